@@ -1,0 +1,285 @@
+//! Doorbell batches: verbs posted together and awaited together, one round trip.
+//!
+//! A [`Batch`] owns the verbs and every buffer they read from or write into, so that dropping a future in mid-flight
+//! leaves nothing dangling: the provider keeps the batch until its verbs have completed. All transfers are whole
+//! 8-byte words; each word is atomic, longer transfers can be torn between words.
+
+use crate::GlobalAddr;
+
+/// Words a batch's buffer begins with.
+const BATCH_WORDS_MIN: usize = 64;
+/// Words a batch can carry: 4 GiB, far above any object of a pool.
+const BATCH_WORDS_MAX: usize = 1 << 29;
+
+/// What a verb does. The payload lies in the batch's word buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerbKind {
+    /// Copies words from the memory node.
+    Read,
+    /// Copies words to the memory node.
+    Write,
+    /// Compares one word and swaps it when equal. Buffer: expected (replaced by the old word), desired.
+    Cas,
+    /// Adds to one word. Buffer: addend (replaced by the old word).
+    Faa,
+}
+
+/// One one-sided verb of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Verb {
+    /// What it does.
+    pub kind: VerbKind,
+    /// The 8-byte-aligned address it acts on.
+    pub addr: GlobalAddr,
+    /// Where its words begin in the batch's buffer.
+    pub at: u32,
+    /// Words moved: 1 for CAS and FAA.
+    pub words: u32,
+}
+
+impl Verb {
+    /// Payload bytes counted as read (design: READ its payload, CAS and FAA 8).
+    #[inline]
+    pub fn read_bytes(&self) -> u64 {
+        match self.kind {
+            VerbKind::Read => u64::from(self.words) * 8,
+            VerbKind::Write => 0,
+            VerbKind::Cas | VerbKind::Faa => 8,
+        }
+    }
+
+    /// Payload bytes counted as written (design: WRITE its payload, CAS 16, FAA 8).
+    #[inline]
+    pub fn write_bytes(&self) -> u64 {
+        match self.kind {
+            VerbKind::Read => 0,
+            VerbKind::Write => u64::from(self.words) * 8,
+            VerbKind::Cas => 16,
+            VerbKind::Faa => 8,
+        }
+    }
+}
+
+/// Names the words a READ will bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadId {
+    at: u32,
+    words: u32,
+}
+
+/// Names the outcome of a CAS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CasId {
+    at: u32,
+    expected: u64,
+}
+
+/// Names the outcome of a FAA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaaId(u32);
+
+/// Verbs to post together. Verbs to one memory node execute in the order they were added.
+///
+/// A batch is one pointer, so that handing it to a provider and back costs nothing.
+#[derive(Debug, Default)]
+pub struct Batch {
+    inner: Box<Buffers>,
+}
+
+/// What a batch owns. `data` only grows: words beyond `used` are left from earlier use of the batch, so that room for
+/// a READ need not be cleared each time.
+#[derive(Debug, Default)]
+struct Buffers {
+    verbs: Vec<Verb>,
+    data: Vec<u64>,
+    used: usize,
+}
+
+impl Batch {
+    /// An empty batch. Prefer [`crate::Endpoint::batch`], which reuses buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets verbs and results, keeps the buffers' capacity.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.inner.verbs.clear();
+        self.inner.used = 0;
+    }
+
+    /// Verbs added so far.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.inner.verbs.len()
+    }
+
+    /// Whether no verb was added.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.inner.verbs.is_empty()
+    }
+
+    /// Adds a READ of `words` 8-byte words. Until it has completed, what it brought is unspecified.
+    #[inline]
+    pub fn read(&mut self, addr: GlobalAddr, words: usize) -> ReadId {
+        let at = self.grow(words);
+        self.push(VerbKind::Read, addr, at, words);
+        ReadId { at: at as u32, words: words as u32 }
+    }
+
+    /// Adds a WRITE of `payload`.
+    #[inline]
+    pub fn write(&mut self, addr: GlobalAddr, payload: &[u64]) {
+        let at = self.grow(payload.len());
+        self.inner.data[at..at + payload.len()].copy_from_slice(payload);
+        self.push(VerbKind::Write, addr, at, payload.len());
+    }
+
+    /// Adds an 8-byte compare-and-swap.
+    #[inline]
+    pub fn cas(&mut self, addr: GlobalAddr, expected: u64, desired: u64) -> CasId {
+        let at = self.grow(2);
+        self.inner.data[at..at + 2].copy_from_slice(&[expected, desired]);
+        self.push(VerbKind::Cas, addr, at, 1);
+        CasId { at: at as u32, expected }
+    }
+
+    /// Adds an 8-byte fetch-and-add (wrapping).
+    #[inline]
+    pub fn faa(&mut self, addr: GlobalAddr, addend: u64) -> FaaId {
+        let at = self.grow(1);
+        self.inner.data[at] = addend;
+        self.push(VerbKind::Faa, addr, at, 1);
+        FaaId(at as u32)
+    }
+
+    #[inline]
+    fn push(&mut self, kind: VerbKind, addr: GlobalAddr, at: usize, words: usize) {
+        self.inner.verbs.push(Verb { kind, addr, at: at as u32, words: words as u32 });
+    }
+
+    /// Makes room for `words` more words and returns where they begin.
+    #[inline]
+    fn grow(&mut self, words: usize) -> usize {
+        let at = self.inner.used;
+        assert!(words <= BATCH_WORDS_MAX - at, "{at} + {words} words in a batch");
+        let end = at + words;
+        if end > self.inner.data.len() {
+            self.lengthen(end);
+        }
+        self.inner.used = end;
+        at
+    }
+
+    #[cold]
+    fn lengthen(&mut self, end: usize) {
+        self.inner.data.resize(end.next_power_of_two().max(BATCH_WORDS_MIN), 0);
+    }
+
+    /// The words a completed READ brought.
+    #[inline]
+    pub fn words(&self, id: ReadId) -> &[u64] {
+        &self.inner.data[id.at as usize..(id.at + id.words) as usize]
+    }
+
+    /// The word a completed CAS found.
+    #[inline]
+    pub fn found(&self, id: CasId) -> u64 {
+        self.inner.data[id.at as usize]
+    }
+
+    /// Whether a completed CAS took effect.
+    #[inline]
+    pub fn swapped(&self, id: CasId) -> bool {
+        self.found(id) == id.expected
+    }
+
+    /// The word a completed FAA found.
+    #[inline]
+    pub fn fetched(&self, id: FaaId) -> u64 {
+        self.inner.data[id.0 as usize]
+    }
+
+    /// For decorators: forgets all verbs but the first `verbs`. Results of the others stay what they were.
+    pub fn truncate(&mut self, verbs: usize) {
+        self.inner.verbs.truncate(verbs);
+    }
+
+    /// For providers: bytes that the buffers occupy, used or not.
+    #[inline]
+    pub fn buffer_bytes(&self) -> usize {
+        self.inner.data.capacity() * size_of::<u64>() + self.inner.verbs.capacity() * size_of::<Verb>()
+    }
+
+    /// For providers and decorators: the verbs in posting order.
+    #[inline]
+    pub fn verbs(&self) -> &[Verb] {
+        &self.inner.verbs
+    }
+
+    /// For providers: the verbs, and the buffer they index.
+    #[inline]
+    pub fn parts_mut(&mut self) -> (&[Verb], &mut [u64]) {
+        let Buffers { verbs, data, used } = &mut *self.inner;
+        (verbs, &mut data[..*used])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does to the buffer what a provider would do to a memory node of zeros.
+    fn complete(batch: &mut Batch) {
+        let (verbs, data) = batch.parts_mut();
+        for verb in verbs {
+            match verb.kind {
+                VerbKind::Read => data[verb.at as usize..][..verb.words as usize].fill(0),
+                VerbKind::Write => {}
+                VerbKind::Cas | VerbKind::Faa => data[verb.at as usize] = 0,
+            }
+        }
+    }
+
+    #[test]
+    fn each_result_has_its_own_words() {
+        let mut batch = Batch::new();
+        for round in 0..3 {
+            batch.write(GlobalAddr::NULL, &[9; 70]);
+            let long = batch.read(GlobalAddr::NULL, 300);
+            let won = batch.cas(GlobalAddr::NULL, 0, 5);
+            let lost = batch.cas(GlobalAddr::NULL, 1, 5);
+            let faa = batch.faa(GlobalAddr::NULL, 7);
+            let none = batch.read(GlobalAddr::NULL, 0);
+            assert_eq!((batch.len(), batch.parts_mut().1.len()), (6, 70 + 300 + 2 + 2 + 1), "round {round}");
+            complete(&mut batch);
+            assert_eq!(batch.words(long), [0; 300]);
+            assert_eq!((batch.swapped(won), batch.swapped(lost), batch.fetched(faa)), (true, false, 0));
+            assert!(batch.words(none).is_empty());
+            assert_eq!(batch.parts_mut().1[..70], [9; 70]);
+            batch.clear();
+            assert!(batch.is_empty() && batch.parts_mut().1.is_empty());
+        }
+    }
+
+    #[test]
+    fn bytes_are_counted_as_the_design_says() {
+        let mut batch = Batch::new();
+        batch.read(GlobalAddr::NULL, 3);
+        batch.write(GlobalAddr::NULL, &[1, 2]);
+        batch.cas(GlobalAddr::NULL, 0, 1);
+        batch.faa(GlobalAddr::NULL, 1);
+        let counts: Vec<_> =
+            batch.verbs().iter().map(|verb| (verb.read_bytes(), verb.write_bytes())).collect();
+        assert_eq!(counts, [(24, 0), (0, 16), (8, 16), (8, 8)]);
+        batch.truncate(2);
+        assert_eq!(batch.len(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "words in a batch")]
+    fn a_length_that_no_pool_has_is_a_bug() {
+        Batch::new().read(GlobalAddr::NULL, usize::MAX);
+    }
+}

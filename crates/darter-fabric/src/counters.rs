@@ -1,0 +1,161 @@
+//! What operations cost, counted exactly: round trips, verbs, bytes, retries, apart by kind of operation.
+//!
+//! READ counts its payload as read; WRITE its payload as written; CAS 8 bytes read and 16 written; FAA 8 and 8.
+
+use crate::OpKind;
+use std::ops::{Add, AddAssign, Index, IndexMut, Sub, SubAssign};
+
+/// The counts of one kind of operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpCounters {
+    /// Operations begun.
+    pub ops: u64,
+    /// Batches posted.
+    pub round_trips: u64,
+    /// Verbs in those batches.
+    pub verbs: u64,
+    /// Payload bytes from memory nodes to clients.
+    pub read_bytes: u64,
+    /// Payload bytes from clients to memory nodes.
+    pub write_bytes: u64,
+    /// Lost races after which the operation went on.
+    pub retries: u64,
+}
+
+impl OpCounters {
+    /// Round trips per operation; 0 when there was none.
+    pub fn round_trips_per_op(&self) -> f64 {
+        if self.ops == 0 { 0.0 } else { self.round_trips as f64 / self.ops as f64 }
+    }
+}
+
+impl AddAssign for OpCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.ops += other.ops;
+        self.round_trips += other.round_trips;
+        self.verbs += other.verbs;
+        self.read_bytes += other.read_bytes;
+        self.write_bytes += other.write_bytes;
+        self.retries += other.retries;
+    }
+}
+
+impl SubAssign for OpCounters {
+    /// The counts since `other` was taken. A count that went backwards becomes 0.
+    fn sub_assign(&mut self, other: Self) {
+        self.ops = self.ops.saturating_sub(other.ops);
+        self.round_trips = self.round_trips.saturating_sub(other.round_trips);
+        self.verbs = self.verbs.saturating_sub(other.verbs);
+        self.read_bytes = self.read_bytes.saturating_sub(other.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_sub(other.write_bytes);
+        self.retries = self.retries.saturating_sub(other.retries);
+    }
+}
+
+/// The counts of all kinds of operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Counts by [`OpKind`], in the order of [`OpKind::ALL`].
+    pub kinds: [OpCounters; OpKind::COUNT],
+}
+
+impl Counters {
+    /// All kinds together.
+    pub fn total(&self) -> OpCounters {
+        self.kinds.iter().fold(OpCounters::default(), |sum, kind| sum + *kind)
+    }
+}
+
+impl Index<OpKind> for Counters {
+    type Output = OpCounters;
+
+    #[inline]
+    fn index(&self, kind: OpKind) -> &OpCounters {
+        &self.kinds[kind as usize]
+    }
+}
+
+impl IndexMut<OpKind> for Counters {
+    #[inline]
+    fn index_mut(&mut self, kind: OpKind) -> &mut OpCounters {
+        &mut self.kinds[kind as usize]
+    }
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, other: Self) {
+        for (mine, theirs) in self.kinds.iter_mut().zip(other.kinds) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl SubAssign for Counters {
+    fn sub_assign(&mut self, other: Self) {
+        for (mine, theirs) in self.kinds.iter_mut().zip(other.kinds) {
+            *mine -= theirs;
+        }
+    }
+}
+
+impl Add for OpCounters {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl Sub for OpCounters {
+    type Output = Self;
+
+    fn sub(mut self, other: Self) -> Self {
+        self -= other;
+        self
+    }
+}
+
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    fn sub(mut self, other: Self) -> Self {
+        self -= other;
+        self
+    }
+}
+
+impl std::iter::Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(counters: I) -> Self {
+        counters.fold(Self::default(), Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_and_sums_are_by_field() {
+        let mut before = Counters::default();
+        before[OpKind::Get] =
+            OpCounters { ops: 1, round_trips: 2, verbs: 3, read_bytes: 4, write_bytes: 5, retries: 6 };
+        let mut after = before + before;
+        after[OpKind::Scan].ops = 10;
+        assert_eq!((after - before)[OpKind::Get], before[OpKind::Get]);
+        assert_eq!(after.total().ops, 12);
+        assert_eq!((before - after)[OpKind::Get], OpCounters::default());
+        assert!((before[OpKind::Get].round_trips_per_op() - 2.0).abs() < f64::EPSILON);
+        assert!(OpCounters::default().round_trips_per_op().abs() < f64::EPSILON);
+        assert_eq!([before, before].into_iter().sum::<Counters>()[OpKind::Get].retries, 12);
+    }
+}

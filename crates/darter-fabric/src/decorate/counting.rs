@@ -1,0 +1,76 @@
+//! Counts what every operation costs. The counters live in the endpoint, so counting touches no shared memory.
+
+use super::{forward_endpoint, forward_fabric};
+use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
+use std::future::Future;
+
+/// A fabric whose endpoints count. [`Endpoint::counters`] shows the counts.
+#[derive(Clone, Debug)]
+pub struct Counting<F> {
+    inner: F,
+}
+
+impl<F> Counting<F> {
+    /// Wraps a fabric.
+    pub fn new(inner: F) -> Self {
+        Self { inner }
+    }
+
+    /// The fabric inside.
+    pub fn inner(&self) -> &F {
+        &self.inner
+    }
+}
+
+impl<F: Fabric> Fabric for Counting<F> {
+    type Endpoint = CountingEndpoint<F::Endpoint>;
+
+    fn endpoint(&self) -> Result<Self::Endpoint, FabricError> {
+        let inner = self.inner.endpoint()?;
+        Ok(CountingEndpoint { inner, kind: OpKind::Maintain, counters: Counters::default() })
+    }
+
+    forward_fabric!();
+}
+
+/// An endpoint that counts. Verbs posted before the first [`Endpoint::begin`] count as maintenance.
+#[derive(Debug)]
+pub struct CountingEndpoint<E> {
+    inner: E,
+    kind: OpKind,
+    counters: Counters,
+}
+
+impl<E: Endpoint> Endpoint for CountingEndpoint<E> {
+    forward_endpoint!();
+
+    #[inline]
+    fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
+        let counters = &mut self.counters[self.kind];
+        counters.round_trips += 1;
+        counters.verbs += batch.len() as u64;
+        for verb in batch.verbs() {
+            counters.read_bytes += verb.read_bytes();
+            counters.write_bytes += verb.write_bytes();
+        }
+        self.inner.submit(batch)
+    }
+
+    #[inline]
+    fn begin(&mut self, kind: OpKind) {
+        self.kind = kind;
+        self.counters[kind].ops += 1;
+        self.inner.begin(kind);
+    }
+
+    #[inline]
+    fn retried(&mut self) {
+        self.counters[self.kind].retries += 1;
+        self.inner.retried();
+    }
+
+    #[inline]
+    fn counters(&self) -> Option<&Counters> {
+        Some(&self.counters)
+    }
+}

@@ -1,0 +1,187 @@
+//! Fails where it is told to: the means of crash sweeps, which count an operation's verbs and then fail at each.
+//!
+//! A failure at a verb lets the verbs before it land, also those of the same batch, and none after: that is what a
+//! client's death between two verbs looks like to all others.
+
+use super::{forward_endpoint, forward_fabric};
+use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where to fail. Verbs and batches are counted from 0 over all endpoints, from the moment the plan is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailPoint {
+    /// Nowhere: only count.
+    #[default]
+    Never,
+    /// Before this verb lands; earlier ones of its batch do land.
+    Verb(u64),
+    /// Before any verb of this batch lands.
+    Submit(u64),
+    /// After all verbs of this batch have landed: the reply is lost.
+    Reply(u64),
+}
+
+/// The plan that all endpoints of a [`Failing`] fabric share. Clones are the same plan.
+#[derive(Clone, Debug, Default)]
+pub struct FailPlan {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    point: FailPoint,
+    /// Whether everything after the point fails too, as for a client that is dead.
+    for_good: bool,
+    failed: bool,
+    verbs: u64,
+    submits: u64,
+}
+
+/// What is to become of one batch.
+enum Verdict {
+    Pass,
+    /// Only so many verbs land.
+    Cut(usize),
+    /// All land, the caller is told otherwise.
+    LoseReply,
+}
+
+impl FailPlan {
+    /// Fails once at `point`, then works again. Counts begin anew.
+    pub fn fail_once(&self, point: FailPoint) {
+        self.set(State { point, ..State::default() });
+    }
+
+    /// Fails at `point` and ever after. Counts begin anew.
+    pub fn fail_from(&self, point: FailPoint) {
+        self.set(State { point, for_good: true, ..State::default() });
+    }
+
+    /// Works from now on. Counts begin anew.
+    pub fn heal(&self) {
+        self.set(State::default());
+    }
+
+    /// Verbs submitted since the plan was set.
+    pub fn verbs(&self) -> u64 {
+        self.with(|state| state.verbs)
+    }
+
+    /// Batches submitted since the plan was set.
+    pub fn submits(&self) -> u64 {
+        self.with(|state| state.submits)
+    }
+
+    /// Whether the point was reached.
+    pub fn has_failed(&self) -> bool {
+        self.with(|state| state.failed)
+    }
+
+    fn set(&self, state: State) {
+        self.with(|old| *old = state);
+    }
+
+    /// A panic elsewhere leaves these numbers whole, so the poison is ignored.
+    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    /// Counts a batch of `len` verbs and decides about it. Also returns the number of verbs before it.
+    fn judge(&mut self, len: usize) -> (Verdict, u64) {
+        let (verbs, submits) = (self.verbs, self.submits);
+        self.verbs += len as u64;
+        self.submits += 1;
+        if self.failed {
+            return (if self.for_good { Verdict::Cut(0) } else { Verdict::Pass }, verbs);
+        }
+        let verdict = match self.point {
+            FailPoint::Verb(at) if at < self.verbs => Verdict::Cut((at - verbs) as usize),
+            FailPoint::Submit(at) if at == submits => Verdict::Cut(0),
+            FailPoint::Reply(at) if at == submits => Verdict::LoseReply,
+            _ => return (Verdict::Pass, verbs),
+        };
+        self.failed = true;
+        (verdict, verbs)
+    }
+}
+
+/// A fabric that fails as its plan says. Identities and fencing never fail here.
+#[derive(Clone, Debug)]
+pub struct Failing<F> {
+    inner: F,
+    plan: FailPlan,
+}
+
+impl<F> Failing<F> {
+    /// Wraps a fabric; nothing fails until the plan is set.
+    pub fn new(inner: F) -> Self {
+        Self { inner, plan: FailPlan::default() }
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &FailPlan {
+        &self.plan
+    }
+
+    /// The fabric inside.
+    pub fn inner(&self) -> &F {
+        &self.inner
+    }
+}
+
+impl<F: Fabric> Fabric for Failing<F> {
+    type Endpoint = FailingEndpoint<F::Endpoint>;
+
+    fn endpoint(&self) -> Result<Self::Endpoint, FabricError> {
+        Ok(FailingEndpoint { inner: self.inner.endpoint()?, plan: self.plan.clone() })
+    }
+
+    forward_fabric!();
+}
+
+/// An endpoint that fails as the plan of its fabric says.
+#[derive(Debug)]
+pub struct FailingEndpoint<E> {
+    inner: E,
+    plan: FailPlan,
+}
+
+impl<E: Endpoint> Endpoint for FailingEndpoint<E> {
+    forward_endpoint!();
+
+    async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
+        let (verdict, before) = self.plan.with(|state| state.judge(batch.len()));
+        match verdict {
+            Verdict::Pass => self.inner.submit(batch).await,
+            Verdict::Cut(landing) => {
+                batch.truncate(landing);
+                if !batch.is_empty() {
+                    self.inner.submit(batch).await?;
+                }
+                Err(FabricError::Injected { verb: before + landing as u64 })
+            }
+            Verdict::LoseReply => {
+                let verbs = batch.len() as u64;
+                self.inner.submit(batch).await?;
+                Err(FabricError::Injected { verb: before + verbs })
+            }
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, kind: OpKind) {
+        self.inner.begin(kind);
+    }
+
+    #[inline]
+    fn retried(&mut self) {
+        self.inner.retried();
+    }
+
+    #[inline]
+    fn counters(&self) -> Option<&Counters> {
+        self.inner.counters()
+    }
+}

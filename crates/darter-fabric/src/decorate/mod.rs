@@ -1,0 +1,77 @@
+//! Decorators: fabrics that wrap any other and add one concern to every verb that passes.
+//!
+//! | decorator | what it adds |
+//! |---|---|
+//! | [`Counting`] | exact counts of round trips, verbs and bytes by kind of operation |
+//! | [`Tracing`] | a bounded record of the latest verbs, for tests and printing |
+//! | [`Failing`] | an error at a chosen verb or batch, as if the client had died there |
+//! | [`Delaying`] | pending polls before and after the verbs, at which a future can be dropped |
+//!
+//! They stack: each forwards what it does not handle itself.
+
+mod counting;
+mod delaying;
+mod failing;
+mod tracing;
+
+pub use counting::{Counting, CountingEndpoint};
+pub use delaying::{Delay, Delaying, DelayingEndpoint};
+pub use failing::{FailPlan, FailPoint, Failing, FailingEndpoint};
+pub use tracing::{Trace, TracedVerb, Tracing, TracingEndpoint};
+
+/// Implements the methods of [`crate::Fabric`] that a decorator leaves to its `inner` fabric.
+macro_rules! forward_fabric {
+    () => {
+        #[inline]
+        fn nodes(&self) -> usize {
+            self.inner.nodes()
+        }
+
+        #[inline]
+        fn node_bytes(&self, node: u8) -> u64 {
+            self.inner.node_bytes(node)
+        }
+
+        fn capabilities(&self) -> crate::Capabilities {
+            self.inner.capabilities()
+        }
+
+        fn notes(&self) -> Vec<String> {
+            self.inner.notes()
+        }
+
+        fn claim(&self, slot: u32) -> Result<Box<dyn crate::Identity>, crate::FabricError> {
+            self.inner.claim(slot)
+        }
+
+        fn fence(&self, slot: u32) -> Result<crate::FenceOutcome, crate::FabricError> {
+            self.inner.fence(slot)
+        }
+
+        fn persist(&self) -> Result<(), crate::FabricError> {
+            self.inner.persist()
+        }
+    };
+}
+
+/// Implements the methods of [`crate::Endpoint`] that concern buffers and what is under way.
+macro_rules! forward_endpoint {
+    () => {
+        #[inline]
+        fn batch(&mut self) -> crate::Batch {
+            self.inner.batch()
+        }
+
+        #[inline]
+        fn recycle(&mut self, batch: crate::Batch) {
+            self.inner.recycle(batch);
+        }
+
+        #[inline]
+        fn in_flight(&self) -> usize {
+            self.inner.in_flight()
+        }
+    };
+}
+
+use {forward_endpoint, forward_fabric};

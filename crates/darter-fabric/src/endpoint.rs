@@ -1,0 +1,161 @@
+//! The contract of every provider: a [`Fabric`] that hands out [`Endpoint`]s, one to a thread or task.
+//!
+//! - One **round trip** is one await of [`Endpoint::submit`]: verbs posted together, to however many memory nodes.
+//! - Verbs of one batch to one memory node execute in posting order; to different nodes in any order.
+//! - Only aligned 8-byte words are atomic.
+//! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never do.
+
+use crate::{Batch, Counters, FabricError};
+use std::future::Future;
+
+/// Kinds of operation that the counters keep apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum OpKind {
+    /// Point search.
+    Get,
+    /// A write that may create its key.
+    Insert,
+    /// A write to a key that must exist.
+    Update,
+    /// Removal of a key.
+    Delete,
+    /// Range or prefix scan, one chunk.
+    Scan,
+    /// Several searches that share their round trips.
+    MultiGet,
+    /// Bulk load.
+    Load,
+    /// Upkeep on nobody's behalf: epochs, reclamation, adjustment, checks.
+    Maintain,
+}
+
+impl OpKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 8;
+    /// All kinds, in the order of their discriminants.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Get,
+        Self::Insert,
+        Self::Update,
+        Self::Delete,
+        Self::Scan,
+        Self::MultiGet,
+        Self::Load,
+        Self::Maintain,
+    ];
+
+    /// The kind's name in tables and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Scan => "scan",
+            Self::MultiGet => "multi_get",
+            Self::Load => "load",
+            Self::Maintain => "maintain",
+        }
+    }
+}
+
+/// What a provider can do beyond the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Verbs of one batch to one node execute in posting order. Every index here relies on it.
+    pub ordered_batches: bool,
+    /// Bytes of on-chip NIC memory a node offers for locks, 0 when none.
+    pub on_chip_bytes: u64,
+    /// What was written survives the end of every process.
+    pub persistent: bool,
+    /// Payload bytes that travel inside the request.
+    pub inline_bytes: u32,
+}
+
+/// What became of an attempt to fence a client (design section 3): afterwards its verbs can land no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceOutcome {
+    /// The client is gone or shut out; its epoch may be ignored and its blocks adopted.
+    Fenced,
+    /// The provider has proof that the client lives; leave it alone.
+    Alive,
+}
+
+/// Holds a client's identity at the provider until dropped; its loss is what proves death to others.
+pub trait Identity: Send + Sync + std::fmt::Debug {}
+
+/// A way to reach the memory nodes of one pool.
+pub trait Fabric: Clone + Send + Sync + 'static {
+    /// What one thread or task posts through.
+    type Endpoint: Endpoint;
+
+    /// Opens an endpoint.
+    ///
+    /// # Errors
+    /// When a memory node cannot be reached.
+    fn endpoint(&self) -> Result<Self::Endpoint, FabricError>;
+
+    /// Memory nodes in the pool, 1 to 256.
+    fn nodes(&self) -> usize;
+
+    /// Bytes in a node's region, a multiple of 8.
+    fn node_bytes(&self, node: u8) -> u64;
+
+    /// What this provider can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Remarks an operator should see once: huge pages refused, memory not persistent, and the like.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Takes client slot `slot` for this process, to be held as long as it may write.
+    ///
+    /// # Errors
+    /// [`FabricError::IdentityTaken`] when another live process holds it.
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError>;
+
+    /// Makes sure the holder of client slot `slot` can write no more, or reports that it lives.
+    ///
+    /// # Errors
+    /// When a memory node cannot be reached, so that nothing is known.
+    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError>;
+
+    /// Makes everything written so far survive a power failure, where the provider is persistent.
+    ///
+    /// # Errors
+    /// When the medium refuses.
+    fn persist(&self) -> Result<(), FabricError>;
+}
+
+/// One thread's or task's connection to the memory nodes.
+pub trait Endpoint: Send + 'static {
+    /// An empty batch, with buffers from earlier ones where possible.
+    fn batch(&mut self) -> Batch;
+
+    /// Gives a batch's buffers back for reuse.
+    fn recycle(&mut self, batch: Batch);
+
+    /// Posts the batch and waits for all of it: one round trip.
+    fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send;
+
+    /// Batches posted by futures that were dropped and whose verbs have not all completed.
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    /// Tells counting decorators that an operation of this kind begins; following verbs belong to it.
+    #[inline]
+    fn begin(&mut self, _kind: OpKind) {}
+
+    /// Tells counting decorators that the operation lost a race and goes on.
+    #[inline]
+    fn retried(&mut self) {}
+
+    /// What this endpoint's operations have cost so far, where a decorator counts.
+    #[inline]
+    fn counters(&self) -> Option<&Counters> {
+        None
+    }
+}

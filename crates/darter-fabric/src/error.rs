@@ -1,0 +1,126 @@
+//! What can go wrong between a client and a memory node, and what to do about it.
+//!
+//! Every variant carries one word at most, so that `Result<Batch, FabricError>` comes back from a verb in two
+//! registers: this type lies on the path of each round trip, errors hardly ever do.
+
+use crate::GlobalAddr;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of the fabric. Nothing is known about verbs of the failed batch unless the message says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// A verb named bytes outside the node's region: the pool is damaged, or another pool's address was used.
+    #[error("{0}; run `darter check` on the pool")]
+    OutOfBounds(Box<OutOfBounds>),
+    /// A verb's address was not a multiple of 8.
+    #[error("{addr}: not aligned to 8 bytes; run `darter check` on the pool")]
+    Misaligned {
+        /// The address of the verb.
+        addr: GlobalAddr,
+    },
+    /// The operating system refused a file or a mapping.
+    #[error(transparent)]
+    Io(Box<IoFailure>),
+    /// A client slot is held by another live process.
+    #[error("client slot {slot} is held by another live process")]
+    IdentityTaken {
+        /// The slot.
+        slot: u32,
+    },
+    /// The shape asked for cannot be had, or a file does not have the shape of a pool.
+    #[error("{0}")]
+    Geometry(Box<Refusal>),
+    /// A decorator was told to fail here.
+    #[error("injected failure at verb {verb}")]
+    Injected {
+        /// Verbs submitted before it since the plan was set.
+        verb: u64,
+    },
+}
+
+const _: () = assert!(size_of::<Result<crate::Batch, FabricError>>() == 16);
+
+impl FabricError {
+    /// The operating system refused to do something with a file.
+    #[cold]
+    pub fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
+        Self::Io(Box::new(IoFailure { path: path.to_owned(), action, source }))
+    }
+
+    /// A shape cannot be had. The message says which, why, and what to do.
+    #[cold]
+    pub fn geometry(message: impl Into<String>) -> Self {
+        Self::Geometry(Box::new(Refusal(message.into())))
+    }
+
+    /// A verb of `bytes` bytes at `addr` leaves its region of `region_bytes` bytes (0: there is no such node).
+    #[cold]
+    pub fn out_of_bounds(addr: GlobalAddr, bytes: u64, region_bytes: u64) -> Self {
+        Self::OutOfBounds(Box::new(OutOfBounds { addr, bytes, region_bytes }))
+    }
+}
+
+/// Which bytes were outside which region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfBounds {
+    /// The address of the verb.
+    pub addr: GlobalAddr,
+    /// The bytes it named.
+    pub bytes: u64,
+    /// The size of the node's region, 0 when there is no such node.
+    pub region_bytes: u64,
+}
+
+impl fmt::Display for OutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { addr, bytes, region_bytes } = self;
+        if *region_bytes == 0 {
+            return write!(f, "{addr}: there is no memory node {}", addr.node());
+        }
+        write!(f, "{addr}: {bytes} bytes reach outside the region of {region_bytes} bytes")
+    }
+}
+
+/// What the operating system refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot {action}: {source}", path.display())]
+pub struct IoFailure {
+    /// The file.
+    pub path: PathBuf,
+    /// What was tried.
+    pub action: &'static str,
+    /// The system's answer.
+    pub source: io::Error,
+}
+
+/// Why a shape cannot be had, in a sentence that says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_say_where_and_what_to_do() {
+        let at = GlobalAddr::new(3, 64);
+        let text = FabricError::out_of_bounds(at, 16, 72).to_string();
+        assert_eq!(
+            text,
+            "mn3+0x40: 16 bytes reach outside the region of 72 bytes; run `darter check` on the pool"
+        );
+        assert!(FabricError::out_of_bounds(at, 16, 0).to_string().contains("no memory node 3"));
+        let error = FabricError::io(Path::new("/p"), "open it", io::ErrorKind::NotFound.into());
+        assert!(error.to_string().starts_with("/p: cannot open it: "), "{error}");
+        assert_eq!(FabricError::geometry("too small").to_string(), "too small");
+    }
+}

@@ -1,0 +1,67 @@
+//! How bytes move: one-sided verbs to a disaggregated memory pool, in doorbell batches.
+//!
+//! A pool is a set of memory nodes, each with a region of bytes. Clients touch it with four verbs only: READ, WRITE,
+//! 8-byte CAS, 8-byte FAA (DART, section 2). Everything above this crate is generic over [`Fabric`], so that one index
+//! code serves this process's memory, a mapping shared by many processes, and memory nodes across a network.
+//!
+//! - [`Endpoint`], [`Fabric`]: the contract.
+//! - [`Batch`]: verbs posted together and awaited together, one round trip.
+//! - [`local`]: the provider for this process's memory and for shared files.
+//! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
+//! - [`PoolUrl`]: the name of a pool on a command line.
+//! - [`block_on`]: the blocking face's executor.
+//!
+//! ```
+//! use darter_fabric::{block_on, Endpoint, Fabric, FabricError, GlobalAddr, local::Local};
+//!
+//! # fn main() -> Result<(), FabricError> {
+//! let pool = Local::memory(64 << 10, 2)?;
+//! let mut endpoint = pool.endpoint()?;
+//! let slot = GlobalAddr::new(1, 4096);
+//! let mut batch = endpoint.batch();
+//! batch.write(slot.plus(8), &[7, 8]);
+//! let cas = batch.cas(slot, 0, 42);
+//! let done = block_on(endpoint.submit(batch))?; // one round trip
+//! assert!(done.swapped(cas));
+//! # Ok(())
+//! # }
+//! ```
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("darter stores little-endian words in place; this target is big-endian");
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("darter maps whole pools; this target's addresses are too short");
+#[cfg(not(target_os = "linux"))]
+compile_error!("darter needs Linux: its open-file-description locks are the proof that a client died");
+
+mod addr;
+mod batch;
+mod counters;
+pub mod decorate;
+mod endpoint;
+mod error;
+mod executor;
+pub mod local;
+mod size;
+mod url;
+
+pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
+pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
+pub use counters::{Counters, OpCounters};
+pub use decorate::{Counting, Delaying, Failing, Tracing};
+pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKind};
+pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
+pub use executor::block_on;
+pub use local::Local;
+pub use size::{ByteSize, SizeError};
+pub use url::{PoolUrl, Scheme, UrlError};
+
+/// The first word of every memory node's region: "DARTER", a line feed and a control-Z, so that a transfer as text
+/// shows as damage. The pool's superblock begins with it; providers read it to tell a pool from another file.
+pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"DARTER\n\x1a");
+/// Bytes at the start of each region that hold the superblock, and the unit of region sizes.
+pub const SUPERBLOCK_BYTES: u64 = 4096;
+/// Word of the superblock that holds the node count (low 32 bits) and this node's index (high 32 bits).
+pub const SUPERBLOCK_NODES_WORD: usize = 3;
+/// Word of the superblock that holds the bytes of a node's region.
+pub const SUPERBLOCK_NODE_BYTES_WORD: usize = 4;

@@ -1,0 +1,192 @@
+//! Verbs as loads, stores and atomics on the mapping. This is the hot path of every local benchmark.
+//!
+//! Each verb is checked against its region before it touches a word. Words are loaded with Acquire and stored with
+//! Release, so that whoever reads a word also sees what was written before it; CAS and FAA are sequentially
+//! consistent. A completed verb must be visible to everyone before a later one begins, as it is on a network: a
+//! store that still sits in this core's buffer while a later READ looks elsewhere would break protocols that write,
+//! then look (epochs). So a WRITE is followed by a full fence, at the latest at the end of its batch; CAS and FAA
+//! are such fences themselves on x86-64, which makes "WRITE leaf, CAS slot" as cheap as it looks.
+//!
+//! A batch with several READs prefetches all of them first, so that their cache misses overlap: that is what a
+//! doorbell batch is for, on memory as on a network.
+
+use super::Shared;
+use super::mapping::Mapping;
+use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Batches whose buffers an endpoint keeps for reuse.
+const SPARE_BATCHES_MAX: usize = 8;
+/// Buffers above this size go back to the allocator.
+const SPARE_BATCH_BYTES_MAX: usize = 256 << 10;
+/// Words in a cache line.
+const LINE_WORDS: u64 = 8;
+/// Cache lines fetched ahead for one READ; beyond them the processor's own prefetcher has understood.
+const PREFETCH_LINES_MAX: u64 = 4;
+/// Whether CAS and FAA order later loads as a full fence does.
+const ATOMICS_FENCE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
+/// The regions of all nodes, one after another in one mapping.
+#[derive(Debug)]
+pub(super) struct Regions {
+    mapping: Mapping,
+    nodes: u64,
+    node_bytes: u64,
+}
+
+impl Regions {
+    /// The caller gives a mapping of `nodes * node_bytes` bytes.
+    pub(super) fn new(mapping: Mapping, node_bytes: u64, nodes: usize) -> Self {
+        let regions = Self { mapping, nodes: nodes as u64, node_bytes };
+        assert_eq!(regions.mapping.words().len() as u64 * 8, regions.nodes * node_bytes);
+        assert_eq!(node_bytes % 8, 0);
+        regions
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes as usize
+    }
+
+    pub(super) fn node_bytes(&self) -> u64 {
+        self.node_bytes
+    }
+
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The words a verb names, when they lie inside its region.
+    #[inline]
+    fn locate(&self, verb: &Verb) -> Result<&[AtomicU64], FabricError> {
+        let (node, offset) = (u64::from(verb.addr.node()), verb.addr.offset());
+        // The sum cannot wrap: an offset has 40 bits, a length at most 35.
+        let end = offset + u64::from(verb.words) * 8;
+        if node >= self.nodes || end > self.node_bytes || offset % 8 != 0 {
+            return Err(self.refusal(verb));
+        }
+        let start = (node * self.node_bytes + offset) / 8;
+        // SAFETY: `node < nodes` and `end <= node_bytes`, so the range ends at or before `nodes * node_bytes`, the
+        // size of the mapping (asserted in `new`); `offset` and `node_bytes` are multiples of 8.
+        Ok(unsafe {
+            self.mapping.words().get_unchecked(start as usize..(start + u64::from(verb.words)) as usize)
+        })
+    }
+
+    /// What is wrong with a verb that [`Regions::locate`] refused.
+    #[cold]
+    fn refusal(&self, verb: &Verb) -> FabricError {
+        let known = u64::from(verb.addr.node()) < self.nodes;
+        if known && verb.addr.offset() % 8 != 0 {
+            return FabricError::Misaligned { addr: verb.addr };
+        }
+        FabricError::out_of_bounds(
+            verb.addr,
+            u64::from(verb.words) * 8,
+            if known { self.node_bytes } else { 0 },
+        )
+    }
+
+    /// Starts to bring the lines of a READ into the cache. An address outside the regions is harmless here.
+    #[inline]
+    fn prefetch(&self, addr: GlobalAddr, words: u32) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let start = u64::from(addr.node()).wrapping_mul(self.node_bytes).wrapping_add(addr.offset());
+            let base = self.mapping.words().as_ptr().cast::<i8>();
+            let lines = u64::from(words).div_ceil(LINE_WORDS).min(PREFETCH_LINES_MAX);
+            for line in 0..lines {
+                let target = base.wrapping_add((start + line * LINE_WORDS * 8) as usize);
+                // SAFETY: a prefetch is a hint; it reads nothing into the program and never faults.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(target) };
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = (addr, words, LINE_WORDS, PREFETCH_LINES_MAX);
+    }
+
+    /// Executes a batch in posting order. On an error the verbs before the refused one have landed.
+    #[inline]
+    fn execute(&self, batch: &mut Batch) -> Result<(), FabricError> {
+        let (verbs, data) = batch.parts_mut();
+        if verbs.len() > 1 {
+            for verb in verbs.iter().filter(|verb| verb.kind == VerbKind::Read) {
+                self.prefetch(verb.addr, verb.words);
+            }
+        }
+        // Whether a store of this batch may still be invisible to others.
+        let mut unsettled = false;
+        for verb in verbs {
+            let words = self.locate(verb)?;
+            let buffer = &mut data[verb.at as usize..];
+            match verb.kind {
+                VerbKind::Read => {
+                    if unsettled {
+                        fence(Ordering::SeqCst);
+                        unsettled = false;
+                    }
+                    for (to, from) in buffer.iter_mut().zip(words) {
+                        *to = from.load(Ordering::Acquire);
+                    }
+                }
+                VerbKind::Write => {
+                    for (to, from) in words.iter().zip(buffer.iter()) {
+                        to.store(*from, Ordering::Release);
+                    }
+                    unsettled = true;
+                }
+                VerbKind::Cas => {
+                    let (expected, desired) = (buffer[0], buffer[1]);
+                    let outcome =
+                        words[0].compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
+                    let (Ok(found) | Err(found)) = outcome;
+                    buffer[0] = found;
+                    unsettled = !ATOMICS_FENCE;
+                }
+                VerbKind::Faa => {
+                    buffer[0] = words[0].fetch_add(buffer[0], Ordering::SeqCst);
+                    unsettled = !ATOMICS_FENCE;
+                }
+            }
+        }
+        if unsettled {
+            fence(Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+/// One thread's way to a [`super::Local`] pool.
+#[derive(Debug)]
+pub struct LocalEndpoint {
+    shared: Arc<Shared>,
+    spares: Vec<Batch>,
+}
+
+impl LocalEndpoint {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, spares: Vec::with_capacity(SPARE_BATCHES_MAX) }
+    }
+}
+
+impl Endpoint for LocalEndpoint {
+    #[inline]
+    fn batch(&mut self) -> Batch {
+        self.spares.pop().unwrap_or_default()
+    }
+
+    #[inline]
+    fn recycle(&mut self, mut batch: Batch) {
+        if self.spares.len() < SPARE_BATCHES_MAX && batch.buffer_bytes() <= SPARE_BATCH_BYTES_MAX {
+            batch.clear();
+            self.spares.push(batch);
+        }
+    }
+
+    #[inline]
+    async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
+        self.shared.regions.execute(&mut batch)?;
+        Ok(batch)
+    }
+}

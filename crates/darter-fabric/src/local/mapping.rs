@@ -1,0 +1,159 @@
+//! The bytes of a pool as this process sees them: one mapping, the regions one after another.
+//!
+//! Other threads and, for files, other processes write these bytes at any time. So they are only ever seen as
+//! [`AtomicU64`], never through `&[u8]`, and no word of them is trusted to keep its value.
+
+use crate::FabricError;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// Size of a huge page; mappings are aligned to it so that the kernel can use them.
+#[cfg(not(miri))]
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Alignment of a mapping that is too small for huge pages.
+#[cfg(miri)]
+const PAGE_BYTES: usize = 4096;
+
+/// Where a mapping's memory came from, and so how it is written back and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backing {
+    /// The heap, under Miri.
+    #[cfg(miri)]
+    Heap,
+    /// An anonymous mapping.
+    #[cfg(not(miri))]
+    Anonymous,
+    /// A shared mapping of a file.
+    File,
+}
+
+/// A range of words that lives until dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    base: NonNull<AtomicU64>,
+    bytes: usize,
+    backing: Backing,
+}
+
+// SAFETY: the memory is owned by this value, and reached only as `AtomicU64`, which is `Sync`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed memory of this process, backed only where touched.
+    #[cfg(not(miri))]
+    pub(super) fn anonymous(bytes: usize) -> Result<Self, FabricError> {
+        let refused = |error: io::Error| {
+            FabricError::geometry(format!(
+                "cannot map {bytes} bytes of memory ({error}); ask for a smaller pool"
+            ))
+        };
+        let spare = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
+        let span = bytes.checked_add(spare).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let start = map(span, flags, None).map_err(refused)?;
+        let head = if spare == 0 { 0 } else { start.as_ptr().align_offset(HUGE_PAGE_BYTES).min(spare) };
+        // The parts before the first and after the last huge page go back.
+        unmap(start, head);
+        // SAFETY: `head <= spare`, so this stays inside the `span` bytes just mapped.
+        let base = unsafe { start.add(head) };
+        // SAFETY: `head + bytes <= span`, as above; at most one past the end.
+        unmap(unsafe { base.add(bytes) }, span - head - bytes);
+        advise_huge(base, bytes);
+        Ok(Self { base: base.cast(), bytes, backing: Backing::Anonymous })
+    }
+
+    /// Zeroed memory of this process.
+    #[cfg(miri)]
+    pub(super) fn anonymous(bytes: usize) -> Result<Self, FabricError> {
+        let refused =
+            || FabricError::geometry(format!("cannot get {bytes} bytes of memory; ask for a smaller pool"));
+        let layout = std::alloc::Layout::from_size_align(bytes, PAGE_BYTES).map_err(|_| refused())?;
+        // SAFETY: the callers ask for at least one page, so the layout is not empty.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        let base = NonNull::new(base.cast()).ok_or_else(refused)?;
+        Ok(Self { base, bytes, backing: Backing::Heap })
+    }
+
+    /// The first `bytes` bytes of a file, shared with every process that maps it. The caller has checked that the
+    /// file has them: touching a page past its end kills the process.
+    pub(super) fn shared(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
+        let base = map(bytes, libc::MAP_SHARED, Some(file))
+            .map_err(|source| FabricError::io(path, "map it", source))?;
+        advise_huge(base, bytes);
+        Ok(Self { base: base.cast(), bytes, backing: Backing::File })
+    }
+
+    /// The words.
+    #[inline]
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `base` is page-aligned and points to `bytes` mapped bytes that live as long as `self`; every bit
+        // pattern is a valid `AtomicU64`, and shared mutation of one is allowed.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes / 8) }
+    }
+
+    /// Waits until a file's bytes are on its medium. Nothing to do for memory.
+    pub(super) fn write_back(&self) -> io::Result<()> {
+        if self.backing != Backing::File {
+            return Ok(());
+        }
+        // SAFETY: the range is exactly this mapping; `msync` does not change what the process sees.
+        if unsafe { libc::msync(self.base.as_ptr().cast(), self.bytes, libc::MS_SYNC) } == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Address range in this process, to be found in the kernel's reports.
+    pub(super) fn address(&self) -> usize {
+        self.base.as_ptr().addr()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        #[cfg(miri)]
+        if self.backing == Backing::Heap {
+            // SAFETY: allocated in `anonymous` with this very layout, which was valid there.
+            unsafe {
+                let layout = std::alloc::Layout::from_size_align_unchecked(self.bytes, PAGE_BYTES);
+                std::alloc::dealloc(self.base.as_ptr().cast(), layout);
+            }
+            return;
+        }
+        unmap(self.base.cast(), self.bytes);
+    }
+}
+
+/// Maps `bytes` bytes, readable and writable.
+fn map(bytes: usize, flags: libc::c_int, file: Option<&File>) -> io::Result<NonNull<u8>> {
+    use std::os::fd::AsRawFd;
+    let descriptor = file.map_or(-1, AsRawFd::as_raw_fd);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs no existing one.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, descriptor, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Gives part of a mapping back. The callers own that part and use it no more.
+fn unmap(start: NonNull<u8>, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: page-aligned, inside a mapping that the caller made and will not touch there again.
+        let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+        debug_assert_eq!(result, 0, "munmap of an own mapping");
+    }
+}
+
+/// Asks for huge pages. A refusal costs speed only; [`super::notes`] tells.
+fn advise_huge(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: advice on an own mapping; it changes no contents.
+    unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+}

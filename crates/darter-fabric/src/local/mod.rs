@@ -1,0 +1,197 @@
+//! The provider without a network: memory nodes are regions of one mapping, verbs are loads, stores and atomics.
+//!
+//! [`Local::memory`] keeps the pool in this process. [`Local::file_create`] and [`Local::file_open`] keep it in a
+//! file that any number of processes map; `/dev/shm` makes that shared memory, a DAX device makes it CXL or
+//! persistent memory. In both, region `i` lies at `i * bytes_per_node`:
+//!
+//! ```text
+//! 0                bytes_per_node     2 * bytes_per_node          nodes * bytes_per_node
+//! +----------------+------------------+---- ... ------------------+
+//! | region, node 0 | region, node 1   |                           |
+//! +----------------+------------------+---- ... ------------------+
+//! ```
+//!
+//! Every future of this provider is ready at once. A verb has completed, and is visible to all, when it returns.
+//!
+//! A client proves that it lives by holding a lock that the kernel takes back when the process ends, however it
+//! ends (`identity.rs`); nothing here trusts a clock.
+
+mod endpoint;
+mod file;
+mod identity;
+mod mapping;
+mod notes;
+
+pub use endpoint::LocalEndpoint;
+pub use file::{FileOptions, Space};
+
+use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity};
+use crate::{NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
+use endpoint::Regions;
+use file::PoolFile;
+use identity::{FileIdentity, MemoryIdentities};
+use mapping::Mapping;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Memory nodes in this process's memory or in a mapped file. Clones reach the same pool.
+#[derive(Clone, Debug)]
+pub struct Local {
+    shared: Arc<Shared>,
+}
+
+/// What clones and endpoints have in common; the memory lives until the last is gone.
+#[derive(Debug)]
+struct Shared {
+    /// Dropped first: unmapped before the file's lock is given up.
+    regions: Regions,
+    source: Source,
+}
+
+/// Where the regions are kept, and who may be known there.
+#[derive(Debug)]
+enum Source {
+    Memory(MemoryIdentities),
+    File(PoolFile),
+}
+
+impl Local {
+    /// A pool of `nodes` regions of `bytes_per_node` zero bytes each, in this process's memory. Memory is taken from
+    /// the system only where it is touched.
+    ///
+    /// # Errors
+    /// [`FabricError::Geometry`] when the shape cannot be had: `nodes` outside 1 to 256, `bytes_per_node` not a
+    /// multiple of 4 KiB, zero or above 1 TiB, or more than this process can address.
+    pub fn memory(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
+        let bytes = total_bytes(bytes_per_node, nodes)?;
+        let mapping = Mapping::anonymous(bytes)?;
+        Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
+    }
+
+    /// Creates a pool file of `nodes` regions of `bytes_per_node` zero bytes each. The file is sparse: disk space is
+    /// taken where it is touched, and [`Fabric::notes`] warns when there is less than the pool may come to need.
+    ///
+    /// # Errors
+    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file exists and is not empty, is in use, or
+    /// is a device too small; [`FabricError::Io`] when the system refuses.
+    pub fn file_create(
+        path: impl AsRef<Path>,
+        bytes_per_node: u64,
+        nodes: usize,
+    ) -> Result<Self, FabricError> {
+        Self::file_create_with(path, bytes_per_node, nodes, FileOptions::default())
+    }
+
+    /// [`Local::file_create`] with a say in what happens to old contents and to disk space.
+    ///
+    /// # Errors
+    /// As for [`Local::file_create`].
+    pub fn file_create_with(
+        path: impl AsRef<Path>,
+        bytes_per_node: u64,
+        nodes: usize,
+        options: FileOptions,
+    ) -> Result<Self, FabricError> {
+        let bytes = total_bytes(bytes_per_node, nodes)?;
+        let (file, mapping) = PoolFile::create(path.as_ref(), bytes, options)?;
+        Ok(Self::over(mapping, bytes_per_node, nodes, Source::File(file)))
+    }
+
+    /// Opens a pool file, whose shape is read from its superblock. Nothing is written.
+    ///
+    /// # Errors
+    /// [`FabricError::Geometry`] when the file is empty, cut short, no pool, or of a shape that cannot be;
+    /// [`FabricError::Io`] when the system refuses.
+    pub fn file_open(path: impl AsRef<Path>) -> Result<Self, FabricError> {
+        let (file, mapping, bytes_per_node, nodes) = PoolFile::open(path.as_ref())?;
+        Ok(Self::over(mapping, bytes_per_node, nodes, Source::File(file)))
+    }
+
+    fn over(mapping: Mapping, bytes_per_node: u64, nodes: usize, source: Source) -> Self {
+        Self { shared: Arc::new(Shared { regions: Regions::new(mapping, bytes_per_node, nodes), source }) }
+    }
+
+    /// The file the pool lives in; `None` for memory.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.shared.source {
+            Source::Memory(_) => None,
+            Source::File(file) => Some(file.path()),
+        }
+    }
+}
+
+/// Bytes of all regions together, when such a pool can be.
+fn total_bytes(bytes_per_node: u64, nodes: usize) -> Result<usize, FabricError> {
+    if !(1..=NODES_MAX).contains(&nodes) {
+        return Err(FabricError::geometry(format!("{nodes} memory nodes; a pool has 1 to {NODES_MAX}")));
+    }
+    let whole = bytes_per_node % SUPERBLOCK_BYTES == 0;
+    if !whole || !(SUPERBLOCK_BYTES..=OFFSET_LIMIT).contains(&bytes_per_node) {
+        return Err(FabricError::geometry(format!(
+            "{bytes_per_node} bytes for each memory node; choose a multiple of {SUPERBLOCK_BYTES}, 1 TiB at most"
+        )));
+    }
+    // At most 2^8 * 2^40, which fits.
+    Ok(bytes_per_node as usize * nodes)
+}
+
+impl Fabric for Local {
+    type Endpoint = LocalEndpoint;
+
+    fn endpoint(&self) -> Result<LocalEndpoint, FabricError> {
+        Ok(LocalEndpoint::new(Arc::clone(&self.shared)))
+    }
+
+    #[inline]
+    fn nodes(&self) -> usize {
+        self.shared.regions.nodes()
+    }
+
+    #[inline]
+    fn node_bytes(&self, node: u8) -> u64 {
+        if usize::from(node) < self.nodes() { self.shared.regions.node_bytes() } else { 0 }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ordered_batches: true,
+            on_chip_bytes: 0,
+            persistent: matches!(self.shared.source, Source::File(_)),
+            inline_bytes: u32::MAX,
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let file = match &self.shared.source {
+            Source::Memory(_) => None,
+            Source::File(file) => Some(file),
+        };
+        notes::collect(self.shared.regions.mapping(), file)
+    }
+
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        match &self.shared.source {
+            Source::Memory(identities) => Ok(Box::new(identities.claim(slot)?)),
+            Source::File(file) => Ok(Box::new(FileIdentity::claim(file, slot)?)),
+        }
+    }
+
+    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
+        match &self.shared.source {
+            Source::Memory(identities) => Ok(identities.fence(slot)),
+            Source::File(file) => FileIdentity::fence(file, slot),
+        }
+    }
+
+    fn persist(&self) -> Result<(), FabricError> {
+        match &self.shared.source {
+            Source::Memory(_) => Ok(()),
+            Source::File(file) => self
+                .shared
+                .regions
+                .mapping()
+                .write_back()
+                .map_err(|source| file.error("write it back to its medium", source)),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what survives what.
+
+use super::file::PoolFile;
+use super::mapping::Mapping;
+use crate::ByteSize;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+/// Smallest pool that huge pages matter to.
+const HUGE_PAGES_MATTER_BYTES: usize = 2 << 20;
+
+/// All remarks about a pool. `file` is `None` for memory.
+pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String> {
+    let bytes = mapping.words().len() * 8;
+    let mut notes = Vec::new();
+    let medium = file.map(Medium::of);
+    if bytes >= HUGE_PAGES_MATTER_BYTES {
+        notes.extend(huge_pages(mapping, medium.as_ref()));
+    }
+    match (file, medium) {
+        (Some(file), Some(medium)) => {
+            notes.extend(missing_space(file, &medium, bytes as u64));
+            if medium.is_tmpfs {
+                notes.push(
+                    "the pool lives in memory (tmpfs): it survives processes, but no reboot".to_owned(),
+                );
+            }
+        }
+        _ => notes.push("the pool lives in this process's memory and ends with it".to_owned()),
+    }
+    notes
+}
+
+/// What a file lies on.
+struct Medium {
+    is_device: bool,
+    is_tmpfs: bool,
+    /// Bytes a file can still take, where known.
+    free_bytes: Option<u64>,
+}
+
+impl Medium {
+    fn of(file: &PoolFile) -> Self {
+        // SAFETY: an all-zero `statfs` is a valid value of that plain struct.
+        let mut report: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the descriptor is open and `report` outlives the call, which fills it.
+        let known = unsafe { libc::fstatfs(file.description().as_raw_fd(), &raw mut report) } == 0;
+        let is_device = file.is_device();
+        Self {
+            is_device,
+            is_tmpfs: known && !is_device && report.f_type == libc::TMPFS_MAGIC,
+            free_bytes: (known && !is_device)
+                .then(|| report.f_bavail.saturating_mul(u64::try_from(report.f_bsize).unwrap_or(0))),
+        }
+    }
+}
+
+/// Warns when the file system cannot hold the whole pool.
+fn missing_space(file: &PoolFile, medium: &Medium, bytes: u64) -> Option<String> {
+    let taken = file.description().metadata().ok()?.blocks() * 512;
+    let (needed, free) = (bytes.saturating_sub(taken), medium.free_bytes?);
+    (needed > free).then(|| {
+        format!(
+            "{}: the pool may come to need {} more, but its file system has {} free; a write that finds it full \
+             ends the process (SIGBUS); make room, or create the pool with its space reserved",
+            file.path().display(),
+            ByteSize(needed),
+            ByteSize(free),
+        )
+    })
+}
+
+/// Says whether huge pages are in use, and what to do if not.
+fn huge_pages(mapping: &Mapping, medium: Option<&Medium>) -> Option<String> {
+    let setting = match medium {
+        None => "enabled",
+        Some(medium) if medium.is_tmpfs => "shmem_enabled",
+        Some(medium) if medium.is_device => return None,
+        Some(_) => {
+            return Some("huge pages are not in use: a plain file is mapped in 4 KiB pages; a pool on /dev/shm or a DAX device can have them".to_owned());
+        }
+    };
+    let path = format!("/sys/kernel/mm/transparent_hugepage/{setting}");
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let chosen =
+        text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("unknown", |(word, _)| word);
+    let now = huge_bytes_mapped(mapping.address())
+        .map_or(String::new(), |bytes| format!(" ({} of the pool is mapped by them now)", ByteSize(bytes)));
+    Some(match chosen {
+        "always" | "madvise" | "advise" | "within_size" | "force" => {
+            format!("huge pages are in use where the kernel finds them{now}: {path} is `{chosen}`")
+        }
+        _ => format!(
+            "huge pages are not in use{now}: {path} is `{chosen}`; write `{}` into it as root to have them",
+            if setting == "enabled" { "madvise" } else { "advise" },
+        ),
+    })
+}
+
+/// Bytes of the mapping at `address` that huge pages back, by the kernel's own account.
+fn huge_bytes_mapped(address: usize) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps").ok()?;
+    let head = format!("{address:x}-");
+    let own = text.lines().skip_while(|line| !line.starts_with(&head)).skip(1);
+    own.take_while(|line| !line.split(' ').next().is_some_and(|word| word.contains('-')))
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(name, _)| matches!(*name, "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped"))
+        .map(|(_, value)| value.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024))
+        .sum()
+}

@@ -1,0 +1,246 @@
+//! Names of pools, as given on a command line: `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`.
+//!
+//! ```text
+//! mem:SIZE[?nodes=N]                          this process's memory, gone with it
+//! file:PATH[?size=SIZE&nodes=N&preallocate]   a file mapped by every process that opens it
+//! ```
+//!
+//! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up to the first `?`;
+//! nothing is percent-decoded, so a path that contains `?` cannot be named.
+
+use crate::{ByteSize, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Which provider serves a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Memory of this process.
+    Memory,
+    /// A file mapped by every process that opens it; also `/dev/shm` and DAX devices.
+    File(PathBuf),
+}
+
+/// A parsed pool name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolUrl {
+    scheme: Scheme,
+    size: Option<u64>,
+    nodes: Option<u16>,
+    preallocate: bool,
+}
+
+/// Why a text names no pool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("pool `{text}`: {what}; for example `mem:1G?nodes=3` or `file:/dev/shm/pool?size=8G`")]
+pub struct UrlError {
+    text: String,
+    what: String,
+}
+
+impl PoolUrl {
+    /// A pool in this process's memory: `bytes` in all, over one node.
+    pub fn memory(bytes: u64) -> Self {
+        Self { scheme: Scheme::Memory, size: Some(bytes), nodes: None, preallocate: false }
+    }
+
+    /// An existing pool in a file.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self { scheme: Scheme::File(path.into()), size: None, nodes: None, preallocate: false }
+    }
+
+    /// The same pool, to be created with `bytes` in all over `nodes` memory nodes.
+    #[must_use]
+    pub fn sized(mut self, bytes: u64, nodes: u16) -> Self {
+        self.size = Some(bytes);
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Which provider serves it.
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// The file, when it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.scheme {
+            Scheme::Memory => None,
+            Scheme::File(path) => Some(path),
+        }
+    }
+
+    /// Bytes in all to create it with, when given.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// Memory nodes to create it with; 1 when not given.
+    pub fn nodes(&self) -> usize {
+        usize::from(self.nodes.unwrap_or(1))
+    }
+
+    /// Bytes of each node's region to create it with: the size split evenly, rounded down to whole superblocks.
+    pub fn node_bytes(&self) -> Option<u64> {
+        self.size.map(|size| size / self.nodes().max(1) as u64 / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES)
+    }
+
+    /// Whether a new file's blocks are to be reserved at once, so that a full disk cannot interrupt later.
+    pub fn preallocate(&self) -> bool {
+        self.preallocate
+    }
+
+    /// Reads one `name=value` of the query.
+    fn apply(&mut self, pair: &str) -> Result<(), String> {
+        let (name, value) = pair.split_once('=').map_or((pair, None), |(name, value)| (name, Some(value)));
+        match (name, value) {
+            ("size", Some(value)) => {
+                if self.size.is_some() {
+                    return Err("its size is given twice".to_owned());
+                }
+                self.size = Some(value.parse::<ByteSize>().map_err(|error| error.to_string())?.0);
+            }
+            ("nodes", Some(value)) => {
+                if self.nodes.is_some() {
+                    return Err("`nodes` is given twice".to_owned());
+                }
+                let nodes = value.parse().ok().filter(|n| (1..=NODES_MAX).contains(&usize::from(*n)));
+                self.nodes = Some(
+                    nodes.ok_or_else(|| format!("`nodes={value}` is not a number from 1 to {NODES_MAX}"))?,
+                );
+            }
+            ("preallocate", None) => self.preallocate = true,
+            ("preallocate", Some(_)) => return Err("`preallocate` takes no value".to_owned()),
+            ("size" | "nodes", None) => return Err(format!("`{name}` lacks a value, as in `{name}=4`")),
+            _ => return Err(format!("unknown option `{name}`; there are size, nodes and preallocate")),
+        }
+        Ok(())
+    }
+
+    /// Checks what can be checked before anything is opened.
+    fn verified(self) -> Result<Self, String> {
+        match (&self.scheme, self.size) {
+            (Scheme::Memory, None) => return Err("it lacks a size".to_owned()),
+            (Scheme::Memory, _) if self.preallocate => return Err("`preallocate` is for files".to_owned()),
+            (Scheme::File(_), None) if self.nodes.is_some() || self.preallocate => {
+                return Err(
+                    "`nodes` and `preallocate` shape a new pool and need `size` beside them".to_owned()
+                );
+            }
+            _ => {}
+        }
+        match self.node_bytes() {
+            Some(0) => Err(format!("its size leaves less than {SUPERBLOCK_BYTES} bytes for a node")),
+            Some(bytes) if bytes > OFFSET_LIMIT => {
+                Err("a node can hold 1 TiB at most; use more nodes".to_owned())
+            }
+            _ => Ok(self),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = text.split_once(':').ok_or("it does not begin with `mem:` or `file:`")?;
+        let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+        let mut url = match scheme {
+            "mem" if place.is_empty() => Self { size: None, ..Self::memory(0) },
+            "mem" => Self::memory(place.parse::<ByteSize>().map_err(|error| error.to_string())?.0),
+            "file" if place.is_empty() => return Err("it lacks a path".to_owned()),
+            "file" => Self::file(place),
+            _ => return Err(format!("unknown kind `{scheme}:`; there are `mem:` and `file:`")),
+        };
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            url.apply(pair)?;
+        }
+        url.verified()
+    }
+}
+
+impl FromStr for PoolUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        Self::parse(text).map_err(|what| UrlError { text: text.to_owned(), what })
+    }
+}
+
+impl fmt::Display for PoolUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = '?';
+        let mut option = |f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>| {
+            let result = write!(f, "{separator}{text}");
+            separator = '&';
+            result
+        };
+        match (&self.scheme, self.size) {
+            (Scheme::Memory, size) => write!(f, "mem:{}", ByteSize(size.unwrap_or(0)))?,
+            (Scheme::File(path), size) => {
+                write!(f, "file:{}", path.display())?;
+                if let Some(size) = size {
+                    option(f, format_args!("size={}", ByteSize(size)))?;
+                }
+            }
+        }
+        if let Some(nodes) = self.nodes {
+            option(f, format_args!("nodes={nodes}"))?;
+        }
+        if self.preallocate {
+            option(f, format_args!("preallocate"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_and_print() {
+        for text in [
+            "mem:1G",
+            "mem:1G?nodes=3",
+            "file:/dev/shm/pool",
+            "file:relative/a b:c=d&e",
+            "file:/p?size=8G",
+            "file:/p?size=8G&nodes=256&preallocate",
+        ] {
+            let url: PoolUrl = text.parse().unwrap();
+            assert_eq!(url.to_string(), text);
+        }
+        let url: PoolUrl = "mem:?size=1GiB&nodes=3".parse().unwrap();
+        assert_eq!(url.to_string(), "mem:1G?nodes=3");
+        assert_eq!((url.scheme(), url.nodes(), url.size()), (&Scheme::Memory, 3, Some(1 << 30)));
+        assert_eq!(url.node_bytes(), Some((1 << 30) / 3 / 4096 * 4096));
+        let url: PoolUrl = "file:/dev/shm/pool".parse().unwrap();
+        assert_eq!((url.path(), url.node_bytes()), (Some(Path::new("/dev/shm/pool")), None));
+        assert_eq!(PoolUrl::file("/p").sized(2 << 30, 2).to_string(), "file:/p?size=2G&nodes=2");
+    }
+
+    #[test]
+    fn nonsense_says_what_is_wrong_and_gives_an_example() {
+        for (text, word) in [
+            ("", "mem:"),
+            ("/dev/shm/pool", "does not begin"),
+            ("tcp:host", "unknown kind"),
+            ("mem:", "lacks a size"),
+            ("mem:1Q", "unknown suffix"),
+            ("mem:1G?size=2G", "twice"),
+            ("mem:1G?nodes=0", "from 1 to 256"),
+            ("mem:1G?nodes=257", "from 1 to 256"),
+            ("mem:1G?nodes=99999999999", "from 1 to 256"),
+            ("mem:1G?nodes", "lacks a value"),
+            ("mem:1G?colour=red", "unknown option `colour`"),
+            ("mem:1G?preallocate", "for files"),
+            ("mem:4K?nodes=2", "4096"),
+            ("mem:3T", "more nodes"),
+            ("file:", "lacks a path"),
+            ("file:?size=1G", "lacks a path"),
+            ("file:/p?nodes=2", "need `size`"),
+            ("file:/p?size=1G&preallocate=yes", "no value"),
+        ] {
+            let error = text.parse::<PoolUrl>().unwrap_err().to_string();
+            assert!(error.contains(word) && error.contains("for example"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Decorators: what each adds, and that they stack.
+#![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
+
+use darter_fabric::decorate::{Delay, FailPoint};
+use darter_fabric::{
+    Batch, Counting, Delaying, Endpoint, Fabric, FabricError, Failing, GlobalAddr, Local, OpCounters, OpKind,
+    Tracing, VerbKind, block_on,
+};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+const AT: GlobalAddr = GlobalAddr::new(0, 4096);
+
+fn memory() -> Local {
+    Local::memory(64 << 10, 1).unwrap()
+}
+
+fn words<F: Fabric>(fabric: &F, count: usize) -> Vec<u64> {
+    let mut endpoint = fabric.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    let id = batch.read(AT, count);
+    block_on(endpoint.submit(batch)).unwrap().words(id).to_vec()
+}
+
+/// Three WRITEs of 1, 2, 3 into successive words.
+fn three_writes(mut batch: Batch) -> Batch {
+    for i in 0..3 {
+        batch.write(AT.plus(i * 8), &[i + 1]);
+    }
+    batch
+}
+
+#[test]
+fn counting_counts_by_kind_exactly() {
+    let pool = Counting::new(memory());
+    let mut endpoint = pool.endpoint().unwrap();
+    endpoint.begin(OpKind::Insert);
+    let mut batch = endpoint.batch();
+    batch.write(AT, &[1, 2, 3]);
+    batch.cas(AT, 1, 2);
+    endpoint.retried();
+    block_on(endpoint.submit(batch)).unwrap();
+    endpoint.begin(OpKind::Get);
+    let mut batch = endpoint.batch();
+    batch.read(AT, 5);
+    batch.faa(AT, 1);
+    block_on(endpoint.submit(batch)).unwrap();
+    let counters = *endpoint.counters().unwrap();
+    assert_eq!(
+        counters[OpKind::Insert],
+        OpCounters { ops: 1, round_trips: 1, verbs: 2, read_bytes: 8, write_bytes: 24 + 16, retries: 1 }
+    );
+    assert_eq!(
+        counters[OpKind::Get],
+        OpCounters { ops: 1, round_trips: 1, verbs: 2, read_bytes: 48, write_bytes: 8, retries: 0 }
+    );
+    assert_eq!(counters.total().round_trips, 2);
+    assert_eq!(pool.endpoint().unwrap().counters().unwrap().total(), OpCounters::default());
+    assert!(memory().endpoint().unwrap().counters().is_none());
+}
+
+#[test]
+fn tracing_records_what_was_posted_and_found() {
+    let pool = Tracing::new(memory(), 4);
+    let mut endpoint = pool.endpoint().unwrap();
+    endpoint.begin(OpKind::Update);
+    let mut batch = endpoint.batch();
+    batch.write(AT, &[7]);
+    batch.cas(AT, 6, 9);
+    block_on(endpoint.submit(batch)).unwrap();
+    let text = pool.trace().to_string();
+    assert_eq!(
+        text,
+        "#0 ep0 update WRITE mn0+0x1000 1 words\n#0 ep0 update CAS mn0+0x1000 0x6 -> 0x9 found 0x7\n"
+    );
+    assert_eq!(pool.trace().take().len(), 2);
+    // The record is bounded, and completing a batch that it has partly forgotten harms nothing.
+    let mut batch = endpoint.batch();
+    for i in 0..6 {
+        batch.faa(AT, i);
+    }
+    block_on(endpoint.submit(batch)).unwrap();
+    let verbs = pool.trace().take();
+    let found: Vec<_> = verbs.iter().map(|verb| (verb.kind, verb.operands[0], verb.found)).collect();
+    let expected = [(2, 8), (3, 10), (4, 13), (5, 17)];
+    assert_eq!(found, expected.map(|(addend, found)| (VerbKind::Faa, addend, Some(found))));
+    assert_eq!(pool.trace().round_trips(), 2);
+}
+
+#[test]
+fn failing_at_each_verb_lets_exactly_the_earlier_ones_land() {
+    for n in 0..3 {
+        let pool = Failing::new(memory());
+        pool.plan().fail_once(FailPoint::Verb(n));
+        let mut endpoint = pool.endpoint().unwrap();
+        let batch = three_writes(endpoint.batch());
+        let result = block_on(endpoint.submit(batch));
+        assert!(matches!(result, Err(FabricError::Injected { verb }) if verb == n));
+        assert!(pool.plan().has_failed());
+        let expected: Vec<u64> = (1..=3).map(|i| if i <= n { i } else { 0 }).collect();
+        assert_eq!(words(&pool, 3), expected);
+    }
+}
+
+#[test]
+fn failing_counts_without_a_point_and_stays_dead_when_told() {
+    let pool = Failing::new(memory());
+    let mut endpoint = pool.endpoint().unwrap();
+    let batch = three_writes(endpoint.batch());
+    block_on(endpoint.submit(batch)).unwrap();
+    assert_eq!((pool.plan().verbs(), pool.plan().submits()), (3, 1));
+
+    pool.plan().fail_from(FailPoint::Submit(1));
+    for round in 0..4 {
+        let mut batch = endpoint.batch();
+        batch.faa(AT, 10);
+        assert_eq!(block_on(endpoint.submit(batch)).is_ok(), round == 0);
+    }
+    pool.plan().heal();
+    assert_eq!(words(&pool, 1), [11]);
+
+    pool.plan().fail_once(FailPoint::Reply(0));
+    let mut batch = endpoint.batch();
+    batch.faa(AT, 10);
+    assert!(block_on(endpoint.submit(batch)).is_err());
+    assert_eq!(words(&pool, 1), [21]);
+}
+
+#[test]
+fn a_delayed_future_can_be_dropped_before_and_after_its_verbs() {
+    let delay = Delay { pending_before: 2, pending_after: 2, ..Delay::default() };
+    for (polls, landed) in [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1)] {
+        let pool = Delaying::new(memory(), delay);
+        let mut endpoint = pool.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        batch.write(AT, &[1]);
+        {
+            let mut future = pin!(endpoint.submit(batch));
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..polls {
+                assert!(matches!(future.as_mut().poll(&mut context), Poll::Pending));
+            }
+        }
+        assert_eq!(words(pool.inner(), 1), [landed], "after {polls} polls");
+        // The endpoint is fit for use, and block_on waits out the delay.
+        assert_eq!(words(&pool, 1), [landed]);
+        assert_eq!(endpoint.in_flight(), 0);
+    }
+}
+
+#[test]
+fn decorators_stack() {
+    let pool = Failing::new(Tracing::new(Delaying::new(Counting::new(memory()), Delay::default()), 16));
+    let mut endpoint = pool.endpoint().unwrap();
+    endpoint.begin(OpKind::Scan);
+    endpoint.retried();
+    let batch = three_writes(endpoint.batch());
+    let batch = block_on(endpoint.submit(batch)).unwrap();
+    endpoint.recycle(batch);
+    let scan = endpoint.counters().unwrap()[OpKind::Scan];
+    assert_eq!((scan.ops, scan.verbs, scan.retries), (1, 3, 1));
+    assert!(pool.inner().trace().take().iter().all(|verb| verb.op == OpKind::Scan));
+    assert_eq!((pool.nodes(), pool.node_bytes(0)), (1, 64 << 10));
+    let held = pool.claim(1).unwrap();
+    assert!(pool.inner().claim(1).is_err());
+    drop(held);
+    pool.persist().unwrap();
+}

@@ -1,0 +1,277 @@
+//! Pool files: shared by mappings and processes, refused when they are no pool, locked by those who live.
+#![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
+#![cfg(not(miri))]
+
+use darter_fabric::local::{FileOptions, Space};
+use darter_fabric::{
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, SUPERBLOCK_MAGIC,
+    SUPERBLOCK_NODE_BYTES_WORD, SUPERBLOCK_NODES_WORD, block_on,
+};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const NODE_BYTES: u64 = 64 << 10;
+const OVERWRITE: FileOptions = FileOptions { overwrite: true, space: Space::Sparse };
+
+/// Writes the words of the superblock that this crate reads.
+fn write_superblock(pool: &Local) {
+    let mut endpoint = pool.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    let word = |index: usize| GlobalAddr::new(0, index as u64 * 8);
+    batch.write(word(SUPERBLOCK_NODES_WORD), &[pool.nodes() as u64]);
+    batch.write(word(SUPERBLOCK_NODE_BYTES_WORD), &[pool.node_bytes(0)]);
+    batch.write(word(0), &[SUPERBLOCK_MAGIC]);
+    block_on(endpoint.submit(batch)).unwrap();
+}
+
+fn create(path: &Path) -> Local {
+    let pool = Local::file_create(path, NODE_BYTES, 3).unwrap();
+    write_superblock(&pool);
+    pool
+}
+
+fn word(pool: &Local, at: GlobalAddr) -> u64 {
+    let mut endpoint = pool.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    let id = batch.read(at, 1);
+    block_on(endpoint.submit(batch)).unwrap().words(id)[0]
+}
+
+fn add(pool: &Local, at: GlobalAddr, addend: u64) {
+    let mut endpoint = pool.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    batch.faa(at, addend);
+    block_on(endpoint.submit(batch)).unwrap();
+}
+
+/// The message with which opening is refused, which must name the file.
+fn refusal(path: &Path) -> String {
+    match Local::file_open(path) {
+        Err(FabricError::Geometry(message)) => {
+            let message = message.to_string();
+            assert!(message.contains(path.to_str().unwrap()), "{message}");
+            message
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn two_mappings_of_one_file_are_one_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let first = create(&path);
+    let second = Local::file_open(&path).unwrap();
+    assert_eq!((second.nodes(), second.node_bytes(2)), (3, NODE_BYTES));
+    assert_eq!(second.path(), Some(path.as_path()));
+    let at = GlobalAddr::new(2, NODE_BYTES - 8);
+    let rounds = 20_000;
+    std::thread::scope(|scope| {
+        for pool in [&first, &second, &first, &second] {
+            scope.spawn(move || {
+                let mut endpoint = pool.endpoint().unwrap();
+                for _ in 0..rounds {
+                    let mut batch = endpoint.batch();
+                    batch.faa(at, 1);
+                    let done = block_on(endpoint.submit(batch)).unwrap();
+                    endpoint.recycle(done);
+                }
+            });
+        }
+    });
+    assert_eq!((word(&first, at), word(&second, at)), (4 * rounds, 4 * rounds));
+    first.persist().unwrap();
+    drop((first, second));
+    let again = Local::file_open(&path).unwrap();
+    assert_eq!(word(&again, at), 4 * rounds);
+    assert!(again.capabilities().persistent);
+    // The last word of the last region is the last of the file.
+    let mut bytes = [0; 8];
+    File::open(&path).unwrap().read_exact_at(&mut bytes, 3 * NODE_BYTES - 8).unwrap();
+    assert_eq!(u64::from_le_bytes(bytes), 4 * rounds);
+}
+
+#[test]
+fn an_endpoint_outlives_its_fabric() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = create(&folder.path().join("pool"));
+    let mut endpoint = pool.endpoint().unwrap();
+    drop(pool);
+    let mut batch = endpoint.batch();
+    let id = batch.read(GlobalAddr::NULL, 1);
+    assert_eq!(block_on(endpoint.submit(batch)).unwrap().words(id), [SUPERBLOCK_MAGIC]);
+}
+
+#[test]
+fn what_is_no_pool_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    assert!(matches!(Local::file_open(&path), Err(FabricError::Io(_))), "absent");
+    assert!(!path.exists());
+    assert!(matches!(Local::file_open(folder.path()), Err(FabricError::Io(_))), "a folder");
+    assert!(Local::file_open("/dev/null").unwrap_err().to_string().contains("device"));
+    fs::write(&path, b"").unwrap();
+    assert!(refusal(&path).contains("empty"));
+    fs::write(&path, [7; 4095]).unwrap();
+    assert!(refusal(&path).contains("too short"));
+    fs::write(&path, [0; 8192]).unwrap();
+    assert!(refusal(&path).contains("not finished"));
+    fs::write(&path, [7; 8192]).unwrap();
+    assert!(refusal(&path).contains("foreign"));
+}
+
+#[test]
+fn a_damaged_geometry_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    drop(create(&path));
+    let file = File::options().write(true).open(&path).unwrap();
+    let put = |index: usize, value: u64| file.write_all_at(&value.to_le_bytes(), index as u64 * 8).unwrap();
+    for nodes in [0, 257, u64::from(u32::MAX)] {
+        put(SUPERBLOCK_NODES_WORD, nodes);
+        assert!(refusal(&path).contains("superblock"), "{nodes}");
+    }
+    put(SUPERBLOCK_NODES_WORD, 3 | 1 << 32);
+    assert!(refusal(&path).contains("another node"));
+    put(SUPERBLOCK_NODES_WORD, 4);
+    assert!(refusal(&path).contains("cut short"));
+    put(SUPERBLOCK_NODES_WORD, 3);
+    for bytes in [0, 8, 4097, u64::MAX, 1 << 63] {
+        put(SUPERBLOCK_NODE_BYTES_WORD, bytes);
+        assert!(refusal(&path).contains("superblock"), "{bytes}");
+    }
+    put(SUPERBLOCK_NODE_BYTES_WORD, 1 << 40);
+    assert!(refusal(&path).contains("cut short"));
+    put(SUPERBLOCK_NODE_BYTES_WORD, NODE_BYTES);
+    Local::file_open(&path).unwrap();
+    file.set_len(3 * NODE_BYTES - 1).unwrap();
+    assert!(refusal(&path).contains("cut short"));
+}
+
+#[test]
+fn contents_are_not_destroyed_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    fs::write(&path, b"a letter").unwrap();
+    let error = Local::file_create(&path, NODE_BYTES, 1).unwrap_err();
+    assert!(error.to_string().contains("has contents"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"a letter");
+    // A shape that cannot be harms nothing either, and leaves no file behind.
+    assert!(Local::file_create_with(&path, 1, 1, OVERWRITE).is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"a letter");
+    assert!(Local::file_create(folder.path().join("other"), 1, 1).is_err());
+    assert!(!folder.path().join("other").exists());
+
+    let pool = Local::file_create_with(&path, NODE_BYTES, 1, OVERWRITE).unwrap();
+    assert_eq!(word(&pool, GlobalAddr::NULL), 0);
+    assert_eq!(fs::metadata(&path).unwrap().len(), NODE_BYTES);
+    let error = Local::file_create_with(&path, NODE_BYTES, 1, OVERWRITE).unwrap_err();
+    assert!(error.to_string().contains("in use"), "{error}");
+    drop(pool);
+    Local::file_create_with(&path, 2 * NODE_BYTES, 1, OVERWRITE).unwrap();
+}
+
+#[test]
+fn an_empty_file_may_become_a_pool() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let pool = Local::file_create(file.path(), NODE_BYTES, 1).unwrap();
+    write_superblock(&pool);
+    Local::file_open(file.path()).unwrap();
+}
+
+#[test]
+fn space_can_be_reserved() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let options = FileOptions { space: Space::Reserved, ..FileOptions::default() };
+    let pool = Local::file_create_with(&path, NODE_BYTES, 2, options).unwrap();
+    assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 * NODE_BYTES);
+    drop(pool);
+    // More than any disk here has: an error, and no half-made pool.
+    let path = folder.path().join("huge");
+    let error = Local::file_create_with(&path, 1 << 40, 64, options).unwrap_err();
+    assert!(matches!(error, FabricError::Io(_)), "{error}");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+}
+
+#[test]
+fn a_pool_larger_than_its_disk_is_remarked_upon() {
+    let folder = tempfile::tempdir().unwrap();
+    let Ok(pool) = Local::file_create(folder.path().join("pool"), 1 << 40, 8) else {
+        return; // this file system has no sparse files of 8 TiB
+    };
+    assert!(pool.notes().iter().any(|note| note.contains("make room")), "{:?}", pool.notes());
+    let small = Local::file_create(folder.path().join("small"), 4 << 20, 1).unwrap();
+    assert!(!small.notes().iter().any(|note| note.contains("make room")), "{:?}", small.notes());
+    assert!(small.notes().iter().any(|note| note.starts_with("huge pages")), "{:?}", small.notes());
+}
+
+#[test]
+fn a_slot_of_a_file_has_one_holder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let first = create(&path);
+    let second = Local::file_open(&path).unwrap();
+    let held = first.claim(7).unwrap();
+    for pool in [&first, &second] {
+        assert!(matches!(pool.claim(7), Err(FabricError::IdentityTaken { slot: 7 })));
+        assert_eq!(pool.fence(7).unwrap(), FenceOutcome::Alive);
+        assert_eq!(pool.fence(8).unwrap(), FenceOutcome::Fenced);
+        assert_eq!(pool.fence(u32::MAX).unwrap(), FenceOutcome::Fenced);
+    }
+    let other = second.claim(u32::MAX).unwrap();
+    assert_eq!(first.fence(u32::MAX).unwrap(), FenceOutcome::Alive);
+    // An identity needs neither the fabric nor the file's name.
+    drop(first);
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    assert_eq!(second.fence(7).unwrap(), FenceOutcome::Alive);
+    drop((held, other));
+    assert_eq!(second.fence(7).unwrap(), FenceOutcome::Fenced);
+    second.claim(7).unwrap();
+}
+
+/// Not a test of its own: what the child process of the next test runs.
+#[test]
+fn child_that_writes_until_killed() {
+    let Ok(path) = std::env::var("DARTER_FABRIC_CHILD") else { return };
+    let pool = Local::file_open(path).unwrap();
+    let _held = pool.claim(1).unwrap();
+    println!("\nready");
+    std::io::stdout().flush().unwrap();
+    for _ in 0..u64::MAX {
+        add(&pool, GlobalAddr::new(1, 64), 1);
+    }
+}
+
+#[test]
+fn a_killed_process_is_known_to_be_dead_and_its_writes_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let pool = create(&path);
+    let at = GlobalAddr::new(1, 64);
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_writes_until_killed", "--nocapture"])
+        .env("DARTER_FABRIC_CHILD", &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "ready"));
+    assert_eq!(pool.fence(1).unwrap(), FenceOutcome::Alive);
+    assert!(pool.claim(1).is_err());
+    while word(&pool, at) == 0 {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(pool.fence(1).unwrap(), FenceOutcome::Fenced);
+    let last = word(&pool, at);
+    assert!(last > 0);
+    let _held = pool.claim(1).unwrap();
+    add(&pool, at, 1);
+    assert_eq!(word(&pool, at), last + 1);
+}
