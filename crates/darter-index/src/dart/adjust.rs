@@ -1,0 +1,272 @@
+//! Run-time adjustment of the prefix list (paper, section 3.1), and the change from one express skip table to the next.
+//!
+//! A list never changes in place; a new list is a new table. While it is filled, the root word "next" names it, so that
+//! whoever scrubs a retired node scrubs both tables. The builder enters only nodes that it finds in the tree while pinned
+//! and after "next" was set, so no node whose scrub came before can be entered (rule R3).
+//!
+//! ```text
+//!   EST word     next word          who may do the step
+//!   old          0
+//!   old          new                the builder, by CAS from 0 (or from a table whose builder has died)
+//!   old          new | committed    the builder, by CAS: fails when it has been taken over
+//!   new          new | committed    anyone
+//!   new          0                  anyone; then the version word is bumped and the old table retired
+//! ```
+//!
+//! Operations that began with the old table go on with it, old list included; it is taken apart after they have ended.
+
+use super::Dart;
+use super::choose::Summary;
+use super::descend_any::keys_below;
+use super::est::PrefixList;
+use super::est::install::{Wish, install, wishes_for};
+use super::est::table::{DESCRIPTOR_BYTES, Table};
+use super::leaf;
+use super::retirement::{COMMITTED, table_note};
+use crate::IndexError;
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::{AllocKind, Client};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Nodes walked under one pin.
+const CHUNK: usize = 4096;
+/// Leaf headers read for their frequency before only every second, fourth, … leaf is.
+const FREQUENCY_READS: u64 = 2 << 20;
+/// Epochs after which a table that is still being built is taken to be abandoned.
+const ABANDONED_EPOCHS: u64 = 10_000;
+/// Share of the inner nodes' bytes that express entries may take, in percent.
+const BUDGET_PERCENT: u64 = 15;
+/// Sampled searches before the first adjustment is thought of.
+const SAMPLES_MIN: u64 = 1024;
+
+/// What an adjustment did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdjustReport {
+    /// The prefix list before, in bytes.
+    pub before: Vec<u8>,
+    /// The prefix list now.
+    pub after: Vec<u8>,
+    /// Entries put into the new table; 0 when the table stayed.
+    pub entries: u64,
+    /// Whether a new table was built. Not so when the list is right already, or another client is at it.
+    pub rebuilt: bool,
+}
+
+impl<F: Fabric> Dart<F> {
+    /// Whether enough searches were seen, and they read too many nodes below their hints, for an adjustment to pay.
+    pub fn wants_adjust(&self) -> bool {
+        let shared = &self.shared;
+        let sampled = shared.sampled.load(Ordering::Relaxed);
+        let since = sampled.saturating_sub(shared.adjusted_at.load(Ordering::Relaxed));
+        if shared.table().saturated.load(Ordering::Relaxed) {
+            return true;
+        }
+        // Ever longer between adjustments, so that a workload that cannot be helped is not walked for ever.
+        since >= SAMPLES_MIN.max(sampled / 2)
+            && shared.sampled_extra.load(Ordering::Relaxed) * 10 > since * 3
+    }
+
+    /// Walks the tree, chooses the prefix list that saves most round trips for the accesses sampled, and changes to it.
+    ///
+    /// # Errors
+    /// Those of the fabric, and out of space: then the old table stays.
+    pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport, IndexError> {
+        let shared = &self.shared;
+        shared.adjusted_at.store(shared.sampled.load(Ordering::Relaxed), Ordering::Relaxed);
+        shared.sampled_extra.store(0, Ordering::Relaxed);
+        let (old, idle) = self.claim_rebuild(client).await?;
+        let lengths = |list: PrefixList| list.lengths().iter().map(|&len| len as u8).collect::<Vec<_>>();
+        let mut report =
+            AdjustReport { before: lengths(old.list), after: lengths(old.list), entries: 0, rebuilt: false };
+        let Some(replaces) = idle else { return Ok(report) };
+        let summary = self.summarize(client).await?;
+        let budget = (summary.node_bytes * BUDGET_PERCENT / 100 / 8).max(4096);
+        let list = match summary.choose(budget) {
+            list if list.word() == 0 => PrefixList::POWERS,
+            list => list,
+        };
+        let entries = summary.entries(list);
+        let roomy = old.directory_len() as u64 <= (entries / 64).max(1 << 10);
+        if list == old.list && roomy && !old.saturated.load(Ordering::Relaxed) {
+            return Ok(report);
+        }
+        if let Some(entries) = self.rebuild(client, &old, replaces, list, entries).await? {
+            report = AdjustReport { after: lengths(list), entries, rebuilt: true, ..report };
+        }
+        Ok(report)
+    }
+
+    /// The current table, and the "next" word if it may be replaced: zero, or an abandoned table.
+    async fn claim_rebuild(
+        &self,
+        client: &mut Client<F>,
+    ) -> Result<(Arc<Table>, Option<u64>), IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        self.shared.refresh(&mut client).await?;
+        let tables = self.live_tables(&mut client).await?;
+        let next = self.read_next(&mut client).await?;
+        if next & COMMITTED != 0 {
+            self.finish_change(&mut client, &tables[0], GlobalAddr::from_bits(next & !COMMITTED)).await?;
+            return Ok((tables[0].clone(), None));
+        }
+        let idle = match tables.get(1) {
+            Some(building) if client.epoch() < building.born + ABANDONED_EPOCHS => None,
+            _ => Some(next),
+        };
+        Ok((tables[0].clone(), idle))
+    }
+
+    async fn read_next(&self, client: &mut Client<F>) -> Result<u64, IndexError> {
+        let mut batch = client.batch();
+        let read = batch.read(self.shared.words.est_next, 1);
+        let done = client.submit(batch).await?;
+        let next = done.words(read)[0];
+        client.recycle(done);
+        Ok(next)
+    }
+
+    /// The first walk: shapes, frequencies, nodes per length.
+    async fn summarize(&self, client: &mut Client<F>) -> Result<Summary, IndexError> {
+        let mut summary = Summary::new();
+        let mut from: Option<Vec<u8>> = None;
+        let (mut read_so_far, mut stride) = (0_u64, 1_u64);
+        loop {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let (visited, next) = self.walk_chunk(&mut client, from.as_deref(), CHUNK).await?;
+            let mut batch = client.batch();
+            let mut reads = Vec::new();
+            for visit in visited.iter().filter(|visit| !visit.again) {
+                summary.note_node(visit.above, visit.node.depth, visit.node.ty.bytes());
+                summary.note_keys(visit.path, visit.leaves.len() as f64, 0.0);
+                for slot in &visit.leaves {
+                    if (slot.addr().offset() >> 4).wrapping_mul(0x9e37_79b9) >> 7 & (stride - 1) == 0 {
+                        reads.push((visit.path, batch.read(slot.addr(), 1)));
+                    }
+                }
+            }
+            let done = client.submit(batch).await?;
+            read_so_far += reads.len() as u64;
+            for (path, read) in reads {
+                let accesses = leaf::frequency(done.words(read)[0]);
+                if accesses > 0 {
+                    summary.note_keys(path, 0.0, accesses as f64 * stride as f64);
+                }
+            }
+            client.recycle(done);
+            if read_so_far > FREQUENCY_READS * u64::from(stride.ilog2() + 1) {
+                stride *= 2;
+            }
+            match next {
+                Some(key) => from = Some(key),
+                None => return Ok(summary),
+            }
+        }
+    }
+
+    /// The second walk: fills a new table and changes to it. `None` when another client took over.
+    async fn rebuild(
+        &self,
+        client: &mut Client<F>,
+        old: &Arc<Table>,
+        replaces: u64,
+        list: PrefixList,
+        entries: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        let words = self.shared.words;
+        let table = {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            Table::create(&mut client, list, entries).await?
+        };
+        let descriptor = table.descriptor;
+        if !self.swap_word(client, words.est_next, replaces, descriptor.bits()).await? {
+            client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+            return Ok(None);
+        }
+        let filled = self.fill(client, &table).await;
+        let committed = match filled {
+            Ok(_) => {
+                self.swap_word(client, words.est_next, descriptor.bits(), descriptor.bits() | COMMITTED).await?
+            }
+            Err(_) => {
+                self.swap_word(client, words.est_next, descriptor.bits(), 0).await?;
+                false
+            }
+        };
+        if !committed {
+            client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+            return filled.map(|_| None);
+        }
+        let mut client = client.pin(OpKind::Maintain).await?;
+        self.shared.remember_table(Arc::new(table));
+        self.finish_change(&mut client, old, descriptor).await?;
+        self.shared.refresh(&mut client).await?;
+        filled.map(Some)
+    }
+
+    /// The last steps of a change, which anyone may do; whoever swings the EST word retires the old table.
+    async fn finish_change(
+        &self,
+        client: &mut Client<F>,
+        old: &Arc<Table>,
+        new: GlobalAddr,
+    ) -> Result<(), IndexError> {
+        let words = self.shared.words;
+        if old.descriptor != new && self.swap_word(client, words.est, old.descriptor.bits(), new.bits()).await? {
+            let mut batch = client.batch();
+            batch.faa(words.version, 1);
+            let done = client.submit(batch).await?;
+            client.recycle(done);
+            client.unlink(old.descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+        }
+        self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;
+        Ok(())
+    }
+
+    async fn swap_word(
+        &self,
+        client: &mut Client<F>,
+        at: GlobalAddr,
+        old: u64,
+        new: u64,
+    ) -> Result<bool, IndexError> {
+        let mut batch = client.batch();
+        let cas = batch.cas(at, old, new);
+        let done = client.submit(batch).await?;
+        let won = done.swapped(cas);
+        client.recycle(done);
+        Ok(won)
+    }
+
+    /// Enters every node that the table's list covers.
+    async fn fill(&self, client: &mut Client<F>, table: &Table) -> Result<u64, IndexError> {
+        let mut from: Option<Vec<u8>> = None;
+        let mut entries = 0;
+        loop {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let (visited, next) = self.walk_chunk(&mut client, from.as_deref(), CHUNK).await?;
+            let covered: Vec<_> = visited
+                .iter()
+                .filter(|visit| !visit.again)
+                .filter(|visit| table.list.covering(visit.above, visit.node.depth).next().is_some())
+                .collect();
+            for chunk in covered.chunks(256) {
+                let nodes: Vec<_> = chunk.iter().map(|visit| visit.node).collect();
+                let keys = keys_below(&mut client, &nodes).await?;
+                let mut wishes: Vec<Wish> = Vec::with_capacity(chunk.len());
+                for (visit, key) in chunk.iter().zip(keys) {
+                    let Some(key) = key.filter(|key| key.len() >= visit.node.depth) else { continue };
+                    let cover = (visit.above, visit.node.depth);
+                    wishes.extend(wishes_for(table.list, &mut self.hashed(&key), cover, visit.node, None));
+                }
+                entries += wishes.len() as u64;
+                let (keys, version) = (&self.shared.keys, self.shared.words.version);
+                install(&mut client, table, keys, version, &wishes, &[]).await?;
+            }
+            match next {
+                Some(key) => from = Some(key),
+                None => return Ok(entries),
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The check: a walk of everything reachable from the root words that verifies every invariant of the format.
+//!
+//! Of the tree: identity words agree with the keys below, buckets fill in order, an edge has one slot and in its own bucket,
+//! leaves hold the key their path spells, no object is reached twice. Of the express skip table: the directory names each
+//! segment for exactly the entries of its local depth, and entries name reachable nodes under the hash they sit at.
+//!
+//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be reused, but it may then report
+//! an entry as stale that is only waiting for its scrub; such things are remarks, not violations.
+
+use super::Dart;
+use super::est::scrub::segments;
+use super::est::table::{DESCRIPTOR_BYTES, Table};
+use super::est::{BUCKET_SLOTS, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
+use super::leaf;
+use super::node::{self, NodeRef, NodeType};
+use super::prefix_hash::identity_depth;
+use super::slot::{END, Held, Slot};
+use super::stats::Tally;
+use crate::{CheckReport, EstStats, IndexError};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+use darter_pool::size_class::class_bytes;
+use std::collections::HashMap;
+
+/// Violations kept; a damaged pool can have one in every word.
+const VIOLATIONS_MAX: usize = 1000;
+/// Leaf bytes read in one round trip.
+const LEAF_BATCH_BYTES: u64 = 1 << 20;
+/// Nesting deeper than any sound tree's, so that damage cannot lead in circles.
+const DEPTH_MAX: usize = crate::KEY_BYTES_MAX + 1;
+
+/// A node on the path being walked.
+struct Frame {
+    node: NodeRef,
+    identity: u64,
+    /// Inner children not walked yet, last first, with the edge byte.
+    children: Vec<(u16, NodeRef)>,
+}
+
+/// A walk in progress.
+struct Inspection {
+    report: CheckReport,
+    tally: Tally,
+    /// Identity words of the nodes reached, for the express entries.
+    identities: HashMap<GlobalAddr, (u64, NodeType)>,
+    path: Vec<Frame>,
+    /// The key bytes that the path's edges spell, with their positions.
+    edges: Vec<(usize, u8)>,
+}
+
+impl Inspection {
+    fn violation(&mut self, text: String) {
+        if self.report.violations.len() < VIOLATIONS_MAX {
+            self.report.violations.push(text);
+        }
+    }
+
+    fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
+        let fresh = self.report.reachable.insert(addr, bytes);
+        if !fresh {
+            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
+        }
+        fresh
+    }
+}
+
+impl<F: Fabric> Dart<F> {
+    /// Walks and verifies everything.
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        self.shared.refresh(&mut client).await?;
+        let mut walk = Inspection {
+            report: CheckReport::default(),
+            tally: Tally::default(),
+            identities: HashMap::new(),
+            path: Vec::new(),
+            edges: Vec::new(),
+        };
+        let root = self.read_root(&mut client).await?;
+        self.inspect_node(&mut client, &mut walk, root, None).await?;
+        while let Some(frame) = walk.path.last_mut() {
+            let above = frame.node.depth;
+            match frame.children.pop() {
+                Some((edge, child)) => {
+                    walk.edges.push((above, edge as u8));
+                    self.inspect_node(&mut client, &mut walk, child, Some(above)).await?;
+                }
+                None => {
+                    walk.path.pop();
+                    walk.edges.pop();
+                }
+            }
+        }
+        for table in self.live_tables(&mut client).await? {
+            self.inspect_table(&mut client, &mut walk, &table).await?;
+        }
+        walk.report.stats = walk.tally.finish();
+        Ok(walk.report)
+    }
+
+    /// Reads one node, verifies it and its leaves, and puts it on the path (or drops its edge again).
+    async fn inspect_node(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Inspection,
+        node: NodeRef,
+        above: Option<usize>,
+    ) -> Result<(), IndexError> {
+        if node.depth > DEPTH_MAX || !walk.reach(node.addr, node.ty.bytes(), "inner node") {
+            walk.edges.pop();
+            return Ok(());
+        }
+        let words = match self.read_node(client, node).await {
+            Ok(words) => words,
+            Err(IndexError::Fabric(error)) => {
+                walk.violation(format!("{} at {}: {error}", node.ty.name(), node.addr));
+                walk.edges.pop();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let identity = words[0];
+        verify_slots(walk, node, &words);
+        let live = node::children_in_order(node.ty, &words);
+        walk.tally.note_node(node.ty, live.len());
+        walk.identities.insert(node.addr, (identity, node.ty));
+        if above.is_some() && live.len() < 2 && !is_chain(&live) {
+            walk.report.remarks.push(format!(
+                "{} at {}: {} live children; a dead client left it; the next delete near it collapses it",
+                node.ty.name(),
+                node.addr,
+                live.len()
+            ));
+        }
+        let mut children = Vec::new();
+        let mut leaves = Vec::new();
+        for slot in live {
+            match slot.held() {
+                Held::Node { addr, ty, skip } => {
+                    let depth = node.depth + 1 + usize::from(skip);
+                    children.push((slot.edge().unwrap_or(0), NodeRef { addr, ty, depth }));
+                }
+                _ => leaves.push(slot),
+            }
+        }
+        children.reverse();
+        walk.path.push(Frame { node, identity, children });
+        self.inspect_leaves(client, walk, &leaves).await
+    }
+
+    async fn inspect_leaves(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Inspection,
+        leaves: &[Slot],
+    ) -> Result<(), IndexError> {
+        let levels = walk.path.len();
+        let mut rest = leaves;
+        while !rest.is_empty() {
+            let mut batch = client.batch();
+            let mut reads = Vec::new();
+            let mut bytes = 0;
+            while let [slot, tail @ ..] = rest {
+                let Held::Leaf { addr, class } = slot.held() else { break };
+                let words = leaf::class_words(class);
+                if !reads.is_empty() && bytes + words as u64 * 8 > LEAF_BATCH_BYTES {
+                    break;
+                }
+                bytes += words as u64 * 8;
+                rest = tail;
+                if walk.reach(addr, class_bytes(class), "leaf") {
+                    walk.tally.note_leaf(class_bytes(class), levels);
+                    reads.push((*slot, batch.read(addr, words)));
+                }
+            }
+            match client.submit(batch).await {
+                Ok(done) => {
+                    for (slot, read) in reads {
+                        verify_leaf(walk, self.shared.keys, slot, done.words(read));
+                    }
+                    client.recycle(done);
+                }
+                Err(error) => walk.violation(format!("leaves below {}: {error}", rest.len())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies a table's directory, segments and entries.
+    async fn inspect_table(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Inspection,
+        table: &Table,
+    ) -> Result<(), IndexError> {
+        walk.reach(table.descriptor, DESCRIPTOR_BYTES, "express descriptor");
+        walk.reach(table.directory_addr, 8 << table.bits, "express directory");
+        let mut stats = EstStats {
+            prefix_list: table.list.lengths().iter().map(|&len| len as u8).collect(),
+            directory_entries: table.directory_len() as u64,
+            bytes: DESCRIPTOR_BYTES + (8 << table.bits),
+            ..EstStats::default()
+        };
+        let mut stale = 0_u64;
+        for entry in segments(client, table).await? {
+            if entry.local_depth() > table.bits {
+                walk.violation(format!("express segment {}: local depth {}", entry.segment(), entry.local_depth()));
+                continue;
+            }
+            if !walk.reach(entry.segment(), SEGMENT_BYTES, "express segment") {
+                continue;
+            }
+            stats.segments += 1;
+            stats.slots += SEGMENT_WORDS as u64;
+            stats.bytes += SEGMENT_BYTES;
+            let mut batch = client.batch();
+            let read = batch.read(entry.segment(), SEGMENT_WORDS);
+            let done = client.submit(batch).await?;
+            for (at, &word) in done.words(read).iter().enumerate() {
+                let entry = Entry::from_word(word).unsealed();
+                if entry.is_empty() {
+                    continue;
+                }
+                stats.entries += 1;
+                match walk.identities.get(&entry.addr()).copied() {
+                    None => stale += 1,
+                    Some((identity, _)) if entry.delta() == 0 => {
+                        let hash = self.shared.keys.express_of(identity);
+                        let depth = identity_depth(identity);
+                        if !entry.matches(hash) || bucket_of(hash) != at / BUCKET_SLOTS {
+                            walk.violation(format!(
+                                "express entry for {} (depth {depth}): not where its prefix belongs",
+                                entry.addr()
+                            ));
+                        }
+                    }
+                    Some(_) => {}
+                }
+            }
+            client.recycle(done);
+        }
+        if stale > 0 {
+            walk.report.remarks.push(format!(
+                "{stale} express entries name nodes that are no longer in the tree; they are checked before use, \
+                 and scrubbed before the nodes' memory is freed"
+            ));
+        }
+        walk.tally.est = Some(stats);
+        Ok(())
+    }
+}
+
+/// A single inner child may be right: a link of a chain over bytes that one edge cannot skip, some of which stay when a
+/// later key parts from the chain halfway.
+fn is_chain(live: &[Slot]) -> bool {
+    matches!(live, [only] if matches!(only.held(), Held::Node { .. }))
+}
+
+fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
+    let width = node.ty.bucket_words();
+    let name = node.ty.name();
+    let mut seen = [false; node::FANOUT];
+    let mut sealed = 0;
+    if identity_depth(words[0]) != node.depth {
+        let depth = identity_depth(words[0]);
+        walk.violation(format!("{name} at {}: identity says depth {depth}, its pointer {}", node.addr, node.depth));
+    }
+    for (bucket, bucket_words) in words.chunks(width).enumerate() {
+        if bucket_words[0] != words[0] {
+            walk.violation(format!("{name} at {}: buckets 0 and {bucket} differ in identity", node.addr));
+        }
+        let mut ended = false;
+        for (at, &word) in bucket_words.iter().enumerate().skip(1) {
+            let slot = Slot::from_word(word);
+            sealed += u64::from(slot.is_sealed());
+            let Some(edge) = slot.edge() else {
+                ended = true;
+                continue;
+            };
+            if slot.held() == Held::Invalid {
+                walk.violation(format!("{name} at {}: slot {word:#x} is of no known type", node.addr));
+                continue;
+            }
+            let direct = node.ty.direct_word(edge);
+            if node.ty.bucket_of(edge) != bucket || direct.is_some_and(|want| want != at) {
+                walk.violation(format!("{name} at {}: edge {edge} in bucket {bucket}", node.addr));
+            }
+            if ended && direct.is_none() {
+                walk.violation(format!("{name} at {}: a slot after an empty one in bucket {bucket}", node.addr));
+            }
+            if std::mem::replace(&mut seen[usize::from(edge.min(END))], true) {
+                walk.violation(format!("{name} at {}: edge {edge} has two slots", node.addr));
+            }
+        }
+    }
+    if sealed > 0 {
+        walk.report.remarks.push(format!(
+            "{name} at {}: {sealed} slots sealed by a replacement under way; the next writer finishes it",
+            node.addr
+        ));
+    }
+}
+
+fn verify_leaf(walk: &mut Inspection, keys: super::prefix_hash::HashKeys, slot: Slot, words: &[u64]) {
+    let addr = slot.addr();
+    let leaf = match leaf::parse(addr, words) {
+        Ok(leaf) => leaf,
+        Err(error) => {
+            walk.violation(error.to_string());
+            return;
+        }
+    };
+    let key = leaf.key;
+    let Some(last) = walk.path.last() else { return };
+    let depth = last.node.depth;
+    let ends = slot.edge() == Some(END);
+    let edge_fits =
+        if ends { key.len() == depth } else { key.get(depth).map(|&byte| u16::from(byte)) == slot.edge() };
+    let path_fits = walk.edges.iter().all(|&(at, byte)| key.get(at) == Some(&byte));
+    if !edge_fits || !path_fits {
+        walk.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+        return;
+    }
+    let mut hashed = super::prefix_hash::HashedKey::new(keys, key);
+    let wrong = walk
+        .path
+        .iter()
+        .find(|frame| frame.node.depth > key.len() || hashed.identity(frame.node.depth) != frame.identity)
+        .map(|frame| frame.node);
+    if let Some(node) = wrong {
+        walk.violation(format!(
+            "{} at {}: its identity is not that of the key in leaf {addr}",
+            node.ty.name(),
+            node.addr
+        ));
+    }
+}

@@ -1,0 +1,214 @@
+//! Choosing the prefix list: the paper's greedy algorithm (section 3.1, "Runtime Adjustment") on one walk's summary.
+//!
+//! What a list saves for a key depends only on the depths of the inner nodes on the key's path, and many keys share them. So
+//! one walk counts keys and sampled accesses per *shape* (set of depths), and the greedy rounds run on the shapes, not on
+//! the tree: take the length that saves most round trips, given those already taken; stop when the next saves less than one
+//! in two hundred, when the nodes it would enter exceed the budget, or at eight lengths.
+
+use super::est::{DELTA_MAX, LIST_MAX, PrefixList};
+use super::walk::PathDepths;
+use std::collections::HashMap;
+
+/// Longest length a list can hold.
+const LENGTH_MAX: usize = 255;
+/// A further length must save at least this share of the round trips left.
+const GAIN_MIN: f64 = 0.005;
+/// Share of the weight that keys never sampled have together, when any were sampled.
+const PRIOR: f64 = 0.1;
+
+/// Keys that share a path shape.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weight {
+    keys: f64,
+    accesses: f64,
+}
+
+/// What a walk found out.
+#[derive(Debug)]
+pub(super) struct Summary {
+    shapes: HashMap<PathDepths, Weight>,
+    /// `entered[L]` counts the nodes that a list with length L enters.
+    entered: Vec<u64>,
+    /// Inner nodes.
+    pub(super) nodes: u64,
+    /// Bytes of inner nodes.
+    pub(super) node_bytes: u64,
+}
+
+impl Summary {
+    pub(super) fn new() -> Self {
+        Self { shapes: HashMap::new(), entered: vec![0; LENGTH_MAX + 1], nodes: 0, node_bytes: 0 }
+    }
+
+    /// Notes a node that covers the lengths above `above` up to `depth`.
+    pub(super) fn note_node(&mut self, above: usize, depth: usize, bytes: u64) {
+        self.nodes += 1;
+        self.node_bytes += bytes;
+        let first = (above + 1).max(depth.saturating_sub(DELTA_MAX));
+        for length in first..=depth.min(LENGTH_MAX) {
+            self.entered[length] += 1;
+        }
+    }
+
+    /// Notes `keys` leaves on a path, with the accesses sampled in them.
+    pub(super) fn note_keys(&mut self, path: PathDepths, keys: f64, accesses: f64) {
+        let weight = self.shapes.entry(path).or_default();
+        weight.keys += keys;
+        weight.accesses += accesses;
+    }
+
+    /// Entries a table for this list would hold.
+    pub(super) fn entries(&self, list: PrefixList) -> u64 {
+        list.lengths().into_iter().map(|length| self.entered[length]).sum()
+    }
+
+    /// The list that saves most round trips with at most `budget` entries.
+    pub(super) fn choose(&self, budget: u64) -> PrefixList {
+        let shapes = self.weighted();
+        let mut chosen: Vec<u8> = Vec::new();
+        let mut cost = cost_of(&shapes, &chosen);
+        let mut spent = 0;
+        while chosen.len() < LIST_MAX {
+            let best = (1..=LENGTH_MAX as u8)
+                .filter(|&length| {
+                    let entered = self.entered[usize::from(length)];
+                    !chosen.contains(&length) && entered > 0 && spent + entered <= budget
+                })
+                .map(|length| (cost_of(&shapes, &with(&chosen, length)), length))
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((next, length)) = best else { break };
+            if cost - next < cost * GAIN_MIN {
+                break;
+            }
+            chosen = with(&chosen, length);
+            spent += self.entered[usize::from(length)];
+            cost = next;
+        }
+        self.prune(&shapes, &mut chosen);
+        PrefixList::new(&chosen)
+    }
+
+    /// Drops lengths that later ones made useless.
+    fn prune(&self, shapes: &[(PathDepths, f64)], chosen: &mut Vec<u8>) {
+        let mut at = 0;
+        while at < chosen.len() {
+            let mut without = chosen.clone();
+            without.remove(at);
+            let (with, without_cost) = (cost_of(shapes, chosen), cost_of(shapes, &without));
+            if without_cost - with < with * GAIN_MIN {
+                *chosen = without;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Shapes with their weights, which add up to 1.
+    fn weighted(&self) -> Vec<(PathDepths, f64)> {
+        let keys: f64 = self.shapes.values().map(|weight| weight.keys).sum();
+        let accesses: f64 = self.shapes.values().map(|weight| weight.accesses).sum();
+        if keys == 0.0 {
+            return Vec::new();
+        }
+        let prior = if accesses > 0.0 { PRIOR } else { 1.0 };
+        let mut shapes: Vec<(PathDepths, f64)> = self
+            .shapes
+            .iter()
+            .map(|(&path, weight)| {
+                let sampled = if accesses > 0.0 { weight.accesses / accesses } else { 0.0 };
+                (path, prior * weight.keys / keys + (1.0 - prior) * sampled)
+            })
+            .collect();
+        // A map's order differs from run to run, and with it the sums' last bits.
+        shapes.sort_unstable_by_key(|&(path, _)| path);
+        shapes
+    }
+}
+
+fn with(lengths: &[u8], length: u8) -> Vec<u8> {
+    let mut all = lengths.to_vec();
+    all.push(length);
+    all
+}
+
+/// Round trips of a search under a list, on average: one for the table, one per node read, one for the leaf.
+fn cost_of(shapes: &[(PathDepths, f64)], lengths: &[u8]) -> f64 {
+    shapes.iter().map(|&(path, weight)| weight * (2.0 + f64::from(nodes_read(path, lengths)))).sum()
+}
+
+/// Inner nodes a search reads on this path: from the deepest node that some length leads to.
+fn nodes_read(path: PathDepths, lengths: &[u8]) -> u32 {
+    let all: u32 = path.iter().map(|word| word.count_ones()).sum();
+    lengths
+        .iter()
+        .filter_map(|&length| {
+            let depth = first_at_or_above(path, usize::from(length))?;
+            (depth - usize::from(length) <= DELTA_MAX).then(|| count_from(path, depth))
+        })
+        .min()
+        .unwrap_or(all)
+        .min(all)
+}
+
+/// The least depth in the set that is at least `depth`.
+fn first_at_or_above(path: PathDepths, depth: usize) -> Option<usize> {
+    (depth / 64..4).find_map(|word| {
+        let bits = if word == depth / 64 { path[word] >> (depth % 64) << (depth % 64) } else { path[word] };
+        (bits != 0).then(|| word * 64 + bits.trailing_zeros() as usize)
+    })
+}
+
+/// How many depths in the set are at least `depth`.
+fn count_from(path: PathDepths, depth: usize) -> u32 {
+    let at = depth / 64;
+    (path[at] >> (depth % 64)).count_ones() + path[at + 1..].iter().map(|word| word.count_ones()).sum::<u32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::with_depth;
+    use super::*;
+
+    fn path(depths: &[usize]) -> PathDepths {
+        depths.iter().fold(PathDepths::default(), |path, &depth| with_depth(path, depth))
+    }
+
+    fn summary(shapes: &[(&[usize], f64, f64)], entered: &[(usize, u64)]) -> Summary {
+        let mut summary = Summary::new();
+        for &(depths, keys, accesses) in shapes {
+            summary.note_keys(path(depths), keys, accesses);
+        }
+        for &(length, count) in entered {
+            summary.entered[length] = count;
+        }
+        summary
+    }
+
+    #[test]
+    fn reading_begins_at_the_deepest_node_a_length_leads_to() {
+        let p = path(&[0, 1, 3, 70, 200]);
+        assert_eq!(nodes_read(p, &[]), 5);
+        assert_eq!(nodes_read(p, &[1]), 4);
+        assert_eq!(nodes_read(p, &[2]), 3);
+        assert_eq!(nodes_read(p, &[4]), 5, "70 lies too deep below 4");
+        assert_eq!(nodes_read(p, &[60, 2]), 2);
+        assert_eq!(nodes_read(p, &[200]), 1);
+    }
+
+    /// The shapes of uniform random keys at 10 M: most under depth 3, the rest under depth 2.
+    #[test]
+    fn random_keys_get_lengths_two_and_three() {
+        let s = summary(
+            &[(&[0, 1, 2, 3], 70.0, 0.0), (&[0, 1, 2], 30.0, 0.0)],
+            &[(1, 128), (2, 32_768), (3, 2_800_000)],
+        );
+        assert_eq!(s.choose(10_000_000).lengths()[..], [2, 3]);
+        assert_eq!(s.choose(1_000_000).lengths()[..], [2], "the budget forbids 3");
+    }
+
+    #[test]
+    fn accesses_outweigh_keys() {
+        let s = summary(&[(&[0, 5, 9], 99.0, 0.0), (&[0, 30, 31, 32], 1.0, 500.0)], &[(9, 50), (32, 50)]);
+        assert_eq!(s.choose(60).lengths()[..], [32]);
+    }
+}

@@ -1,0 +1,343 @@
+//! The way from a key to its place: every point operation's first half (paper, Algorithm 1).
+//!
+//! A [`Descent`] is a machine without a fabric: [`Descent::post`] adds the verbs it needs next to a batch,
+//! [`Descent::absorb`] takes what they brought. So one search drives one machine, and a multi-get drives many with the same
+//! round trips.
+//!
+//! It starts at the deepest hint: a node remembered in the hint cache, else one named by the express skip table (all
+//! lengths of the prefix list probed at once), else the root as last seen. A hint is believed when, in one bucket read,
+//!
+//! - the identity word equals that of the key's own prefix (rule R2: the *whole* prefix), and
+//! - some slot is unsealed (rule R1: the node was current at that moment, and so are all its slots, absence included).
+//!
+//! Else the next hint is tried, at last the root word itself, whose path needs no such proof. Below a believed node every
+//! child was linked at some moment of this operation, so its slots are answered as they stand, sealed or not; there the
+//! identity word decides whether the key took another way inside a compressed path.
+
+use super::est::install::KnownBucket;
+use super::est::table::{Table, hits};
+use super::est::{BUCKET_SLOTS, Entry};
+use super::leaf::{self, FREQUENCY_ONE};
+use super::node::{BUCKET_WORDS_MAX, NodeRef, NodeType};
+use super::prefix_hash::HashedKey;
+use super::shared::Shared;
+use super::slot::{Held, Slot};
+use crate::IndexError;
+use darter_fabric::{Batch, GlobalAddr, ReadId};
+use smallvec::SmallVec;
+
+/// A slot, where it lies and what it held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotAt {
+    pub(crate) addr: GlobalAddr,
+    pub(crate) slot: Slot,
+}
+
+/// What the descent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To answer: sealed slots are as good as others. `sample` counts an access in the leaf.
+    Read { sample: bool },
+    /// To change the place found: a sealed slot on the way must be dealt with first.
+    Write,
+    /// To find the slot that points to this node.
+    Parent(GlobalAddr),
+}
+
+/// How a descent ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    /// No child under the key's edge at [`Descent::node`].
+    Vacant,
+    /// A leaf under the key's edge, read whole: the key's own or another's.
+    Leaf { at: SlotAt, read: ReadId, is_key: bool },
+    /// The key leaves the path inside the compressed bytes before [`Descent::node`], which [`Descent::incoming`] points to.
+    Diverged,
+    /// Not for readers: [`Descent::node`] is being replaced.
+    Sealed,
+    /// [`Purpose::Parent`]: [`Descent::incoming`] points to the node sought.
+    Reached,
+}
+
+enum Stage {
+    Probe(SmallVec<[(usize, u64, ReadId); 8]>),
+    RootWord(Option<ReadId>),
+    Bucket(Option<ReadId>),
+    Leaf { at: SlotAt, class: u8, read: Option<ReadId> },
+}
+
+/// One key's way down.
+pub(crate) struct Descent<'k> {
+    pub(crate) key: HashedKey<'k>,
+    purpose: Purpose,
+    stage: Stage,
+    /// Hints still to be tried, best last.
+    hints: SmallVec<[NodeRef; 8]>,
+    /// Hints must lie above this depth.
+    below: usize,
+    /// The current node.
+    pub(crate) node: NodeRef,
+    /// The slot that points to it, unless it came by a hint.
+    pub(crate) incoming: Option<SlotAt>,
+    /// The depth of the node that holds `incoming`; meaningless without it. 0 for the root word too.
+    pub(crate) above: usize,
+    /// The node that holds `incoming`, when that is a node's slot.
+    pub(crate) holder: Option<NodeRef>,
+    trusted: bool,
+    root_tried: bool,
+    /// The current node's bucket, for writers.
+    pub(crate) bucket: SmallVec<[u64; BUCKET_WORDS_MAX]>,
+    /// Express buckets probed on the way, for upkeep.
+    pub(crate) probes: SmallVec<[KnownBucket; 4]>,
+    /// Directory indexes whose segment was seen sealed, to be read again on the way.
+    stale: SmallVec<[(usize, Option<ReadId>); 2]>,
+    cache_hash: Option<u64>,
+    /// Inner nodes read.
+    pub(crate) nodes_read: u32,
+}
+
+impl<'k> Descent<'k> {
+    /// A descent for `key`, which may use hints of depth less than `below`.
+    pub(crate) fn new(
+        shared: &Shared,
+        table: &Table,
+        key: &'k [u8],
+        purpose: Purpose,
+        below: usize,
+        epoch: u64,
+    ) -> Self {
+        let mut descent = Self {
+            key: HashedKey::new(shared.keys, key),
+            purpose,
+            stage: Stage::Probe(SmallVec::new()),
+            hints: SmallVec::new(),
+            below,
+            node: NodeRef { addr: GlobalAddr::NULL, ty: NodeType::N4, depth: 0 },
+            incoming: None,
+            above: 0,
+            holder: None,
+            trusted: false,
+            root_tried: false,
+            bucket: SmallVec::new(),
+            probes: SmallVec::new(),
+            stale: SmallVec::new(),
+            cache_hash: None,
+            nodes_read: 0,
+        };
+        descent.start(shared, table, epoch);
+        descent
+    }
+
+    fn start(&mut self, shared: &Shared, table: &Table, epoch: u64) {
+        let len = self.key.bytes().len();
+        let mut lengths: SmallVec<[(usize, u64, ReadId); 8]> = SmallVec::new();
+        let unposted = Batch::new().read(GlobalAddr::NULL, 0);
+        for length in table.list.lengths() {
+            if length < len && length < self.below {
+                lengths.push((length, self.key.express(length), unposted));
+            }
+        }
+        if let (Some(&(_, hash, _)), usize::MAX) = (lengths.last(), self.below) {
+            if let Some(node) = shared.hints.get(hash, epoch).filter(|node| node.depth <= len) {
+                self.hints.push(node);
+            }
+            self.cache_hash = Some(hash);
+        }
+        if self.hints.is_empty() && !lengths.is_empty() {
+            self.stage = Stage::Probe(lengths);
+        } else {
+            self.next_hint(shared);
+        }
+    }
+
+    /// Goes on with the best hint left, then the cached root, then the root word.
+    fn next_hint(&mut self, shared: &Shared) {
+        self.trusted = false;
+        self.incoming = None;
+        self.above = 0;
+        self.holder = None;
+        if let Some(node) = self.hints.pop() {
+            self.enter(node);
+        } else if let (Held::Node { addr, ty, .. }, false) = (shared.root().held(), self.root_tried) {
+            self.root_tried = true;
+            self.incoming = Some(SlotAt { addr: shared.words.root, slot: shared.root() });
+            self.enter(NodeRef { addr, ty, depth: 0 });
+        } else {
+            self.stage = Stage::RootWord(None);
+        }
+    }
+
+    fn enter(&mut self, node: NodeRef) {
+        self.node = node;
+        self.stage = Stage::Bucket(None);
+    }
+
+    /// Whether the descent has already arrived, before any verb: the root is sought and known.
+    pub(crate) fn arrived(&self) -> bool {
+        matches!(self.purpose, Purpose::Parent(addr) if addr == self.node.addr && self.incoming.is_some())
+    }
+
+    /// Adds the verbs of the next round trip.
+    #[inline]
+    pub(crate) fn post(&mut self, shared: &Shared, table: &Table, batch: &mut Batch) {
+        match &mut self.stage {
+            Stage::Probe(lengths) => {
+                for (_, hash, read) in lengths.iter_mut() {
+                    *read = batch.read(table.bucket_addr(*hash), BUCKET_SLOTS);
+                }
+            }
+            Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
+            Stage::Bucket(read) => {
+                let edge = self.key.edge(self.node.depth);
+                let words = match self.purpose {
+                    Purpose::Read { .. } => self.node.ty.search_words(edge),
+                    _ => self.node.ty.bucket_words(),
+                };
+                *read = Some(batch.read(self.node.bucket_addr(edge), words));
+            }
+            Stage::Leaf { at, class, read } => {
+                *read = Some(batch.read(at.slot.addr(), leaf::class_words(*class)));
+                if self.purpose == (Purpose::Read { sample: true }) {
+                    batch.faa(at.slot.addr(), FREQUENCY_ONE);
+                }
+            }
+        }
+        for (index, read) in &mut self.stale {
+            *read = Some(batch.read(table.entry_addr(*index), 1));
+        }
+    }
+
+    /// Takes what the round trip brought; answers how the descent ended, when it did.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`].
+    #[inline]
+    pub(crate) fn absorb(
+        &mut self,
+        shared: &Shared,
+        table: &Table,
+        epoch: u64,
+        batch: &Batch,
+    ) -> Result<Option<End>, IndexError> {
+        for (index, read) in self.stale.drain(..) {
+            if let Some(read) = read {
+                table.remember(index, super::est::DirectoryEntry::from_word(batch.words(read)[0]));
+            }
+        }
+        match &self.stage {
+            Stage::Probe(_) => {
+                self.absorb_probe(table, batch);
+                self.next_hint(shared);
+                Ok(self.arrived().then_some(End::Reached))
+            }
+            Stage::RootWord(read) => {
+                let slot = Slot::from_word(read.map_or(0, |read| batch.words(read)[0]));
+                shared.remember_root(slot);
+                let Held::Node { addr, ty, .. } = slot.held() else {
+                    return Err(IndexError::Corrupt { addr: shared.words.root, what: "root word names no node" });
+                };
+                self.trusted = true;
+                self.incoming = Some(SlotAt { addr: shared.words.root, slot });
+                self.enter(NodeRef { addr, ty, depth: 0 });
+                Ok(self.arrived().then_some(End::Reached))
+            }
+            Stage::Bucket(Some(read)) => {
+                let words = batch.words(*read);
+                self.absorb_bucket(shared, epoch, words)
+            }
+            Stage::Leaf { at, read: Some(read), .. } => {
+                let leaf = leaf::parse(at.slot.addr(), batch.words(*read))?;
+                Ok(Some(End::Leaf { at: *at, read: *read, is_key: leaf.key == self.key.bytes() }))
+            }
+            Stage::Bucket(None) | Stage::Leaf { read: None, .. } => {
+                Err(IndexError::Corrupt { addr: self.node.addr, what: "descent absorbed before it was posted" })
+            }
+        }
+    }
+
+    fn absorb_probe(&mut self, table: &Table, batch: &Batch) {
+        let Stage::Probe(lengths) = &self.stage else { return };
+        let len = self.key.bytes().len();
+        for &(length, hash, read) in lengths {
+            let bucket = batch.words(read);
+            for node in hits(bucket, hash, length) {
+                if node.depth <= len && node.depth < self.below {
+                    self.hints.push(node);
+                }
+            }
+            if Entry::from_word(bucket[0]).is_sealed() {
+                self.stale.push((table.index(hash), None));
+            } else if !matches!(self.purpose, Purpose::Read { .. }) {
+                let mut words = [0; BUCKET_SLOTS];
+                words.copy_from_slice(bucket);
+                self.probes.push(KnownBucket { hash, words });
+            }
+        }
+    }
+
+    #[inline]
+    fn absorb_bucket(
+        &mut self,
+        shared: &Shared,
+        epoch: u64,
+        words: &[u64],
+    ) -> Result<Option<End>, IndexError> {
+        self.nodes_read += 1;
+        let slots = &words[1..];
+        let on_path = words[0] == self.key.identity(self.node.depth);
+        if !self.trusted {
+            let current = slots.iter().any(|&word| !Slot::from_word(word).is_sealed());
+            if !on_path || !current {
+                if let Some(hash) = self.cache_hash {
+                    shared.hints.forget(hash);
+                }
+                self.next_hint(shared);
+                return Ok(self.arrived().then_some(End::Reached));
+            }
+            self.trusted = true;
+            if let Some(hash) = self.cache_hash {
+                shared.hints.put(hash, epoch, self.node);
+            }
+        } else if !on_path {
+            return Ok(Some(End::Diverged));
+        }
+        if !matches!(self.purpose, Purpose::Read { .. }) {
+            self.bucket.clear();
+            self.bucket.extend_from_slice(words);
+            if slots.iter().any(|&word| Slot::from_word(word).is_sealed()) {
+                return Ok(Some(End::Sealed));
+            }
+        }
+        let edge = self.key.edge(self.node.depth);
+        let found = match self.node.ty.direct_word(edge) {
+            Some(at) => Some((at, Slot::from_word(words[at]))),
+            None => words
+                .iter()
+                .enumerate()
+                .skip(1)
+                .map(|(at, &word)| (at, Slot::from_word(word)))
+                .find(|(_, slot)| slot.edge() == Some(edge)),
+        };
+        let Some((at, slot)) = found else { return Ok(Some(End::Vacant)) };
+        let at = SlotAt { addr: self.node.bucket_addr(edge).plus(at as u64 * 8), slot: slot.unsealed() };
+        match slot.held() {
+            Held::Empty | Held::Tomb => Ok(Some(End::Vacant)),
+            Held::Leaf { class, .. } => {
+                self.stage = Stage::Leaf { at, class, read: None };
+                Ok(None)
+            }
+            Held::Node { addr, ty, skip } => {
+                let depth = self.node.depth + 1 + usize::from(skip);
+                self.above = self.node.depth;
+                self.holder = Some(self.node);
+                self.incoming = Some(at);
+                self.enter(NodeRef { addr, ty, depth });
+                if self.arrived() {
+                    return Ok(Some(End::Reached));
+                }
+                Ok((depth > self.key.bytes().len()).then_some(End::Diverged))
+            }
+            Held::Invalid => Err(IndexError::Corrupt { addr: at.addr, what: "slot of no known type" }),
+        }
+    }
+}

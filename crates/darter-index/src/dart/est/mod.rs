@@ -1,0 +1,223 @@
+//! The express skip table, EST (paper, section 3.1): an extendible hash from key prefixes to inner nodes.
+//!
+//! For every length L of the prefix list, the table maps the first L bytes of a key to the first inner node on the key's
+//! path whose depth is L or more. A search probes its key's lengths in one round trip and starts at the deepest node it
+//! finds. Every entry is a *hint*: what it leads to is checked (identity word, rules R1 and R2), and losing one costs a
+//! few round trips and nothing else. What must never be lost is a *removal*: before a node's memory is reused, every entry
+//! that names it is scrubbed, and nobody may put one back (rule R3).
+//!
+//! ```text
+//! root words            descriptor (64 B)        directory, 2^bits words     segment (8 KiB)
+//! +------------+        +----------------+       +--------------------+      +-- bucket 0: 8 entries --+
+//! | EST        |------->| tag            |   +-->| 0: segment, depth  |----->+-- bucket 1 -------------+
+//! | EST next   |        | prefix list    |   |   | 1: segment, depth  |--+   |  ...                    |
+//! | version    |        | bits           |   |   |  ...               |  |   +-- bucket 127 -----------+
+//! +------------+        | directory      |---+   +--------------------+  +-> ...
+//!                       | epoch of birth |
+//!                       +----------------+
+//!
+//! entry  63      56  55   54   51 50   48 47   44 43                    0
+//!       +----------+----+--------+-------+-------+-----------------------+
+//!       | print hi | S  |  type  | print | delta |  address / 16         |
+//!       |    8     | 1  |   4    | low 3 |   4   |  44                   |
+//!       +----------+----+--------+-------+-------+-----------------------+
+//! ```
+//!
+//! Of a prefix's 64-bit hash, the low `bits` choose the directory entry, bits 32 to 38 the bucket, the top 11 are the
+//! fingerprint. *delta* is the node's depth less L. The prefix list is one word of at most eight lengths, so a descriptor
+//! never changes: another list means another table, built beside the old one and swapped in ([`super::adjust`]).
+
+pub(crate) mod install;
+pub(crate) mod scrub;
+pub(crate) mod split;
+pub(crate) mod table;
+
+use super::node::{NodeRef, NodeType};
+use super::seal::SEAL;
+use darter_fabric::GlobalAddr;
+use smallvec::SmallVec;
+
+/// Entries in a bucket.
+pub(crate) const BUCKET_SLOTS: usize = 8;
+/// Buckets in a segment.
+pub(crate) const SEGMENT_BUCKETS: usize = 128;
+/// Words in a segment.
+pub(crate) const SEGMENT_WORDS: usize = BUCKET_SLOTS * SEGMENT_BUCKETS;
+/// Bytes of a segment.
+pub(crate) const SEGMENT_BYTES: u64 = SEGMENT_WORDS as u64 * 8;
+/// Most lengths in a prefix list.
+pub(crate) const LIST_MAX: usize = 8;
+/// Most bytes by which a node may lie deeper than the length it is entered under.
+pub(crate) const DELTA_MAX: usize = 15;
+
+/// Lengths of key prefixes that the table covers, ascending; one byte each in a word, zero bytes unused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PrefixList(u64);
+
+impl PrefixList {
+    /// The list a new index begins with: powers of two, as in a skip list.
+    pub(crate) const POWERS: Self = Self(0x80_40_20_10_08_04_02_01);
+
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// From lengths in any order; zeros, duplicates and all beyond eight are dropped.
+    pub(crate) fn new(lengths: &[u8]) -> Self {
+        let mut sorted: Vec<u8> = lengths.iter().copied().filter(|&len| len != 0).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        sorted.resize(LIST_MAX, 0);
+        let mut bytes = [0; LIST_MAX];
+        bytes.copy_from_slice(&sorted[..LIST_MAX]);
+        Self(u64::from_le_bytes(bytes))
+    }
+
+    /// The lengths.
+    pub(crate) fn lengths(self) -> SmallVec<[usize; LIST_MAX]> {
+        self.0.to_le_bytes().into_iter().filter(|&len| len != 0).map(usize::from).collect()
+    }
+
+    /// Lengths under which a node of depth `depth` whose parent ends at `above` is entered.
+    pub(crate) fn covering(self, above: usize, depth: usize) -> impl Iterator<Item = usize> {
+        self.0
+            .to_le_bytes()
+            .into_iter()
+            .map(usize::from)
+            .filter(move |&len| len != 0 && len > above && len <= depth && depth - len <= DELTA_MAX)
+    }
+}
+
+/// One entry of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The entry of `node` under a prefix of `len` bytes with this hash.
+    pub(crate) fn new(hash: u64, len: usize, node: NodeRef) -> Self {
+        let print = hash >> 53;
+        let delta = (node.depth - len) as u64;
+        debug_assert!(delta <= DELTA_MAX as u64);
+        Self(
+            (print >> 3) << 56
+                | (node.ty as u64 + 1) << 51
+                | (print & 7) << 48
+                | delta << 44
+                | node.addr.bits() >> 4,
+        )
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 & !SEAL == 0
+    }
+
+    pub(crate) const fn is_sealed(self) -> bool {
+        self.0 & SEAL != 0
+    }
+
+    #[cfg(test)]
+    const fn sealed(self) -> Self {
+        Self(self.0 | SEAL)
+    }
+
+    #[must_use]
+    pub(crate) const fn unsealed(self) -> Self {
+        Self(self.0 & !SEAL)
+    }
+
+    /// Whether the fingerprint is that of `hash`.
+    #[inline]
+    pub(crate) const fn matches(self, hash: u64) -> bool {
+        (self.0 >> 56) << 3 | (self.0 >> 48 & 7) == hash >> 53
+    }
+
+    pub(crate) const fn addr(self) -> GlobalAddr {
+        GlobalAddr::from_bits((self.0 & ((1 << 44) - 1)) << 4)
+    }
+
+    pub(crate) const fn delta(self) -> usize {
+        (self.0 >> 44 & 0xf) as usize
+    }
+
+    /// The node an entry under a prefix of `len` bytes names; `None` when empty or not of this format.
+    #[inline]
+    pub(crate) fn node(self, len: usize) -> Option<NodeRef> {
+        let code = (self.0 >> 51 & 0xf).checked_sub(1)?;
+        Some(NodeRef { addr: self.addr(), ty: NodeType::from_code(code)?, depth: len + self.delta() })
+    }
+}
+
+/// The bucket of a hash in its segment.
+#[inline]
+pub(crate) const fn bucket_of(hash: u64) -> usize {
+    (hash >> 32) as usize & (SEGMENT_BUCKETS - 1)
+}
+
+/// A word of the directory: a segment and its local depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirectoryEntry(u64);
+
+impl DirectoryEntry {
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(crate) const fn new(segment: GlobalAddr, local_depth: u32) -> Self {
+        Self(segment.bits() >> 4 | (local_depth as u64) << 44)
+    }
+
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn segment(self) -> GlobalAddr {
+        GlobalAddr::from_bits((self.0 & ((1 << 44) - 1)) << 4)
+    }
+
+    pub(crate) const fn local_depth(self) -> u32 {
+        (self.0 >> 44 & 0x3f) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_keep_their_parts() {
+        for ty in NodeType::ALL {
+            let node = NodeRef { addr: GlobalAddr::new(200, (1 << 40) - 32), ty, depth: 18 };
+            let hash = 0xabcd_ef01_2345_6789;
+            let entry = Entry::new(hash, 3, node);
+            assert!(entry.matches(hash) && !entry.matches(!hash));
+            assert_eq!(entry.node(3), Some(node));
+            assert_eq!(entry.sealed().unsealed(), entry);
+            assert!(entry.sealed().is_sealed() && !entry.is_empty());
+            assert_eq!(entry.sealed().node(3), Some(node));
+        }
+        assert_eq!(Entry::from_word(0).node(4), None);
+    }
+
+    #[test]
+    fn lists_pack_and_cover() {
+        assert_eq!(PrefixList::POWERS.lengths()[..], [1, 2, 4, 8, 16, 32, 64, 128]);
+        let list = PrefixList::new(&[9, 3, 2, 3]);
+        assert_eq!(list.lengths()[..], [2, 3, 9]);
+        assert_eq!(list.covering(2, 9).collect::<Vec<_>>(), [3, 9]);
+        assert_eq!(list.covering(0, 30).count(), 0, "too deep for any");
+        let entry = DirectoryEntry::new(GlobalAddr::new(7, 8192), 13);
+        assert_eq!((entry.segment(), entry.local_depth()), (GlobalAddr::new(7, 8192), 13));
+    }
+}

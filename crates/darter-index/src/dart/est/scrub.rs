@@ -1,0 +1,199 @@
+//! Removing every entry that names a retired node, before its memory is freed (rule R3).
+//!
+//! A node that was unlinked waits one grace, so that every operation that had found it in the tree, and might still enter it
+//! here, has ended. Then its entries are cleared under every length of the list, in the current table and in one being
+//! built, and it waits a second grace for those who read an entry before it was cleared. A sealed bucket is on its way to
+//! another segment: the split is finished first, then the entry cleared where it went.
+
+use super::super::prefix_hash::{HashKeys, HashedKey};
+use super::split::split;
+use super::table::Table;
+use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry, SEGMENT_WORDS};
+use crate::IndexError;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Client;
+use std::collections::HashSet;
+
+/// A retired node whose entries must go: its address and its whole prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Retired {
+    pub(crate) addr: GlobalAddr,
+    pub(crate) prefix: Vec<u8>,
+}
+
+/// Clears every entry of `table` that names one of the nodes.
+///
+/// # Errors
+/// Those of the fabric; then some entries may be left and the nodes must not be freed.
+pub(crate) async fn scrub<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    keys: &HashKeys,
+    version_addr: GlobalAddr,
+    nodes: &[Retired],
+) -> Result<(), IndexError> {
+    let mut pending: Vec<(u64, GlobalAddr)> = Vec::new();
+    for node in nodes {
+        let mut key = HashedKey::new(*keys, &node.prefix);
+        for len in table.list.lengths() {
+            if len <= node.prefix.len() && node.prefix.len() - len <= DELTA_MAX {
+                pending.push((key.express(len), node.addr));
+            }
+        }
+    }
+    while !pending.is_empty() {
+        let mut left = Vec::new();
+        for chunk in pending.chunks(64) {
+            left.extend(scrub_chunk(client, table, keys, version_addr, chunk).await?);
+        }
+        pending = left;
+    }
+    Ok(())
+}
+
+/// One pass over some buckets; answers those that must be looked at again.
+async fn scrub_chunk<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    keys: &HashKeys,
+    version_addr: GlobalAddr,
+    chunk: &[(u64, GlobalAddr)],
+) -> Result<Vec<(u64, GlobalAddr)>, IndexError> {
+    let mut batch = client.batch();
+    let reads: Vec<_> =
+        chunk.iter().map(|&(hash, _)| batch.read(table.bucket_addr(hash), BUCKET_SLOTS)).collect();
+    let done = client.submit(batch).await?;
+    let mut left = Vec::new();
+    let mut sealed = Vec::new();
+    let mut clears = Vec::new();
+    for (&(hash, addr), read) in chunk.iter().zip(reads) {
+        let bucket = done.words(read);
+        if bucket.iter().any(|&word| Entry::from_word(word).is_sealed()) {
+            sealed.push(hash);
+            left.push((hash, addr));
+            continue;
+        }
+        for (slot, &word) in bucket.iter().enumerate() {
+            let entry = Entry::from_word(word);
+            if !entry.is_empty() && entry.addr() == addr {
+                clears.push((table.bucket_addr(hash).plus(slot as u64 * 8), word, hash, addr));
+            }
+        }
+    }
+    client.recycle(done);
+    if !clears.is_empty() {
+        let mut batch = client.batch();
+        let swaps: Vec<_> = clears.iter().map(|&(at, word, ..)| batch.cas(at, word, 0)).collect();
+        let done = client.submit(batch).await?;
+        for (&(_, _, hash, addr), cas) in clears.iter().zip(swaps) {
+            if !done.swapped(cas) {
+                left.push((hash, addr));
+            }
+        }
+        client.recycle(done);
+    }
+    for hash in sealed {
+        split(client, table, keys, version_addr, hash, true).await?;
+    }
+    Ok(left)
+}
+
+/// Every segment that the table's directory names, read afresh.
+///
+/// # Errors
+/// Those of the fabric.
+pub(crate) async fn segments<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+) -> Result<Vec<DirectoryEntry>, IndexError> {
+    let mut batch = client.batch();
+    let read = batch.read(table.directory_addr, table.directory_len());
+    let done = client.submit(batch).await?;
+    let mut seen = HashSet::new();
+    let mut segments = Vec::new();
+    for (index, &word) in done.words(read).iter().enumerate() {
+        let entry = DirectoryEntry::from_word(word);
+        table.remember(index, entry);
+        if seen.insert(entry.segment()) {
+            segments.push(entry);
+        }
+    }
+    client.recycle(done);
+    Ok(segments)
+}
+
+/// Clears every entry that names a doomed node, wherever it is; answers how many.
+///
+/// # Errors
+/// Those of the fabric.
+pub(crate) async fn scrub_everywhere<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    keys: &HashKeys,
+    version_addr: GlobalAddr,
+    doomed: impl Fn(GlobalAddr) -> bool + Send,
+) -> Result<u64, IndexError> {
+    let mut cleared = 0;
+    loop {
+        finish_splits(client, table, keys, version_addr).await?;
+        let before = segments(client, table).await?;
+        for entry in &before {
+            cleared += scrub_segment(client, entry.segment(), &doomed).await?;
+        }
+        // An entry on the move during the pass may have been missed: look again until no segment split meanwhile.
+        if segments(client, table).await? == before {
+            return Ok(cleared);
+        }
+    }
+}
+
+async fn scrub_segment<F: Fabric>(
+    client: &mut Client<F>,
+    segment: GlobalAddr,
+    doomed: &(impl Fn(GlobalAddr) -> bool + Send),
+) -> Result<u64, IndexError> {
+    let mut cleared = 0;
+    loop {
+        let mut batch = client.batch();
+        let read = batch.read(segment, SEGMENT_WORDS);
+        let done = client.submit(batch).await?;
+        let words = done.words(read).to_vec();
+        client.recycle(done);
+        let mut batch = client.batch();
+        let mut swaps = Vec::new();
+        for (at, &word) in words.iter().enumerate() {
+            let entry = Entry::from_word(word);
+            if !entry.is_empty() && !entry.is_sealed() && doomed(entry.addr()) {
+                swaps.push(batch.cas(segment.plus(at as u64 * 8), word, 0));
+            }
+        }
+        if swaps.is_empty() {
+            client.recycle(batch);
+            return Ok(cleared);
+        }
+        let done = client.submit(batch).await?;
+        cleared += swaps.iter().filter(|&&cas| done.swapped(cas)).count() as u64;
+        client.recycle(done);
+    }
+}
+
+/// Finishes every split that was begun and left.
+async fn finish_splits<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    keys: &HashKeys,
+    version_addr: GlobalAddr,
+) -> Result<(), IndexError> {
+    segments(client, table).await?;
+    for index in 0..table.directory_len() {
+        let mut batch = client.batch();
+        let read = batch.read(table.cached(index).segment(), SEGMENT_WORDS);
+        let done = client.submit(batch).await?;
+        let begun = done.words(read).iter().any(|&word| Entry::from_word(word).is_sealed());
+        client.recycle(done);
+        if begun {
+            split(client, table, keys, version_addr, index as u64, true).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! Splitting a segment: the table grows while everybody uses it.
+//!
+//! The rule is that of the tree's own nodes (design section 4, type switch): first every slot of the old segment is sealed, so
+//! that its contents can never change again; then anyone may build the two halves from them. So a scrub cannot miss an entry
+//! that is on its way from one segment to another: it either clears the old slot before the seal, or meets the seal and
+//! finishes the split first.
+//!
+//! Several clients may build twins. The lowest directory entry of each half decides: the first CAS there wins, everyone
+//! copies the winner into the half's other entries. Whoever wins the lower half retires the old segment, after it has bumped
+//! the version word that tells other processes to read the directory again. A split first completes the copying of the split
+//! before it, so that a directory entry is never more than one split behind.
+//!
+//! An entry does not hold the hash bit that sends it to one half or the other. It is found again in the node that the entry
+//! names: its identity word when the node lies exactly at the entry's length, else the key of any leaf below.
+
+use super::super::descend_any::keys_below;
+use super::super::drafts::Drafts;
+use super::super::node::NodeRef;
+use super::super::prefix_hash::{HashKeys, HashedKey, identity_depth};
+use super::super::seal::seal_all;
+use super::table::Table;
+use super::{
+    BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of,
+};
+use crate::IndexError;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::{AllocKind, Client, PoolError};
+use std::sync::atomic::Ordering;
+
+/// A segment splits when a bucket is full and this share of its slots is taken; below, the hint is dropped.
+const SPLIT_PERCENT: usize = 60;
+
+/// What became of an attempt to split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SplitOutcome {
+    /// The hash's segment has been split.
+    Split,
+    /// The cached directory was behind; it has been brought up to date.
+    Moved,
+    /// The segment has room elsewhere (or the pool has none): not worth a split.
+    Roomy,
+    /// The directory has no bit left for this segment.
+    AtLimit,
+}
+
+/// Splits the segment of `hash` when it is full enough, or finishes a split that someone began (`sealed`).
+///
+/// # Errors
+/// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`].
+pub(crate) async fn split<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    keys: &HashKeys,
+    version_addr: GlobalAddr,
+    hash: u64,
+    sealed: bool,
+) -> Result<SplitOutcome, IndexError> {
+    // Counting a segment costs 8 KiB: when only a bucket is full, one wish in four asks.
+    if !sealed && (hash >> 40) & 3 != 0 {
+        return Ok(SplitOutcome::Roomy);
+    }
+    let index = table.index(hash);
+    let old = table.cached(index);
+    let mut batch = client.batch();
+    let fresh = batch.read(table.entry_addr(index), 1);
+    let read = batch.read(old.segment(), SEGMENT_WORDS);
+    let done = client.submit(batch).await?;
+    let now = DirectoryEntry::from_word(done.words(fresh)[0]);
+    let mut words = done.words(read).to_vec();
+    client.recycle(done);
+    if now != old {
+        table.remember(index, now);
+        return Ok(SplitOutcome::Moved);
+    }
+    let begun = words.iter().any(|&word| Entry::from_word(word).is_sealed());
+    let used = words.iter().filter(|&&word| !Entry::from_word(word).is_empty()).count();
+    if !begun && used * 100 < SEGMENT_WORDS * SPLIT_PERCENT {
+        return Ok(SplitOutcome::Roomy);
+    }
+    if old.local_depth() >= table.bits {
+        table.saturated.store(true, Ordering::Relaxed);
+        return Ok(SplitOutcome::AtLimit);
+    }
+    complete_previous(client, table, index, old).await?;
+    let mut halves = [Drafts::new(), Drafts::new()];
+    let node = old.segment().node();
+    let mut addrs = [GlobalAddr::NULL; 2];
+    for (half, addr) in halves.iter_mut().zip(&mut addrs) {
+        match half.alloc(client, node, SEGMENT_BYTES, AllocKind::Inner).await {
+            Ok(got) => *addr = got,
+            Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {
+                halves.iter_mut().for_each(|half| half.discard(client));
+                return Ok(SplitOutcome::Roomy);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    seal_all(client, old.segment(), &mut words, None).await?;
+    let images = divide(client, table, keys, old.local_depth(), &words).await?;
+    let mut batch = client.batch();
+    batch.write(addrs[0], &images[0]);
+    batch.write(addrs[1], &images[1]);
+    let done = client.submit(batch).await?;
+    client.recycle(done);
+    let step = 1_usize << old.local_depth();
+    let mut retire = false;
+    for (side, (half, addr)) in halves.iter_mut().zip(addrs).enumerate() {
+        let primary = (index & (step - 1)) + side * step;
+        let mine = DirectoryEntry::new(addr, old.local_depth() + 1);
+        if publish(client, table, primary, step * 2, old, mine).await? {
+            half.keep();
+            retire |= side == 0;
+        } else {
+            half.discard(client);
+        }
+    }
+    if retire {
+        let mut batch = client.batch();
+        batch.faa(version_addr, 1);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        client.retire(old.segment(), SEGMENT_BYTES, AllocKind::Inner);
+    }
+    Ok(SplitOutcome::Split)
+}
+
+/// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they are hints.
+async fn divide<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    keys: &HashKeys,
+    local_depth: u32,
+    words: &[u64],
+) -> Result<[Vec<u64>; 2], IndexError> {
+    let mut images = [vec![0; SEGMENT_WORDS], vec![0; SEGMENT_WORDS]];
+    let entries: Vec<(usize, Entry)> = words
+        .iter()
+        .map(|&word| Entry::from_word(word).unsealed())
+        .enumerate()
+        .filter(|(_, entry)| !entry.is_empty())
+        .collect();
+    let hashes = hashes_of(client, table, keys, &entries).await?;
+    let mut filled = [[0_usize; SEGMENT_WORDS / BUCKET_SLOTS]; 2];
+    for ((at, entry), hash) in entries.into_iter().zip(hashes) {
+        let bucket = at / BUCKET_SLOTS;
+        let Some(hash) = hash.filter(|&hash| entry.matches(hash) && bucket_of(hash) == bucket) else {
+            continue;
+        };
+        let side = (hash >> local_depth & 1) as usize;
+        images[side][bucket * BUCKET_SLOTS + filled[side][bucket]] = entry.word();
+        filled[side][bucket] += 1;
+    }
+    Ok(images)
+}
+
+/// The full hash of each entry, where its node still tells.
+async fn hashes_of<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    keys: &HashKeys,
+    entries: &[(usize, Entry)],
+) -> Result<Vec<Option<u64>>, IndexError> {
+    let mut batch = client.batch();
+    let reads: Vec<_> = entries.iter().map(|(_, entry)| batch.read(entry.addr(), 1)).collect();
+    let done = client.submit(batch).await?;
+    let identities: Vec<u64> = reads.iter().map(|&read| done.words(read)[0]).collect();
+    client.recycle(done);
+    let mut hashes: Vec<Option<u64>> =
+        identities.iter().map(|&identity| Some(keys.express_of(identity))).collect();
+    let mut deep = Vec::new();
+    for (at, ((_, entry), &identity)) in entries.iter().zip(&identities).enumerate() {
+        if entry.delta() != 0 {
+            hashes[at] = None;
+            let depth = identity_depth(identity);
+            if let Some(len) = depth.checked_sub(entry.delta())
+                && let Some(node) = entry.node(len)
+            {
+                deep.push((at, len, NodeRef { depth, ..node }));
+            }
+        }
+    }
+    debug_assert!(table.list.word() != 0 || deep.is_empty());
+    let nodes: Vec<NodeRef> = deep.iter().map(|&(_, _, node)| node).collect();
+    let found = keys_below(client, &nodes).await?;
+    for ((at, len, _), key) in deep.into_iter().zip(found) {
+        hashes[at] =
+            key.filter(|key| key.len() >= len).map(|key| HashedKey::new(*keys, &key).express(len));
+    }
+    Ok(hashes)
+}
+
+/// Links one half: answers whether `mine` won. Fills the half's other entries with the winner.
+async fn publish<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    primary: usize,
+    stride: usize,
+    old: DirectoryEntry,
+    mine: DirectoryEntry,
+) -> Result<bool, IndexError> {
+    let mut batch = client.batch();
+    let cas = batch.cas(table.entry_addr(primary), old.word(), mine.word());
+    let done = client.submit(batch).await?;
+    let won = done.swapped(cas);
+    let winner = if won { mine } else { DirectoryEntry::from_word(done.found(cas)) };
+    client.recycle(done);
+    table.remember(primary, winner);
+    if winner.local_depth() == mine.local_depth() {
+        fill(client, table, primary + stride, stride, old, winner).await?;
+    }
+    Ok(won)
+}
+
+/// Replaces `old` by `winner` in every directory entry from `first` on in steps of `stride`.
+async fn fill<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    first: usize,
+    stride: usize,
+    old: DirectoryEntry,
+    winner: DirectoryEntry,
+) -> Result<(), IndexError> {
+    let indexes: Vec<usize> = (first..table.directory_len()).step_by(stride).collect();
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let mut batch = client.batch();
+    let swaps: Vec<_> = indexes
+        .iter()
+        .map(|&index| batch.cas(table.entry_addr(index), old.word(), winner.word()))
+        .collect();
+    let done = client.submit(batch).await?;
+    for (&index, cas) in indexes.iter().zip(swaps) {
+        let now = if done.swapped(cas) { winner.word() } else { done.found(cas) };
+        table.remember(index, DirectoryEntry::from_word(now));
+    }
+    client.recycle(done);
+    Ok(())
+}
+
+/// Before a segment splits, makes every directory entry of its half name it: its own split may have been cut short.
+async fn complete_previous<F: Fabric>(
+    client: &mut Client<F>,
+    table: &Table,
+    index: usize,
+    segment: DirectoryEntry,
+) -> Result<(), IndexError> {
+    let stride = 1_usize << segment.local_depth();
+    let indexes: Vec<usize> = (index & (stride - 1)..table.directory_len()).step_by(stride).collect();
+    let mut batch = client.batch();
+    let reads: Vec<_> = indexes.iter().map(|&index| batch.read(table.entry_addr(index), 1)).collect();
+    let done = client.submit(batch).await?;
+    let found: Vec<_> =
+        reads.iter().map(|&read| DirectoryEntry::from_word(done.words(read)[0])).collect();
+    client.recycle(done);
+    let mut batch = client.batch();
+    for (&index, entry) in indexes.iter().zip(found) {
+        if entry.local_depth() < segment.local_depth() {
+            batch.cas(table.entry_addr(index), entry.word(), segment.word());
+        }
+        table.remember(index, if entry.local_depth() < segment.local_depth() { segment } else { entry });
+    }
+    if batch.is_empty() {
+        client.recycle(batch);
+        return Ok(());
+    }
+    let done = client.submit(batch).await?;
+    client.recycle(done);
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! One express skip table as this process knows it: its descriptor, and the directory it caches.
+//!
+//! The cached directory is checked once an epoch against the version word, which every split bumps before it retires the
+//! old segment. So a cached entry names a segment that cannot be reused while its reader is pinned; at worst the segment is
+//! sealed, which any reader sees.
+
+use super::super::drafts::Drafts;
+use super::super::node::NodeRef;
+use super::{BUCKET_SLOTS, DirectoryEntry, Entry, PrefixList, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
+use crate::IndexError;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::{AllocKind, Client};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Words of a descriptor.
+pub(crate) const DESCRIPTOR_WORDS: usize = 8;
+/// Bytes of a descriptor.
+pub(crate) const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
+const TAG: u64 = u64::from_le_bytes(*b"dart-est");
+/// Most directory bits a table may declare.
+const BITS_MAX: u32 = 20;
+/// Entries a fresh segment is sized for: just over half full.
+const ENTRIES_PER_SEGMENT: u64 = SEGMENT_WORDS as u64 * 9 / 16;
+
+/// A table's place in the pool and its cached directory.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) descriptor: GlobalAddr,
+    pub(crate) list: PrefixList,
+    pub(crate) bits: u32,
+    pub(crate) directory_addr: GlobalAddr,
+    /// The epoch in which the table was begun.
+    pub(crate) born: u64,
+    /// The version word when the directory was read.
+    pub(crate) version: u64,
+    directory: Box<[AtomicU64]>,
+    /// Set when a segment that cannot split any more was full.
+    pub(crate) saturated: AtomicBool,
+}
+
+impl Table {
+    /// Makes an empty table for about `entries` entries, in a directory with room to grow eightfold.
+    ///
+    /// # Errors
+    /// Out of space, with everything given back.
+    pub(crate) async fn create<F: Fabric>(
+        client: &mut Client<F>,
+        list: PrefixList,
+        entries: u64,
+    ) -> Result<Self, IndexError> {
+        let depth = entries.div_ceil(ENTRIES_PER_SEGMENT).max(1).next_power_of_two().ilog2();
+        let room = client.pool().object_bytes_max().ilog2().saturating_sub(4);
+        let bits = (depth + 3).max(Self::bits_for_pool(client)).min(BITS_MAX).min(room);
+        let depth = depth.max(bits.saturating_sub(8)).min(bits);
+        let mut drafts = Drafts::new();
+        match Self::build(client, &mut drafts, list, bits, depth).await {
+            Ok(table) => {
+                drafts.keep();
+                Ok(table)
+            }
+            Err(error) => {
+                drafts.discard(client);
+                Err(error)
+            }
+        }
+    }
+
+    /// Directory bits by the size of the pool: its segments could take about an eighth of it.
+    fn bits_for_pool<F: Fabric>(client: &Client<F>) -> u32 {
+        let fabric = client.pool().fabric();
+        let bytes: u64 = (0..fabric.nodes()).map(|node| fabric.node_bytes(node as u8)).sum();
+        (bytes / SEGMENT_BYTES / 64).max(16).ilog2().min(16)
+    }
+
+    async fn build<F: Fabric>(
+        client: &mut Client<F>,
+        drafts: &mut Drafts,
+        list: PrefixList,
+        bits: u32,
+        depth: u32,
+    ) -> Result<Self, IndexError> {
+        const ZEROS: [u64; SEGMENT_WORDS] = [0; SEGMENT_WORDS];
+        let nodes = client.pool().nodes();
+        let segments = 1_usize << depth;
+        let mut words = vec![0_u64; 1 << bits];
+        for chunk in 0..segments.div_ceil(16) {
+            let mut batch = client.batch();
+            for at in chunk * 16..segments.min(chunk * 16 + 16) {
+                let node = (at % usize::from(nodes)) as u8;
+                let addr = drafts.alloc(client, node, SEGMENT_BYTES, AllocKind::Inner).await?;
+                batch.write(addr, &ZEROS);
+                let entry = DirectoryEntry::new(addr, depth).word();
+                words.iter_mut().skip(at).step_by(segments).for_each(|word| *word = entry);
+            }
+            let done = client.submit(batch).await?;
+            client.recycle(done);
+        }
+        let directory_addr = drafts.alloc(client, 0, 8 << bits, AllocKind::Inner).await?;
+        let descriptor = drafts.alloc(client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
+        let born = client.epoch();
+        let mut batch = client.batch();
+        batch.write(directory_addr, &words);
+        batch.write(
+            descriptor,
+            &[TAG, list.word(), u64::from(bits), directory_addr.bits(), born, 0, 0, 0],
+        );
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        let directory = words.into_iter().map(AtomicU64::new).collect();
+        let saturated = AtomicBool::new(false);
+        Ok(Self { descriptor, list, bits, directory_addr, born, version: 0, directory, saturated })
+    }
+
+    /// Reads a table: its descriptor, then its directory.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`] when the bytes are no descriptor.
+    pub(crate) async fn load<F: Fabric>(
+        client: &mut Client<F>,
+        descriptor: GlobalAddr,
+        version: u64,
+    ) -> Result<Self, IndexError> {
+        let mut batch = client.batch();
+        let read = batch.read(descriptor, DESCRIPTOR_WORDS);
+        let done = client.submit(batch).await?;
+        let words = done.words(read);
+        let (tag, list, bits) = (words[0], PrefixList::from_word(words[1]), words[2]);
+        let (directory_addr, born) = (GlobalAddr::from_bits(words[3]), words[4]);
+        client.recycle(done);
+        if tag != TAG || bits > u64::from(BITS_MAX) {
+            return Err(IndexError::Corrupt { addr: descriptor, what: "no express skip table here" });
+        }
+        let mut batch = client.batch();
+        let read = batch.read(directory_addr, 1 << bits);
+        let done = client.submit(batch).await?;
+        let directory = done.words(read).iter().map(|&word| AtomicU64::new(word)).collect();
+        client.recycle(done);
+        let saturated = AtomicBool::new(false);
+        let bits = bits as u32;
+        Ok(Self { descriptor, list, bits, directory_addr, born, version, directory, saturated })
+    }
+
+    /// The directory index of a hash.
+    #[inline]
+    pub(crate) fn index(&self, hash: u64) -> usize {
+        hash as usize & (self.directory.len() - 1)
+    }
+
+    /// The address of a directory entry.
+    pub(crate) fn entry_addr(&self, index: usize) -> GlobalAddr {
+        self.directory_addr.plus(index as u64 * 8)
+    }
+
+    /// The cached directory entry of an index.
+    #[inline]
+    pub(crate) fn cached(&self, index: usize) -> DirectoryEntry {
+        DirectoryEntry::from_word(self.directory[index].load(Ordering::Acquire))
+    }
+
+    /// Remembers what the directory holds at an index.
+    pub(crate) fn remember(&self, index: usize, entry: DirectoryEntry) {
+        self.directory[index].store(entry.word(), Ordering::Release);
+    }
+
+    /// The address of the bucket that a hash belongs to, by the cached directory.
+    #[inline]
+    pub(crate) fn bucket_addr(&self, hash: u64) -> GlobalAddr {
+        self.cached(self.index(hash)).segment().plus((bucket_of(hash) * BUCKET_SLOTS * 8) as u64)
+    }
+
+    /// Directory entries.
+    pub(crate) fn directory_len(&self) -> usize {
+        self.directory.len()
+    }
+
+    /// Bytes this process holds for the table.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.directory.len() as u64 * 8
+    }
+}
+
+/// The nodes that a bucket's entries name for a prefix of `len` bytes with this hash.
+#[inline]
+pub(crate) fn hits(bucket: &[u64], hash: u64, len: usize) -> impl Iterator<Item = NodeRef> + '_ {
+    bucket
+        .iter()
+        .map(|&word| Entry::from_word(word))
+        .filter(move |entry| entry.matches(hash))
+        .filter_map(move |entry| entry.node(len))
+}

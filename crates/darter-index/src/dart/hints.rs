@@ -1,0 +1,99 @@
+//! The client's cache of express nodes: where searches of hot keys began last time (paper, section 5.1).
+//!
+//! A direct-mapped table shared by the threads of a process, keyed by the express hash of the longest prefix a search would
+//! probe. An entry is good only in the epoch in which it was read (rule R4): the epoch is mixed into its check word, so that
+//! the whole cache is forgotten when the epoch moves. Check and value are two words that two threads may write at once; they
+//! are stored as `check ^ value` and `value`, and a torn pair fails the check.
+//!
+//! ```text
+//!  63      48 47    44 43                        0
+//! +----------+--------+---------------------------+
+//! | depth 16 | type 4 |  address / 16, 44         |   value; 0 = none
+//! +----------+--------+---------------------------+
+//! ```
+
+use super::node::{NodeRef, NodeType};
+use darter_fabric::GlobalAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of one entry.
+const ENTRY_BYTES: u64 = 16;
+
+/// The cache; empty when its budget is too small to matter.
+#[derive(Debug)]
+pub(crate) struct HintCache {
+    entries: Box<[[AtomicU64; 2]]>,
+}
+
+impl HintCache {
+    /// A cache of at most `budget` bytes.
+    pub(crate) fn new(budget: u64) -> Self {
+        let count = match budget / ENTRY_BYTES {
+            0..64 => 0,
+            count => 1_usize << count.ilog2().min(30),
+        };
+        Self { entries: (0..count).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect() }
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.entries.len() as u64 * ENTRY_BYTES
+    }
+
+    fn check(hash: u64, epoch: u64) -> u64 {
+        hash ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// The node remembered for this hash in this epoch.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64, epoch: u64) -> Option<NodeRef> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
+        let value = entry[1].load(Ordering::Relaxed);
+        if value == 0 || entry[0].load(Ordering::Relaxed) ^ value != Self::check(hash, epoch) {
+            return None;
+        }
+        let ty = NodeType::from_code(value >> 44 & 0xf)?;
+        Some(NodeRef { addr: GlobalAddr::from_bits((value & ((1 << 44) - 1)) << 4), ty, depth: (value >> 48) as usize })
+    }
+
+    /// Remembers a node for this hash in this epoch.
+    #[inline]
+    pub(crate) fn put(&self, hash: u64, epoch: u64, node: NodeRef) {
+        if self.entries.is_empty() || node.depth > usize::from(u16::MAX) {
+            return;
+        }
+        let value = node.addr.bits() >> 4 | (node.ty as u64) << 44 | (node.depth as u64) << 48;
+        let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
+        entry[0].store(Self::check(hash, epoch) ^ value, Ordering::Relaxed);
+        entry[1].store(value, Ordering::Relaxed);
+    }
+
+    /// Forgets what is remembered for this hash: it led nowhere.
+    pub(crate) fn forget(&self, hash: u64) {
+        if !self.entries.is_empty() {
+            self.entries[hash as usize & (self.entries.len() - 1)][1].store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_last_one_epoch() {
+        let cache = HintCache::new(4096);
+        assert_eq!(cache.bytes(), 4096);
+        let node = NodeRef { addr: GlobalAddr::new(3, 160), ty: NodeType::N12, depth: 9 };
+        cache.put(77, 5, node);
+        assert_eq!(cache.get(77, 5), Some(node));
+        assert_eq!(cache.get(77, 6), None);
+        assert_eq!(cache.get(77 + 256, 5), None);
+        cache.forget(77);
+        assert_eq!(cache.get(77, 5), None);
+        HintCache::new(100).put(77, 5, node);
+    }
+}

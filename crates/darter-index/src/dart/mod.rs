@@ -1,0 +1,242 @@
+//! DART: a lock-free two-layer hashed adaptive radix tree for disaggregated memory (SIGMOD 2026).
+//!
+//! Upper layer: the express skip table ([`est`]), a hash from key prefixes to inner nodes, which lets a search begin deep in
+//! the tree. Base layer: a radix tree of adaptive hashed nodes ([`node`]), whose searches read one bucket a level. All
+//! metadata of a child sits in the 8-byte slot that points to it ([`slot`]), so every write is one CAS.
+//!
+//! Where the paper is silent or wrong (its duplicate-key argument, the grace period of its type switch, express hits that
+//! lie, reclamation), `docs/dart.md` states the problem and argues the way taken here.
+
+mod adjust;
+mod bulk;
+mod check;
+mod choose;
+mod descend_any;
+mod descent;
+mod drafts;
+mod est;
+mod frontier;
+mod hints;
+mod leaf;
+mod node;
+mod prefix_hash;
+mod retirement;
+mod scan;
+mod seal;
+mod search;
+mod shared;
+mod slot;
+mod split;
+mod stats;
+mod switch;
+mod tree;
+mod walk;
+mod write;
+
+pub use adjust::AdjustReport;
+pub use tree::TreeView;
+
+use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::{AllocKind, Client, ReachableSet};
+use est::PrefixList;
+use est::table::Table;
+use hints::HintCache;
+use node::NodeType;
+use prefix_hash::{HashKeys, HashedKey};
+use shared::{KIND, RootWords, Shared};
+use slot::Slot;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// How a process uses an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DartOptions {
+    /// Bytes this process may cache: the table's directory first, hints to hot express nodes with what is left.
+    pub cache_bytes: u64,
+    /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
+    pub frequency_every: u32,
+}
+
+impl Default for DartOptions {
+    fn default() -> Self {
+        Self { cache_bytes: 1 << 20, frequency_every: 64 }
+    }
+}
+
+/// A DART index in a pool. Clones share one view and one cache.
+#[derive(Debug)]
+pub struct Dart<F: Fabric> {
+    shared: Arc<Shared>,
+    fabric: PhantomData<fn() -> F>,
+}
+
+impl<F: Fabric> Clone for Dart<F> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), fabric: PhantomData }
+    }
+}
+
+impl<F: Fabric> Dart<F> {
+    /// Opens the pool's DART index.
+    ///
+    /// # Errors
+    /// [`IndexError::NoIndex`] when the pool holds none.
+    pub async fn open(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let words = RootWords::of(client.pool());
+        let keys = HashKeys::new(client.pool().secret());
+        let mut batch = client.batch();
+        let reads = [words.kind, words.version, words.est, words.root].map(|addr| batch.read(addr, 1));
+        let done = client.submit(batch).await?;
+        let [kind, version, est, root] = reads.map(|read| done.words(read)[0]);
+        client.recycle(done);
+        if kind != KIND {
+            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
+        }
+        let table = Table::load(&mut client, GlobalAddr::from_bits(est), version).await?;
+        let hints = HintCache::new(options.cache_bytes.saturating_sub(table.cached_bytes()));
+        let root = Slot::from_word(root);
+        let shared = Shared::new(keys, words, hints, table, root, client.epoch(), options.frequency_every);
+        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
+    }
+
+    /// Opens the pool's DART index, creating it in a pool that holds none.
+    ///
+    /// # Errors
+    /// [`IndexError::NoIndex`] when the pool holds another kind, or out of space.
+    pub async fn open_or_create(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
+        match Self::open(client, options).await {
+            Err(IndexError::NoIndex { found: 0, .. }) => {}
+            other => return other,
+        }
+        Self::create(client).await?;
+        Self::open(client, options).await
+    }
+
+    /// Makes an empty root and an empty table; of several creators one wins each word, and the kind word comes last.
+    async fn create(client: &mut Client<F>) -> Result<(), IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let words = RootWords::of(client.pool());
+        let keys = HashKeys::new(client.pool().secret());
+        let table = Table::create(&mut client, PrefixList::POWERS, 0).await?;
+        let ty = NodeType::N4;
+        let root = client.alloc(0, ty.bytes(), AllocKind::Inner).await?;
+        let image = node::image(ty, HashedKey::new(keys, &[]).identity(0), &[]);
+        let mut batch = client.batch();
+        batch.write(root, &image);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        let mut batch = client.batch();
+        let est_cas = batch.cas(words.est, 0, table.descriptor.bits());
+        let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, 0, root).word());
+        batch.cas(words.kind, 0, KIND);
+        let done = client.submit(batch).await?;
+        let (est_won, root_won) = (done.swapped(est_cas), done.swapped(root_cas));
+        client.recycle(done);
+        if !root_won {
+            client.free_unpublished(root, ty.bytes(), AllocKind::Inner);
+        }
+        if !est_won {
+            client.unlink(
+                table.descriptor,
+                est::table::DESCRIPTOR_BYTES,
+                AllocKind::Inner,
+                retirement::table_note(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The prefix list in force, as last seen: lengths in bytes, ascending.
+    pub fn prefix_list(&self) -> Vec<u8> {
+        self.shared.table().list.lengths().iter().map(|&len| len as u8).collect()
+    }
+
+    /// Clears what dead clients left in the express skip table: entries that name nodes outside `reachable`, and splits
+    /// half done. To be called between adopting their blocks and freeing what is in them.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn scrub_unreachable(
+        &self,
+        client: &mut Client<F>,
+        reachable: &ReachableSet,
+    ) -> Result<u64, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        self.shared.refresh(&mut client).await?;
+        let (keys, version) = (self.shared.keys, self.shared.words.version);
+        let mut cleared = 0;
+        for table in self.live_tables(&mut client).await? {
+            let doomed = |addr| !reachable.contains(addr);
+            cleared += est::scrub::scrub_everywhere(&mut client, &table, &keys, version, doomed).await?;
+        }
+        let mut batch = client.batch();
+        batch.faa(version, 1);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        Ok(cleared)
+    }
+}
+
+impl<F: Fabric> OrderedIndex<F> for Dart<F> {
+    const NAME: &'static str = "dart";
+
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+        self.get_with(client, key, <[u8]>::to_vec).await
+    }
+
+    async fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        self.put_value(client, key, value, condition).await
+    }
+
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+        self.delete_key(client, key).await
+    }
+
+    async fn multi_get(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+        self.multi_get_values(client, keys).await
+    }
+
+    async fn scan(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>, IndexError> {
+        self.scan_chunk(client, range, limit).await
+    }
+
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        self.load_sorted(client, sorted).await
+    }
+
+    async fn maintain(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        self.scrub_graced(client).await
+    }
+
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+        self.check_all(client).await
+    }
+
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+        self.collect_stats(client).await
+    }
+
+    fn cache_used_bytes(&self) -> u64 {
+        self.shared.table().cached_bytes() + self.shared.hints.bytes()
+    }
+}

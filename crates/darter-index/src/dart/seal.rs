@@ -1,0 +1,43 @@
+//! Sealing: making a run of slots immutable, one CAS each, in one doorbell batch (design section 4, type switch).
+//!
+//! Tree slots and express entries keep their seal in the same bit. A sealed word never changes again, so once all are
+//! sealed anyone may copy them, and everyone copies the same.
+
+use crate::IndexError;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Client;
+
+/// The seal's bit in slots and entries.
+pub(crate) const SEAL: u64 = 1 << 55;
+
+/// Seals the words at `base` except every `identity_every`-th; afterwards `words` holds their final content.
+///
+/// `words` is what was read before; words that changed since cost another round trip.
+///
+/// # Errors
+/// Those of the fabric.
+pub(crate) async fn seal_all<F: Fabric>(
+    client: &mut Client<F>,
+    base: GlobalAddr,
+    words: &mut [u64],
+    identity_every: Option<usize>,
+) -> Result<(), IndexError> {
+    loop {
+        let mut batch = client.batch();
+        let mut tries = Vec::with_capacity(words.len());
+        for (at, &word) in words.iter().enumerate() {
+            if word & SEAL == 0 && identity_every.is_none_or(|every| at % every != 0) {
+                tries.push((at, batch.cas(base.plus(at as u64 * 8), word, word | SEAL)));
+            }
+        }
+        if tries.is_empty() {
+            client.recycle(batch);
+            return Ok(());
+        }
+        let done = client.submit(batch).await?;
+        for (at, cas) in tries {
+            words[at] = if done.swapped(cas) { words[at] | SEAL } else { done.found(cas) };
+        }
+        client.recycle(done);
+    }
+}

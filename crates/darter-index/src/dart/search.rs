@@ -1,0 +1,146 @@
+//! Search and multi-get (paper, section 4.1).
+
+use super::Dart;
+use super::descent::{Descent, End, Purpose};
+use super::leaf;
+use super::shared::Shared;
+use crate::{IndexError, KEY_BYTES_MAX};
+use darter_fabric::{Batch, Fabric, OpKind};
+use darter_pool::Client;
+use std::sync::atomic::Ordering;
+
+/// Keys that share the round trips of one multi-get; longer lists go in several.
+const MULTI_GET_WIDTH: usize = 256;
+
+/// Refuses keys longer than the format allows.
+pub(super) fn check_key(key: &[u8]) -> Result<(), IndexError> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Counts a sampled search for [`Dart::wants_adjust`].
+    fn note_sample(&self, descent: &Descent<'_>) {
+        self.sampled.fetch_add(1, Ordering::Relaxed);
+        self.sampled_extra.fetch_add(u64::from(descent.nodes_read.saturating_sub(1)), Ordering::Relaxed);
+    }
+}
+
+impl<F: Fabric> Dart<F> {
+    /// Finds a key and hands its value to `f` where it lies, without a copy.
+    ///
+    /// # Errors
+    /// [`IndexError::KeyTooLong`], and those of the fabric.
+    pub async fn get_with<R>(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>, IndexError> {
+        check_key(key)?;
+        let mut client = client.pin(OpKind::Get).await?;
+        let shared = &*self.shared;
+        let table = shared.view(&mut client).await?;
+        let epoch = client.epoch();
+        let sample = shared.samples();
+        let mut descent = Descent::new(shared, &table, key, Purpose::Read { sample }, usize::MAX, epoch);
+        loop {
+            let mut batch = client.batch();
+            descent.post(shared, &table, &mut batch);
+            let done = client.submit(batch).await?;
+            let end = descent.absorb(shared, &table, epoch, &done)?;
+            let result = match end {
+                None => {
+                    client.recycle(done);
+                    continue;
+                }
+                Some(End::Leaf { at, read, is_key: true }) => {
+                    Some(f(leaf::parse(at.slot.addr(), done.words(read))?.value))
+                }
+                Some(_) => None,
+            };
+            client.recycle(done);
+            if sample {
+                shared.note_sample(&descent);
+            }
+            return Ok(result);
+        }
+    }
+
+    /// The values of several keys, in their order; up to 256 of them share each round trip.
+    ///
+    /// # Errors
+    /// Those of [`Dart::get_with`].
+    pub(super) async fn multi_get_values(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+        for key in keys {
+            check_key(key)?;
+        }
+        let mut values = Vec::with_capacity(keys.len());
+        for chunk in keys.chunks(MULTI_GET_WIDTH) {
+            values.extend(self.multi_get_chunk(client, chunk).await?);
+        }
+        Ok(values)
+    }
+
+    async fn multi_get_chunk(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+        let mut client = client.pin(OpKind::MultiGet).await?;
+        let shared = &*self.shared;
+        let table = shared.view(&mut client).await?;
+        let epoch = client.epoch();
+        let mut values = vec![None; keys.len()];
+        let mut walking: Vec<(usize, Descent<'_>)> = keys
+            .iter()
+            .enumerate()
+            .map(|(at, key)| {
+                let purpose = Purpose::Read { sample: shared.samples() };
+                (at, Descent::new(shared, &table, key, purpose, usize::MAX, epoch))
+            })
+            .collect();
+        while !walking.is_empty() {
+            let mut batch = client.batch();
+            walking.iter_mut().for_each(|(_, descent)| descent.post(shared, &table, &mut batch));
+            let done = client.submit(batch).await?;
+            let mut failed = None;
+            walking.retain_mut(|(at, descent)| {
+                match absorb_value(descent, shared, &table, epoch, &done) {
+                    Ok(None) => return true,
+                    Ok(Some(value)) => values[*at] = value,
+                    Err(error) => failed = Some(error),
+                }
+                false
+            });
+            client.recycle(done);
+            if let Some(error) = failed {
+                return Err(error);
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// One step of one key: `None` while under way, then the value or its absence.
+fn absorb_value(
+    descent: &mut Descent<'_>,
+    shared: &Shared,
+    table: &super::est::table::Table,
+    epoch: u64,
+    done: &Batch,
+) -> Result<Option<Option<Vec<u8>>>, IndexError> {
+    Ok(match descent.absorb(shared, table, epoch, done)? {
+        None => None,
+        Some(End::Leaf { at, read, is_key: true }) => {
+            Some(Some(leaf::parse(at.slot.addr(), done.words(read))?.value.to_vec()))
+        }
+        Some(_) => Some(None),
+    })
+}

@@ -1,0 +1,162 @@
+//! What a process knows of one DART index: where its root words are, and the view of them that its threads share.
+//!
+//! The view (root slot, express skip table, directory) is a set of hints. It is read again by the first operation pinned in
+//! an epoch later than the one it was read in; until then everything it names is protected by the pins of its readers.
+
+use super::est::table::Table;
+use super::hints::HintCache;
+use super::prefix_hash::HashKeys;
+use super::slot::Slot;
+use crate::IndexError;
+use arc_swap::{ArcSwap, Guard};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::{Client, Pool};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// "DART" and the format's version, in the kind word of a pool's root.
+pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x01\0\0\0");
+
+/// Addresses of the index's root words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootWords {
+    /// The slot that points to the root node.
+    pub(crate) root: GlobalAddr,
+    /// The current express skip table's descriptor.
+    pub(crate) est: GlobalAddr,
+    /// The descriptor of a table being built, or zero; bit 63 says that it is about to become current.
+    pub(crate) est_next: GlobalAddr,
+    /// What index the pool holds.
+    pub(crate) kind: GlobalAddr,
+    /// Bumped after every change of a directory.
+    pub(crate) version: GlobalAddr,
+}
+
+impl RootWords {
+    pub(crate) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
+        Self {
+            root: pool.root_word(0),
+            est_next: pool.root_word(1),
+            est: pool.root_word(2),
+            kind: pool.root_word(3),
+            version: pool.root_word(4),
+        }
+    }
+}
+
+/// The state that all threads of a process share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) keys: HashKeys,
+    pub(crate) words: RootWords,
+    pub(crate) hints: HintCache,
+    table: ArcSwap<Table>,
+    root: AtomicU64,
+    view_epoch: AtomicU64,
+    /// One search in this many counts an access in its leaf; 0 for never.
+    pub(crate) frequency_every: u32,
+    /// Sampled searches, and inner nodes they read beyond the first.
+    pub(crate) sampled: AtomicU64,
+    pub(crate) sampled_extra: AtomicU64,
+    /// Sampled searches when the prefix list was last adjusted.
+    pub(crate) adjusted_at: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        keys: HashKeys,
+        words: RootWords,
+        hints: HintCache,
+        table: Table,
+        root: Slot,
+        epoch: u64,
+        frequency_every: u32,
+    ) -> Self {
+        Self {
+            keys,
+            words,
+            hints,
+            table: ArcSwap::from_pointee(table),
+            root: AtomicU64::new(root.word()),
+            view_epoch: AtomicU64::new(epoch),
+            frequency_every,
+            sampled: AtomicU64::new(0),
+            sampled_extra: AtomicU64::new(0),
+            adjusted_at: AtomicU64::new(0),
+        }
+    }
+
+    /// The root slot as last seen.
+    pub(crate) fn root(&self) -> Slot {
+        Slot::from_word(self.root.load(Ordering::Acquire))
+    }
+
+    /// Remembers the root slot.
+    pub(crate) fn remember_root(&self, slot: Slot) {
+        self.root.store(slot.unsealed().word(), Ordering::Release);
+    }
+
+    /// The table as last seen, without a check of the epoch.
+    pub(crate) fn table(&self) -> Guard<Arc<Table>> {
+        self.table.load()
+    }
+
+    /// Makes a table current in this process.
+    pub(crate) fn remember_table(&self, table: Arc<Table>) {
+        self.table.store(table);
+    }
+
+    /// The table, checked in the caller's epoch or a later one. The caller is pinned.
+    #[inline]
+    pub(crate) async fn view<F: Fabric>(
+        &self,
+        client: &mut Client<F>,
+    ) -> Result<Guard<Arc<Table>>, IndexError> {
+        if self.view_epoch.load(Ordering::Acquire) < client.epoch() {
+            self.refresh(client).await?;
+        }
+        Ok(self.table.load())
+    }
+
+    /// Reads the root words, and the table when it changed.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`].
+    #[cold]
+    pub(crate) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let epoch = client.epoch();
+        let mut batch = client.batch();
+        let version = batch.read(self.words.version, 1);
+        let est = batch.read(self.words.est, 1);
+        let root = batch.read(self.words.root, 1);
+        let done = client.submit(batch).await?;
+        let (version, est) = (done.words(version)[0], GlobalAddr::from_bits(done.words(est)[0]));
+        self.remember_root(Slot::from_word(done.words(root)[0]));
+        client.recycle(done);
+        let known = self.table.load_full();
+        if known.descriptor != est || known.version != version {
+            let table = Table::load(client, est, version).await?;
+            self.table.store(Arc::new(table));
+        }
+        self.view_epoch.fetch_max(epoch, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Whether the search that begins now is one of those that count an access (paper, section 3.1).
+    #[inline]
+    pub(crate) fn samples(&self) -> bool {
+        thread_local! {
+            static SINCE: Cell<u32> = const { Cell::new(0) };
+        }
+        if self.frequency_every == 0 {
+            return false;
+        }
+        SINCE.with(|since| {
+            let next = since.get() + 1;
+            let due = next >= self.frequency_every;
+            since.set(if due { 0 } else { next });
+            due
+        })
+    }
+}

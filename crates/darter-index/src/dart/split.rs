@@ -1,0 +1,183 @@
+//! Node split: a new inner node where two keys part (paper, section 4.2, figure 5).
+//!
+//! Two cases, one mechanism: the slot holds another key's leaf, or a node whose compressed prefix the new key leaves. The new
+//! node hosts what the slot held and the new leaf, and takes the slot by one CAS. An edge skips at most 127 bytes; keys that
+//! share more get a chain of single-child nodes above the split.
+
+use super::Dart;
+use super::descend_any::keys_below;
+use super::descent::{Descent, SlotAt};
+use super::drafts::Drafts;
+use super::est::install::{install, wishes_for};
+use super::est::table::Table;
+use super::node::{self, NodeRef, NodeType};
+use super::slot::{END, SKIP_MAX, Slot};
+use super::switch::Target;
+use super::write::{Draft, Turn};
+use crate::{IndexError, PutOutcome};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::{AllocKind, Client};
+
+/// Bytes that two keys share at their beginning.
+pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// The edge a key takes at a depth it reaches.
+fn edge_of(key: &[u8], depth: usize) -> u16 {
+    key.get(depth).map_or(END, |&byte| u16::from(byte))
+}
+
+impl<F: Fabric> Dart<F> {
+    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two keys.
+    pub(super) async fn split_at(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+        at: SlotAt,
+        other: &[u8],
+    ) -> Result<Turn, IndexError> {
+        let above = descent.node.depth;
+        let depth = common_prefix(draft.key, other);
+        if depth <= above {
+            return Err(IndexError::Corrupt { addr: at.slot.addr(), what: "leaf under a prefix it does not have" });
+        }
+        let child = at.slot.moved(edge_of(other, depth), 0);
+        self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
+    }
+
+    /// The key leaves the path in the compressed bytes above the node the descent ended at.
+    pub(super) async fn split_above(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+    ) -> Result<Turn, IndexError> {
+        let node = descent.node;
+        let (Some(at), above) = (descent.incoming, descent.above) else {
+            return Err(IndexError::Corrupt { addr: node.addr, what: "node without a way to it" });
+        };
+        let Some(other) = keys_below(client, &[node]).await?.pop().flatten() else {
+            // Every key below is gone; nothing stands in the way once the node is collapsed.
+            let target = Target { node, incoming: at, above, words: None };
+            self.remove_empty(client, table, &target).await?;
+            return Ok(Turn::Again);
+        };
+        let depth = common_prefix(draft.key, &other);
+        if depth <= above || depth >= node.depth || other.len() < node.depth {
+            // The leaf was found on another path: the tree changed on the way down.
+            return Ok(Turn::Again);
+        }
+        let child = at.slot.moved(edge_of(&other, depth), (node.depth - depth - 1) as u8);
+        self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
+    }
+
+    /// Puts a node of depth `depth` into the slot `at`, hosting `child` and the new leaf.
+    async fn insert_node(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+        (at, above): (SlotAt, usize),
+        (depth, child): (usize, Slot),
+    ) -> Result<Turn, IndexError> {
+        let home = at.addr.node();
+        let leaf = draft.place(client, home).await?;
+        let new_leaf = Slot::leaf(edge_of(draft.key, depth), draft.class, leaf);
+        let mut drafts = Drafts::new();
+        let built = self.build_chain(client, &mut drafts, descent, home, above, depth, [child, new_leaf]).await;
+        let (images, top) = match built {
+            Ok(built) => built,
+            Err(error) => {
+                drafts.discard(client);
+                return Err(error);
+            }
+        };
+        let top_slot = top.moved(at.slot.edge().unwrap_or(0), top_skip(above, images.len(), depth));
+        let mut writes: Vec<(GlobalAddr, &[u64])> =
+            images.iter().map(|(node, words)| (node.addr, &words[..])).collect();
+        writes.push((leaf, &draft.words));
+        if !self.publish(client, &writes, at, top_slot).await? {
+            drafts.discard(client);
+            return Ok(Turn::Again);
+        }
+        drafts.keep();
+        draft.linked();
+        let mut from = above;
+        for (node, _) in images.iter().rev() {
+            let replaces = child.is_live().then(|| child.addr());
+            let wishes = wishes_for(table.list, &mut descent.key, (from, node.depth), *node, replaces);
+            let keys = &self.shared.keys;
+            install(client, table, keys, self.shared.words.version, &wishes, &descent.probes).await?;
+            from = node.depth;
+        }
+        Ok(Turn::Done(PutOutcome::Inserted))
+    }
+
+    /// The images of the new node and of the chain above it, deepest first, and the slot of the topmost.
+    #[allow(clippy::too_many_arguments)] // the parts of one split
+    async fn build_chain(
+        &self,
+        client: &mut Client<F>,
+        drafts: &mut Drafts,
+        descent: &mut Descent<'_>,
+        home: u8,
+        above: usize,
+        depth: usize,
+        children: [Slot; 2],
+    ) -> Result<(Vec<(NodeRef, Vec<u64>)>, Slot), IndexError> {
+        let mut images = Vec::with_capacity(1);
+        let mut hosted = children.to_vec();
+        let mut at = depth;
+        loop {
+            let ty = NodeType::N4;
+            let addr = drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?;
+            let node = NodeRef { addr, ty, depth: at };
+            images.push((node, node::image(ty, descent.key.identity(at), &hosted)));
+            // The chain node above, when this edge would skip more than a slot can say.
+            let next = chain_depth(above, at);
+            let Some(upper) = next else {
+                return Ok((images, Slot::node(0, ty, 0, addr)));
+            };
+            let edge = u16::from(descent.key.bytes()[upper]);
+            hosted = vec![Slot::node(edge, ty, (at - upper - 1) as u8, addr)];
+            at = upper;
+        }
+    }
+}
+
+/// The depth of the chain node needed between a node at `above` and one at `depth`, if the edge would skip too much.
+fn chain_depth(above: usize, depth: usize) -> Option<usize> {
+    (depth - above - 1 > SKIP_MAX).then(|| depth - 1 - SKIP_MAX)
+}
+
+/// Bytes the topmost node's edge skips, `count` nodes standing between `above` and `depth`.
+fn top_skip(above: usize, count: usize, depth: usize) -> u8 {
+    (depth - (count - 1) * (SKIP_MAX + 1) - above - 1) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_reach_from_any_depth_to_any_other() {
+        for above in [0, 1, 127, 128, 5000] {
+            for depth in above + 1..above + 700 {
+                let mut at = depth;
+                let mut count = 1;
+                while let Some(upper) = chain_depth(above, at) {
+                    assert!(at - upper - 1 <= SKIP_MAX);
+                    at = upper;
+                    count += 1;
+                }
+                assert!(at > above && at - above - 1 <= SKIP_MAX);
+                assert_eq!(usize::from(top_skip(above, count, depth)), at - above - 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Counts and sizes, gathered on a walk.
+
+use super::Dart;
+use super::est::scrub::segments;
+use super::est::table::DESCRIPTOR_BYTES;
+use super::est::{Entry, SEGMENT_BYTES, SEGMENT_WORDS};
+use super::node::NodeType;
+use super::slot::Held;
+use crate::{EstStats, IndexError, IndexStats, NodeTypeStats};
+use darter_fabric::{Fabric, OpKind};
+use darter_pool::Client;
+use darter_pool::size_class::class_bytes;
+
+/// Nodes walked under one pin.
+const CHUNK: usize = 4096;
+
+/// Running sums of a walk.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    keys: u64,
+    kv_bytes: u64,
+    counts: [u64; NodeType::ALL.len()],
+    children: [u64; NodeType::ALL.len()],
+    levels: Vec<u64>,
+    pub(super) est: Option<EstStats>,
+}
+
+impl Tally {
+    pub(super) fn note_node(&mut self, ty: NodeType, children: usize) {
+        self.counts[ty as usize] += 1;
+        self.children[ty as usize] += children as u64;
+    }
+
+    /// A leaf with `levels` inner nodes above it.
+    pub(super) fn note_leaf(&mut self, bytes: u64, levels: usize) {
+        self.keys += 1;
+        self.kv_bytes += bytes;
+        if self.levels.len() <= levels {
+            self.levels.resize(levels + 1, 0);
+        }
+        self.levels[levels] += 1;
+    }
+
+    pub(super) fn finish(self) -> IndexStats {
+        let nodes: Vec<NodeTypeStats> = NodeType::ALL
+            .into_iter()
+            .map(|ty| NodeTypeStats {
+                name: ty.name(),
+                count: self.counts[ty as usize],
+                bytes: self.counts[ty as usize] * ty.bytes(),
+                children: self.children[ty as usize],
+            })
+            .collect();
+        let node_bytes: u64 = nodes.iter().map(|node| node.bytes).sum();
+        IndexStats {
+            keys: self.keys,
+            kv_bytes: self.kv_bytes,
+            index_bytes: node_bytes + self.est.as_ref().map_or(0, |est| est.bytes),
+            nodes,
+            depth_max: self.levels.len().saturating_sub(1),
+            levels: self.levels,
+            est: self.est,
+        }
+    }
+}
+
+impl<F: Fabric> Dart<F> {
+    /// Counts everything without reading a leaf, letting go of its pin now and then.
+    ///
+    /// While others write, keys near the chunk borders may be counted twice or not at all. Paths with nodes deeper than
+    /// 255 bytes count those nodes as one level.
+    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+        let mut tally = Tally::default();
+        let mut from: Option<Vec<u8>> = None;
+        loop {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let (visited, next) = self.walk_chunk(&mut client, from.as_deref(), CHUNK).await?;
+            for visit in visited.iter().filter(|visit| !visit.again) {
+                tally.note_node(visit.node.ty, visit.live);
+                let levels: u32 = visit.path.iter().map(|word| word.count_ones()).sum();
+                for slot in &visit.leaves {
+                    if let Held::Leaf { class, .. } = slot.held() {
+                        tally.note_leaf(class_bytes(class), levels as usize);
+                    }
+                }
+            }
+            match next {
+                Some(key) => from = Some(key),
+                None => break,
+            }
+        }
+        let mut client = client.pin(OpKind::Maintain).await?;
+        self.shared.refresh(&mut client).await?;
+        let table = arc_swap::Guard::into_inner(self.shared.table());
+        let segments = segments(&mut client, &table).await?;
+        let mut entries = 0;
+        for segment in &segments {
+            let mut batch = client.batch();
+            let read = batch.read(segment.segment(), SEGMENT_WORDS);
+            let done = client.submit(batch).await?;
+            entries += done.words(read).iter().filter(|&&word| !Entry::from_word(word).is_empty()).count() as u64;
+            client.recycle(done);
+        }
+        tally.est = Some(EstStats {
+            prefix_list: self.prefix_list(),
+            directory_entries: table.directory_len() as u64,
+            segments: segments.len() as u64,
+            entries,
+            slots: segments.len() as u64 * SEGMENT_WORDS as u64,
+            bytes: DESCRIPTOR_BYTES + (8 << table.bits) + segments.len() as u64 * SEGMENT_BYTES,
+        });
+        Ok(tally.finish())
+    }
+}

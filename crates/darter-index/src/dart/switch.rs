@@ -1,0 +1,358 @@
+//! Type switch and collapse: replacing a node by a better one (paper, section 4.2, repaired).
+//!
+//! 1. *Seal* every slot of every bucket. A write that comes later fails its CAS and finds the seal.
+//! 2. *Build* the successor from the sealed slots: the smallest type that fits, a lone child itself (collapse), or nothing.
+//! 3. *Link* it by one CAS on the slot that pointed to the old node.
+//! 4. *Retire* the old node in two stages and bring the express entries up to date.
+//!
+//! Sealed content is immutable, so any client that meets a seal can do the rest ([`Dart::help`]), and no clock or grace
+//! period is involved. Only one CAS on the parent's slot can win; the losers' copies were never visible. New memory is
+//! allocated before the first seal, so that running out of space leaves the node as it was.
+
+use super::Dart;
+use super::descend_any::keys_below;
+use super::descent::{Descent, End, Purpose, SlotAt};
+use super::drafts::Drafts;
+use super::est::install::{KnownBucket, install, wishes_for};
+use super::est::table::Table;
+use super::node::{self, NodeRef, NodeType};
+use super::prefix_hash::HashedKey;
+use super::retirement::{nameless_note, node_note};
+use super::seal::seal_all;
+use super::slot::{END, Held, SKIP_MAX, Slot};
+use crate::IndexError;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::{AllocKind, Client};
+
+/// A child to be put into the successor: its slot, and the words of its leaf, which nobody has written yet.
+pub(super) struct NewChild<'a> {
+    pub(super) slot: Slot,
+    pub(super) words: &'a [u64],
+}
+
+/// A node, and what a switch needs to know of its surroundings.
+pub(super) struct Target<'a> {
+    pub(super) node: NodeRef,
+    /// The slot that points to it.
+    pub(super) incoming: SlotAt,
+    /// The depth of the node that holds that slot.
+    pub(super) above: usize,
+    /// Its only bucket, when it has but one and it was just read.
+    pub(super) words: Option<&'a [u64]>,
+}
+
+/// What became of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Switched {
+    /// The successor is linked; it holds the new child, if one was given and its edge was free.
+    Done { added: bool },
+    /// Somebody else changed the parent's slot.
+    Lost,
+}
+
+/// Where the slot that points to a node was found.
+pub(super) enum Parent {
+    Found { incoming: SlotAt, above: usize },
+    /// A node above is being replaced.
+    Sealed(NodeRef),
+    /// The node is no longer on the key's path.
+    Gone,
+}
+
+/// What takes a sealed node's place.
+enum Successor {
+    /// This slot in the parent.
+    Slot(Slot),
+    /// A node of this type.
+    Node(NodeType),
+}
+
+impl<F: Fabric> Dart<F> {
+    /// Runs a descent to its end for a writer, leaf words left in the returned batch.
+    pub(super) async fn descend<'k>(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        key: &'k [u8],
+        purpose: Purpose,
+        below: usize,
+    ) -> Result<(Descent<'k>, End, darter_fabric::Batch), IndexError> {
+        let epoch = client.epoch();
+        let mut descent = Descent::new(&self.shared, table, key, purpose, below, epoch);
+        if descent.arrived() {
+            return Ok((descent, End::Reached, client.batch()));
+        }
+        loop {
+            let mut batch = client.batch();
+            descent.post(&self.shared, table, &mut batch);
+            let done = client.submit(batch).await?;
+            match descent.absorb(&self.shared, table, epoch, &done)? {
+                Some(end) => return Ok((descent, end, done)),
+                None => client.recycle(done),
+            }
+        }
+    }
+
+    /// Finds the slot that points to `node`, which lies on `key`'s path.
+    pub(super) async fn parent_of(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        key: &[u8],
+        node: NodeRef,
+    ) -> Result<Parent, IndexError> {
+        let (descent, end, done) =
+            self.descend(client, table, key, Purpose::Parent(node.addr), node.depth).await?;
+        client.recycle(done);
+        Ok(match (end, descent.incoming) {
+            (End::Reached, Some(incoming)) => Parent::Found { incoming, above: descent.above },
+            (End::Sealed, _) => Parent::Sealed(descent.node),
+            _ => Parent::Gone,
+        })
+    }
+
+    /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it first, if need be.
+    pub(super) async fn help(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        key: &[u8],
+        mut node: NodeRef,
+    ) -> Result<(), IndexError> {
+        client.retried();
+        loop {
+            match self.parent_of(client, table, key, node).await? {
+                Parent::Found { incoming, above } => {
+                    let target = Target { node, incoming, above, words: None };
+                    let mut hashed = HashedKey::new(self.shared.keys, key);
+                    self.switch(client, table, &mut hashed, &target, None, &[]).await?;
+                    return Ok(());
+                }
+                Parent::Sealed(upper) => node = upper,
+                Parent::Gone => return Ok(()),
+            }
+        }
+    }
+
+    /// Replaces a node. `key` shares the node's whole prefix.
+    pub(super) async fn switch(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        key: &mut HashedKey<'_>,
+        target: &Target<'_>,
+        add: Option<NewChild<'_>>,
+        known: &[KnownBucket],
+    ) -> Result<Switched, IndexError> {
+        let node = target.node;
+        let mut words = match target.words {
+            Some(words) if words.len() == node.ty.words() => words.to_vec(),
+            _ => self.read_node(client, node).await?,
+        };
+        let identity = words[0];
+        let mut drafts = Drafts::new();
+        // Before anything is sealed: memory for the successor as it looks now.
+        let expected = self.successor(target, &words, add.as_ref());
+        let mut room = None;
+        if let Successor::Node(ty) = expected {
+            let home = self.home(client, key, ty, node.depth, target.incoming.addr.node());
+            room = Some((ty, drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?));
+        }
+        seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+        let (successor, added) = self.final_successor(target, &words, add.as_ref());
+        let (slot, image) = match successor {
+            Successor::Slot(slot) => (slot, None),
+            Successor::Node(ty) => {
+                let addr = match room {
+                    Some((planned, addr)) if planned == ty => addr,
+                    _ => {
+                        drafts.discard(client);
+                        let home = self.home(client, key, ty, node.depth, target.incoming.addr.node());
+                        drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?
+                    }
+                };
+                let children = live_children(&words, node.ty, add.as_ref().filter(|_| added));
+                let skip = skip_of(target.incoming.slot);
+                let edge = target.incoming.slot.edge().unwrap_or(0);
+                (Slot::node(edge, ty, skip, addr), Some((addr, node::image(ty, identity, &children))))
+            }
+        };
+        if image.is_none() {
+            drafts.discard(client);
+        }
+        let mut writes: Vec<(GlobalAddr, &[u64])> = Vec::with_capacity(2);
+        if let Some((addr, image)) = &image {
+            writes.push((*addr, image));
+        }
+        if let (Some(child), true) = (&add, added) {
+            writes.push((child.slot.addr(), child.words));
+        }
+        if !self.publish(client, &writes, target.incoming, slot).await? {
+            drafts.discard(client);
+            if target.incoming.addr == self.shared.words.root {
+                // What was remembered of the root word is out of date: the next descent reads it.
+                self.shared.remember_root(Slot::EMPTY);
+            }
+            return Ok(Switched::Lost);
+        }
+        drafts.keep();
+        if target.incoming.addr == self.shared.words.root {
+            self.shared.remember_root(slot);
+        }
+        client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, node_note(&key.bytes()[..node.depth]));
+        self.update_express(client, table, key, target, slot, known).await?;
+        Ok(Switched::Done { added })
+    }
+
+    /// Takes a node without keys out of the tree, though nobody can tell its prefix any more.
+    pub(super) async fn remove_empty(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        target: &Target<'_>,
+    ) -> Result<(), IndexError> {
+        let node = target.node;
+        let mut words = self.read_node(client, node).await?;
+        seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+        if !live_children(&words, node.ty, None).is_empty() {
+            // A key came back before the seal, and with it the prefix.
+            if let Some(key) = keys_below(client, &[node]).await?.pop().flatten() {
+                let mut hashed = self.hashed(&key);
+                self.switch(client, table, &mut hashed, target, None, &[]).await?;
+            }
+            return Ok(());
+        }
+        let tomb = Slot::tomb(target.incoming.slot.edge().unwrap_or(0));
+        if self.publish(client, &[], target.incoming, tomb).await? {
+            client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
+        }
+        Ok(())
+    }
+
+    /// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory nodes by their
+    /// prefix; small ones stay with the slot that points to them, so that they are linked in one round trip.
+    pub(super) fn home(
+        &self,
+        client: &Client<F>,
+        key: &mut HashedKey<'_>,
+        ty: NodeType,
+        depth: usize,
+        parent: u8,
+    ) -> u8 {
+        if ty < NodeType::N32 {
+            return parent;
+        }
+        ((key.express(depth) >> 16) % u64::from(client.pool().nodes())) as u8
+    }
+
+    /// All words of a node, its buckets read in one verb.
+    pub(super) async fn read_node(
+        &self,
+        client: &mut Client<F>,
+        node: NodeRef,
+    ) -> Result<Vec<u64>, IndexError> {
+        let mut batch = client.batch();
+        let read = batch.read(node.addr, node.ty.words());
+        let done = client.submit(batch).await?;
+        let words = done.words(read).to_vec();
+        client.recycle(done);
+        Ok(words)
+    }
+
+    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory node.
+    pub(super) async fn publish(
+        &self,
+        client: &mut Client<F>,
+        writes: &[(GlobalAddr, &[u64])],
+        at: SlotAt,
+        new: Slot,
+    ) -> Result<bool, IndexError> {
+        let mut batch = client.batch();
+        for (addr, words) in writes {
+            batch.write(*addr, words);
+        }
+        if writes.iter().any(|(addr, _)| addr.node() != at.addr.node()) {
+            // Complete before the CAS that links it: batches order verbs of one memory node only.
+            batch = client.submit(batch).await?;
+            batch.clear();
+        }
+        let cas = batch.cas(at.addr, at.slot.word(), new.word());
+        let done = client.submit(batch).await?;
+        let won = done.swapped(cas);
+        client.recycle(done);
+        Ok(won)
+    }
+
+    fn successor(&self, target: &Target<'_>, words: &[u64], add: Option<&NewChild<'_>>) -> Successor {
+        self.final_successor(target, words, add).0
+    }
+
+    /// What the node's content calls for, and whether the new child is in it.
+    fn final_successor(
+        &self,
+        target: &Target<'_>,
+        words: &[u64],
+        add: Option<&NewChild<'_>>,
+    ) -> (Successor, bool) {
+        let ty = target.node.ty;
+        let wanted = add.and_then(|child| child.slot.edge());
+        let free = |edge: u16| !node::slots(ty, words).any(|(_, s)| s.is_live() && s.edge() == Some(edge));
+        let added = wanted.is_some_and(free);
+        let children = live_children(words, ty, add.filter(|_| added));
+        let is_root = target.incoming.addr == self.shared.words.root;
+        let edge = target.incoming.slot.edge().unwrap_or(0);
+        let successor = match children[..] {
+            [] if !is_root => Successor::Slot(Slot::tomb(edge)),
+            [only] if !is_root => match only.held() {
+                Held::Node { skip, .. } => {
+                    let merged = usize::from(skip_of(target.incoming.slot)) + 1 + usize::from(skip);
+                    if merged <= SKIP_MAX {
+                        Successor::Slot(only.moved(edge, merged as u8))
+                    } else {
+                        Successor::Node(NodeType::N4)
+                    }
+                }
+                _ => Successor::Slot(only.moved(edge, 0)),
+            },
+            _ => Successor::Node(NodeType::fit(children.iter().map(|child| child.edge().unwrap_or(END)))),
+        };
+        (successor, added)
+    }
+
+    /// Enters what took a node's place under the prefix lengths the node covered.
+    async fn update_express(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        key: &mut HashedKey<'_>,
+        target: &Target<'_>,
+        slot: Slot,
+        known: &[KnownBucket],
+    ) -> Result<(), IndexError> {
+        let Held::Node { addr, ty, skip } = slot.held() else { return Ok(()) };
+        let depth = if target.incoming.addr == self.shared.words.root {
+            0
+        } else {
+            target.above + 1 + usize::from(skip)
+        };
+        let successor = NodeRef { addr, ty, depth };
+        let cover = (target.above, target.node.depth);
+        let wishes = wishes_for(table.list, key, cover, successor, Some(target.node.addr));
+        install(client, table, &self.shared.keys, self.shared.words.version, &wishes, known).await
+    }
+}
+
+fn skip_of(slot: Slot) -> u8 {
+    match slot.held() {
+        Held::Node { skip, .. } => skip,
+        _ => 0,
+    }
+}
+
+fn live_children(words: &[u64], ty: NodeType, add: Option<&NewChild<'_>>) -> Vec<Slot> {
+    node::slots(ty, words)
+        .map(|(_, slot)| slot.unsealed())
+        .filter(|slot| slot.is_live())
+        .chain(add.map(|child| child.slot))
+        .collect()
+}

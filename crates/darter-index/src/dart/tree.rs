@@ -1,0 +1,175 @@
+//! A picture of the top of the tree, for `darter tree` and the status page.
+
+use super::Dart;
+use super::descend_any::keys_below;
+use super::frontier::{Limits, Place, Standing};
+use super::leaf;
+use super::node::{NodeRef, children_in_order};
+use super::slot::{Held, Slot};
+use crate::{IndexError, ScanRange};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+
+/// A node or leaf with what is shown below it.
+#[derive(Clone, Debug)]
+pub struct TreeView {
+    /// The type: `N16`, `leaf`.
+    pub label: String,
+    /// The key bytes from the root to here, compressed ones included; a leaf's whole key.
+    pub prefix: Vec<u8>,
+    /// Where it lies.
+    pub addr: GlobalAddr,
+    /// Children in key order, with the key byte that leads to each; `None` for the key that ends here.
+    pub children: Vec<(Option<u8>, TreeView)>,
+    /// Children not shown.
+    pub more: u64,
+    /// A leaf's value length in bytes.
+    pub value_bytes: Option<u64>,
+}
+
+/// What is still to be shown: a node, its prefix, the levels below it, and how many of its view's ancestors are open.
+struct Todo {
+    slot: Slot,
+    edge: Option<u8>,
+    depth: usize,
+    levels: usize,
+    parent: usize,
+}
+
+impl<F: Fabric> Dart<F> {
+    /// The tree below `prefix`: the node that covers it, `levels` levels down, at most `width` children of each node.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`].
+    pub async fn tree(
+        &self,
+        client: &mut Client<F>,
+        prefix: &[u8],
+        levels: usize,
+        width: usize,
+    ) -> Result<TreeView, IndexError> {
+        let mut client = client.pin(OpKind::Scan).await?;
+        let top = self.covering_node(&mut client, prefix).await?;
+        let slot = Slot::node(0, top.ty, 0, top.addr);
+        // Views in the order they were made, each with its parent; assembled bottom-up at the end.
+        let mut views: Vec<(usize, Option<u8>, TreeView)> = Vec::new();
+        let mut todo = vec![Todo { slot, edge: None, depth: top.depth, levels, parent: usize::MAX }];
+        while let Some(next) = todo.pop() {
+            let at = views.len();
+            let (view, children) = self.view_of(&mut client, &next, prefix, width).await?;
+            views.push((next.parent, next.edge, view));
+            if next.levels > 0 {
+                todo.extend(children.into_iter().rev().map(|slot| {
+                    let depth = match slot.held() {
+                        Held::Node { skip, .. } => next.depth + 1 + usize::from(skip),
+                        _ => next.depth,
+                    };
+                    let edge = slot.edge().and_then(|edge| u8::try_from(edge).ok());
+                    Todo { slot, edge, depth, levels: next.levels - 1, parent: at }
+                }));
+            }
+        }
+        Ok(assemble(views))
+    }
+
+    async fn view_of(
+        &self,
+        client: &mut Client<F>,
+        todo: &Todo,
+        prefix: &[u8],
+        width: usize,
+    ) -> Result<(TreeView, Vec<Slot>), IndexError> {
+        match todo.slot.held() {
+            Held::Node { addr, ty, .. } => {
+                let node = NodeRef { addr, ty, depth: todo.depth };
+                let words = self.read_node(client, node).await?;
+                let mut live = children_in_order(ty, &words);
+                if todo.parent == usize::MAX && prefix.len() > node.depth {
+                    let wanted = u16::from(prefix[node.depth]);
+                    live.retain(|slot| slot.edge() == Some(wanted));
+                }
+                let key = keys_below(client, &[node]).await?.pop().flatten().unwrap_or_default();
+                let more = live.len().saturating_sub(width) as u64;
+                live.truncate(width);
+                let shown = if todo.levels > 0 { live } else { Vec::new() };
+                let view = TreeView {
+                    label: ty.name().to_owned(),
+                    prefix: key[..node.depth.min(key.len())].to_vec(),
+                    addr,
+                    children: Vec::new(),
+                    more,
+                    value_bytes: None,
+                };
+                Ok((view, shown))
+            }
+            Held::Leaf { addr, class } => {
+                let mut batch = client.batch();
+                let read = batch.read(addr, leaf::class_words(class));
+                let done = client.submit(batch).await?;
+                let leaf = leaf::parse(addr, done.words(read))?;
+                let view = TreeView {
+                    label: "leaf".to_owned(),
+                    prefix: leaf.key.to_vec(),
+                    addr,
+                    children: Vec::new(),
+                    more: 0,
+                    value_bytes: Some(leaf.value.len() as u64),
+                };
+                client.recycle(done);
+                Ok((view, Vec::new()))
+            }
+            _ => Err(IndexError::Corrupt { addr: todo.slot.addr(), what: "slot of no known type" }),
+        }
+    }
+
+    /// The first node on the path of `prefix` whose own prefix is at least as long, or the last node there is.
+    async fn covering_node(&self, client: &mut Client<F>, prefix: &[u8]) -> Result<NodeRef, IndexError> {
+        let range = ScanRange::prefix(prefix);
+        let mut limits = Limits::new(self.shared.keys, &range);
+        let mut node = self.read_root(client).await?;
+        let mut touches = limits.whole();
+        while node.depth < prefix.len() {
+            let words = self.read_node(client, node).await?;
+            let standing = match limits.standing(node.depth, words[0], touches) {
+                Standing::Known(touches) => Some(touches),
+                Standing::Unknown => {
+                    let key = keys_below(client, &[node]).await?.pop().flatten();
+                    key.and_then(|key| limits.standing_by_key(node.depth, &key, touches))
+                }
+            };
+            let Some(now) = standing else { break };
+            let children = limits.children(node, &words, now, ());
+            let wanted = u16::from(prefix[node.depth]);
+            let next = children_in_order(node.ty, &words).into_iter().find(|s| s.edge() == Some(wanted));
+            let Some(Held::Node { addr, .. }) = next.map(Slot::held) else { break };
+            let Some((child, child_touches)) = children.iter().find_map(|item| match item.place {
+                Place::Node(child) if child.addr == addr => Some((child, item.touches)),
+                _ => None,
+            }) else {
+                break;
+            };
+            (node, touches) = (child, child_touches);
+        }
+        Ok(node)
+    }
+}
+
+/// Hangs each view under its parent; the first is the top.
+fn assemble(mut views: Vec<(usize, Option<u8>, TreeView)>) -> TreeView {
+    while views.len() > 1 {
+        if let Some((parent, edge, view)) = views.pop() {
+            views[parent].2.children.insert(0, (edge, view));
+        }
+    }
+    views.pop().map_or_else(
+        || TreeView {
+            label: String::new(),
+            prefix: Vec::new(),
+            addr: GlobalAddr::NULL,
+            children: Vec::new(),
+            more: 0,
+            value_bytes: None,
+        },
+        |(_, _, view)| view,
+    )
+}

@@ -1,0 +1,145 @@
+//! Walking all inner nodes in key order, in chunks that each hold one pin.
+//!
+//! A pin stalls reclamation everywhere, so a long walk must let go of it now and then; addresses kept from one pin to the
+//! next would be worthless. A chunk therefore ends with a *key*: that of the next subtree to be visited, from which the next
+//! chunk finds its way again.
+
+use super::Dart;
+use super::descend_any::keys_below;
+use super::frontier::{Item, Limits, Place, Standing};
+use super::node::NodeRef;
+use super::slot::Slot;
+use crate::{IndexError, ScanRange};
+use darter_fabric::Fabric;
+use darter_pool::Client;
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+/// Nodes read in one round trip.
+const WIDTH: usize = 128;
+
+/// The depths of the inner nodes on a path, as far as a prefix list reaches: bit `d` for a node of depth `d`.
+pub(crate) type PathDepths = [u64; 4];
+
+/// Adds a depth to a path.
+pub(crate) fn with_depth(mut path: PathDepths, depth: usize) -> PathDepths {
+    if let Some(word) = path.get_mut(depth / 64) {
+        *word |= 1 << (depth % 64);
+    }
+    path
+}
+
+/// An inner node met on a walk.
+pub(crate) struct Visited {
+    pub(crate) node: NodeRef,
+    /// The depth of its parent.
+    pub(crate) above: usize,
+    /// The depths of all nodes from the root to this one.
+    pub(crate) path: PathDepths,
+    /// Its leaf children; those before the chunk's first key left out.
+    pub(crate) leaves: Vec<Slot>,
+    /// All its live children.
+    pub(crate) live: usize,
+    /// Whether an earlier chunk met it too.
+    pub(crate) again: bool,
+}
+
+impl<F: Fabric> Dart<F> {
+    /// The next nodes in key order, at least `budget` of them unless the walk ends, and the key to go on from.
+    ///
+    /// The caller is pinned; the nodes' addresses are good while it stays so.
+    pub(super) async fn walk_chunk(
+        &self,
+        client: &mut Client<F>,
+        from: Option<&[u8]>,
+        budget: usize,
+    ) -> Result<(Vec<Visited>, Option<Vec<u8>>), IndexError> {
+        let mut range = ScanRange::all();
+        if let Some(from) = from {
+            range.from = Bound::Included(from.to_vec());
+        }
+        let from_len = from.map_or(0, <[u8]>::len);
+        let mut limits = Limits::new(self.shared.keys, &range);
+        let root = self.read_root(client).await?;
+        let item =
+            Item { place: Place::Node(root), touches: limits.whole(), above: 0, carried: PathDepths::default() };
+        let mut frontier = VecDeque::from([item]);
+        let mut visited = Vec::new();
+        while !frontier.is_empty() && visited.len() < budget {
+            let run: Vec<Item<PathDepths>> = frontier.drain(..frontier.len().min(WIDTH)).collect();
+            let expanded = self.expand(client, (&mut limits, from_len), run, &mut visited).await?;
+            super::frontier::put_front(&mut frontier, expanded);
+        }
+        Ok((visited, self.first_key(client, frontier).await?))
+    }
+
+    /// Reads a run of nodes; answers their inner children in order.
+    async fn expand(
+        &self,
+        client: &mut Client<F>,
+        (limits, from_len): (&mut Limits<'_>, usize),
+        run: Vec<Item<PathDepths>>,
+        visited: &mut Vec<Visited>,
+    ) -> Result<Vec<Item<PathDepths>>, IndexError> {
+        let mut batch = client.batch();
+        let mut reads = Vec::with_capacity(run.len());
+        for item in run {
+            if let Place::Node(node) = item.place {
+                reads.push((item, node, batch.read(node.addr, node.ty.words())));
+            }
+        }
+        let done = client.submit(batch).await?;
+        let mut standings = Vec::with_capacity(reads.len());
+        let mut unclear = Vec::new();
+        for (item, node, read) in &reads {
+            match limits.standing(node.depth, done.words(*read)[0], item.touches) {
+                Standing::Known(touches) => standings.push(Some(touches)),
+                Standing::Unknown => {
+                    unclear.push((standings.len(), *node));
+                    standings.push(None);
+                }
+            }
+        }
+        if !unclear.is_empty() {
+            let nodes: Vec<NodeRef> = unclear.iter().map(|&(_, node)| node).collect();
+            let keys = keys_below(client, &nodes).await?;
+            for ((at, node), key) in unclear.into_iter().zip(keys) {
+                standings[at] =
+                    key.and_then(|key| limits.standing_by_key(node.depth, &key, reads[at].0.touches));
+            }
+        }
+        let mut next = Vec::new();
+        for ((item, node, read), standing) in reads.into_iter().zip(standings) {
+            let Some(touches) = standing else { continue };
+            let path = with_depth(item.carried, node.depth);
+            let mut leaves = Vec::new();
+            for child in limits.children(node, done.words(read), touches, path) {
+                match child.place {
+                    Place::Leaf(slot) => leaves.push(slot),
+                    Place::Node(_) => next.push(child),
+                }
+            }
+            let live = super::node::slots(node.ty, done.words(read)).filter(|(_, slot)| slot.is_live()).count();
+            visited.push(Visited { node, above: item.above, path, leaves, live, again: touches.low && node.depth < from_len });
+        }
+        client.recycle(done);
+        Ok(next)
+    }
+
+    /// The first key below the front of a frontier.
+    async fn first_key(
+        &self,
+        client: &mut Client<F>,
+        frontier: VecDeque<Item<PathDepths>>,
+    ) -> Result<Option<Vec<u8>>, IndexError> {
+        for item in frontier {
+            if let Place::Node(node) = item.place
+                && let Some(key) = keys_below(client, &[node]).await?.pop().flatten()
+            {
+                // Any key below will do to find the subtree, but its first bytes alone begin it.
+                return Ok(Some(key[..node.depth.min(key.len())].to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,371 @@
+//! Insert, update, conditional put and delete (paper, sections 4.2 and 4.3).
+//!
+//! Every change is one CAS on one slot. What it links is written before, in the same doorbell batch when both are on one
+//! memory node. A CAS that fails changes nothing: the operation looks again and counts a retry. The slot rules (design,
+//! section 4) keep keys unique without a further round trip: slots of a bucket fill in order and never become empty again, so
+//! two inserters of one edge meet at the same first empty slot.
+
+use super::Dart;
+use super::descent::{Descent, End, Purpose, SlotAt};
+use super::drafts::Drafts;
+use super::est::table::Table;
+use super::leaf;
+use super::node::NodeType;
+use super::prefix_hash::HashedKey;
+use super::search::check_key;
+use super::slot::{Held, SKIP_MAX, Slot};
+use super::switch::{NewChild, Parent, Switched, Target};
+use crate::{Condition, IndexError, PutOutcome};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::size_class::class_bytes;
+use darter_pool::{AllocKind, Client};
+
+/// The pair being put: its leaf's words, and the leaf once allocated.
+pub(super) struct Draft<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) class: u8,
+    pub(super) words: Vec<u64>,
+    leaf: Option<GlobalAddr>,
+    drafts: Drafts,
+}
+
+impl<'a> Draft<'a> {
+    /// # Errors
+    /// Key or value too long for this pool.
+    fn new<F: Fabric>(client: &Client<F>, key: &'a [u8], value: &'a [u8]) -> Result<Self, IndexError> {
+        check_key(key)?;
+        let max = client.pool().object_bytes_max();
+        let class = leaf::leaf_class(key.len(), value.len()).filter(|&class| class_bytes(class) <= max);
+        let Some(class) = class else {
+            let max = (max as usize).saturating_sub(leaf::HEADER_BYTES + key.len());
+            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
+        };
+        let words = leaf::image(key, value);
+        Ok(Self { key, class, words, leaf: None, drafts: Drafts::new() })
+    }
+
+    /// The leaf's address: on the memory node of the slot that will point to it, if there is room.
+    pub(super) async fn place<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        node: u8,
+    ) -> Result<GlobalAddr, IndexError> {
+        if let Some(addr) = self.leaf {
+            return Ok(addr);
+        }
+        let addr = self.drafts.alloc(client, node, class_bytes(self.class), AllocKind::Leaf).await?;
+        self.leaf = Some(addr);
+        Ok(addr)
+    }
+
+    pub(super) fn linked(&mut self) {
+        self.drafts.keep();
+    }
+
+    fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
+        self.drafts.discard(client);
+    }
+}
+
+/// What one look at the tree led to.
+pub(super) enum Turn {
+    Done(PutOutcome),
+    Again,
+}
+
+impl<F: Fabric> Dart<F> {
+    /// Stores a value under a key when the condition holds.
+    pub(super) async fn put_value(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        let mut draft = Draft::new(client, key, value)?;
+        let kind = match condition {
+            Condition::Always | Condition::Absent => OpKind::Insert,
+            Condition::Present | Condition::Equals(_) => OpKind::Update,
+        };
+        let mut client = client.pin(kind).await?;
+        let table = self.shared.view(&mut client).await?;
+        loop {
+            match self.put_turn(&mut client, &table, &mut draft, condition).await {
+                Ok(Turn::Done(outcome)) => {
+                    draft.discard(&mut client);
+                    return Ok(outcome);
+                }
+                Ok(Turn::Again) => client.retried(),
+                Err(error) => {
+                    draft.discard(&mut client);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn put_turn(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        draft: &mut Draft<'_>,
+        condition: Condition<'_>,
+    ) -> Result<Turn, IndexError> {
+        let key = draft.key;
+        let (mut descent, end, done) =
+            self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
+        let must_exist = matches!(condition, Condition::Present | Condition::Equals(_));
+        match end {
+            End::Leaf { at, read, is_key: true } => {
+                let refused = match condition {
+                    Condition::Absent => true,
+                    Condition::Equals(wanted) => {
+                        leaf::parse(at.slot.addr(), done.words(read))?.value != wanted
+                    }
+                    Condition::Always | Condition::Present => false,
+                };
+                client.recycle(done);
+                if refused {
+                    return Ok(Turn::Done(PutOutcome::Refused));
+                }
+                self.replace_leaf(client, draft, at).await
+            }
+            End::Leaf { at, read, is_key: false } => {
+                let other = leaf::parse(at.slot.addr(), done.words(read))?.key.to_vec();
+                client.recycle(done);
+                if must_exist {
+                    return Ok(Turn::Done(PutOutcome::Refused));
+                }
+                self.split_at(client, table, draft, &mut descent, at, &other).await
+            }
+            other => {
+                client.recycle(done);
+                if matches!(other, End::Vacant | End::Diverged) && must_exist {
+                    return Ok(Turn::Done(PutOutcome::Refused));
+                }
+                match other {
+                    End::Vacant => self.fill_vacancy(client, table, draft, &mut descent).await,
+                    End::Diverged => self.split_above(client, table, draft, &mut descent).await,
+                    _ => {
+                        self.help(client, table, key, descent.node).await?;
+                        Ok(Turn::Again)
+                    }
+                }
+            }
+        }
+    }
+
+    /// The key is there: swings its slot to a new leaf.
+    async fn replace_leaf(
+        &self,
+        client: &mut Client<F>,
+        draft: &mut Draft<'_>,
+        at: SlotAt,
+    ) -> Result<Turn, IndexError> {
+        let addr = draft.place(client, at.addr.node()).await?;
+        let slot = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
+        if !self.publish(client, &[(addr, &draft.words)], at, slot).await? {
+            return Ok(Turn::Again);
+        }
+        draft.linked();
+        self.retire_leaf(client, at.slot);
+        Ok(Turn::Done(PutOutcome::Replaced))
+    }
+
+    fn retire_leaf(&self, client: &mut Client<F>, slot: Slot) {
+        if let Held::Leaf { addr, class } = slot.held() {
+            client.retire(addr, class_bytes(class), AllocKind::Leaf);
+        }
+    }
+
+    /// No child under the key's edge: takes its slot, or switches the node's type when its bucket is full.
+    async fn fill_vacancy(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+    ) -> Result<Turn, IndexError> {
+        let node = descent.node;
+        let edge = descent.key.edge(node.depth);
+        let vacancy = vacancy(node.ty, &descent.bucket, edge);
+        if let Some((word, old)) = vacancy {
+            let at = SlotAt { addr: node.bucket_addr(edge).plus(word as u64 * 8), slot: old };
+            let addr = draft.place(client, at.addr.node()).await?;
+            let slot = Slot::leaf(edge, draft.class, addr);
+            if !self.publish(client, &[(addr, &draft.words)], at, slot).await? {
+                return Ok(Turn::Again);
+            }
+            draft.linked();
+            return Ok(Turn::Done(PutOutcome::Inserted));
+        }
+        let (incoming, above) = match descent.incoming {
+            Some(incoming) => (incoming, descent.above),
+            None => match self.parent_of(client, table, draft.key, node).await? {
+                Parent::Found { incoming, above } => (incoming, above),
+                Parent::Sealed(upper) => {
+                    self.help(client, table, draft.key, upper).await?;
+                    return Ok(Turn::Again);
+                }
+                Parent::Gone => return Ok(Turn::Again),
+            },
+        };
+        let addr = draft.place(client, incoming.addr.node()).await?;
+        let words = (node.ty.buckets() == 1).then_some(&descent.bucket[..]);
+        let target = Target { node, incoming, above, words };
+        let child = NewChild { slot: Slot::leaf(edge, draft.class, addr), words: &draft.words };
+        let switched =
+            self.switch(client, table, &mut descent.key, &target, Some(child), &descent.probes).await?;
+        if switched == (Switched::Done { added: true }) {
+            draft.linked();
+            return Ok(Turn::Done(PutOutcome::Inserted));
+        }
+        Ok(Turn::Again)
+    }
+
+    /// Removes a key; answers whether it was there.
+    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+        check_key(key)?;
+        let mut client = client.pin(OpKind::Delete).await?;
+        let table = self.shared.view(&mut client).await?;
+        loop {
+            let (descent, end, done) =
+                self.descend(&mut client, &table, key, Purpose::Write, usize::MAX).await?;
+            client.recycle(done);
+            match end {
+                End::Leaf { at, is_key: true, .. } => {
+                    let tomb = Slot::tomb(descent.key.edge(descent.node.depth));
+                    if self.publish(&mut client, &[], at, tomb).await? {
+                        self.retire_leaf(&mut client, at.slot);
+                        if thinned(&descent) {
+                            // The key is gone whatever becomes of the tidying: another delete does it.
+                            match self.tidy(&mut client, &table, key).await {
+                                Ok(()) | Err(IndexError::Pool(darter_pool::PoolError::OutOfSpace { .. })) => {}
+                                Err(error) => return Err(error),
+                            }
+                        }
+                        return Ok(true);
+                    }
+                }
+                End::Sealed => self.help(&mut client, &table, key, descent.node).await?,
+                _ => return Ok(false),
+            }
+            client.retried();
+        }
+    }
+
+    /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as they are sparse.
+    pub(super) async fn tidy(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        key: &[u8],
+    ) -> Result<(), IndexError> {
+        loop {
+            let (mut descent, end, done) =
+                self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
+            client.recycle(done);
+            let (node, incoming, known) = match end {
+                End::Sealed => {
+                    self.help(client, table, key, descent.node).await?;
+                    continue;
+                }
+                End::Vacant | End::Leaf { is_key: false, .. } => {
+                    let incoming = descent.incoming.map(|incoming| (incoming, descent.above));
+                    (descent.node, incoming, Some(&descent.bucket[..]))
+                }
+                // The key leaves the path below `holder`, which is the node that may be sparse.
+                End::Diverged => match descent.holder {
+                    Some(holder) => (holder, None, None),
+                    None => return Ok(()),
+                },
+                End::Leaf { .. } | End::Reached => return Ok(()),
+            };
+            let words = match known {
+                Some(words) if node.ty.buckets() == 1 => words.to_vec(),
+                Some(words) if !bucket_is_sparse(node.ty, &words[1..]) => return Ok(()),
+                _ => self.read_node(client, node).await?,
+            };
+            if !node.ty.is_sparse(live_count(&words, node.ty)) {
+                return Ok(());
+            }
+            let (incoming, above) = match incoming {
+                Some(known) => known,
+                None => match self.parent_of(client, table, key, node).await? {
+                    Parent::Found { incoming, above } => (incoming, above),
+                    Parent::Sealed(upper) => {
+                        self.help(client, table, key, upper).await?;
+                        continue;
+                    }
+                    Parent::Gone => continue,
+                },
+            };
+            let target = Target { node, incoming, above, words: Some(&words) };
+            if !self.is_worth_rebuilding(&target, &words) {
+                return Ok(());
+            }
+            self.switch(client, table, &mut descent.key, &target, None, &descent.probes).await?;
+        }
+    }
+
+    /// Whether a rebuild would leave less than there is: a smaller type, a lone child, or nothing.
+    fn is_worth_rebuilding(&self, target: &Target<'_>, words: &[u64]) -> bool {
+        let ty = target.node.ty;
+        let live: Vec<Slot> = super::node::children_in_order(ty, words);
+        if !ty.is_sparse(live.len()) {
+            return false;
+        }
+        let is_root = target.incoming.addr == self.shared.words.root;
+        let smaller = NodeType::fit(live.iter().filter_map(|slot| slot.edge())) < ty;
+        match live[..] {
+            _ if is_root => smaller,
+            [only] => match (only.held(), target.incoming.slot.held()) {
+                (Held::Node { skip: below, .. }, Held::Node { skip: above, .. }) => {
+                    smaller || usize::from(above) + 1 + usize::from(below) <= SKIP_MAX
+                }
+                _ => true,
+            },
+            [] => true,
+            _ => smaller,
+        }
+    }
+
+    /// A hashed key for `key`, under this pool's secret.
+    pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
+        HashedKey::new(self.shared.keys, key)
+    }
+}
+
+/// The slot that an edge without a child takes in its bucket, and what it holds: the edge's own tombstone, else the first
+/// empty slot; `None` when the bucket is full.
+fn vacancy(ty: NodeType, bucket: &[u64], edge: u16) -> Option<(usize, Slot)> {
+    if let Some(word) = ty.direct_word(edge) {
+        return bucket.get(word).map(|&old| (word, Slot::from_word(old)));
+    }
+    let slots = || bucket.iter().enumerate().skip(1).map(|(word, &old)| (word, Slot::from_word(old)));
+    slots().find(|(_, slot)| slot.edge() == Some(edge)).or_else(|| slots().find(|(_, slot)| slot.is_empty()))
+}
+
+fn live_count(words: &[u64], ty: NodeType) -> usize {
+    super::node::slots(ty, words).filter(|(_, slot)| slot.is_live()).count()
+}
+
+/// Whether a bucket is so empty that its node may be sparse.
+fn bucket_is_sparse(ty: NodeType, slots: &[u64]) -> bool {
+    let live = slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count();
+    ty == NodeType::N4 || {
+        let smaller = NodeType::ALL[ty as usize - 1].capacity();
+        live * ty.buckets() <= smaller / 2 + ty.buckets()
+    }
+}
+
+/// Whether a delete that just took a child out of the descent's bucket may have left its node sparse.
+fn thinned(descent: &Descent<'_>) -> bool {
+    let ty = descent.node.ty;
+    let live = descent.bucket[1..].iter().filter(|&&word| Slot::from_word(word).is_live()).count();
+    if ty.buckets() == 1 {
+        ty.is_sparse(live.saturating_sub(1))
+    } else {
+        bucket_is_sparse(ty, &descent.bucket[1..])
+    }
+}

@@ -1,0 +1,57 @@
+//! What an index operation can answer besides its result.
+
+use darter_fabric::{FabricError, GlobalAddr};
+use darter_pool::PoolError;
+
+/// An error of an index operation. Whatever it says, what was stored before is intact.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The key is longer than [`crate::KEY_BYTES_MAX`].
+    #[error("key of {bytes} bytes: keys hold at most {max} bytes; shorten it or store its hash")]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Key and value together do not fit in one leaf of this pool.
+    #[error("value of {bytes} bytes: this pool holds at most {max}; split it, or create the pool with larger blocks")]
+    ValueTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The largest value for this key in this pool.
+        max: usize,
+    },
+    /// The pool holds no index of this kind.
+    #[error("the pool holds no {expected} index (its root names kind {found}); create one, or open another pool")]
+    NoIndex {
+        /// The kind asked for.
+        expected: &'static str,
+        /// The kind word found.
+        found: u64,
+    },
+    /// Bytes in the pool contradict the index's format.
+    #[error("damaged pool at {addr}: {what}; run `darter check`")]
+    Corrupt {
+        /// Where.
+        addr: GlobalAddr,
+        /// What was found.
+        what: &'static str,
+    },
+    /// Bulk load got keys out of order.
+    #[error("bulk load: key {at} is not above the one before it; sort the input and drop duplicates")]
+    NotSorted {
+        /// The position of the offending key, from 0.
+        at: u64,
+    },
+    /// Bulk load into an index that has keys.
+    #[error("bulk load needs an empty index; use put instead")]
+    NotEmpty,
+    /// The pool answered with an error: out of space, most often.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The fabric answered with an error.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}

@@ -1,0 +1,15 @@
+//! How a key is found: ordered indexes over a pool, all behind one trait.
+//!
+//! The index code is generic over [`darter_fabric::Fabric`] and asks nowhere which provider it runs on. [`Dart`] is the main
+//! index; [`OrderedIndex`] is the contract, so that other systems can stand beside it.
+
+mod dart;
+mod error;
+mod ordered;
+
+pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
+pub use error::IndexError;
+pub use ordered::{
+    CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
+    PutOutcome, ScanRange,
+};

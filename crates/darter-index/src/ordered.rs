@@ -1,0 +1,204 @@
+//! The contract that every index of the house fulfils, so that they can be compared in one run.
+//!
+//! Promises: point operations are linearizable; a scan returns keys in order, each at most once, every key that was
+//! there throughout and none that was absent throughout; no operation ever waits for another client.
+
+use crate::IndexError;
+use darter_fabric::Fabric;
+use darter_pool::{Client, ReachableSet};
+use std::future::Future;
+use std::ops::Bound;
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
+/// A key with its value.
+pub type KeyValue = (Vec<u8>, Vec<u8>);
+
+/// When a put takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition<'a> {
+    /// Always: an upsert.
+    Always,
+    /// Only when the key is absent: an insert.
+    Absent,
+    /// Only when the key is present: an update.
+    Present,
+    /// Only when the key's value equals this one: a compare-and-swap of values.
+    Equals(&'a [u8]),
+}
+
+/// What a put did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// The key was absent and is now there.
+    Inserted,
+    /// The key's value was replaced.
+    Replaced,
+    /// The condition did not hold; nothing changed.
+    Refused,
+}
+
+/// The part of the key space a scan covers, and its direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanRange {
+    /// Lower bound.
+    pub from: Bound<Vec<u8>>,
+    /// Upper bound.
+    pub to: Bound<Vec<u8>>,
+    /// Whether keys come in descending order.
+    pub reverse: bool,
+}
+
+impl ScanRange {
+    /// All keys, ascending.
+    pub fn all() -> Self {
+        Self { from: Bound::Unbounded, to: Bound::Unbounded, reverse: false }
+    }
+
+    /// The keys that begin with `prefix`, ascending.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let from = if prefix.is_empty() { Bound::Unbounded } else { Bound::Included(prefix.to_vec()) };
+        // The least string above every string with the prefix: drop trailing 0xff, add one to the last byte left.
+        let kept = prefix.iter().rposition(|&b| b != 0xff).map(|last| {
+            let mut bound = prefix[..=last].to_vec();
+            bound[last] += 1;
+            bound
+        });
+        Self { from, to: kept.map_or(Bound::Unbounded, Bound::Excluded), reverse: false }
+    }
+
+    /// The same range in descending order.
+    #[must_use]
+    pub fn reversed(mut self) -> Self {
+        self.reverse = !self.reverse;
+        self
+    }
+}
+
+/// An ordered index over a pool. `client` is the calling thread's or task's own.
+pub trait OrderedIndex<F: Fabric>: Sized + Send + Sync {
+    /// The index's name in commands and tables.
+    const NAME: &'static str;
+
+    /// The value of a key.
+    fn get(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, IndexError>> + Send;
+
+    /// Stores a value under a key when the condition holds.
+    fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> impl Future<Output = Result<PutOutcome, IndexError>> + Send;
+
+    /// Removes a key; answers whether it was there.
+    fn delete(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+    ) -> impl Future<Output = Result<bool, IndexError>> + Send;
+
+    /// The values of several keys, in their order, in the round trips of the longest search among them.
+    fn multi_get(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>, IndexError>> + Send;
+
+    /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range is exhausted.
+    fn scan(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<KeyValue>, IndexError>> + Send;
+
+    /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
+    fn bulk_load<I>(
+        &self,
+        client: &mut Client<F>,
+        sorted: I,
+    ) -> impl Future<Output = Result<u64, IndexError>> + Send
+    where
+        I: Iterator<Item = KeyValue> + Send;
+
+    /// Upkeep that is due: scrubbing of hints, and the like. Cheap when nothing is.
+    fn maintain(&self, client: &mut Client<F>) -> impl Future<Output = Result<(), IndexError>> + Send;
+
+    /// Walks the whole index, verifies every invariant, and reports what is reachable.
+    fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport, IndexError>> + Send;
+
+    /// Counts and sizes, by a walk of the whole index.
+    fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats, IndexError>> + Send;
+
+    /// Bytes this process caches for the index.
+    fn cache_used_bytes(&self) -> u64;
+}
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Broken invariants, in words a person can act on; empty when the index is sound. At most 1,000 are kept.
+    pub violations: Vec<String>,
+    /// Things worth knowing that break nothing: work a dead client left half done, and the like.
+    pub remarks: Vec<String>,
+    /// Every object reachable from the index's roots, for the pool's audit.
+    pub reachable: ReachableSet,
+    /// Counts and sizes.
+    pub stats: IndexStats,
+}
+
+/// Counts and sizes of an index.
+#[derive(Clone, Debug, Default)]
+pub struct IndexStats {
+    /// Keys.
+    pub keys: u64,
+    /// Bytes of leaves: keys, values, headers, rounding.
+    pub kv_bytes: u64,
+    /// Bytes of everything else: inner nodes and the express skip table.
+    pub index_bytes: u64,
+    /// Inner nodes by type name, smallest type first: count, bytes, live children.
+    pub nodes: Vec<NodeTypeStats>,
+    /// `levels[d]` counts the leaves with `d` inner nodes above them (index 0 unused).
+    pub levels: Vec<u64>,
+    /// Deepest leaf, in inner nodes.
+    pub depth_max: usize,
+    /// The express skip table, where the index has one.
+    pub est: Option<EstStats>,
+}
+
+/// One inner-node type's share.
+#[derive(Clone, Debug)]
+pub struct NodeTypeStats {
+    /// `N4` and so on.
+    pub name: &'static str,
+    /// Nodes of this type.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Live children in them.
+    pub children: u64,
+}
+
+/// The express skip table's state (DART, section 3.1).
+#[derive(Clone, Debug, Default)]
+pub struct EstStats {
+    /// The prefix list, in bytes, ascending.
+    pub prefix_list: Vec<u8>,
+    /// Entries in the directory.
+    pub directory_entries: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Slots in use.
+    pub entries: u64,
+    /// Slots there are.
+    pub slots: u64,
+    /// Bytes of directory and segments.
+    pub bytes: u64,
+}

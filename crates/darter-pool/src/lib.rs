@@ -1,0 +1,65 @@
+//! Who owns which bytes: blocks, slabs, epochs, leases and reclamation in a memory pool that is reached by one-sided
+//! verbs only (DART, section 4.4).
+//!
+//! - [`Pool`]: a process's membership in a pool. Creating, opening, upkeep, audit, sweep, close.
+//! - [`Client`]: one thread's or task's access: verbs, pins, allocation, retirement.
+//! - [`ReachableSet`]: what an index can reach, for [`Pool::audit`] and [`Pool::finish_adoption`].
+//! - [`size_class`]: the 128 sizes objects come in.
+//!
+//! Blocks are granted to processes by CAS on a word each; a process cuts its blocks into slabs with no further
+//! coordination. No memory node runs code. What one process allocated any other may free, by setting a bit where the
+//! owner will find it. A process that ends cleanly leaves exact books in its blocks; one that dies leaves blocks that
+//! anyone may adopt and sweep, knowing what the index can reach.
+//!
+//! ```
+//! use darter_fabric::{Local, OpKind, block_on};
+//! use darter_pool::{AllocKind, Pool, PoolError, PoolOptions};
+//!
+//! # fn main() -> Result<(), PoolError> {
+//! let pool = block_on(Pool::create(Local::memory(8 << 20, 2)?, &PoolOptions::default()))?;
+//! let mut client = pool.client()?;
+//! block_on(async {
+//!     let mut pinned = client.pin(OpKind::Insert).await?;
+//!     let leaf = pinned.alloc(1, 100, AllocKind::Leaf).await?;
+//!     let mut batch = pinned.batch();
+//!     batch.write(leaf, &[1, 2, 3]);
+//!     let done = pinned.submit(batch).await?;
+//!     pinned.recycle(done);
+//!     pinned.retire(leaf, 100, AllocKind::Leaf);
+//!     Ok(())
+//! })
+//! # }
+//! ```
+
+mod adoption;
+mod audit;
+mod block;
+mod client;
+mod close;
+mod epoch;
+mod error;
+mod grant;
+mod heap;
+#[cfg(test)]
+mod heap_model;
+mod layout;
+mod limbo;
+mod magazine;
+mod member;
+mod pool;
+mod reachable;
+pub mod size_class;
+mod slab;
+mod superblock;
+mod upkeep;
+mod usage;
+
+pub use adoption::{Adoption, SweepReport};
+pub use audit::AuditReport;
+pub use client::{Client, Pinned};
+pub use error::PoolError;
+pub use layout::ROOT_WORDS;
+pub use limbo::Unlinked;
+pub use pool::{AllocKind, Pool, PoolOptions};
+pub use reachable::ReachableSet;
+pub use usage::{MemberUsage, NodeUsage, PoolUsage};

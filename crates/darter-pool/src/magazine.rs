@@ -1,0 +1,66 @@
+//! Magazines: a client's stock of free objects of one node, kind and class, so that most allocations touch nothing
+//! shared.
+//!
+//! Only the owning client changes a magazine; an audit may look at it from another thread. The words are atomics for
+//! that reason alone: relaxed loads and stores cost what plain ones do, and no operation needs read-modify-write. An
+//! audit that races with its owner may see an object twice or not at all, which it says of itself.
+
+use darter_fabric::GlobalAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::size_class::class_bytes;
+
+const MAGAZINE_OBJECTS_MAX: u64 = 64;
+/// A magazine holds at most this many bytes of objects, so that idle clients do not sit on much.
+const MAGAZINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Free objects of one size.
+#[derive(Debug)]
+pub(crate) struct Magazine {
+    len: AtomicU32,
+    objects: Box<[AtomicU64]>,
+    pub class: u8,
+}
+
+impl Magazine {
+    /// An empty magazine for objects of `class`.
+    pub(crate) fn new(class: u8) -> Self {
+        let capacity = (MAGAZINE_BYTES_MAX / class_bytes(class)).clamp(1, MAGAZINE_OBJECTS_MAX);
+        Self { len: AtomicU32::new(0), objects: (0..capacity).map(|_| AtomicU64::new(0)).collect(), class }
+    }
+
+    /// How many objects it can hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// How many objects it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire) as usize
+    }
+
+    /// Takes an object. For the owner only.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<GlobalAddr> {
+        let last = self.len.load(Ordering::Relaxed).checked_sub(1)?;
+        let object = self.objects.get(last as usize)?.load(Ordering::Relaxed);
+        self.len.store(last, Ordering::Release);
+        Some(GlobalAddr::from_bits(object))
+    }
+
+    /// Adds an object; `false` when full. For the owner only.
+    #[inline]
+    pub(crate) fn push(&self, addr: GlobalAddr) -> bool {
+        let len = self.len.load(Ordering::Relaxed);
+        let Some(place) = self.objects.get(len as usize) else { return false };
+        place.store(addr.bits(), Ordering::Relaxed);
+        self.len.store(len + 1, Ordering::Release);
+        true
+    }
+
+    /// What it holds, for audits.
+    pub(crate) fn contents(&self) -> Vec<GlobalAddr> {
+        let held = self.objects.iter().take(self.len());
+        held.map(|object| GlobalAddr::from_bits(object.load(Ordering::Relaxed))).collect()
+    }
+}

@@ -1,0 +1,276 @@
+//! Members: the processes that use a pool, each with a line in node 0's member table.
+//!
+//! ```text
+//! word 0  state << 32 | incarnation      1 live, 0 free; every registration adds one to the incarnation
+//!      1  published epoch                no client of this process is pinned below it, nor will be
+//!      2  flushed epoch                  everything this process unlinked in earlier epochs is freed for good
+//!      3  lease deadline                 milliseconds since 1970; when it has passed, others ask whether we live
+//!      4  process id                     for people
+//!      5  1 while garbage waits here     others then help the epoch on
+//! ```
+//!
+//! Words 1 to 5 are written by the holder of the slot only. Word 0 changes by CAS: free to live by a process that
+//! holds the slot's [`darter_fabric::Identity`], live to free by that process, and live to free by another process
+//! *after* [`darter_fabric::Fabric::fence`] has proved that the holder can write no more. The incarnation in the word
+//! makes a late CAS of any of them fail. So `live | i` read from the table means that incarnation `i` has not ended,
+//! and a word that was `live | i` and no longer is means that it has, for ever. A lease that runs out proves nothing
+//! (a paused process is alive); it only tells when to ask.
+//!
+//! *Registration and epochs.* A new member publishes the global epoch it read, goes live, reads the global epoch
+//! again and publishes that, all before its first pin. An advance whose scan missed the new member read the global
+//! epoch before that second reading, so it can carry the epoch at most one beyond it: the same lag as for any member.
+
+use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::PoolError;
+use crate::block::Owner;
+use crate::layout::{EPOCH_AT, MEMBER_BYTES, MEMBERS, MEMBERS_AT};
+
+/// Words of a member line that are in use.
+pub(crate) const LINE_WORDS: usize = (MEMBER_BYTES / 8) as usize;
+/// Epochs from here on can only be damage.
+const EPOCH_LIMIT: u64 = 1 << 62;
+const LIVE: u64 = 1;
+
+/// A member line as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemberLine {
+    pub live: bool,
+    pub incarnation: u32,
+    pub published: u64,
+    pub flushed: u64,
+    pub deadline_ms: u64,
+    pub pid: u64,
+    pub has_garbage: bool,
+}
+
+impl MemberLine {
+    fn parse(words: &[u64]) -> Self {
+        Self {
+            live: words[0] >> 32 == LIVE,
+            incarnation: words[0] as u32,
+            published: words[1],
+            flushed: words[2],
+            deadline_ms: words[3],
+            pid: words[4],
+            has_garbage: words[5] != 0,
+        }
+    }
+}
+
+/// The global epoch and the member lines, as read in one round trip (two when lines were added since).
+#[derive(Debug)]
+pub(crate) struct MemberTable {
+    pub epoch: u64,
+    pub lines: Vec<MemberLine>,
+}
+
+impl MemberTable {
+    /// Whether an owner named in the block table is still at work. Only true of block words read *before* the table.
+    pub(crate) fn is_live(&self, owner: Owner) -> bool {
+        self.lines
+            .get(usize::from(owner.member))
+            .is_some_and(|line| line.live && line.incarnation == owner.incarnation)
+    }
+
+    /// The live members with their slots.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (u32, &MemberLine)> {
+        (0u32..).zip(&self.lines).filter(|(_, line)| line.live)
+    }
+}
+
+fn line_addr(slot: u32) -> GlobalAddr {
+    GlobalAddr::new(0, MEMBERS_AT + u64::from(slot) * MEMBER_BYTES)
+}
+
+fn state_word(live: bool, incarnation: u32) -> u64 {
+    u64::from(live) << 32 | u64::from(incarnation)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Reads the global epoch, then the member lines: in this order, which the advance of the epoch relies on.
+/// `expected` is how many lines the caller thinks are in use.
+pub(crate) async fn read_table<E: Endpoint>(
+    endpoint: &mut E,
+    expected: u32,
+) -> Result<MemberTable, PoolError> {
+    let mut expected = expected.min(MEMBERS);
+    loop {
+        let mut batch = endpoint.batch();
+        let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 2);
+        let table = batch.read(line_addr(0), expected as usize * LINE_WORDS);
+        let batch = endpoint.submit(batch).await?;
+        let (epoch, used) = (batch.words(head)[0], batch.words(head)[1]);
+        if used > u64::from(MEMBERS) || epoch >= EPOCH_LIMIT {
+            return Err(PoolError::Damaged { node: 0, what: "its epoch line holds numbers that cannot be" });
+        }
+        if used <= u64::from(expected) {
+            let lines = batch.words(table).chunks_exact(LINE_WORDS).map(MemberLine::parse).collect();
+            endpoint.recycle(batch);
+            return Ok(MemberTable { epoch, lines });
+        }
+        // At most once more often than there are lines.
+        expected = used as u32;
+        endpoint.recycle(batch);
+    }
+}
+
+/// What a member's line says beyond its state word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Publication {
+    pub published: u64,
+    pub flushed: u64,
+    pub deadline_ms: u64,
+    pub has_garbage: bool,
+}
+
+impl Publication {
+    /// Words 1 to 5 of the line.
+    pub(crate) fn words(self) -> [u64; 5] {
+        [
+            self.published,
+            self.flushed,
+            self.deadline_ms,
+            std::process::id().into(),
+            u64::from(self.has_garbage),
+        ]
+    }
+}
+
+/// Where a member writes its [`Publication`].
+pub(crate) fn publication_addr(me: Owner) -> GlobalAddr {
+    line_addr(me.member.into()).plus(8)
+}
+
+/// This process's place among the members.
+pub(crate) struct Membership {
+    pub me: Owner,
+    pub identity: Box<dyn Identity>,
+    pub epoch: u64,
+}
+
+/// Takes a slot for this process.
+pub(crate) async fn register<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    lease_ms: u64,
+) -> Result<Membership, PoolError> {
+    for slot in 0..MEMBERS {
+        let identity = match fabric.claim(slot) {
+            Ok(identity) => identity,
+            Err(FabricError::IdentityTaken { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        // The claim succeeded, so whoever held the slot before is gone, whatever its state word says.
+        if let Some((me, epoch)) = go_live(endpoint, slot, lease_ms).await? {
+            return Ok(Membership { me, identity, epoch });
+        }
+    }
+    Err(PoolError::MembersFull { max: MEMBERS })
+}
+
+async fn go_live<E: Endpoint>(
+    endpoint: &mut E,
+    slot: u32,
+    lease_ms: u64,
+) -> Result<Option<(Owner, u64)>, PoolError> {
+    raise_used(endpoint, slot + 1).await?;
+    let table = read_table(endpoint, slot + 1).await?;
+    let Some(line) = table.lines.get(slot as usize).copied() else { return Ok(None) };
+    let me = Owner { member: slot as u8, incarnation: line.incarnation.wrapping_add(1) };
+    let publication = Publication {
+        published: table.epoch,
+        flushed: table.epoch,
+        deadline_ms: now_ms().saturating_add(lease_ms),
+        has_garbage: false,
+    };
+    // A line that still says live belongs to a dead incarnation. Retire it first: from here until our own word is
+    // there nobody counts this line, so the publication below speaks for nobody else.
+    let mut found = state_word(line.live, line.incarnation);
+    if line.live {
+        let mut batch = endpoint.batch();
+        let cas = batch.cas(line_addr(slot), found, state_word(false, line.incarnation));
+        let batch = endpoint.submit(batch).await?;
+        let ended = batch.swapped(cas) || batch.found(cas) == state_word(false, line.incarnation);
+        endpoint.recycle(batch);
+        if !ended {
+            return Ok(None);
+        }
+        found = state_word(false, line.incarnation);
+    }
+    let mut batch = endpoint.batch();
+    batch.write(publication_addr(me), &publication.words());
+    let cas = batch.cas(line_addr(slot), found, state_word(true, me.incarnation));
+    let epoch = batch.read(GlobalAddr::new(0, EPOCH_AT), 1);
+    let batch = endpoint.submit(batch).await?;
+    let (swapped, epoch) = (batch.swapped(cas), batch.words(epoch)[0]);
+    endpoint.recycle(batch);
+    if !swapped {
+        return Ok(None);
+    }
+    if epoch < table.epoch || epoch >= EPOCH_LIMIT {
+        return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
+    }
+    let mut batch = endpoint.batch();
+    batch.write(publication_addr(me), &[epoch, epoch]);
+    let batch = endpoint.submit(batch).await?;
+    endpoint.recycle(batch);
+    Ok(Some((me, epoch)))
+}
+
+/// Makes others read at least `used` member lines.
+async fn raise_used<E: Endpoint>(endpoint: &mut E, used: u32) -> Result<(), PoolError> {
+    let addr = GlobalAddr::new(0, EPOCH_AT + 8);
+    let mut known = 0;
+    // The word only grows, at most to the number of lines, so this ends.
+    while known < u64::from(used) {
+        let mut batch = endpoint.batch();
+        let cas = batch.cas(addr, known, used.into());
+        let batch = endpoint.submit(batch).await?;
+        let (swapped, found) = (batch.swapped(cas), batch.found(cas));
+        endpoint.recycle(batch);
+        if swapped {
+            break;
+        }
+        if found <= known {
+            return Err(PoolError::Damaged { node: 0, what: "its count of members went backwards" });
+        }
+        known = found;
+    }
+    Ok(())
+}
+
+/// Gives a slot up: this process's own after its last verb, or another's after it was fenced.
+pub(crate) async fn end<E: Endpoint>(endpoint: &mut E, owner: Owner) -> Result<(), PoolError> {
+    let mut batch = endpoint.batch();
+    let word = state_word(true, owner.incarnation);
+    batch.cas(line_addr(owner.member.into()), word, state_word(false, owner.incarnation));
+    let batch = endpoint.submit(batch).await?;
+    endpoint.recycle(batch);
+    Ok(())
+}
+
+/// Ends every live member but `me` that the provider can prove dead; answers how many. With `lapsed_by` only those
+/// whose lease ended before are asked about.
+pub(crate) async fn bury_dead<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    me: Owner,
+    table: &MemberTable,
+    lapsed_by: Option<u64>,
+) -> Result<u32, PoolError> {
+    let mut buried = 0;
+    for (slot, line) in table.live() {
+        let lapsed = lapsed_by.is_none_or(|now| line.deadline_ms < now);
+        if slot != u32::from(me.member) && lapsed && fabric.fence(slot)? == FenceOutcome::Fenced {
+            end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;
+            buried += 1;
+        }
+    }
+    Ok(buried)
+}

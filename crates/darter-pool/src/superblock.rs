@@ -1,0 +1,204 @@
+//! The superblock: what a pool is, checked before anything else is believed.
+//!
+//! ```text
+//! word  0  magic                       word  6 … 9   secret: keys the index's hashes
+//!       1  format version                   10       lease in milliseconds
+//!       2  pool id, random                  11 … 14  zero
+//!       3  node count | this node << 32     15       checksum over words 0 to 14
+//!       4  bytes of this node
+//!       5  bytes of a block
+//! ```
+//!
+//! These words never change. The magic word is written last, node 0's after all others', so a creation that was cut
+//! short leaves no pool. What changes (epoch, root words, tables) is checked where it is used.
+
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC};
+use std::hash::{BuildHasher, RandomState};
+
+use crate::PoolError;
+use crate::layout::{EPOCH_AT, Layout, MEMBERS_AT, TABLE_AT};
+
+/// The version of everything this crate lays out.
+pub(crate) const FORMAT_VERSION: u64 = 1;
+/// Words that never change.
+pub(crate) const CONSTANT_WORDS: usize = 16;
+/// The first epoch; older stamps than any can then be named.
+pub(crate) const FIRST_EPOCH: u64 = 16;
+/// Words of zeros written at a time.
+const ZERO_WORDS: usize = 4096;
+/// The longest lease a superblock can name: a day.
+pub(crate) const LEASE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+const NODE: usize = 3;
+const CHECKSUM: usize = 15;
+
+/// What a superblock says about the whole pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub pool_id: u64,
+    pub nodes: u32,
+    pub block_bytes: u64,
+    pub secret: [u64; 4],
+    pub lease_ms: u64,
+}
+
+impl Superblock {
+    /// A new pool's superblock.
+    pub(crate) fn new(nodes: u32, block_bytes: u64, lease_ms: u64) -> Self {
+        let secret = std::array::from_fn(|_| random_word());
+        Self { pool_id: random_word() | 1, nodes, block_bytes, secret, lease_ms }
+    }
+
+    fn words(&self, node: u8, node_bytes: u64) -> [u64; CONSTANT_WORDS] {
+        let mut words = [0; CONSTANT_WORDS];
+        words[0] = SUPERBLOCK_MAGIC;
+        words[1] = FORMAT_VERSION;
+        words[2] = self.pool_id;
+        words[NODE] = u64::from(self.nodes) | u64::from(node) << 32;
+        words[4] = node_bytes;
+        words[5] = self.block_bytes;
+        words[6..10].copy_from_slice(&self.secret);
+        words[10] = self.lease_ms;
+        words[CHECKSUM] = checksum(&words);
+        words
+    }
+
+    /// Reads one node's words back.
+    fn parse(words: &[u64], node: u8, node_bytes: u64) -> Result<Self, PoolError> {
+        if words[0] != SUPERBLOCK_MAGIC {
+            return Err(PoolError::NotAPool { node });
+        }
+        if words[1] != FORMAT_VERSION {
+            return Err(PoolError::WrongVersion { found: words[1], expected: FORMAT_VERSION });
+        }
+        if words[CHECKSUM] != checksum(words) {
+            return Err(PoolError::Damaged { node, what: "its superblock's checksum does not match" });
+        }
+        let superblock = Self {
+            pool_id: words[2],
+            nodes: words[NODE] as u32,
+            block_bytes: words[5],
+            secret: [words[6], words[7], words[8], words[9]],
+            lease_ms: words[10],
+        };
+        if words[NODE] >> 32 != u64::from(node) {
+            return Err(PoolError::NodeMismatch { node, what: "its superblock says it is another node" });
+        }
+        if words[4] != node_bytes {
+            return Err(PoolError::NodeMismatch { node, what: "its superblock says it has another size" });
+        }
+        Ok(superblock)
+    }
+}
+
+/// Every bit of every word counts: each step is a bijection of the state for a given word, and of the word for a
+/// given state.
+fn checksum(words: &[u64]) -> u64 {
+    words[..CHECKSUM].iter().fold(0x5375_7065_7262_6c6b, |sum: u64, &word| {
+        (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    })
+}
+
+/// A word from the operating system's randomness, by way of std's hash keys.
+pub(crate) fn random_word() -> u64 {
+    RandomState::new().hash_one(std::time::SystemTime::now())
+}
+
+/// Node sizes, when there is a countable number of nodes.
+pub(crate) fn node_sizes<F: Fabric>(fabric: &F) -> Result<Vec<u64>, PoolError> {
+    let nodes = u8::try_from(fabric.nodes()).ok().filter(|&nodes| nodes > 0);
+    let nodes = nodes.ok_or(PoolError::Options("a pool has 1 to 255 memory nodes"))?;
+    Ok((0..nodes).map(|node| fabric.node_bytes(node)).collect())
+}
+
+/// Writes the superblocks and empty tables of a new pool.
+pub(crate) async fn write<E: Endpoint>(
+    endpoint: &mut E,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<(), PoolError> {
+    for node in 0..layout.nodes.len() as u8 {
+        let batch = endpoint.batch();
+        let (batch, words) = read_constants(endpoint, batch, node).await?;
+        endpoint.recycle(batch);
+        if words[0] == SUPERBLOCK_MAGIC {
+            return Err(PoolError::AlreadyAPool { node });
+        }
+    }
+    for (node, sizes) in layout.nodes.iter().enumerate().rev() {
+        let node = node as u8;
+        let zeros = vec![0; ZERO_WORDS];
+        let table_end = TABLE_AT + u64::from(sizes.blocks) * 8;
+        for start in (0..table_end).step_by(ZERO_WORDS * 8) {
+            let words = ((table_end - start) / 8).min(ZERO_WORDS as u64) as usize;
+            let mut batch = endpoint.batch();
+            batch.write(GlobalAddr::new(node, start), &zeros[..words]);
+            let batch = endpoint.submit(batch).await?;
+            endpoint.recycle(batch);
+        }
+        let words = superblock.words(node, sizes.bytes);
+        let mut batch = endpoint.batch();
+        if node == 0 {
+            batch.write(GlobalAddr::new(0, EPOCH_AT), &[FIRST_EPOCH, 0]);
+        }
+        batch.write(GlobalAddr::new(node, 8), &words[1..]);
+        batch.write(GlobalAddr::new(node, 0), &words[..1]);
+        let batch = endpoint.submit(batch).await?;
+        endpoint.recycle(batch);
+    }
+    Ok(())
+}
+
+async fn read_constants<E: Endpoint>(
+    endpoint: &mut E,
+    mut batch: Batch,
+    node: u8,
+) -> Result<(Batch, [u64; CONSTANT_WORDS]), PoolError> {
+    let id = batch.read(GlobalAddr::new(node, 0), CONSTANT_WORDS);
+    let batch = endpoint.submit(batch).await?;
+    let mut words = [0; CONSTANT_WORDS];
+    words.copy_from_slice(batch.words(id));
+    Ok((batch, words))
+}
+
+/// Reads and compares every node's superblock.
+pub(crate) async fn read<E: Endpoint>(endpoint: &mut E, node_bytes: &[u64]) -> Result<Superblock, PoolError> {
+    let mut first: Option<Superblock> = None;
+    for (node, &bytes) in node_bytes.iter().enumerate() {
+        let node = node as u8;
+        if bytes < MEMBERS_AT {
+            return Err(PoolError::TooSmall { node, node_bytes: bytes, needed: TABLE_AT });
+        }
+        let batch = endpoint.batch();
+        let (batch, words) = read_constants(endpoint, batch, node).await?;
+        endpoint.recycle(batch);
+        let found = Superblock::parse(&words, node, bytes)?;
+        if found.nodes as usize != node_bytes.len() {
+            return Err(PoolError::NodeMismatch { node, what: "the pool has another number of nodes" });
+        }
+        if first.is_some_and(|first| first != found) {
+            return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
+        }
+        first = Some(found);
+    }
+    first.ok_or(PoolError::NotAPool { node: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let superblock = Superblock::new(3, 2 << 20, 5000);
+        let words = superblock.words(2, 1 << 30);
+        assert_eq!(Superblock::parse(&words, 2, 1 << 30).unwrap(), superblock);
+        for bit in 0..CONSTANT_WORDS * 64 {
+            let mut damaged = words;
+            damaged[bit / 64] ^= 1 << (bit % 64);
+            assert!(Superblock::parse(&damaged, 2, 1 << 30).is_err(), "bit {bit}");
+        }
+        assert!(Superblock::parse(&words, 1, 1 << 30).is_err());
+        assert!(Superblock::parse(&words, 2, 1 << 29).is_err());
+    }
+}

@@ -1,0 +1,369 @@
+//! Upkeep: what every member does now and then so that memory comes back (DART, section 4.4).
+//!
+//! One round, in this order, by one client of a process at a time:
+//!
+//! 1. Collect what clients have retired, and mark the place in limbo.
+//! 2. READ the global epoch, then the member lines. Stamp everything before the mark with that epoch.
+//! 3. Take the epoch over as the process epoch. Free what is stamped two epochs ago: own objects into the heap, those
+//!    of other members' blocks by FAA on their freed bits.
+//! 4. If no client is pinned below the epoch, publish it. If every live member's line, read in step 2, showed it too,
+//!    and somebody has garbage, CAS the global epoch on by one, in the same batch.
+//! 5. Ask the fabric about members whose lease has run out; end those that it proves dead.
+//!
+//! A round that is cancelled anywhere does no harm: what it may still write late is a publication or an epoch that was
+//! true when it was composed, and both only grow stale on the safe side. Only freed bits on their way must not be
+//! taken for landed: their birth then stays in [`Upkeep::stuck`] and holds sweeps back.
+
+use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::PoolError;
+use crate::epoch::lock;
+use crate::heap::{ClaimFilter, Freed};
+use crate::layout::{EPOCH_AT, Layout};
+use crate::limbo::{Limbo, Retired};
+use crate::member::{self, MemberTable, Publication, now_ms};
+use crate::pool::Shared;
+
+/// Wholly free blocks a process keeps between rounds.
+const EMPTY_BLOCKS_KEPT: usize = 2;
+/// Freed bits sent in one batch.
+const FREES_PER_BATCH: usize = 256;
+/// How long `settle` waits without progress, and altogether.
+const SETTLE_QUIET: Duration = Duration::from_millis(250);
+const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The state of a process's upkeep.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    busy: AtomicBool,
+    lease_ms: u64,
+    /// Member lines in use, as last seen.
+    lines: AtomicU32,
+    published: AtomicU64,
+    flushed: AtomicU64,
+    deadline_ms: AtomicU64,
+    asked_ms: AtomicU64,
+    pressure: AtomicBool,
+    /// Sweeps that wait for the epoch to move.
+    sweeps: AtomicU32,
+    /// The oldest birth among freed bits whose landing is unknown.
+    stuck: AtomicU64,
+}
+
+/// The right to run a round; given back when dropped.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A sweep that waits; while it does the epoch moves without garbage.
+pub(crate) struct Waiting<'a>(&'a AtomicU32);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes freed bits as stuck unless they were seen to land.
+struct InFlight<'a> {
+    stuck: &'a AtomicU64,
+    born: u64,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.stuck.fetch_min(self.born, Ordering::SeqCst);
+    }
+}
+
+impl Upkeep {
+    /// Nothing done since registration at `epoch`.
+    pub(crate) fn new(epoch: u64, lease_ms: u64) -> Self {
+        Self {
+            busy: AtomicBool::new(false),
+            lease_ms,
+            lines: AtomicU32::new(0),
+            published: AtomicU64::new(epoch),
+            flushed: AtomicU64::new(epoch),
+            deadline_ms: AtomicU64::new(now_ms().saturating_add(lease_ms)),
+            asked_ms: AtomicU64::new(0),
+            pressure: AtomicBool::new(false),
+            sweeps: AtomicU32::new(0),
+            stuck: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    fn begin(&self) -> Option<Turn<'_>> {
+        (!self.busy.swap(true, Ordering::Acquire)).then_some(Turn(&self.busy))
+    }
+
+    /// Asks for more than one round at the next chance.
+    pub(crate) fn set_pressure(&self) {
+        self.pressure.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether more than one round was asked for.
+    pub(crate) fn take_pressure(&self) -> bool {
+        self.pressure.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes the epoch move while the value lives.
+    pub(crate) fn wait_for_epochs(&self) -> Waiting<'_> {
+        self.sweeps.fetch_add(1, Ordering::Relaxed);
+        Waiting(&self.sweeps)
+    }
+
+    /// The epoch before which everything this process unlinked is freed for good, as of the last round.
+    pub(crate) fn flushed(&self) -> u64 {
+        self.flushed.load(Ordering::Acquire)
+    }
+
+    /// Member lines in use, as last seen.
+    pub(crate) fn lines(&self) -> u32 {
+        self.lines.load(Ordering::Relaxed)
+    }
+}
+
+/// Lets other threads go on for about a millisecond.
+pub(crate) async fn pause() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+impl<F: Fabric> Shared<F> {
+    /// One round, unless one is under way.
+    pub(crate) async fn upkeep(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        self.round(endpoint).await.map(|_| ())
+    }
+
+    /// One round; `None` when one is under way.
+    pub(crate) async fn round(&self, endpoint: &mut F::Endpoint) -> Result<Option<MemberTable>, PoolError> {
+        let Some(_turn) = self.upkeep.begin() else { return Ok(None) };
+        for client in self.clients.all() {
+            self.limbo.collect(&client.ring);
+        }
+        let mark = self.limbo.mark();
+        let table = self.read_members(endpoint).await?;
+        self.limbo.stamp(mark, table.epoch);
+        self.clients.observe(table.epoch);
+        self.reap_stragglers();
+        self.limbo.ripen(table.epoch, |objects| {
+            let mut heap = lock(&self.heap);
+            objects.iter().copied().filter(|o| heap.free(o.addr(), o.class()) == Freed::Elsewhere).collect()
+        });
+        self.send_frees(endpoint).await?;
+        self.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await?;
+        self.publish(endpoint, &table).await?;
+        let now = now_ms();
+        if now.saturating_sub(self.upkeep.asked_ms.load(Ordering::Relaxed)) > self.upkeep.lease_ms / 4 {
+            self.upkeep.asked_ms.store(now, Ordering::Relaxed);
+            member::bury_dead(&self.fabric, endpoint, self.me, &table, Some(now)).await?;
+        }
+        Ok(Some(table))
+    }
+
+    /// Reads epoch and members, and makes sure that this process is still one.
+    pub(crate) async fn read_members(&self, endpoint: &mut F::Endpoint) -> Result<MemberTable, PoolError> {
+        let table = member::read_table(endpoint, self.upkeep.lines()).await?;
+        self.upkeep.lines.store(table.lines.len() as u32, Ordering::Relaxed);
+        if table.epoch < self.clients.epoch() {
+            return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
+        }
+        if !table.is_live(self.me) {
+            return Err(PoolError::Evicted);
+        }
+        // Lines are reused, so more than one means that two members were there at once.
+        if table.lines.len() > 1 {
+            self.had_company.store(true, Ordering::Relaxed);
+        }
+        Ok(table)
+    }
+
+    /// Ends all members that can be proved dead, whatever their lease says.
+    pub(crate) async fn bury_dead(&self, endpoint: &mut F::Endpoint) -> Result<u32, PoolError> {
+        let table = self.read_members(endpoint).await?;
+        member::bury_dead(&self.fabric, endpoint, self.me, &table, None).await
+    }
+
+    fn reap_stragglers(&self) {
+        lock(&self.stragglers).retain(|(endpoint, state)| {
+            let is_done = endpoint.in_flight() == 0;
+            if is_done {
+                state.unpin();
+                self.clients.remove(state);
+            }
+            !is_done
+        });
+    }
+
+    /// Sets the freed bits of objects that lie in other members' blocks.
+    async fn send_frees(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        let (objects, born) = self.limbo.take_remote();
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let in_flight = InFlight { stuck: &self.upkeep.stuck, born };
+        for words in self.freed_bits(objects).chunks(FREES_PER_BATCH) {
+            let mut batch = endpoint.batch();
+            for &(addr, bits) in words {
+                batch.faa(addr, bits);
+            }
+            let batch = endpoint.submit(batch).await?;
+            endpoint.recycle(batch);
+        }
+        std::mem::forget(in_flight);
+        Ok(())
+    }
+
+    /// The bitmap words of objects with the bits to set, each word once.
+    fn freed_bits(&self, mut objects: Vec<Retired>) -> Vec<(GlobalAddr, u64)> {
+        objects.sort_unstable();
+        let mut words: Vec<(GlobalAddr, u64)> = Vec::with_capacity(objects.len());
+        let mut touched = lock(&self.touched);
+        for object in objects {
+            let place = self.layout.freed_bit(object.addr(), object.class());
+            let (Some((addr, bit)), Some(page)) = (place, self.layout.page_of(object.addr())) else {
+                lock(&self.heap).count_bad_free();
+                continue;
+            };
+            touched.insert(page.block);
+            match words.last_mut() {
+                // An object that was freed twice, by a damaged pointer, sets its bit once.
+                Some((last, bits)) if *last == addr => *bits |= bit,
+                _ => words.push((addr, bit)),
+            }
+        }
+        words
+    }
+
+    /// Gives wholly free blocks back, `keep` excepted.
+    pub(crate) async fn return_blocks(
+        &self,
+        endpoint: &mut F::Endpoint,
+        keep: usize,
+    ) -> Result<(), PoolError> {
+        let leaving = {
+            let mut heap = lock(&self.heap);
+            heap.begin_return(keep);
+            heap.leaving()
+        };
+        for (block, word) in leaving {
+            let mut batch = endpoint.batch();
+            batch.cas(Layout::block_word(block), word.encode(), word.freed().encode());
+            let batch = endpoint.submit(batch).await?;
+            endpoint.recycle(batch);
+            // Lost races too: then an earlier CAS of ours, thought lost, has landed.
+            lock(&self.heap).finish_return(block, word);
+        }
+        Ok(())
+    }
+
+    /// Publishes what is true now and helps the global epoch on.
+    async fn publish(&self, endpoint: &mut F::Endpoint, table: &MemberTable) -> Result<(), PoolError> {
+        let upkeep = &self.upkeep;
+        let epoch = table.epoch;
+        let clients = || {
+            let pinned = self.clients.oldest_pin().unwrap_or(u64::MAX);
+            let rings = self.clients.all();
+            rings.iter().fold(pinned, |oldest, client| {
+                if client.pinned().is_none() {
+                    Limbo::settle_hand(&client.ring);
+                }
+                oldest.min(Limbo::oldest_in(&client.ring))
+            })
+        };
+        let stuck = upkeep.stuck.load(Ordering::SeqCst);
+        let flushed = self.limbo.oldest(clients).min(stuck).min(epoch);
+        upkeep.flushed.store(flushed, Ordering::Release);
+        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin >= epoch);
+        let published = if is_current { epoch } else { upkeep.published.load(Ordering::Relaxed) };
+        let has_garbage =
+            self.limbo.waiting() > self.limbo.graced() || upkeep.sweeps.load(Ordering::Relaxed) > 0;
+
+        let others = || table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
+        let advance = is_current
+            && others().all(|(_, line)| line.published == epoch)
+            && (has_garbage || others().any(|(_, line)| line.has_garbage));
+        let now = now_ms();
+        let left = upkeep.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
+        let mine = table.lines.get(usize::from(self.me.member));
+        let is_told = mine.is_some_and(|line| {
+            (line.published, line.flushed, line.has_garbage) == (published, flushed, has_garbage)
+        });
+        let is_news = !is_told || left < upkeep.lease_ms - upkeep.lease_ms / 4;
+        if !is_news && !advance {
+            return Ok(());
+        }
+        let deadline_ms = now.saturating_add(upkeep.lease_ms);
+        let mut batch = endpoint.batch();
+        let publication = Publication { published, flushed, deadline_ms, has_garbage };
+        batch.write(member::publication_addr(self.me), &publication.words());
+        if advance {
+            batch.cas(GlobalAddr::new(0, EPOCH_AT), epoch, epoch + 1);
+        }
+        let batch = endpoint.submit(batch).await?;
+        endpoint.recycle(batch);
+        upkeep.published.store(published, Ordering::Relaxed);
+        upkeep.deadline_ms.store(deadline_ms, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Rounds until limbo is empty or nothing moves, then gives back what is empty.
+    pub(crate) async fn settle(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        let start = Instant::now();
+        let mut moved = start;
+        let mut seen = (usize::MAX, 0);
+        loop {
+            let ran = self.round(endpoint).await?.is_some();
+            let waiting = self.limbo.waiting().saturating_sub(self.limbo.graced());
+            if ran && waiting == 0 {
+                break;
+            }
+            let now = Instant::now();
+            if (waiting, self.epoch_seen()) == seen {
+                if now - moved > SETTLE_QUIET {
+                    break;
+                }
+                pause().await;
+            } else {
+                moved = now;
+            }
+            seen = (waiting, self.epoch_seen());
+            if now - start > SETTLE_LIMIT {
+                break;
+            }
+        }
+        self.reopen_touched(endpoint).await?;
+        self.claim_and_trim(endpoint).await?;
+        self.return_blocks(endpoint, 0).await
+    }
+
+    fn epoch_seen(&self) -> u64 {
+        self.clients.epoch()
+    }
+
+    /// Fetches everything that others freed, and makes wholly free slabs free pages.
+    pub(crate) async fn claim_and_trim(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        if self.had_company.load(Ordering::Relaxed) {
+            let all = ClaimFilter { node: None, kind: None, class: None, block: None };
+            let claims = lock(&self.heap).begin_claims(all, usize::MAX, usize::MAX);
+            self.fetch_claims(endpoint, &claims).await?;
+        }
+        lock(&self.heap).trim();
+        Ok(())
+    }
+}

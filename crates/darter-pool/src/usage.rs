@@ -1,0 +1,154 @@
+//! Who holds how much of a pool.
+
+use darter_fabric::Fabric;
+
+use crate::PoolError;
+use crate::block::{BlockState, BlockWord};
+use crate::epoch::lock;
+use crate::member::now_ms;
+use crate::pool::Shared;
+use crate::size_class::class_bytes;
+
+/// One node's blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeUsage {
+    /// The node.
+    pub node: u8,
+    /// Bytes of its region.
+    pub bytes: u64,
+    /// Blocks there are.
+    pub blocks: u64,
+    /// Blocks nobody has.
+    pub free: u64,
+    /// Blocks of this process.
+    pub mine: u64,
+    /// Blocks of other live members.
+    pub others: u64,
+    /// Blocks left by members that ended cleanly, with exact books.
+    pub closed: u64,
+    /// Blocks of dead members, to be swept.
+    pub dead: u64,
+    /// Blocks adopted by this process for a sweep that is not finished.
+    pub sweeping: u64,
+    /// Block words that no program wrote.
+    pub damaged: u64,
+    /// Free bytes in closed blocks when they were closed.
+    pub closed_room_bytes: u64,
+}
+
+/// One live member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberUsage {
+    /// Its slot.
+    pub slot: u32,
+    /// How often the slot was taken.
+    pub incarnation: u32,
+    /// Its process id, as it wrote it.
+    pub pid: u64,
+    /// The epoch it has published.
+    pub epoch: u64,
+    /// Milliseconds left of its lease; negative when it has run out.
+    pub lease_left_ms: i64,
+    /// Whether it has garbage waiting.
+    pub has_garbage: bool,
+    /// Whether it is this process.
+    pub is_me: bool,
+}
+
+/// Who holds how much.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// The global epoch.
+    pub epoch: u64,
+    /// Blocks, by node.
+    pub nodes: Vec<NodeUsage>,
+    /// Live members.
+    pub members: Vec<MemberUsage>,
+    /// Bytes of the objects in use in this process's blocks, garbage included, magazines not.
+    pub object_bytes: u64,
+    /// Bytes of free objects in this process's magazines.
+    pub magazine_bytes: u64,
+    /// Objects of this process that wait to be freed.
+    pub garbage_objects: u64,
+    /// Frees that named no object in use: a sign of damage.
+    pub bad_frees: u64,
+}
+
+impl PoolUsage {
+    /// Bytes of all regions.
+    pub fn bytes(&self) -> u64 {
+        self.nodes.iter().map(|node| node.bytes).sum()
+    }
+
+    /// Bytes of blocks that somebody has, or left with something in them: what is not free for any use.
+    pub fn used_bytes(&self) -> u64 {
+        self.nodes.iter().map(|node| (node.blocks - node.free) * self.block_bytes).sum()
+    }
+}
+
+impl<F: Fabric> Shared<F> {
+    pub(crate) async fn usage(&self, endpoint: &mut F::Endpoint) -> Result<PoolUsage, PoolError> {
+        let mut tables = Vec::new();
+        for node in 0..self.layout.nodes.len() as u8 {
+            tables.push(self.read_block_table(endpoint, node).await?);
+        }
+        let members = self.read_members(endpoint).await?;
+        let nodes = (0u8..).zip(&tables).map(|(node, table)| {
+            let mut usage = NodeUsage {
+                node,
+                bytes: self.layout.nodes[usize::from(node)].bytes,
+                blocks: table.len() as u64,
+                ..NodeUsage::default()
+            };
+            for &word in table {
+                let Some(word) = BlockWord::decode(word) else {
+                    usage.damaged += 1;
+                    continue;
+                };
+                *match (word.state, word.owner()) {
+                    (BlockState::Free, _) => &mut usage.free,
+                    (BlockState::Closed, _) => {
+                        usage.closed_room_bytes += u64::from(word.low) * 16;
+                        &mut usage.closed
+                    }
+                    (BlockState::Owned, Some(owner)) if owner == self.me => &mut usage.mine,
+                    (BlockState::Sweeping, Some(owner)) if owner == self.me => &mut usage.sweeping,
+                    (_, Some(owner)) if members.is_live(owner) => &mut usage.others,
+                    _ => &mut usage.dead,
+                } += 1;
+            }
+            usage
+        });
+        let nodes = nodes.collect();
+        let now = now_ms();
+        let lines = members.live().map(|(slot, line)| MemberUsage {
+            slot,
+            incarnation: line.incarnation,
+            pid: line.pid,
+            epoch: line.published,
+            lease_left_ms: i64::from_ne_bytes(line.deadline_ms.wrapping_sub(now).to_ne_bytes()),
+            has_garbage: line.has_garbage,
+            is_me: slot == u32::from(self.me.member),
+        });
+        let magazine_bytes = self.magazine_bytes();
+        let heap = lock(&self.heap);
+        Ok(PoolUsage {
+            block_bytes: self.layout.block_bytes,
+            epoch: members.epoch,
+            nodes,
+            members: lines.collect(),
+            object_bytes: heap.object_bytes().saturating_sub(magazine_bytes),
+            magazine_bytes,
+            garbage_objects: self.limbo.waiting() as u64,
+            bad_frees: heap.bad_frees(),
+        })
+    }
+
+    fn magazine_bytes(&self) -> u64 {
+        let held = |magazine: &crate::magazine::Magazine| magazine.len() as u64 * class_bytes(magazine.class);
+        let clients = self.clients.all();
+        clients.iter().map(|client| lock(&client.magazines).iter().map(|m| held(m)).sum::<u64>()).sum()
+    }
+}

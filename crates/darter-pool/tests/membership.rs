@@ -1,0 +1,186 @@
+//! Creating, opening, refusing, joining and leaving a pool.
+
+#![allow(clippy::unwrap_used)] // these are tests
+
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, Local, OpKind, block_on};
+use darter_pool::{AllocKind, Client, Pool, PoolError, PoolOptions, ROOT_WORDS};
+
+fn options(block_bytes: u64) -> PoolOptions {
+    PoolOptions { block_bytes: Some(block_bytes), ..PoolOptions::default() }
+}
+
+fn memory(bytes: u64, nodes: usize) -> Local {
+    Local::memory(bytes, nodes).unwrap()
+}
+
+fn xor(fabric: &Local, addr: GlobalAddr, mask: u64) {
+    let mut endpoint = fabric.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    let read = batch.read(addr, 1);
+    let batch = block_on(endpoint.submit(batch)).unwrap();
+    let word = batch.words(read)[0];
+    let mut batch = endpoint.batch();
+    batch.write(addr, &[word ^ mask]);
+    block_on(endpoint.submit(batch)).unwrap();
+}
+
+#[test]
+fn futures_are_send() {
+    fn check<T: Send>(_: &T) {}
+    let pool = block_on(Pool::create(memory(4 << 20, 1), &options(1 << 20))).unwrap();
+    let mut client = pool.client().unwrap();
+    check(&client.pin(OpKind::Get));
+    check(&client.alloc(0, 10, AllocKind::Leaf));
+    check(&pool.maintain(&mut client));
+    check(&pool.settle(&mut client));
+    check(&pool.usage(&mut client));
+    check(&pool.adopt(&mut client));
+    let reachable = darter_pool::ReachableSet::new();
+    check(&pool.audit(&mut client, &reachable));
+    let adoption = block_on(pool.adopt(&mut client)).unwrap();
+    check(&pool.finish_adoption(&mut client, adoption, &reachable));
+    drop(client);
+    check(&pool.close());
+}
+
+#[test]
+fn a_pool_opens_as_it_was_created() {
+    let fabric = memory(4 << 20, 3);
+    let created = block_on(Pool::create(fabric.clone(), &options(512 << 10))).unwrap();
+    let opened = block_on(Pool::open(fabric.clone())).unwrap();
+    assert_eq!(created.secret(), opened.secret());
+    assert_eq!(created.id(), opened.id());
+    assert_eq!((opened.nodes(), opened.block_bytes()), (3, 512 << 10));
+    assert_eq!(opened.object_bytes_max(), 448 << 10);
+    let mut client = opened.client().unwrap();
+    let usage = block_on(opened.usage(&mut client)).unwrap();
+    assert_eq!(usage.members.len(), 2);
+    assert_eq!(usage.nodes.iter().map(|node| node.free).sum::<u64>(), 21);
+    let mut batch = client.batch();
+    let reads: Vec<_> = (0..ROOT_WORDS).map(|i| batch.read(opened.root_word(i), 1)).collect();
+    let batch = block_on(client.submit(batch)).unwrap();
+    assert!(reads.iter().all(|&read| batch.words(read)[0] == 0));
+    assert!(matches!(
+        block_on(Pool::create(fabric, &options(512 << 10))),
+        Err(PoolError::AlreadyAPool { node: 2 | 0 })
+    ));
+}
+
+#[test]
+fn every_flipped_superblock_word_is_refused_and_nothing_is_harmed() {
+    let fabric = memory(2 << 20, 2);
+    drop(block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap());
+    for node in 0..2 {
+        for word in 0..16 {
+            for bit in [0, 17, 40, 63] {
+                let addr = GlobalAddr::new(node, word * 8);
+                xor(&fabric, addr, 1 << bit);
+                let error = block_on(Pool::open(fabric.clone())).unwrap_err();
+                match word {
+                    0 => assert!(matches!(error, PoolError::NotAPool { node: n } if n == node), "{error}"),
+                    1 => assert!(matches!(error, PoolError::WrongVersion { .. }), "{error}"),
+                    _ => assert!(matches!(error, PoolError::Damaged { node: n, .. } if n == node), "{error}"),
+                }
+                xor(&fabric, addr, 1 << bit);
+            }
+        }
+    }
+    block_on(Pool::open(fabric)).unwrap();
+}
+
+#[test]
+fn damaged_tables_are_errors_or_violations_never_panics() {
+    for bit in 0..64 {
+        for word in [128, 136, 4096, 4104, 4112, 20480, 20488] {
+            let fabric = memory(2 << 20, 1);
+            drop(block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap());
+            xor(&fabric, GlobalAddr::new(0, word), 1 << bit);
+            let Ok(pool) = block_on(Pool::open(fabric)) else { continue };
+            let mut client = pool.client().unwrap();
+            let _ = block_on(client.alloc(0, 100, AllocKind::Leaf));
+            let _ = block_on(pool.maintain(&mut client));
+            let _ = block_on(pool.usage(&mut client));
+            let _ = block_on(pool.audit(&mut client, &darter_pool::ReachableSet::new()));
+            pool.abandon();
+        }
+    }
+}
+
+#[test]
+fn damaged_books_of_a_closed_block_lose_pages_only() {
+    // Page words, freed words and the first slab's bitmap of the first block, which begins at 64 KiB.
+    for (word, bit) in
+        [0u64, 1, 4, 5, 7, 8, 9].into_iter().flat_map(|word| (0..64).map(move |bit| (word, bit)))
+    {
+        let fabric = memory(2 << 20, 1);
+        let pool = block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap();
+        let mut client = pool.client().unwrap();
+        let addr = block_on(client.alloc(0, 100, AllocKind::Leaf)).unwrap();
+        assert_eq!(addr.offset() >> 16, 1);
+        block_on(client.alloc(0, 70_000, AllocKind::Leaf)).unwrap();
+        drop(client);
+        block_on(pool.close()).unwrap();
+        xor(&fabric, GlobalAddr::new(0, (64 << 10) + word * 8), 1 << bit);
+        let pool = block_on(Pool::open(fabric)).unwrap();
+        let mut client = pool.client().unwrap();
+        let report = block_on(pool.audit(&mut client, &darter_pool::ReachableSet::new())).unwrap();
+        assert!(report.leaked_bytes <= 256 << 10, "{report:?}");
+        while block_on(client.alloc(0, 5000, AllocKind::Leaf)).is_ok() {}
+        block_on(pool.settle(&mut client)).unwrap();
+    }
+}
+
+#[test]
+fn impossible_options_are_refused() {
+    assert!(matches!(
+        block_on(Pool::create(memory(4 << 20, 1), &options(3 << 20))),
+        Err(PoolError::Options(_))
+    ));
+    assert!(matches!(
+        block_on(Pool::create(memory(4 << 20, 1), &options(4 << 20))),
+        Err(PoolError::TooSmall { node: 0, .. })
+    ));
+    assert!(matches!(block_on(Pool::open(memory(1 << 20, 1))), Err(PoolError::NotAPool { node: 0 })));
+}
+
+#[test]
+fn all_slots_can_be_taken_and_come_back() {
+    let fabric = memory(2 << 20, 1);
+    let mut pools = vec![block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap()];
+    while pools.len() < 256 {
+        pools.push(block_on(Pool::open(fabric.clone())).unwrap());
+    }
+    assert!(matches!(block_on(Pool::open(fabric.clone())), Err(PoolError::MembersFull { max: 256 })));
+    pools.truncate(3);
+    pools.push(block_on(Pool::open(fabric.clone())).unwrap());
+    let mut client = pools[3].client().unwrap();
+    let usage = block_on(pools[3].usage(&mut client)).unwrap();
+    assert_eq!(
+        usage.members.iter().map(|m| (m.slot, m.incarnation)).collect::<Vec<_>>(),
+        [(0, 1), (1, 1), (2, 1), (3, 2)]
+    );
+}
+
+#[test]
+fn close_refuses_while_a_client_lives() {
+    let pool = block_on(Pool::create(memory(2 << 20, 1), &options(256 << 10))).unwrap();
+    let client: Client<Local> = pool.client().unwrap();
+    let fabric = pool.fabric().clone();
+    assert!(matches!(block_on(pool.close()), Err(PoolError::StillInUse { handles: 1 })));
+    drop(client);
+    let pool = block_on(Pool::open(fabric)).unwrap();
+    let mut client = pool.client().unwrap();
+    assert_eq!(block_on(pool.usage(&mut client)).unwrap().members.len(), 1);
+}
+
+#[test]
+fn a_member_declared_dead_is_told() {
+    let fabric = memory(2 << 20, 1);
+    let pool = block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap();
+    let mut client = pool.client().unwrap();
+    pool.abandon();
+    let other = block_on(Pool::open(fabric)).unwrap();
+    assert!(matches!(block_on(pool.maintain(&mut client)), Err(PoolError::Evicted)));
+    let mut client = other.client().unwrap();
+    assert_eq!(block_on(other.usage(&mut client)).unwrap().members.len(), 1);
+}
