@@ -77,14 +77,12 @@ impl Model {
                 return;
             }
             if let Some(cut) = self.heap.begin_cut(0, kind, class) {
-                match run_pages(class) {
-                    None => self.heap.finish_slab(cut),
-                    Some(_) => {
-                        let addr = self.heap.finish_run(cut).unwrap();
-                        self.add(addr, class, kind);
-                        return;
-                    }
+                if run_pages(class).is_some() {
+                    let addr = self.heap.finish_run(cut).unwrap();
+                    self.add(addr, class, kind);
+                    return;
                 }
+                self.heap.finish_slab(cut);
                 continue;
             }
             let Some(block) = self.free_blocks.pop() else { return };

@@ -178,9 +178,11 @@ impl<F: Fabric> Shared<F> {
 
     /// Reads epoch and members, and makes sure that this process is still one.
     pub(crate) async fn read_members(&self, endpoint: &mut F::Endpoint) -> Result<MemberTable, PoolError> {
+        // Taken before the read: another thread may see a later epoch meanwhile.
+        let known = self.clients.epoch();
         let table = member::read_table(endpoint, self.upkeep.lines()).await?;
         self.upkeep.lines.store(table.lines.len() as u32, Ordering::Relaxed);
-        if table.epoch < self.clients.epoch() {
+        if table.epoch < known {
             return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
         }
         if !table.is_live(self.me) {

@@ -91,7 +91,7 @@ impl<F: Fabric> Dart<F> {
         if list == old.list && roomy && !old.saturated.load(Ordering::Relaxed) {
             return Ok(report);
         }
-        if let Some(entries) = self.rebuild(client, &old, replaces, list, entries).await? {
+        if let Some(entries) = self.rebuild(client, replaces, list, entries).await? {
             report = AdjustReport { after: lengths(list), entries, rebuilt: true, ..report };
         }
         Ok(report)
@@ -105,9 +105,9 @@ impl<F: Fabric> Dart<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.refresh(&mut client).await?;
         let tables = self.live_tables(&mut client).await?;
-        let next = self.read_next(&mut client).await?;
+        let next = self.read_word(&mut client, self.shared.words.est_next).await?;
         if next & COMMITTED != 0 {
-            self.finish_change(&mut client, &tables[0], GlobalAddr::from_bits(next & !COMMITTED)).await?;
+            self.finish_change(&mut client, tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED)).await?;
             return Ok((tables[0].clone(), None));
         }
         let idle = match tables.get(1) {
@@ -117,13 +117,13 @@ impl<F: Fabric> Dart<F> {
         Ok((tables[0].clone(), idle))
     }
 
-    async fn read_next(&self, client: &mut Client<F>) -> Result<u64, IndexError> {
+    async fn read_word(&self, client: &mut Client<F>, at: GlobalAddr) -> Result<u64, IndexError> {
         let mut batch = client.batch();
-        let read = batch.read(self.shared.words.est_next, 1);
+        let read = batch.read(at, 1);
         let done = client.submit(batch).await?;
-        let next = done.words(read)[0];
+        let word = done.words(read)[0];
         client.recycle(done);
-        Ok(next)
+        Ok(word)
     }
 
     /// The first walk: shapes, frequencies, nodes per length.
@@ -168,7 +168,6 @@ impl<F: Fabric> Dart<F> {
     async fn rebuild(
         &self,
         client: &mut Client<F>,
-        old: &Arc<Table>,
         replaces: u64,
         list: PrefixList,
         entries: u64,
@@ -183,6 +182,8 @@ impl<F: Fabric> Dart<F> {
             client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return Ok(None);
         }
+        // From here on the EST word changes only by our commit; before, another adjustment may have come and gone.
+        let old = GlobalAddr::from_bits(self.read_word(client, words.est).await?);
         let filled = self.fill(client, &table).await;
         let committed = match filled {
             Ok(_) => {
@@ -198,7 +199,6 @@ impl<F: Fabric> Dart<F> {
             return filled.map(|_| None);
         }
         let mut client = client.pin(OpKind::Maintain).await?;
-        self.shared.remember_table(Arc::new(table));
         self.finish_change(&mut client, old, descriptor).await?;
         self.shared.refresh(&mut client).await?;
         filled.map(Some)
@@ -208,16 +208,16 @@ impl<F: Fabric> Dart<F> {
     async fn finish_change(
         &self,
         client: &mut Client<F>,
-        old: &Arc<Table>,
+        old: GlobalAddr,
         new: GlobalAddr,
     ) -> Result<(), IndexError> {
         let words = self.shared.words;
-        if old.descriptor != new && self.swap_word(client, words.est, old.descriptor.bits(), new.bits()).await? {
+        if old != new && self.swap_word(client, words.est, old.bits(), new.bits()).await? {
             let mut batch = client.batch();
             batch.faa(words.version, 1);
             let done = client.submit(batch).await?;
             client.recycle(done);
-            client.unlink(old.descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+            client.unlink(old, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
         }
         self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;
         Ok(())

@@ -28,8 +28,8 @@ use std::ops::Bound;
 const WIDTH_MAX: usize = 256;
 /// Bytes after which a round trip takes no further item.
 const BYTES_MAX: u64 = 1 << 20;
-/// Keys a node is assumed to hold when nothing is known of it.
-const KEYS_PER_NODE: usize = 4;
+/// Hinted subtrees a scan goes through before it starts over at the root.
+const HINTED_STARTS: usize = 4;
 
 enum Entry {
     Unread(Item<()>),
@@ -47,21 +47,26 @@ impl<F: Fabric> Dart<F> {
         let mut client = client.pin(OpKind::Scan).await?;
         let table = self.shared.view(&mut client).await?;
         let mut pairs = Vec::new();
-        if limit == 0 || is_void(range) {
-            return Ok(pairs);
-        }
-        if let Some((node, prefix)) = self.scan_start(&mut client, &table, range, limit).await? {
-            if self.scan_below(&mut client, range, limit, Some((node, &prefix)), &mut pairs).await? {
-                if pairs.len() >= limit {
-                    return Ok(pairs);
-                }
-                let Some(rest) = beyond(range, &prefix) else { return Ok(pairs) };
-                self.scan_below(&mut client, &rest, limit, None, &mut pairs).await?;
+        let mut rest = range.clone();
+        for _ in 0..HINTED_STARTS {
+            if pairs.len() >= limit || is_void(&rest) {
                 return Ok(pairs);
             }
-            pairs.clear();
+            let start = self.scan_start(&mut client, &table, &rest, limit - pairs.len()).await?;
+            let Some((node, prefix)) = start else { break };
+            let before = pairs.len();
+            if !self.scan_below(&mut client, &rest, limit, Some((node, &prefix)), &mut pairs).await? {
+                pairs.truncate(before);
+                break;
+            }
+            match beyond(&rest, &prefix) {
+                Some(next) => rest = next,
+                None => return Ok(pairs),
+            }
         }
-        self.scan_below(&mut client, range, limit, None, &mut pairs).await?;
+        if pairs.len() < limit && !is_void(&rest) {
+            self.scan_below(&mut client, &rest, limit, None, &mut pairs).await?;
+        }
         Ok(pairs)
     }
 
@@ -82,7 +87,7 @@ impl<F: Fabric> Dart<F> {
         let mut key = HashedKey::new(self.shared.keys, near);
         let mut batch = client.batch();
         let mut reads = Vec::new();
-        for len in table.list.lengths().into_iter().filter(|&len| len < near.len()) {
+        for len in table.list.lengths().into_iter().filter(|&len| len <= near.len()) {
             let hash = key.express(len);
             reads.push((len, hash, batch.read(table.bucket_addr(hash), BUCKET_SLOTS)));
         }
@@ -191,7 +196,8 @@ impl<F: Fabric> Dart<F> {
                         Some(batch.read(slot.addr(), leaf::class_words(leaf_class_of(slot))))
                     }
                     Place::Node(node) => {
-                        keys += KEYS_PER_NODE;
+                        // A guess: a type is chosen when the one below is full, so half its slots hold at least a key.
+                        keys += node.ty.capacity().div_ceil(2);
                         bytes += node.ty.bytes();
                         Some(batch.read(node.addr, node.ty.words()))
                     }

@@ -102,11 +102,6 @@ impl Shared {
         self.table.load()
     }
 
-    /// Makes a table current in this process.
-    pub(crate) fn remember_table(&self, table: Arc<Table>) {
-        self.table.store(table);
-    }
-
     /// The table, checked in the caller's epoch or a later one. The caller is pinned.
     #[inline]
     pub(crate) async fn view<F: Fabric>(
