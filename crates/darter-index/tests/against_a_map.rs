@@ -166,3 +166,15 @@ proptest! {
         }
     }
 }
+
+/// Regression: a walk in chunks met the nodes behind a chunk's end twice, once they had been read in the same round trip.
+#[test]
+fn a_walk_in_chunks_counts_every_key_once() {
+    let mut bench = Bench::new(1);
+    let keys: Vec<(Vec<u8>, Vec<u8>)> =
+        (0..60_000_u32).map(|i| (i.wrapping_mul(2_654_435_761).to_be_bytes().to_vec(), vec![1])).collect();
+    let map: BTreeMap<_, _> = keys.into_iter().collect();
+    let count = map.len() as u64;
+    block_on(bench.dart.bulk_load(&mut bench.client, map.into_iter())).unwrap();
+    bench.assert_sound(count);
+}

@@ -45,11 +45,14 @@ pub struct PoolOptions {
     pub block_bytes: Option<u64>,
     /// How long a process may go without upkeep before others ask the fabric whether it lives, in milliseconds.
     pub lease_ms: u64,
+    /// The secret that keys the index's hashes; random by default. A known secret makes counts repeatable, and lets whoever
+    /// knows it make up keys that collide: for measurements only.
+    pub secret: Option<[u64; 4]>,
 }
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self { block_bytes: None, lease_ms: 5000 }
+        Self { block_bytes: None, lease_ms: 5000, secret: None }
     }
 }
 
@@ -110,7 +113,7 @@ impl<F: Fabric> Pool<F> {
             return Err(PoolError::Options("lease_ms must be from one millisecond to a day"));
         }
         let layout = Layout::new(&sizes, block_bytes)?;
-        let superblock = Superblock::new(sizes.len() as u32, block_bytes, options.lease_ms);
+        let superblock = Superblock::new(sizes.len() as u32, block_bytes, options.lease_ms, options.secret);
         let mut endpoint = fabric.endpoint()?;
         superblock::write(&mut endpoint, &superblock, &layout).await?;
         Self::join(fabric, endpoint, superblock, layout).await

@@ -44,8 +44,8 @@ pub(crate) struct Superblock {
 
 impl Superblock {
     /// A new pool's superblock.
-    pub(crate) fn new(nodes: u32, block_bytes: u64, lease_ms: u64) -> Self {
-        let secret = std::array::from_fn(|_| random_word());
+    pub(crate) fn new(nodes: u32, block_bytes: u64, lease_ms: u64, secret: Option<[u64; 4]>) -> Self {
+        let secret = secret.unwrap_or_else(|| std::array::from_fn(|_| random_word()));
         Self { pool_id: random_word() | 1, nodes, block_bytes, secret, lease_ms }
     }
 
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let superblock = Superblock::new(3, 2 << 20, 5000);
+        let superblock = Superblock::new(3, 2 << 20, 5000, None);
         let words = superblock.words(2, 1 << 30);
         assert_eq!(Superblock::parse(&words, 2, 1 << 30).unwrap(), superblock);
         for bit in 0..CONSTANT_WORDS * 64 {

@@ -120,7 +120,7 @@ fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 fn options() -> PoolOptions {
-    PoolOptions { block_bytes: Some(256 << 10), lease_ms: 1000 }
+    PoolOptions { block_bytes: Some(256 << 10), lease_ms: 1000, ..PoolOptions::default() }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const BLOCK: u64 = 256 << 10;
 
 fn create(bytes: u64, nodes: usize) -> Pool<Local> {
-    let options = PoolOptions { block_bytes: Some(BLOCK), lease_ms: 50 };
+    let options = PoolOptions { block_bytes: Some(BLOCK), lease_ms: 50, ..PoolOptions::default() };
     block_on(Pool::create(Local::memory(bytes, nodes).unwrap(), &options)).unwrap()
 }
 
@@ -337,7 +337,7 @@ fn a_sweep_of_a_dead_sweeper_loses_nothing() {
 /// while pinned must see the same object twice. Reuse under a reader shows as another version.
 #[test]
 fn readers_never_see_reuse() {
-    let options = PoolOptions { block_bytes: Some(BLOCK), lease_ms: 1000 };
+    let options = PoolOptions { block_bytes: Some(BLOCK), lease_ms: 1000, ..PoolOptions::default() };
     let file = tempfile::NamedTempFile::new().unwrap();
     let first =
         block_on(Pool::create(Local::file_create(file.path(), 2 << 20, 2).unwrap(), &options)).unwrap();

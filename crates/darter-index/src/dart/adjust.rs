@@ -87,8 +87,7 @@ impl<F: Fabric> Dart<F> {
             list => list,
         };
         let entries = summary.entries(list);
-        let roomy = old.directory_len() as u64 <= (entries / 64).max(1 << 10);
-        if list == old.list && roomy && !old.saturated.load(Ordering::Relaxed) {
+        if list == old.list && !old.is_oversized(entries) && !old.saturated.load(Ordering::Relaxed) {
             return Ok(report);
         }
         if let Some(entries) = self.rebuild(client, replaces, list, entries).await? {

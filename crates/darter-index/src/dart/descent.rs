@@ -18,7 +18,7 @@ use super::est::install::KnownBucket;
 use super::est::table::{Table, hits};
 use super::est::{BUCKET_SLOTS, Entry};
 use super::leaf::{self, FREQUENCY_ONE};
-use super::node::{BUCKET_WORDS_MAX, NodeRef, NodeType};
+use super::node::{NodeRef, NodeType};
 use super::prefix_hash::HashedKey;
 use super::shared::Shared;
 use super::slot::{Held, Slot};
@@ -72,7 +72,9 @@ pub(crate) struct Descent<'k> {
     purpose: Purpose,
     stage: Stage,
     /// Hints still to be tried, best last.
-    hints: SmallVec<[NodeRef; 8]>,
+    hints: SmallVec<[NodeRef; 4]>,
+    /// Whether `hints` came from probing the express skip table.
+    probed: bool,
     /// Hints must lie above this depth.
     below: usize,
     /// The current node.
@@ -86,11 +88,11 @@ pub(crate) struct Descent<'k> {
     trusted: bool,
     root_tried: bool,
     /// The current node's bucket, for writers.
-    pub(crate) bucket: SmallVec<[u64; BUCKET_WORDS_MAX]>,
+    pub(crate) bucket: Vec<u64>,
     /// Express buckets probed on the way, for upkeep.
-    pub(crate) probes: SmallVec<[KnownBucket; 4]>,
+    pub(crate) probes: Vec<KnownBucket>,
     /// Directory indexes whose segment was seen sealed, to be read again on the way.
-    stale: SmallVec<[(usize, Option<ReadId>); 2]>,
+    stale: Vec<(usize, Option<ReadId>)>,
     cache_hash: Option<u64>,
     /// Inner nodes read.
     pub(crate) nodes_read: u32,
@@ -106,11 +108,29 @@ impl<'k> Descent<'k> {
         below: usize,
         epoch: u64,
     ) -> Self {
-        let mut descent = Self {
+        let mut descent = Self::at_rest(shared, key, purpose, below);
+        descent.start(shared, table, epoch);
+        descent
+    }
+
+    /// A descent that begins with the hints that one for the same key had left, when that one had probed for them.
+    pub(crate) fn from_rest_of(shared: &Shared, other: &Descent<'k>, purpose: Purpose, below: usize) -> Option<Self> {
+        if !other.probed {
+            return None;
+        }
+        let mut descent = Self::at_rest(shared, other.key.bytes(), purpose, below);
+        descent.hints = other.hints.iter().copied().filter(|node| node.depth < below).collect();
+        descent.next_hint(shared);
+        Some(descent)
+    }
+
+    fn at_rest(shared: &Shared, key: &'k [u8], purpose: Purpose, below: usize) -> Self {
+        Self {
             key: HashedKey::new(shared.keys, key),
             purpose,
             stage: Stage::Probe(SmallVec::new()),
             hints: SmallVec::new(),
+            probed: false,
             below,
             node: NodeRef { addr: GlobalAddr::NULL, ty: NodeType::N4, depth: 0 },
             incoming: None,
@@ -118,14 +138,12 @@ impl<'k> Descent<'k> {
             holder: None,
             trusted: false,
             root_tried: false,
-            bucket: SmallVec::new(),
-            probes: SmallVec::new(),
-            stale: SmallVec::new(),
+            bucket: Vec::new(),
+            probes: Vec::new(),
+            stale: Vec::new(),
             cache_hash: None,
             nodes_read: 0,
-        };
-        descent.start(shared, table, epoch);
-        descent
+        }
     }
 
     fn start(&mut self, shared: &Shared, table: &Table, epoch: u64) {
@@ -257,6 +275,7 @@ impl<'k> Descent<'k> {
 
     fn absorb_probe(&mut self, table: &Table, batch: &Batch) {
         let Stage::Probe(lengths) = &self.stage else { return };
+        self.probed = true;
         let len = self.key.bytes().len();
         for &(length, hash, read) in lengths {
             let bucket = batch.words(read);
@@ -316,7 +335,7 @@ impl<'k> Descent<'k> {
                 .enumerate()
                 .skip(1)
                 .map(|(at, &word)| (at, Slot::from_word(word)))
-                .find(|(_, slot)| slot.edge() == Some(edge)),
+                .find(|(_, slot)| slot.is_of(edge)),
         };
         let Some((at, slot)) = found else { return Ok(Some(End::Vacant)) };
         let at = SlotAt { addr: self.node.bucket_addr(edge).plus(at as u64 * 8), slot: slot.unsealed() };

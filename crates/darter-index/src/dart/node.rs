@@ -45,8 +45,6 @@ const DIRECT_SLOTS: u16 = 15;
 pub(crate) const FANOUT: usize = 257;
 /// Words of the largest node.
 pub(crate) const NODE_WORDS_MAX: usize = 288;
-/// Words of the largest bucket.
-pub(crate) const BUCKET_WORDS_MAX: usize = 16;
 
 impl NodeType {
     pub(crate) const ALL: [Self; 8] =

@@ -57,11 +57,10 @@ fn step(state: u64, point: u64, limb: u64) -> u64 {
     if next >= P { next - P } else { next }
 }
 
+/// Up to seven bytes as a number.
 #[inline]
 fn limb(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 /// A key with the running states of its prefix hash, so that any prefix costs a step or two.
@@ -97,11 +96,11 @@ impl<'k> HashedKey<'k> {
             let next = step(self.states[at], self.keys.point, limb(&self.bytes[at * LIMB..][..LIMB]));
             self.states.push(next);
         }
-        let tail = step(self.states[whole], self.keys.point, limb(&self.bytes[whole * LIMB..len]));
-        step(tail, self.keys.point, len as u64)
+        step(self.states[whole], self.keys.point, limb(&self.bytes[whole * LIMB..len]))
     }
 
-    /// The identity word of a node whose prefix is the first `depth` bytes.
+    /// The identity word of a node whose prefix is the first `depth` bytes. The length is in the word, so the hash only
+    /// has to tell prefixes of one length apart.
     #[inline]
     pub(crate) fn identity(&mut self, depth: usize) -> u64 {
         let hash = self.raw(depth).wrapping_mul(self.keys.identity);

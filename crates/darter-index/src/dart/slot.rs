@@ -123,6 +123,17 @@ impl Slot {
         }
     }
 
+    /// Whether the slot was taken by this edge.
+    #[inline]
+    pub(crate) const fn is_of(self, edge: u16) -> bool {
+        let code = self.type_code();
+        if edge == END {
+            code == TYPE_TOMB_END || code == TYPE_END
+        } else {
+            self.0 >> PARTIAL_SHIFT == edge as u64 && code != TYPE_EMPTY && code != TYPE_TOMB_END && code != TYPE_END
+        }
+    }
+
     /// The address part; null in tombs and empty slots.
     pub(crate) const fn addr(self) -> GlobalAddr {
         GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4)
@@ -182,6 +193,11 @@ mod tests {
             assert_eq!((leaf.edge(), leaf.held()), (Some(edge), Held::Leaf { addr, class: 127 }));
             assert_eq!(leaf.sealed().unsealed(), leaf);
             assert_eq!(leaf.sealed().held(), leaf.held());
+            for other in [0, 7, 255, END] {
+                assert_eq!(leaf.is_of(other), edge == other);
+                assert_eq!(Slot::tomb(edge).sealed().is_of(other), edge == other);
+                assert!(!Slot::EMPTY.sealed().is_of(other));
+            }
             let tomb = Slot::tomb(edge);
             assert_eq!((tomb.edge(), tomb.held(), tomb.is_live()), (Some(edge), Held::Tomb, false));
             assert!(!tomb.is_empty());

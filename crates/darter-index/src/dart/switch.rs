@@ -77,8 +77,17 @@ impl<F: Fabric> Dart<F> {
         purpose: Purpose,
         below: usize,
     ) -> Result<(Descent<'k>, End, darter_fabric::Batch), IndexError> {
+        let descent = Descent::new(&self.shared, table, key, purpose, below, client.epoch());
+        self.run(client, table, descent).await
+    }
+
+    async fn run<'k>(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        mut descent: Descent<'k>,
+    ) -> Result<(Descent<'k>, End, darter_fabric::Batch), IndexError> {
         let epoch = client.epoch();
-        let mut descent = Descent::new(&self.shared, table, key, purpose, below, epoch);
         if descent.arrived() {
             return Ok((descent, End::Reached, client.batch()));
         }
@@ -101,8 +110,35 @@ impl<F: Fabric> Dart<F> {
         key: &[u8],
         node: NodeRef,
     ) -> Result<Parent, IndexError> {
-        let (descent, end, done) =
-            self.descend(client, table, key, Purpose::Parent(node.addr), node.depth).await?;
+        let purpose = Purpose::Parent(node.addr);
+        let descent = Descent::new(&self.shared, table, key, purpose, node.depth, client.epoch());
+        self.parent_by(client, table, descent).await
+    }
+
+    /// Finds the slot that points to the node where a descent ended, from the hints that it did not need.
+    pub(super) async fn parent_of_end(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        ended: &Descent<'_>,
+    ) -> Result<Parent, IndexError> {
+        if let Some(incoming) = ended.incoming {
+            return Ok(Parent::Found { incoming, above: ended.above });
+        }
+        let purpose = Purpose::Parent(ended.node.addr);
+        match Descent::from_rest_of(&self.shared, ended, purpose, ended.node.depth) {
+            Some(descent) => self.parent_by(client, table, descent).await,
+            None => self.parent_of(client, table, ended.key.bytes(), ended.node).await,
+        }
+    }
+
+    async fn parent_by(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        descent: Descent<'_>,
+    ) -> Result<Parent, IndexError> {
+        let (descent, end, done) = self.run(client, table, descent).await?;
         client.recycle(done);
         Ok(match (end, descent.incoming) {
             (End::Reached, Some(incoming)) => Parent::Found { incoming, above: descent.above },

@@ -44,8 +44,15 @@ pub(crate) struct Visited {
     pub(crate) again: bool,
 }
 
+/// An entry of the walk's frontier.
+enum Step {
+    Unread(Item<PathDepths>),
+    Met(Visited),
+}
+
 impl<F: Fabric> Dart<F> {
-    /// The next nodes in key order, at least `budget` of them unless the walk ends, and the key to go on from.
+    /// The next nodes in key order, each before those below it, at least `budget` of them unless the walk ends; and the
+    /// prefix to go on from.
     ///
     /// The caller is pinned; the nodes' addresses are good while it stays so.
     pub(super) async fn walk_chunk(
@@ -63,29 +70,39 @@ impl<F: Fabric> Dart<F> {
         let root = self.read_root(client).await?;
         let item =
             Item { place: Place::Node(root), touches: limits.whole(), above: 0, carried: PathDepths::default() };
-        let mut frontier = VecDeque::from([item]);
+        let mut frontier = VecDeque::from([Step::Unread(item)]);
         let mut visited = Vec::new();
-        while !frontier.is_empty() && visited.len() < budget {
-            let run: Vec<Item<PathDepths>> = frontier.drain(..frontier.len().min(WIDTH)).collect();
-            let expanded = self.expand(client, (&mut limits, from_len), run, &mut visited).await?;
+        loop {
+            // A node counts as visited when nothing before it is left: what the chunk's end cuts off is read again.
+            while let Some(Step::Met(_)) = frontier.front() {
+                if let Some(Step::Met(visit)) = frontier.pop_front() {
+                    visited.push(visit);
+                }
+            }
+            if frontier.is_empty() || visited.len() >= budget {
+                break;
+            }
+            let run: Vec<Step> = frontier.drain(..frontier.len().min(WIDTH)).collect();
+            let expanded = self.expand(client, (&mut limits, from_len), run).await?;
             super::frontier::put_front(&mut frontier, expanded);
         }
         Ok((visited, self.first_key(client, frontier).await?))
     }
 
-    /// Reads a run of nodes; answers their inner children in order.
+    /// Reads the unread nodes of a run; answers the run with each followed by its inner children.
     async fn expand(
         &self,
         client: &mut Client<F>,
         (limits, from_len): (&mut Limits<'_>, usize),
-        run: Vec<Item<PathDepths>>,
-        visited: &mut Vec<Visited>,
-    ) -> Result<Vec<Item<PathDepths>>, IndexError> {
+        run: Vec<Step>,
+    ) -> Result<Vec<Step>, IndexError> {
         let mut batch = client.batch();
         let mut reads = Vec::with_capacity(run.len());
-        for item in run {
-            if let Place::Node(node) = item.place {
-                reads.push((item, node, batch.read(node.addr, node.ty.words())));
+        for step in &run {
+            if let Step::Unread(item) = step
+                && let Place::Node(node) = item.place
+            {
+                reads.push((*item, node, batch.read(node.addr, node.ty.words())));
             }
         }
         let done = client.submit(batch).await?;
@@ -109,18 +126,25 @@ impl<F: Fabric> Dart<F> {
             }
         }
         let mut next = Vec::new();
-        for ((item, node, read), standing) in reads.into_iter().zip(standings) {
-            let Some(touches) = standing else { continue };
+        let mut read_nodes = reads.into_iter().zip(standings);
+        for step in run {
+            if let Step::Met(_) = step {
+                next.push(step);
+                continue;
+            }
+            let Some(((item, node, read), Some(touches))) = read_nodes.next() else { continue };
             let path = with_depth(item.carried, node.depth);
-            let mut leaves = Vec::new();
+            let (mut leaves, mut nodes) = (Vec::new(), Vec::new());
             for child in limits.children(node, done.words(read), touches, path) {
                 match child.place {
                     Place::Leaf(slot) => leaves.push(slot),
-                    Place::Node(_) => next.push(child),
+                    Place::Node(_) => nodes.push(Step::Unread(child)),
                 }
             }
             let live = super::node::slots(node.ty, done.words(read)).filter(|(_, slot)| slot.is_live()).count();
-            visited.push(Visited { node, above: item.above, path, leaves, live, again: touches.low && node.depth < from_len });
+            let again = touches.low && node.depth < from_len;
+            next.push(Step::Met(Visited { node, above: item.above, path, leaves, live, again }));
+            next.extend(nodes);
         }
         client.recycle(done);
         Ok(next)
@@ -130,10 +154,10 @@ impl<F: Fabric> Dart<F> {
     async fn first_key(
         &self,
         client: &mut Client<F>,
-        frontier: VecDeque<Item<PathDepths>>,
+        frontier: VecDeque<Step>,
     ) -> Result<Option<Vec<u8>>, IndexError> {
-        for item in frontier {
-            if let Place::Node(node) = item.place
+        for step in frontier {
+            if let Step::Unread(Item { place: Place::Node(node), .. }) = step
                 && let Some(key) = keys_below(client, &[node]).await?.pop().flatten()
             {
                 // Any key below will do to find the subtree, but its first bytes alone begin it.

@@ -199,16 +199,13 @@ impl<F: Fabric> Dart<F> {
             draft.linked();
             return Ok(Turn::Done(PutOutcome::Inserted));
         }
-        let (incoming, above) = match descent.incoming {
-            Some(incoming) => (incoming, descent.above),
-            None => match self.parent_of(client, table, draft.key, node).await? {
-                Parent::Found { incoming, above } => (incoming, above),
-                Parent::Sealed(upper) => {
-                    self.help(client, table, draft.key, upper).await?;
-                    return Ok(Turn::Again);
-                }
-                Parent::Gone => return Ok(Turn::Again),
-            },
+        let (incoming, above) = match self.parent_of_end(client, table, descent).await? {
+            Parent::Found { incoming, above } => (incoming, above),
+            Parent::Sealed(upper) => {
+                self.help(client, table, draft.key, upper).await?;
+                return Ok(Turn::Again);
+            }
+            Parent::Gone => return Ok(Turn::Again),
         };
         let addr = draft.place(client, incoming.addr.node()).await?;
         let words = (node.ty.buckets() == 1).then_some(&descent.bucket[..]);

@@ -50,6 +50,9 @@ pub(crate) const LIST_MAX: usize = 8;
 /// Most bytes by which a node may lie deeper than the length it is entered under.
 pub(crate) const DELTA_MAX: usize = 15;
 
+/// The fingerprint's bits in an entry.
+const PRINT: u64 = 0xff << 56 | 7 << 48;
+
 /// Lengths of key prefixes that the table covers, ascending; one byte each in a word, zero bytes unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrefixList(u64);
@@ -107,13 +110,11 @@ impl Entry {
 
     /// The entry of `node` under a prefix of `len` bytes with this hash.
     pub(crate) fn new(hash: u64, len: usize, node: NodeRef) -> Self {
-        let print = hash >> 53;
         let delta = (node.depth - len) as u64;
         debug_assert!(delta <= DELTA_MAX as u64);
         Self(
-            (print >> 3) << 56
+            Self::print(hash)
                 | (node.ty as u64 + 1) << 51
-                | (print & 7) << 48
                 | delta << 44
                 | node.addr.bits() >> 4,
         )
@@ -140,7 +141,13 @@ impl Entry {
     /// Whether the fingerprint is that of `hash`.
     #[inline]
     pub(crate) const fn matches(self, hash: u64) -> bool {
-        (self.0 >> 56) << 3 | (self.0 >> 48 & 7) == hash >> 53
+        self.0 & PRINT == Self::print(hash)
+    }
+
+    /// The fingerprint of a hash, where an entry keeps it.
+    #[inline]
+    const fn print(hash: u64) -> u64 {
+        hash & 0xff << 56 | (hash >> 53 & 7) << 48
     }
 
     pub(crate) const fn addr(self) -> GlobalAddr {

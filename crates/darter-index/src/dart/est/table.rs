@@ -10,6 +10,7 @@ use super::{BUCKET_SLOTS, DirectoryEntry, Entry, PrefixList, SEGMENT_BYTES, SEGM
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Words of a descriptor.
@@ -171,6 +172,14 @@ impl Table {
     /// Directory entries.
     pub(crate) fn directory_len(&self) -> usize {
         self.directory.len()
+    }
+
+    /// Whether the table has grown so far beyond this many entries that a new one is worth building.
+    pub(crate) fn is_oversized(&self, entries: u64) -> bool {
+        let segments: HashSet<u64> =
+            self.directory.iter().map(|word| DirectoryEntry::from_word(word.load(Ordering::Relaxed)).segment().bits()).collect();
+        let fresh = 1 << self.bits.saturating_sub(8);
+        segments.len() as u64 > fresh.max(entries / ENTRIES_PER_SEGMENT * 8)
     }
 
     /// Bytes this process holds for the table.

@@ -1,0 +1,240 @@
+//! The arguments of `darter bench`, and the checks that need no pool.
+
+use crate::BenchError;
+use crate::datasets::{DatasetSpec, RECORDS_MAX};
+use crate::ycsb::Workload;
+use crate::zipf::THETA_MAX;
+use darter::{ByteSize, PoolUrl};
+
+/// Most threads a run can have.
+pub const THREADS_MAX: usize = 256;
+/// Longest value a run can have, in bytes.
+pub const VALUE_BYTES_MAX: usize = 16 << 20;
+/// Most rounds of a comparison.
+const ROUNDS_MAX: u32 = 1000;
+/// Searches of a warm-up, unless asked for otherwise.
+const WARM_UP_OPS: u64 = 1_000_000;
+
+/// Which index to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum IndexName {
+    /// The lock-free two-layer hashed adaptive radix tree.
+    #[default]
+    Dart,
+}
+
+impl IndexName {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dart => "dart",
+        }
+    }
+}
+
+/// How the prefix list of the express skip table comes about (DART, section 3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PrefixList {
+    /// Adjusted to the access frequencies of a warm-up before measuring.
+    #[default]
+    Auto,
+    /// The powers of two that an index begins with.
+    Powers,
+}
+
+/// Arguments of a benchmark run.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchArgs {
+    /// Index to measure
+    #[arg(long, value_enum, default_value = "dart", value_name = "NAME")]
+    pub index: IndexName,
+    /// YCSB workloads, run in this order on the same records; without `load` at the beginning, records are bulk-loaded
+    #[arg(long, value_delimiter = ',', default_value = "load,a,b,c,d,e,f", value_name = "LIST")]
+    pub workload: Vec<Workload>,
+    /// Keys: randint, email (synthetic), dense, clustered, or `file:PATH` with one key a line
+    #[arg(long, default_value = "randint", value_name = "NAME")]
+    pub dataset: DatasetSpec,
+    /// Records to load (K, M, G for thousands and up) [default: 1M, or as many as the file has]
+    #[arg(long, value_parser = parse_count, value_name = "N")]
+    pub records: Option<u64>,
+    /// Operations of each workload but `load`
+    #[arg(long, value_parser = parse_count, default_value = "1M", value_name = "N")]
+    pub ops: u64,
+    /// Threads; several numbers run each workload with each
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
+    pub threads: Vec<usize>,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 64, value_name = "BYTES")]
+    pub value_size: usize,
+    /// Zipf exponent of the access frequencies; 0 is uniform
+    #[arg(long, default_value_t = 0.99, value_name = "THETA", allow_negative_numbers = true)]
+    pub theta: f64,
+    /// Bytes the client may cache (K, M, G for powers of 1024)
+    #[arg(long, default_value = "1M", value_name = "BYTES")]
+    pub cache: ByteSize,
+    /// Empty pool to run on: `mem:SIZE` or `file:PATH?size=SIZE` [default: memory of this process, large enough]
+    #[arg(long, value_name = "URL")]
+    pub pool: Option<PoolUrl>,
+    /// Prefix list: auto adjusts it after a warm-up, powers keeps the powers of two
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    pub prefix_list: PrefixList,
+    /// Unmeasured searches before the prefix list adjusts itself [default: as many as --ops, at most 1M]
+    #[arg(long, value_parser = parse_count, value_name = "N")]
+    pub warm_up: Option<u64>,
+    /// Seed of keys and operations
+    #[arg(long, default_value_t = 42, value_name = "N")]
+    pub seed: u64,
+    /// Delete everything at the end, check the pool, and report what is left or leaked
+    #[arg(long)]
+    pub check: bool,
+    /// Compare with other ordered indexes in this process (needs the feature `peers` at build time)
+    #[arg(long)]
+    pub peers: bool,
+    /// Rounds of a comparison, of which the median counts
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub rounds: u32,
+    /// Print one JSON object per workload and line
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BenchArgs {
+    /// Checks what can be checked without keys or pool.
+    pub(crate) fn validate(&self) -> Result<(), BenchError> {
+        let usage = |what: String| Err(BenchError::Usage(what));
+        if self.workload.is_empty() {
+            return usage("--workload: name at least one of load, a, b, c, d, e, f".to_owned());
+        }
+        if self.workload.iter().skip(1).any(|&workload| workload == Workload::Load) {
+            return usage("--workload: `load` fills an empty index, so it can only come first".to_owned());
+        }
+        if self.records == Some(0) || self.records.is_some_and(|records| records > RECORDS_MAX) {
+            return usage(format!("--records: choose from 1 to {RECORDS_MAX}"));
+        }
+        if self.ops == 0 || self.ops > RECORDS_MAX {
+            return usage(format!("--ops: choose from 1 to {RECORDS_MAX}"));
+        }
+        if self.threads.is_empty() || self.threads.iter().any(|&n| n == 0 || n > THREADS_MAX) {
+            return usage(format!("--threads: choose from 1 to {THREADS_MAX}"));
+        }
+        if self.loads_by_inserts() && self.threads.len() > 1 {
+            return usage(
+                "--threads: `load` runs once; leave it out of --workload or give one number".to_owned(),
+            );
+        }
+        if self.value_size > VALUE_BYTES_MAX {
+            return usage(format!("--value-size: at most {VALUE_BYTES_MAX} bytes"));
+        }
+        if !(0.0..=THETA_MAX).contains(&self.theta) {
+            return usage(format!("--theta: choose from 0 to {THETA_MAX}"));
+        }
+        if self.rounds == 0 || self.rounds > ROUNDS_MAX {
+            return usage(format!("--rounds: choose from 1 to {ROUNDS_MAX}"));
+        }
+        Ok(())
+    }
+
+    /// Whether the records come by measured inserts.
+    pub(crate) fn loads_by_inserts(&self) -> bool {
+        self.workload.first() == Some(&Workload::Load)
+    }
+
+    /// Searches of the warm-up.
+    pub(crate) fn warm_up_ops(&self) -> u64 {
+        self.warm_up.unwrap_or(self.ops.min(WARM_UP_OPS))
+    }
+
+    /// Fresh records that the inserts of all workloads take at most, `rounds` times over.
+    pub(crate) fn fresh_records_max(&self, rounds: u32) -> u64 {
+        let once = self.workload.iter().flat_map(|workload| {
+            self.threads.iter().map(|&threads| workload.fresh_records_max(self.ops, threads as u64))
+        });
+        once.fold(0_u64, u64::saturating_add).saturating_mul(u64::from(rounds))
+    }
+}
+
+/// A count with a decimal suffix: `60M` is sixty million.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a count; write 250000 or 250K, 60M, 1G");
+    let (number, unit) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let number: u64 = number.replace('_', "").parse().map_err(|_| wrong())?;
+    number.checked_mul(unit).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    pub(crate) fn parse(words: &str) -> Result<BenchArgs, clap::Error> {
+        let words = std::iter::once("bench").chain(words.split_whitespace());
+        Program::try_parse_from(words).map(|program| program.bench)
+    }
+
+    #[test]
+    fn defaults_are_the_papers() {
+        let args = parse("").unwrap();
+        args.validate().unwrap();
+        assert_eq!(args.workload, Workload::ALL);
+        assert_eq!((args.dataset, args.value_size, args.ops), (DatasetSpec::RandInt, 64, 1_000_000));
+        assert!((args.theta - 0.99).abs() < f64::EPSILON && args.threads == [1] && args.cache.0 == 1 << 20);
+        let args = parse("--workload C,e --records 60M --threads 1,2 --cache 64K --pool mem:1G").unwrap();
+        assert_eq!(args.workload, [Workload::C, Workload::E]);
+        assert_eq!((args.records, args.threads), (Some(60_000_000), vec![1, 2]));
+    }
+
+    #[test]
+    fn nonsense_is_a_usage_error_that_names_the_argument() {
+        for (words, what) in [
+            ("--workload a,load", "--workload"),
+            ("--records 0", "--records"),
+            ("--records 1000000G", "--records"),
+            ("--ops 0", "--ops"),
+            ("--threads 0", "--threads"),
+            ("--threads 1000", "--threads"),
+            ("--threads 1,2", "--threads"),
+            ("--value-size 99999999", "--value-size"),
+            ("--theta -1", "--theta"),
+            ("--theta=-0.5", "--theta"),
+            ("--theta NaN", "--theta"),
+            ("--rounds 0", "--rounds"),
+            ("--workload g", "--workload"),
+            ("--workload=", "--workload"),
+            ("--dataset nope", "--dataset"),
+            ("--cache 1X", "--cache"),
+            ("--pool nowhere", "--pool"),
+            ("--records 99999999999999999999", "--records"),
+            ("--ops 20000000000G", "--ops"),
+        ] {
+            let message = match parse(words) {
+                Err(error) => error.to_string(),
+                Ok(args) => {
+                    let error = args.validate().unwrap_err();
+                    assert!(error.is_usage(), "{words}");
+                    error.to_string()
+                }
+            };
+            assert!(message.contains(what), "{words}: {message}");
+        }
+    }
+
+    #[test]
+    fn counts_have_decimal_suffixes() {
+        assert_eq!(parse_count("1_000k"), Ok(1_000_000));
+        assert_eq!(parse_count("7"), Ok(7));
+        for wrong in ["", "k", "-1", "1.5M", "1kb", "é"] {
+            assert!(parse_count(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The sets of keys to measure with (DART, section 5.1): each gives a key for every record number, without storing them
+//! where the set allows it.
+//!
+//! A dataset is a fixed sequence of distinct keys. Records `0..n` are loaded, later ones are the fresh keys of inserts. What
+//! a dataset gives depends only on its name and the seed.
+
+mod clustered;
+mod dense;
+mod email;
+mod file;
+mod randint;
+
+use crate::BenchError;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use clustered::Clustered;
+pub use dense::Dense;
+pub use email::Email;
+pub use file::KeyFile;
+pub use randint::RandInt;
+
+/// Records a run can name: 2^40.
+pub const RECORDS_MAX: u64 = 1 << 40;
+
+/// A fixed sequence of distinct keys.
+pub trait Dataset: Send + Sync {
+    /// How many distinct keys there are, at most [`RECORDS_MAX`].
+    fn capacity(&self) -> u64;
+
+    /// Puts the key of `record` (below [`Dataset::capacity`]) into `key`, replacing what was there.
+    fn key(&self, record: u64, key: &mut Vec<u8>);
+
+    /// The keys of records `0..records` (at most [`Dataset::capacity`]) in ascending order, for bulk load.
+    fn sorted(&self, records: u64) -> Box<dyn Iterator<Item = Vec<u8>> + Send + '_>;
+
+    /// Whether all keys are 8-byte big-endian integers.
+    fn has_integer_keys(&self) -> bool;
+
+    /// Mean length of a key in bytes, roughly; sizes the pool.
+    fn key_bytes_mean(&self) -> u64;
+
+    /// What a reader of the figures must know of these keys.
+    fn note(&self) -> String;
+}
+
+/// Which dataset, as named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatasetSpec {
+    /// [`RandInt`].
+    RandInt,
+    /// [`Email`].
+    Email,
+    /// [`Dense`].
+    Dense,
+    /// [`Clustered`].
+    Clustered,
+    /// [`KeyFile`] read from this path.
+    File(PathBuf),
+}
+
+impl DatasetSpec {
+    /// Prepares the dataset.
+    ///
+    /// # Errors
+    /// When a key file cannot be read or used; the message names the line.
+    pub fn open(&self, seed: u64) -> Result<Box<dyn Dataset>, BenchError> {
+        Ok(match self {
+            Self::RandInt => Box::new(RandInt::new(seed)),
+            Self::Email => Box::new(Email::new(seed)),
+            Self::Dense => Box::new(Dense),
+            Self::Clustered => Box::new(Clustered::new(seed)),
+            Self::File(path) => Box::new(KeyFile::read(path, seed)?),
+        })
+    }
+}
+
+impl fmt::Display for DatasetSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RandInt => f.write_str("randint"),
+            Self::Email => f.write_str("email"),
+            Self::Dense => f.write_str("dense"),
+            Self::Clustered => f.write_str("clustered"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for DatasetSpec {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "randint" => Ok(Self::RandInt),
+            "email" => Ok(Self::Email),
+            "dense" => Ok(Self::Dense),
+            "clustered" => Ok(Self::Clustered),
+            _ => match name.strip_prefix("file:") {
+                Some(path) if !path.is_empty() => Ok(Self::File(path.into())),
+                _ => Err("choose randint, email, dense, clustered, or file:PATH (one key a line)".to_owned()),
+            },
+        }
+    }
+}
+
+/// Sorts 8-byte keys as integers, which is their byte order, and hands them out.
+fn sorted_integers(mut keys: Vec<u64>) -> Box<dyn Iterator<Item = Vec<u8>> + Send> {
+    keys.sort_unstable();
+    Box::new(keys.into_iter().map(|key| key.to_be_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What every dataset must keep.
+    pub(super) fn assert_is_a_dataset(dataset: &dyn Dataset, records: u64) {
+        let mut key = Vec::new();
+        let mut expected = BTreeSet::new();
+        for record in 0..records {
+            dataset.key(record, &mut key);
+            assert!(expected.insert(key.clone()), "record {record}: {key:?} is not distinct");
+            if dataset.has_integer_keys() {
+                assert_eq!(key.len(), 8);
+            }
+        }
+        assert!(dataset.sorted(records).eq(expected), "the sorted keys differ from the single ones");
+        assert_eq!(dataset.sorted(0).count(), 0);
+    }
+
+    #[test]
+    fn generated_datasets_are_distinct_sorted_and_seeded() {
+        for spec in [DatasetSpec::RandInt, DatasetSpec::Email, DatasetSpec::Dense, DatasetSpec::Clustered] {
+            let dataset = spec.open(1).unwrap();
+            assert_is_a_dataset(&*dataset, 70_001);
+            let (again, other) = (spec.open(1).unwrap(), spec.open(2).unwrap());
+            let keys = |set: &dyn Dataset| {
+                (0..1000)
+                    .map(|record| {
+                        let mut key = Vec::new();
+                        set.key(record, &mut key);
+                        key
+                    })
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(keys(&*dataset), keys(&*again), "{spec}");
+            assert_eq!(keys(&*dataset) == keys(&*other), spec == DatasetSpec::Dense, "{spec}");
+            let mut far = Vec::new();
+            dataset.key(dataset.capacity() - 1, &mut far);
+            assert!(!far.is_empty());
+        }
+    }
+
+    #[test]
+    fn names_survive_parsing() {
+        for name in ["randint", "email", "dense", "clustered", "file:/tmp/a b"] {
+            assert_eq!(name.parse::<DatasetSpec>().unwrap().to_string(), name);
+        }
+        for name in ["", "file:", "uniform", "Email"] {
+            assert!(name.parse::<DatasetSpec>().unwrap_err().contains("choose"));
+        }
+    }
+}

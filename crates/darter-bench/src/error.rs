@@ -1,0 +1,48 @@
+//! What can keep a benchmark from finishing, and what to do about it.
+
+use std::path::PathBuf;
+
+/// An error of a benchmark run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The arguments ask for something that cannot be done.
+    #[error("{0}")]
+    Usage(String),
+    /// The file of keys cannot be read.
+    #[error("{path}: cannot read the keys: {source}")]
+    KeyFile {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The store answered with an error: out of space, most often.
+    #[error(transparent)]
+    Store(#[from] darter::Error),
+    /// The index answered wrongly: a benchmark of it means nothing.
+    #[error("wrong answer from {index}: {what}")]
+    WrongAnswer {
+        /// The index.
+        index: &'static str,
+        /// What was wrong.
+        what: String,
+    },
+    /// The check after deleting everything found something.
+    #[error("the pool is not as it should be after deleting everything: {0}")]
+    Unsound(String),
+    /// The results cannot be written.
+    #[error("cannot write the results: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl BenchError {
+    /// Whether other arguments would help (exit code 2), as opposed to a failure of the run (exit code 1).
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Usage(_) | Self::KeyFile { .. } => true,
+            Self::Store(error) => error.is_usage(),
+            Self::WrongAnswer { .. } | Self::Unsound(_) | Self::Output(_) => false,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The comparison itself: loads every index, runs interleaved rounds, prints the medians.
+
+use super::congee::CongeeTarget;
+use super::crossbeam_skiplist::SkipListTarget;
+use super::locked_btree::LockedBTreeTarget;
+use super::scc_tree_index::TreeIndexTarget;
+use super::{VALUE_BYTES, verbs};
+use crate::args::BenchArgs;
+use crate::driver::{Outcome, Phase, bulk_load, run_phase};
+use crate::report::{WorkloadReport, markdown_table, title};
+use crate::run::{Plan, print_json};
+use crate::target::Target;
+use crate::ycsb::Workload;
+use crate::{BenchError, progress};
+use comfy_table::Table;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::io::Write;
+
+/// A target of any type.
+trait Contender {
+    fn name(&self) -> &'static str;
+    fn load(&self, plan: &Plan<'_>, progress: &ProgressBar) -> Result<(), BenchError>;
+    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError>;
+}
+
+impl<T: Target> Contender for T {
+    fn name(&self) -> &'static str {
+        Target::name(self)
+    }
+
+    fn load(&self, plan: &Plan<'_>, progress: &ProgressBar) -> Result<(), BenchError> {
+        bulk_load(self, &*plan.dataset, plan.records, plan.args.value_size, progress)
+    }
+
+    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
+        run_phase(self, phase)
+    }
+}
+
+/// A workload on a number of threads, and what each contender made of it in each round.
+struct Match {
+    workload: Workload,
+    threads: usize,
+    /// Records there were in the first round.
+    records: u64,
+    /// By contender, then by round.
+    outcomes: Vec<Vec<Outcome>>,
+}
+
+/// Compares darter with the peers and writes the results to `out`.
+pub(crate) fn compare(args: &BenchArgs, out: &mut dyn Write) -> Result<Vec<WorkloadReport>, BenchError> {
+    validate(args)?;
+    let plan = Plan::new(args, args.rounds)?;
+    if !plan.dataset.has_integer_keys() {
+        return Err(BenchError::Usage(format!(
+            "--peers: some peers hold 8-byte keys only; choose randint, dense or clustered, not {}",
+            args.dataset
+        )));
+    }
+    let store = plan.open_store()?;
+    let remark = |out: &mut dyn Write, text: String| if args.json { Ok(()) } else { writeln!(out, "{text}") };
+    remark(
+        out,
+        format!(
+            "in one process: {} ({}), {} records by bulk load, {} operations, values of {VALUE_BYTES} bytes, Zipf {}, \
+             median of {} rounds",
+            args.dataset,
+            plan.dataset.note(),
+            plan.records,
+            args.ops,
+            args.theta,
+            args.rounds
+        ),
+    )?;
+    for note in store.store.notes() {
+        remark(out, format!("note: {note}"))?;
+    }
+    let (congee, skip_list) = (CongeeTarget::new(), SkipListTarget::new());
+    let (tree_index, locked_btree) = (TreeIndexTarget::new(), LockedBTreeTarget::new());
+    let contenders: [&dyn Contender; 5] = [&store, &congee, &skip_list, &tree_index, &locked_btree];
+    for contender in contenders {
+        let progress = progress::bar(&format!("load {}", contender.name()), plan.records);
+        contender.load(&plan, &progress)?;
+        progress.finish_and_clear();
+    }
+    remark(out, plan.adjust(&store, plan.records)?)?;
+
+    let matches = play(&plan, &contenders)?;
+    let reports = report(&plan, &contenders, &matches);
+    let costs = verbs::measure()?;
+    if args.json {
+        for report in &reports {
+            print_json(out, report)?;
+        }
+        print_json(out, &VerbReport { verbs: &costs })?;
+    } else {
+        let names: Vec<&str> = contenders.iter().map(|contender| contender.name()).collect();
+        writeln!(out, "\nMillion operations a second, in brackets relative to dart, the winner bold:\n")?;
+        writeln!(out, "{}\n", table(&names, &matches))?;
+        writeln!(out, "What a READ costs above plain loads of the same bytes:\n\n{}", verbs::table(&costs))?;
+    }
+    Ok(reports)
+}
+
+#[derive(Serialize)]
+struct VerbReport<'a> {
+    verbs: &'a [verbs::VerbCost],
+}
+
+fn validate(args: &BenchArgs) -> Result<(), BenchError> {
+    if args.value_size != VALUE_BYTES {
+        return Err(BenchError::Usage(format!(
+            "--peers: values have {VALUE_BYTES} bytes, leave --value-size out"
+        )));
+    }
+    if args.check {
+        return Err(BenchError::Usage("--check: run it without --peers".to_owned()));
+    }
+    if args.workload.iter().all(|&workload| workload == Workload::Load) {
+        return Err(BenchError::Usage(
+            "--peers: name a workload other than `load`; all indexes are bulk-loaded".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Plays all rounds. Every contender has run the same operations at the end of each match.
+fn play(plan: &Plan<'_>, contenders: &[&dyn Contender]) -> Result<Vec<Match>, BenchError> {
+    let mut matches = Vec::new();
+    for &workload in plan.args.workload.iter().filter(|&&workload| workload != Workload::Load) {
+        for &threads in &plan.args.threads {
+            let outcomes = contenders.iter().map(|_| Vec::new()).collect();
+            matches.push(Match { workload, threads, records: 0, outcomes });
+        }
+    }
+    let mut loaded = vec![plan.records; contenders.len()];
+    for round in 0..plan.args.rounds {
+        for one in &mut matches {
+            if round == 0 {
+                one.records = loaded[0];
+            }
+            for turn in 0..contenders.len() {
+                let number = (turn + round as usize) % contenders.len();
+                let contender = contenders[number];
+                let progress =
+                    progress::bar(&format!("{} {}", title(one.workload), contender.name()), plan.args.ops);
+                let phase = plan.phase(one.workload, one.threads, loaded[number], &progress);
+                let outcome = contender.run(&Phase { run: u64::from(round), ..phase })?;
+                progress.finish_and_clear();
+                loaded[number] = outcome.records;
+                one.outcomes[number].push(outcome);
+            }
+        }
+    }
+    Ok(matches)
+}
+
+/// The outcome with the median throughput; of an even number, the slower of the two in the middle.
+fn median(outcomes: &[Outcome]) -> Option<&Outcome> {
+    let mut sorted: Vec<&Outcome> = outcomes.iter().collect();
+    sorted.sort_by(|a, b| a.ops_per_s().total_cmp(&b.ops_per_s()));
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+fn report(plan: &Plan<'_>, contenders: &[&dyn Contender], matches: &[Match]) -> Vec<WorkloadReport> {
+    let mut reports = Vec::new();
+    for one in matches {
+        for (contender, outcomes) in contenders.iter().zip(&one.outcomes) {
+            let Some(outcome) = median(outcomes) else { continue };
+            let mut report = WorkloadReport {
+                index: contender.name().to_owned(),
+                rounds: plan.args.rounds,
+                ..plan.blank_report(one.workload.name(), one.threads, one.records)
+            };
+            if outcome.counters.is_none() {
+                report.pool = String::new();
+                report.cache_bytes = None;
+            }
+            reports.push(report.measured(outcome));
+        }
+    }
+    reports
+}
+
+fn table(names: &[&str], matches: &[Match]) -> Table {
+    let headers: Vec<&str> = ["workload", "threads"].into_iter().chain(names.iter().copied()).collect();
+    let mut table = markdown_table(&headers);
+    for one in matches {
+        let speeds: Vec<f64> = one
+            .outcomes
+            .iter()
+            .map(|outcomes| median(outcomes).map_or(0.0, Outcome::ops_per_s) / 1e6)
+            .collect();
+        let best = speeds.iter().copied().fold(0.0, f64::max);
+        let mut row = vec![title(one.workload), one.threads.to_string()];
+        row.extend(speeds.iter().enumerate().map(|(number, &speed)| {
+            let text = if speed >= best { format!("**{speed:.3}**") } else { format!("{speed:.3}") };
+            if number == 0 {
+                text
+            } else {
+                format!("{text} ({:.2}×)", speed / speeds[0].max(f64::MIN_POSITIVE))
+            }
+        }));
+        table.add_row(row);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hdrhistogram::Histogram;
+
+    fn outcome(seconds: f64) -> Outcome {
+        let latency = Histogram::new(3).unwrap();
+        Outcome { ops: 1_000_000, seconds, not_found: 0, latency, counters: None, records: 0 }
+    }
+
+    #[test]
+    fn the_median_counts_and_the_winner_is_bold() {
+        let slow = vec![outcome(2.0), outcome(9.0), outcome(1.0)];
+        let fast = vec![outcome(0.5)];
+        assert!((median(&slow).unwrap().seconds - 2.0).abs() < f64::EPSILON);
+        assert!((median(&slow[..2]).unwrap().seconds - 9.0).abs() < f64::EPSILON);
+        assert!(median(&[]).is_none());
+        let one = Match { workload: Workload::C, threads: 2, records: 1, outcomes: vec![slow, fast] };
+        let text = table(&["dart", "other"], &[one]).to_string();
+        assert!(text.contains("0.500") && text.contains("**2.000** (4.00×)"), "{text}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Darter's own store as a target of the driver.
+//!
+//! No upkeep thread and no automatic adjustment: upkeep is called inline by the driver, so that what is counted depends
+//! on the operations alone.
+
+use crate::BenchError;
+use crate::report::Sizes;
+use crate::target::{SortedPairs, Target, TargetSession};
+use darter::{Counters, Fabric, PoolUrl, ScanRange, Session, Store};
+use std::ops::Bound;
+
+/// A store under test.
+#[derive(Debug)]
+pub(crate) struct StoreTarget {
+    pub(crate) store: Store,
+    name: &'static str,
+}
+
+impl StoreTarget {
+    /// Opens the pool, which must hold no index with keys in it.
+    pub(crate) fn open(name: &'static str, pool: &PoolUrl, cache_bytes: u64) -> Result<Self, BenchError> {
+        // A known secret, so that the places of keys in hash tables, and with them all counts, repeat.
+        let options = Store::options()
+            .cache_bytes(cache_bytes)
+            .auto_adjust(false)
+            .maintenance(false)
+            .secret([0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1]);
+        let target = Self { store: options.open_url(pool)?, name };
+        if target.store.session()?.scan(..).next().transpose()?.is_some() {
+            return Err(BenchError::Usage(format!(
+                "the pool {pool} holds keys already; a benchmark needs an empty one and leaves its own keys behind"
+            )));
+        }
+        Ok(target)
+    }
+
+    /// Bytes of all memory nodes' regions.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        let fabric = self.store.pool().fabric();
+        (0..fabric.nodes()).map(|node| fabric.node_bytes(node as u8)).sum()
+    }
+
+    /// Bytes in use and the prefix list, by a walk of the index.
+    pub(crate) fn sizes(&self) -> Result<(Sizes, Vec<u8>), BenchError> {
+        let stats = self.store.stats()?;
+        let sizes = Sizes {
+            keys: stats.index.keys,
+            index: stats.index.index_bytes,
+            kv: stats.index.kv_bytes,
+            pool_used: stats.pool.used_bytes(),
+            cache_used: stats.cache_used_bytes,
+        };
+        Ok((sizes, stats.prefix_list))
+    }
+}
+
+impl Target for StoreTarget {
+    type Session<'a> = StoreSession;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn session(&self) -> Result<StoreSession, BenchError> {
+        Ok(StoreSession { session: self.store.session()? })
+    }
+}
+
+/// A session of the store.
+#[derive(Debug)]
+pub(crate) struct StoreSession {
+    session: Session,
+}
+
+impl StoreSession {
+    /// Removes a key; answers whether it was there.
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
+        Ok(self.session.delete(key)?)
+    }
+}
+
+impl TargetSession for StoreSession {
+    #[inline]
+    fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+        let found = self.session.get_with(key, |found| {
+            value.clear();
+            value.extend_from_slice(found);
+        })?;
+        Ok(found.is_some())
+    }
+
+    #[inline]
+    fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+        Ok(self.session.update(key, value)?)
+    }
+
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+        Ok(self.session.insert(key, value)?)
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+        let range = ScanRange { from: Bound::Included(from.to_vec()), to: Bound::Unbounded, reverse: false };
+        let found = self.session.scan_chunk(&range, limit)?;
+        values.clear();
+        for (_, value) in &found {
+            values.extend_from_slice(value);
+        }
+        Ok(found.len())
+    }
+
+    fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+        Ok(self.session.bulk_load(sorted)?)
+    }
+
+    fn maintain(&mut self) -> Result<(), BenchError> {
+        Ok(self.session.maintain()?)
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        Some(self.session.counters())
+    }
+}

@@ -1,0 +1,77 @@
+//! The last act of `--check`: delete everything, then let the checker say what is left and what leaked.
+
+use crate::BenchError;
+use crate::datasets::Dataset;
+use crate::driver::Outcome;
+use crate::report::CheckOutcome;
+use crate::store_target::StoreTarget;
+use crate::target::{Target, TargetSession};
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+use std::time::{Duration, Instant};
+
+/// Deletions between two rounds of upkeep.
+const UPKEEP_EVERY: u64 = 1024;
+
+/// Deletes records `0..records` and checks the pool.
+pub(crate) fn delete_and_check(
+    target: &StoreTarget,
+    dataset: &dyn Dataset,
+    records: u64,
+    before: UsedBefore,
+    progress: &ProgressBar,
+) -> Result<(Outcome, CheckOutcome), BenchError> {
+    let outcome = delete_all(target, dataset, records, progress)?;
+    // The express skip table has grown with the keys; an adjustment builds a small one.
+    target.store.adjust()?;
+    let found = target.store.check()?;
+    let check = CheckOutcome {
+        violations: found.violations,
+        leaked_bytes: found.leaked_bytes,
+        pool_used_bytes_empty: before.pool_bytes_empty,
+        pool_used_bytes_after: found.usage.used_bytes(),
+        pool_used_bytes_full: before.pool_bytes_full,
+        object_bytes_empty: before.object_bytes_empty,
+        object_bytes_after: found.usage.object_bytes,
+    };
+    Ok((outcome, check))
+}
+
+/// What the pool held at other times.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UsedBefore {
+    /// In blocks, before anything was stored.
+    pub(crate) pool_bytes_empty: u64,
+    /// In blocks, with everything in it.
+    pub(crate) pool_bytes_full: u64,
+    /// In objects, before anything was stored.
+    pub(crate) object_bytes_empty: u64,
+}
+
+fn delete_all(
+    target: &StoreTarget,
+    dataset: &dyn Dataset,
+    records: u64,
+    progress: &ProgressBar,
+) -> Result<Outcome, BenchError> {
+    let mut session = target.session()?;
+    let before = session.counters();
+    // Three digits of precision and automatic bounds: nothing the constructor could refuse.
+    let mut latency = Histogram::<u64>::new(3).unwrap_or_else(|error| unreachable!("{error:?}"));
+    let (mut key, mut not_found) = (Vec::new(), 0);
+    let mut busy = Duration::ZERO;
+    for record in 0..records {
+        dataset.key(record, &mut key);
+        let begin = Instant::now();
+        not_found += u64::from(!session.delete(&key)?);
+        let took = begin.elapsed();
+        latency.saturating_record(took.as_nanos() as u64);
+        busy += took;
+        if record % UPKEEP_EVERY == UPKEEP_EVERY - 1 {
+            session.maintain()?;
+            progress.inc(UPKEEP_EVERY);
+        }
+    }
+    let counters = session.counters().zip(before).map(|(after, before)| after - before);
+    Ok(Outcome { ops: records, seconds: busy.as_secs_f64(), not_found, latency, counters, records: 0 })
+}

@@ -1,0 +1,415 @@
+//! The YCSB workloads (Cooper et al., 2010) as the papers use them, and the streams of operations they make.
+//!
+//! | workload | operations | records |
+//! |---|---|---|
+//! | LOAD | 100% insert | every record once |
+//! | A | 50% read, 50% update | scrambled Zipf |
+//! | B | 95% read, 5% update | scrambled Zipf |
+//! | C | 100% read | scrambled Zipf |
+//! | D | 95% read, 5% insert | latest: Zipf by age, the newest first |
+//! | E | 95% scan of 1 to 100 records, uniformly, 5% insert | scrambled Zipf |
+//! | F | 50% read, 50% read-modify-write | scrambled Zipf |
+//!
+//! Each thread has a stream and a generator of its own, so that what it does depends on the seed, the workload and its
+//! number alone; the one exception is D on several threads, where "newest" depends on how far the others are. Inserts take
+//! fresh records: the k-th of thread t is number `loaded + k × threads + t`.
+
+use crate::datasets::Dataset;
+use crate::permutation::derive_seed;
+use crate::zipf::{Ranks, ScrambledZipf};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Longest scan of workload E, in records.
+pub const SCAN_RECORDS_MAX: u32 = 100;
+/// Operations prepared at a time, outside the measured time.
+const CHUNK_OPS: usize = 1024;
+/// Bytes of keys after which a chunk is cut short.
+const CHUNK_KEY_BYTES: usize = 1 << 20;
+
+/// A YCSB workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// Every record is inserted, once.
+    Load,
+    /// Half reads, half updates.
+    A,
+    /// Mostly reads, some updates.
+    B,
+    /// Reads only.
+    C,
+    /// Reads of what was inserted last, some inserts.
+    D,
+    /// Short scans, some inserts.
+    E,
+    /// Half reads, half read-modify-writes.
+    F,
+}
+
+/// What one operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Read,
+    Update,
+    Insert,
+    Scan,
+    ReadModifyWrite,
+}
+
+impl Workload {
+    /// All workloads, in the order of their names.
+    pub const ALL: [Self; 7] = [Self::Load, Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
+
+    /// The name on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::A => "a",
+            Self::B => "b",
+            Self::C => "c",
+            Self::D => "d",
+            Self::E => "e",
+            Self::F => "f",
+        }
+    }
+
+    /// Actions with their percentages.
+    pub(crate) const fn mix(self) -> &'static [(Action, u32)] {
+        match self {
+            Self::Load => &[(Action::Insert, 100)],
+            Self::A => &[(Action::Read, 50), (Action::Update, 50)],
+            Self::B => &[(Action::Read, 95), (Action::Update, 5)],
+            Self::C => &[(Action::Read, 100)],
+            Self::D => &[(Action::Read, 95), (Action::Insert, 5)],
+            Self::E => &[(Action::Scan, 95), (Action::Insert, 5)],
+            Self::F => &[(Action::Read, 50), (Action::ReadModifyWrite, 50)],
+        }
+    }
+
+    /// Fresh records that `ops` operations on `threads` threads need at most, LOAD aside. The number is drawn; the bound is
+    /// ten standard deviations above its mean.
+    pub(crate) fn fresh_records_max(self, ops: u64, threads: u64) -> u64 {
+        if !matches!(self, Self::D | Self::E) {
+            return 0;
+        }
+        let per_thread = ops.div_ceil(threads);
+        let bound = per_thread as f64 * 0.05 + 10.0 * (per_thread as f64 * 0.05 * 0.95).sqrt() + 1.0;
+        threads * (bound as u64).min(per_thread)
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|workload| workload.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| "choose from load, a, b, c, d, e, f, separated by commas".to_owned())
+    }
+}
+
+/// A counter in a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Padded(AtomicU64);
+
+/// The records there are while a workload runs.
+#[derive(Debug)]
+pub(crate) struct KeySpace {
+    /// Records `0..loaded` are there from the beginning.
+    pub(crate) loaded: u64,
+    /// Inserts that each thread has finished.
+    finished: Box<[Padded]>,
+}
+
+impl KeySpace {
+    pub(crate) fn new(loaded: u64, threads: usize) -> Self {
+        Self { loaded, finished: (0..threads).map(|_| Padded::default()).collect() }
+    }
+
+    /// The record of a thread's `k`-th insert.
+    fn fresh(&self, thread: usize, k: u64) -> u64 {
+        self.loaded + k * self.finished.len() as u64 + thread as u64
+    }
+
+    /// Says that a thread's first `inserts` inserts are done.
+    pub(crate) fn finish(&self, thread: usize, inserts: u64) {
+        self.finished[thread].0.store(inserts, Ordering::Release);
+    }
+
+    /// Records `0..n` are there, as far as this thread can know once its own first `inserted` are.
+    fn present(&self, thread: usize, inserted: u64) -> u64 {
+        let others = self.finished.iter().enumerate().filter(|(other, _)| *other != thread);
+        let least = others.map(|(_, finished)| finished.0.load(Ordering::Acquire)).fold(inserted, u64::min);
+        self.loaded + least * self.finished.len() as u64
+    }
+
+    /// Fresh records below the highest one inserted that no thread got to, once all have stopped; inserting them makes the
+    /// records contiguous again.
+    pub(crate) fn holes(&self) -> Vec<u64> {
+        let inserted: Vec<u64> =
+            self.finished.iter().map(|finished| finished.0.load(Ordering::Acquire)).collect();
+        let most = inserted.iter().copied().max().unwrap_or(0);
+        let missing = |(thread, &done): (usize, &u64)| (done..most).map(move |k| self.fresh(thread, k));
+        inserted.iter().enumerate().flat_map(missing).collect()
+    }
+
+    /// Records there are once the holes are filled.
+    pub(crate) fn total(&self) -> u64 {
+        let most = self.finished.iter().map(|finished| finished.0.load(Ordering::Acquire)).max().unwrap_or(0);
+        self.loaded + most * self.finished.len() as u64
+    }
+}
+
+/// One operation of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Op {
+    pub(crate) action: Action,
+    key_at: u32,
+    key_bytes: u32,
+    /// Records a scan asks for.
+    pub(crate) limit: u32,
+}
+
+/// Operations ready to run, with their keys.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    pub(crate) ops: Vec<Op>,
+    keys: Vec<u8>,
+}
+
+impl Chunk {
+    #[inline]
+    pub(crate) fn key(&self, op: Op) -> &[u8] {
+        &self.keys[op.key_at as usize..][..op.key_bytes as usize]
+    }
+}
+
+/// How a stream chooses among the records there are.
+#[derive(Clone, Copy, Debug)]
+enum Chooser {
+    Zipf(ScrambledZipf),
+    Latest(Ranks),
+    /// Nothing is there to choose from.
+    None,
+}
+
+/// What a stream is made from.
+#[derive(Clone, Copy)]
+pub(crate) struct StreamSpec<'a> {
+    pub(crate) workload: Workload,
+    pub(crate) dataset: &'a dyn Dataset,
+    pub(crate) space: &'a KeySpace,
+    pub(crate) theta: f64,
+    /// Names the popular records; the same for all workloads of a run.
+    pub(crate) seed: u64,
+    /// Names the draws; different for warm-up and measurement, and for each round.
+    pub(crate) run: u64,
+}
+
+/// One thread's operations.
+pub(crate) struct OpStream<'a> {
+    spec: StreamSpec<'a>,
+    chooser: Chooser,
+    thread: usize,
+    rng: Pcg64Mcg,
+    left: u64,
+    inserted: u64,
+    key: Vec<u8>,
+}
+
+impl<'a> OpStream<'a> {
+    /// `ops` operations for thread number `thread`.
+    pub(crate) fn new(spec: StreamSpec<'a>, thread: usize, ops: u64) -> Self {
+        let loaded = spec.space.loaded;
+        let chooser = match spec.workload {
+            _ if loaded == 0 => Chooser::None,
+            Workload::D => Chooser::Latest(Ranks::new(loaded, spec.theta)),
+            _ => Chooser::Zipf(ScrambledZipf::new(loaded, spec.theta, spec.seed)),
+        };
+        let seed = [spec.workload as u64, spec.run, thread as u64].into_iter().fold(spec.seed, derive_seed);
+        let rng = Pcg64Mcg::seed_from_u64(seed);
+        Self { spec, chooser, thread, rng, left: ops, inserted: 0, key: Vec::new() }
+    }
+
+    /// Inserts handed out so far.
+    pub(crate) fn inserted(&self) -> u64 {
+        self.inserted
+    }
+
+    /// Puts the next operations into `chunk`; none are left when it stays empty. `None` when the dataset has no fresh record
+    /// left for an insert.
+    pub(crate) fn fill(&mut self, chunk: &mut Chunk) -> Option<()> {
+        chunk.ops.clear();
+        chunk.keys.clear();
+        while self.left > 0 && chunk.ops.len() < CHUNK_OPS && chunk.keys.len() < CHUNK_KEY_BYTES {
+            self.left -= 1;
+            let action = self.action();
+            let record = if action == Action::Insert { self.fresh()? } else { self.choose() };
+            let limit = if action == Action::Scan { self.rng.random_range(1..=SCAN_RECORDS_MAX) } else { 0 };
+            self.spec.dataset.key(record, &mut self.key);
+            let key_at = chunk.keys.len() as u32;
+            chunk.keys.extend_from_slice(&self.key);
+            chunk.ops.push(Op { action, key_at, key_bytes: self.key.len() as u32, limit });
+        }
+        Some(())
+    }
+
+    fn action(&mut self) -> Action {
+        let mix = self.spec.workload.mix();
+        if let [(only, _)] = mix {
+            return *only;
+        }
+        let mut ticket = self.rng.random_range(0..100);
+        for &(action, percent) in mix {
+            if ticket < percent {
+                return action;
+            }
+            ticket -= percent;
+        }
+        mix[0].0
+    }
+
+    fn fresh(&mut self) -> Option<u64> {
+        let record = self.spec.space.fresh(self.thread, self.inserted);
+        self.inserted += 1;
+        (record < self.spec.dataset.capacity()).then_some(record)
+    }
+
+    fn choose(&mut self) -> u64 {
+        match &self.chooser {
+            Chooser::Zipf(zipf) => zipf.sample(&mut self.rng),
+            Chooser::Latest(ages) => {
+                self.spec.space.present(self.thread, self.inserted) - 1 - ages.sample(&mut self.rng)
+            }
+            Chooser::None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datasets::{Dense, RandInt};
+    use std::collections::HashSet;
+
+    fn spec<'a>(workload: Workload, dataset: &'a dyn Dataset, space: &'a KeySpace) -> StreamSpec<'a> {
+        StreamSpec { workload, dataset, space, theta: 0.99, seed: 5, run: 0 }
+    }
+
+    /// All operations of a stream: action, dense key, limit.
+    fn drain(mut stream: OpStream<'_>) -> Vec<(Action, u64, u32)> {
+        let (mut chunk, mut all) = (Chunk::default(), Vec::new());
+        loop {
+            stream.fill(&mut chunk).unwrap();
+            if chunk.ops.is_empty() {
+                return all;
+            }
+            for &op in &chunk.ops {
+                let key = u64::from_be_bytes(chunk.key(op).try_into().unwrap());
+                all.push((op.action, key, op.limit));
+            }
+        }
+    }
+
+    #[test]
+    fn mixes_have_their_percentages() {
+        for workload in Workload::ALL {
+            assert_eq!(workload.mix().iter().map(|(_, percent)| percent).sum::<u32>(), 100);
+            let space = KeySpace::new(1000, 1);
+            let ops = drain(OpStream::new(spec(workload, &Dense, &space), 0, 100_000));
+            assert_eq!(ops.len(), 100_000);
+            for &(action, percent) in workload.mix() {
+                let count = ops.iter().filter(|op| op.0 == action).count() as f64;
+                assert!((count / 1000.0 - f64::from(percent)).abs() < 1.0, "{workload}: {action:?} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn load_inserts_every_record_once_on_any_number_of_threads() {
+        for threads in [1, 3] {
+            let space = KeySpace::new(0, threads);
+            let records: Vec<u64> = (0..threads)
+                .flat_map(|thread| {
+                    let ops = (10_000 - thread as u64).div_ceil(threads as u64);
+                    drain(OpStream::new(spec(Workload::Load, &Dense, &space), thread, ops))
+                })
+                .map(|op| op.1)
+                .collect();
+            assert_eq!(records.len(), 10_000);
+            assert_eq!(records.iter().copied().collect::<HashSet<_>>(), (0..10_000).collect());
+        }
+    }
+
+    #[test]
+    fn latest_reads_what_was_inserted_and_mostly_the_newest() {
+        let space = KeySpace::new(100_000, 1);
+        let mut newest = 100_000;
+        let (mut reads, mut recent) = (0, 0);
+        for (action, key, _) in drain(OpStream::new(spec(Workload::D, &Dense, &space), 0, 100_000)) {
+            if action == Action::Insert {
+                assert_eq!(key, newest);
+                newest += 1;
+            } else {
+                assert!(key < newest);
+                reads += 1;
+                recent += u32::from(newest - key <= 100);
+            }
+        }
+        assert!(recent * 3 > reads, "{recent} of {reads} reads were of the newest hundred");
+    }
+
+    #[test]
+    fn latest_on_two_threads_reads_only_what_is_finished() {
+        let space = KeySpace::new(1000, 2);
+        space.finish(1, 50);
+        assert_eq!(space.present(0, 70), 1000 + 2 * 50);
+        assert_eq!(space.present(0, 20), 1000 + 2 * 20);
+        space.finish(0, 52);
+        assert_eq!(space.holes(), [1000 + 2 * 50 + 1, 1000 + 2 * 51 + 1]);
+        assert_eq!(space.total(), 1000 + 2 * 52);
+    }
+
+    #[test]
+    fn scans_are_uniform_from_1_to_100() {
+        let space = KeySpace::new(1000, 1);
+        let ops = drain(OpStream::new(spec(Workload::E, &Dense, &space), 0, 100_000));
+        let lengths: Vec<u32> = ops.iter().filter(|op| op.0 == Action::Scan).map(|op| op.2).collect();
+        assert_eq!((lengths.iter().min(), lengths.iter().max()), (Some(&1), Some(&100)));
+        let mean = f64::from(lengths.iter().sum::<u32>()) / lengths.len() as f64;
+        assert!((mean - 50.5).abs() < 1.0, "{mean}");
+    }
+
+    #[test]
+    fn streams_depend_on_seed_thread_and_run() {
+        let (space, dataset) = (KeySpace::new(1000, 2), RandInt::new(1));
+        let base = spec(Workload::A, &dataset, &space);
+        let stream = |spec, thread| drain(OpStream::new(spec, thread, 1000));
+        assert_eq!(stream(base, 0), stream(base, 0));
+        assert_ne!(stream(base, 0), stream(base, 1));
+        assert_ne!(stream(base, 0), stream(StreamSpec { run: 1, ..base }, 0));
+        assert_ne!(stream(base, 0), stream(StreamSpec { seed: 6, ..base }, 0));
+    }
+
+    #[test]
+    fn fresh_bounds_hold() {
+        assert_eq!(Workload::A.fresh_records_max(1000, 1), 0);
+        for ops in [1, 10, 1000, 1_000_000] {
+            let bound = Workload::D.fresh_records_max(ops, 2);
+            assert!(bound >= ops / 20 && bound <= ops + 1, "{ops}: {bound}");
+        }
+        assert_eq!("LOAD".parse::<Workload>().unwrap(), Workload::Load);
+        assert!("g".parse::<Workload>().unwrap_err().contains("choose"));
+    }
+}

@@ -1,0 +1,307 @@
+//! CSV and TSV: fields between delimiters, in CSV quoted where need be (RFC 4180).
+//!
+//! A forgotten quote must not swallow the lines after it, as it does in lenient readers. So a record's extent is found
+//! first, strictly: a quoted field may go on over lines, but after its closing quote a delimiter or the end must follow.
+//! A record that breaks this, or is not closed within [`RECORD_LINES_MAX`] lines, condemns its first line only; reading
+//! resumes with the second. `csv-core` then splits what is well-formed.
+
+use super::lines::{Line, Lines};
+use super::{Pair, Record, Records};
+use crate::failure::Failure;
+use crate::notation::Notation;
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use std::io::{self, BufRead};
+
+/// Lines over which one record may go on.
+const RECORD_LINES_MAX: usize = 1000;
+/// Bytes over which one record may go on.
+const RECORD_BYTES_MAX: usize = super::lines::LINE_BYTES_MAX;
+
+/// Reads pairs from delimited fields.
+pub(super) struct Delimited<R> {
+    lines: Lines<R>,
+    delimiter: u8,
+    quoting: bool,
+    splitter: Reader,
+    notation: Notation,
+    /// Positions of the key and the value among the fields.
+    key: usize,
+    value: usize,
+}
+
+/// How far a record reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// To the end of what was looked at.
+    Whole,
+    /// Further: a quote is open.
+    Open,
+    /// Nowhere: something follows a closing quote.
+    Malformed,
+}
+
+/// Follows the quotes of a record from line to line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quotes {
+    FieldStart,
+    Unquoted,
+    Quoted,
+    /// After a quote inside a quoted field: its end, or the first half of a doubled one.
+    MaybeClosed,
+}
+
+impl Quotes {
+    /// Takes one more line in; answers where the record stands after it.
+    fn follow(&mut self, line: &[u8], delimiter: u8) -> Extent {
+        for &byte in line {
+            *self = match (*self, byte) {
+                (Self::Quoted, b'"') => Self::MaybeClosed,
+                (Self::FieldStart | Self::MaybeClosed, b'"') | (Self::Quoted, _) => Self::Quoted,
+                (_, byte) if byte == delimiter => Self::FieldStart,
+                (Self::MaybeClosed, _) => return Extent::Malformed,
+                (Self::FieldStart | Self::Unquoted, _) => Self::Unquoted,
+            };
+        }
+        if *self == Self::Quoted { Extent::Open } else { Extent::Whole }
+    }
+}
+
+/// A record's bytes, or why there is none.
+enum Extract {
+    Record(u64, Vec<u8>),
+    Bad(u64, String),
+}
+
+impl<R: BufRead> Delimited<R> {
+    /// Comma-separated fields.
+    pub(super) fn csv(
+        lines: Lines<R>,
+        key: &str,
+        value: &str,
+        header: bool,
+        notation: Notation,
+    ) -> Result<Self, Failure> {
+        Self::new(lines, b',', (key, value), header, notation)
+    }
+
+    /// Tab-separated fields.
+    pub(super) fn tsv(
+        lines: Lines<R>,
+        key: &str,
+        value: &str,
+        header: bool,
+        notation: Notation,
+    ) -> Result<Self, Failure> {
+        Self::new(lines, b'\t', (key, value), header, notation)
+    }
+
+    fn new(
+        lines: Lines<R>,
+        delimiter: u8,
+        columns: (&str, &str),
+        header: bool,
+        notation: Notation,
+    ) -> Result<Self, Failure> {
+        let quoting = delimiter == b',';
+        let splitter = ReaderBuilder::new().delimiter(delimiter).quoting(quoting).build();
+        let mut reader = Self { lines, delimiter, quoting, splitter, notation, key: 0, value: 0 };
+        (reader.key, reader.value) =
+            if header { reader.named(columns)? } else { (numbered(columns.0)?, numbered(columns.1)?) };
+        Ok(reader)
+    }
+
+    /// The positions that the header gives to two names.
+    fn named(&mut self, (key, value): (&str, &str)) -> Result<(usize, usize), Failure> {
+        let header = match self.extract().map_err(unreadable)? {
+            None => return Err(Failure::usage("the file is empty: it lacks the line that names the columns")),
+            Some(Extract::Bad(line, why)) => return Err(Failure::usage(format_args!("line {line}, the header: {why}"))),
+            Some(Extract::Record(_, bytes)) => bytes,
+        };
+        let fields = self.split(&header);
+        let names: Vec<String> = fields.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let position = |wanted: &str| {
+            names.iter().position(|name| name == wanted).ok_or_else(|| {
+                Failure::usage(format_args!(
+                    "no column `{wanted}`; there are: {}. Choose with --key and --value, or give --no-header",
+                    names.join(", ")
+                ))
+            })
+        };
+        Ok((position(key)?, position(value)?))
+    }
+
+    /// The bytes of the next record that is not blank.
+    fn extract(&mut self) -> io::Result<Option<Extract>> {
+        loop {
+            let Some(Line { number, bytes }) = self.lines.next()? else { return Ok(None) };
+            let Some(mut record) = bytes else {
+                return Ok(Some(Extract::Bad(number, "too long a line".to_owned())));
+            };
+            if record.is_empty() {
+                continue;
+            }
+            if !self.quoting {
+                return Ok(Some(Extract::Record(number, record)));
+            }
+            let mut quotes = Quotes::FieldStart;
+            let mut extent = quotes.follow(&record, self.delimiter);
+            let mut further = Vec::new();
+            while extent == Extent::Open && further.len() < RECORD_LINES_MAX && record.len() < RECORD_BYTES_MAX {
+                let Some(line) = self.lines.next()? else { break };
+                extent = match &line.bytes {
+                    Some(bytes) => {
+                        record.push(b'\n');
+                        record.extend_from_slice(bytes);
+                        quotes.follow(bytes, self.delimiter)
+                    }
+                    None => Extent::Malformed,
+                };
+                further.push(line);
+            }
+            if extent == Extent::Whole {
+                return Ok(Some(Extract::Record(number, record)));
+            }
+            let why = if further.is_empty() && extent == Extent::Malformed {
+                "a quoted field is followed by something other than a delimiter"
+            } else {
+                "a quote is opened and not closed"
+            };
+            self.lines.put_back(further);
+            return Ok(Some(Extract::Bad(number, why.to_owned())));
+        }
+    }
+
+    /// The fields of a well-formed record.
+    fn split(&mut self, record: &[u8]) -> Vec<Vec<u8>> {
+        // Fields are never longer than the record, and never more than its bytes plus one.
+        let mut text = vec![0; record.len() + 1];
+        let mut ends = vec![0; record.split(|&byte| byte == self.delimiter).count() + 1];
+        self.splitter.reset();
+        let (mut taken, mut written, mut ended) = (0, 0, 0);
+        loop {
+            let (outcome, read, wrote, ends_found) =
+                self.splitter.read_record(&record[taken..], &mut text[written..], &mut ends[ended..]);
+            taken += read;
+            written += wrote;
+            ended += ends_found;
+            // At the record's end it asks for more input; nothing more means the end.
+            if outcome != ReadRecordResult::InputEmpty {
+                break;
+            }
+        }
+        let mut from = 0;
+        ends[..ended].iter().map(|&end| text[std::mem::replace(&mut from, end)..end].to_vec()).collect()
+    }
+
+    fn pair(&mut self, line: u64, record: &[u8]) -> Result<Pair, String> {
+        let fields = self.split(record);
+        let field = |at: usize, what: &str| {
+            let found = fields.get(at).ok_or_else(|| format!("{} fields; the {what} is field {}", fields.len(), at + 1))?;
+            self.notation.read(found).map_err(|why| format!("{what}: {why}"))
+        };
+        Ok(Pair { line, key: field(self.key, "key")?, value: field(self.value, "value")? })
+    }
+}
+
+impl<R: BufRead> Records for Delimited<R> {
+    fn next(&mut self) -> Result<Option<Record>, Failure> {
+        Ok(match self.extract().map_err(unreadable)? {
+            None => None,
+            Some(Extract::Bad(line, why)) => Some(Record::Bad(line, why)),
+            Some(Extract::Record(line, bytes)) => Some(match self.pair(line, &bytes) {
+                Ok(pair) => Record::Pair(pair),
+                Err(why) => Record::Bad(line, why),
+            }),
+        })
+    }
+}
+
+/// The position that a column's number means.
+fn numbered(text: &str) -> Result<usize, Failure> {
+    match text.parse::<usize>() {
+        Ok(number) if number > 0 => Ok(number - 1),
+        _ => Err(Failure::usage(format_args!("column `{text}`: without a header, columns are numbers from 1"))),
+    }
+}
+
+/// The failure to read the file.
+#[allow(clippy::needless_pass_by_value)] // for `map_err`
+pub(super) fn unreadable(error: io::Error) -> Failure {
+    Failure::failed(format_args!("cannot read on: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    /// Keys and values with their lines; of bad lines the number and a question mark.
+    fn read(mut reader: impl Records) -> Vec<(u64, String)> {
+        let mut found = Vec::new();
+        while let Some(record) = reader.next().unwrap() {
+            found.push(match record {
+                Record::Bad(line, _) => (line, "?".to_owned()),
+                Record::Pair(Pair { line, key, value }) => {
+                    (line, format!("{}={}", key.escape_ascii(), value.escape_ascii()))
+                }
+            });
+        }
+        found
+    }
+
+    fn csv(text: &str) -> Vec<(u64, String)> {
+        read(Delimited::csv(Lines::new(Cursor::new(text)), "1", "2", false, Notation::Raw).unwrap())
+    }
+
+    fn lines(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
+        expected.iter().map(|(line, text)| (*line, (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn quotes_delimiters_and_line_ends_inside_fields() {
+        let text = "a,1\n\"b,c\",\"say \"\"hi\"\"\"\r\n\"over\nlines\",x\n,\n\"\",\"\"\nin\"side,2,rest\n";
+        let expected = [
+            (1, "a=1"),
+            (2, "b,c=say \\\"hi\\\""),
+            (3, "over\\nlines=x"),
+            (5, "="),
+            (6, "="),
+            (7, "in\\\"side=2"),
+        ];
+        assert_eq!(csv(text), lines(&expected));
+    }
+
+    #[test]
+    fn a_bad_line_does_not_lose_the_others() {
+        let text = "a,1\n\"b,2\nc,\"3\"\nd,4\nonly\n\"e\"x,5\n\nf,6\n\"g,7";
+        let expected = [(1, "a=1"), (2, "?"), (3, "c=3"), (4, "d=4"), (5, "?"), (6, "?"), (8, "f=6"), (9, "?")];
+        assert_eq!(csv(text), lines(&expected));
+    }
+
+    #[test]
+    fn an_open_quote_gives_up_after_so_many_lines() {
+        let mut text = "\"open,1\n".to_owned();
+        text.push_str(&"k,v\n".repeat(RECORD_LINES_MAX * 2));
+        let found = csv(&text);
+        assert_eq!(found[0], (1, "?".to_owned()));
+        assert_eq!(found.len(), 1 + RECORD_LINES_MAX * 2);
+    }
+
+    #[test]
+    fn columns_are_found_by_name() {
+        let text = "id\tname\tnote\n1\tAda\t\"x\n2\tGrace\n";
+        let reader = Delimited::tsv(Lines::new(Cursor::new(text)), "name", "id", true, Notation::Raw).unwrap();
+        assert_eq!(read(reader), lines(&[(2, "Ada=1"), (3, "Grace=2")]));
+        let refused = Delimited::csv(Lines::new(Cursor::new("id,name\n")), "key", "id", true, Notation::Raw);
+        assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains("id, name")));
+        let refused = Delimited::csv(Lines::new(Cursor::new("")), "key", "id", true, Notation::Raw);
+        assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains("empty")));
+    }
+
+    #[test]
+    fn notations_are_read_and_their_mistakes_reported() {
+        let text = "00ff,61\n0,62\nxx,63\n";
+        let reader = Delimited::csv(Lines::new(Cursor::new(text)), "1", "2", false, Notation::Hex).unwrap();
+        assert_eq!(read(reader), lines(&[(1, "\\x00\\xff=a"), (2, "?"), (3, "?")]));
+    }
+}

@@ -1,0 +1,116 @@
+//! The lines of a file with their numbers, whatever bytes they hold.
+//!
+//! Lines end with LF or CR LF. A byte-order mark before the first is dropped. A line above [`LINE_BYTES_MAX`] is passed
+//! over without being held, and lines can be put back, to be read again.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead};
+
+/// Bytes of a line that are held, at most: enough for a 16 MiB value with every byte written as `\xNN`.
+pub(super) const LINE_BYTES_MAX: usize = 72 << 20;
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Counted from 1.
+    pub(super) number: u64,
+    /// Its bytes without the line end; `None` when there are too many.
+    pub(super) bytes: Option<Vec<u8>>,
+}
+
+/// Reads a file line by line.
+pub(super) struct Lines<R> {
+    input: R,
+    read: u64,
+    back: VecDeque<Line>,
+    bytes_max: usize,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, read: 0, back: VecDeque::new(), bytes_max: LINE_BYTES_MAX }
+    }
+
+    /// The next line; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line>> {
+        if let Some(line) = self.back.pop_front() {
+            return Ok(Some(line));
+        }
+        let mut bytes = Vec::new();
+        let mut too_many = false;
+        let mut any = false;
+        loop {
+            let chunk = match self.input.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let end = chunk.iter().position(|&byte| byte == b'\n');
+            let part = &chunk[..end.unwrap_or(chunk.len())];
+            any |= !chunk.is_empty();
+            too_many |= bytes.len() + part.len() > self.bytes_max;
+            if too_many {
+                bytes = Vec::new();
+            } else {
+                bytes.extend_from_slice(part);
+            }
+            let is_last = end.is_some() || chunk.is_empty();
+            let used = part.len() + usize::from(end.is_some());
+            self.input.consume(used);
+            if is_last {
+                break;
+            }
+        }
+        if !any {
+            return Ok(None);
+        }
+        self.read += 1;
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        if self.read == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
+            bytes.drain(..3);
+        }
+        Ok(Some(Line { number: self.read, bytes: (!too_many).then_some(bytes) }))
+    }
+
+    /// Puts lines back before those not yet read, in their order.
+    pub(super) fn put_back(&mut self, lines: Vec<Line>) {
+        for line in lines.into_iter().rev() {
+            self.back.push_front(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufReader, Cursor};
+
+    fn read(text: &[u8], capacity: usize, bytes_max: usize) -> Vec<(u64, Option<Vec<u8>>)> {
+        let mut lines = Lines::new(BufReader::with_capacity(capacity, Cursor::new(text)));
+        lines.bytes_max = bytes_max;
+        let mut found = Vec::new();
+        while let Some(line) = lines.next().unwrap() {
+            found.push((line.number, line.bytes));
+        }
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_whatever_the_buffer() {
+        let text = b"\xef\xbb\xbfone\r\n\ntoo long for it\nf\xffur\nlast";
+        let expected = vec![
+            (1, Some(b"one".to_vec())),
+            (2, Some(Vec::new())),
+            (3, None),
+            (4, Some(b"f\xffur".to_vec())),
+            (5, Some(b"last".to_vec())),
+        ];
+        for capacity in 1..50 {
+            assert_eq!(read(text, capacity, 10), expected);
+        }
+        assert_eq!(read(b"", 8, 10), Vec::new());
+        assert_eq!(read(b"a\n", 8, 10).len(), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! The program `darter`: parses arguments, calls the crates below, prints.
+//!
+//! Exit codes: 0, done; 1, the answer is no (an absent key, a refused condition, a broken invariant, bad lines) or the
+//! operation failed; 2, the command cannot be carried out as given (arguments, pool name, no such pool or file).
+//! Results go to stdout, everything else to stderr.
+
+mod bench;
+mod check;
+mod failure;
+mod load;
+mod notation;
+mod pairs;
+mod pool;
+mod scan;
+mod stats;
+mod tree;
+
+use clap::{Parser, Subcommand};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// An ordered key-value index in disaggregated memory.
+///
+/// Pools are named `mem:SIZE`, this process's memory, or `file:PATH`, a file shared by all processes that open it (also
+/// in /dev/shm). `?size=8G` creates an absent file, `nodes=N` splits the pool into several memory nodes.
+#[derive(Parser)]
+#[command(name = "darter", version, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the YCSB workloads and report throughput, round trips, bytes and latency
+    Bench(Box<bench::BenchCommand>),
+    /// Store the pairs of a CSV, TSV or JSON-lines file
+    Load(load::LoadCommand),
+    /// Store a value under a key
+    Put(pairs::PutCommand),
+    /// Print a key's value; exit code 1 when the key is absent
+    Get(pairs::GetCommand),
+    /// Remove a key; exit code 1 when it is absent
+    Del(pairs::DelCommand),
+    /// Print the pairs of a key range, in order
+    Scan(scan::ScanCommand),
+    /// Print counts, depth, node types, skip table and memory
+    Stats(stats::StatsCommand),
+    /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an invariant is broken
+    Check(check::CheckCommand),
+    /// Draw the top of the tree
+    Tree(tree::TreeCommand),
+}
+
+/// What a command that did not fail answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Done; exit code 0.
+    Done,
+    /// Done, and the answer is no; exit code 1. The command has said why.
+    No,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Bench(command) => command.run(),
+        Command::Load(command) => command.run(),
+        Command::Put(command) => command.run(),
+        Command::Get(command) => command.run(),
+        Command::Del(command) => command.run(),
+        Command::Scan(command) => command.run(),
+        Command::Stats(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::Tree(command) => command.run(),
+    };
+    match outcome {
+        Ok(Answer::Done) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(failure) => failure.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,138 @@
+//! `put`, `get`, `del`: one pair.
+
+use crate::failure::{Failure, complain};
+use crate::notation::NotationArgs;
+use crate::pool::PoolArgs;
+use crate::Answer;
+use darter::{Condition, PutOutcome};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// Bytes of a value that is read from a file, at most: far above what any pool holds in one value.
+const VALUE_FILE_BYTES_MAX: u64 = 1 << 30;
+
+#[derive(clap::Args)]
+pub(crate) struct PutCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[command(flatten)]
+    notation: NotationArgs,
+    /// The key
+    key: OsString,
+    /// The value
+    #[arg(required_unless_present = "value_file")]
+    value: Option<OsString>,
+    /// Take the value from a file as it is, `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    value_file: Option<PathBuf>,
+    /// Only if the key is absent, else exit code 1
+    #[arg(long, group = "condition")]
+    if_absent: bool,
+    /// Only if the key is present, else exit code 1
+    #[arg(long, group = "condition")]
+    if_present: bool,
+    /// Only if the key's value equals this one, else exit code 1
+    #[arg(long, value_name = "VALUE", group = "condition")]
+    if_equal: Option<OsString>,
+}
+
+impl PutCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let notation = self.notation.notation();
+        let key = notation.argument(&self.key)?;
+        let value = match (&self.value, &self.value_file) {
+            (_, Some(path)) => read_value(path)?,
+            (Some(value), None) => notation.argument(value)?,
+            (None, None) => Vec::new(),
+        };
+        let expected = self.if_equal.as_ref().map(|text| notation.argument(text)).transpose()?;
+        let condition = match (&expected, self.if_absent, self.if_present) {
+            (Some(expected), ..) => Condition::Equals(expected),
+            (None, true, _) => Condition::Absent,
+            (None, false, true) => Condition::Present,
+            (None, false, false) => Condition::Always,
+        };
+        let store = self.pool.open_or_create()?;
+        if store.session()?.put_if(key, value, condition)? != PutOutcome::Refused {
+            return Ok(Answer::Done);
+        }
+        complain(match condition {
+            Condition::Absent => "the key is present; nothing was stored",
+            Condition::Present => "the key is absent; nothing was stored",
+            Condition::Equals(_) | Condition::Always => "the key has another value, or none; nothing was stored",
+        });
+        Ok(Answer::No)
+    }
+}
+
+/// A value from a file or standard input.
+fn read_value(path: &PathBuf) -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().lock().take(VALUE_FILE_BYTES_MAX + 1).read_to_end(&mut value)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(VALUE_FILE_BYTES_MAX + 1).read_to_end(&mut value))
+    };
+    match read {
+        Err(error) => Err(Failure::usage(format_args!("{}: {error}", path.display()))),
+        Ok(bytes) if bytes as u64 > VALUE_FILE_BYTES_MAX => {
+            Err(Failure::usage(format_args!("{}: above 1 GiB; no pool holds that in one value", path.display())))
+        }
+        Ok(_) => Ok(value),
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GetCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[command(flatten)]
+    notation: NotationArgs,
+    /// The key
+    key: OsString,
+    /// Write the value's bytes as they are, without a line end
+    #[arg(long)]
+    raw: bool,
+}
+
+impl GetCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let notation = self.notation.notation();
+        let key = notation.argument(&self.key)?;
+        let Some(value) = self.pool.existing()?.session()?.get(&key)? else {
+            complain(format_args!("no such key: {}", notation.write(&key)));
+            return Ok(Answer::No);
+        };
+        let mut out = std::io::stdout().lock();
+        if self.raw {
+            out.write_all(&value)?;
+        } else {
+            writeln!(out, "{}", notation.write(&value))?;
+        }
+        out.flush()?;
+        Ok(Answer::Done)
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DelCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[command(flatten)]
+    notation: NotationArgs,
+    /// The key
+    key: OsString,
+}
+
+impl DelCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let notation = self.notation.notation();
+        let key = notation.argument(&self.key)?;
+        if self.pool.existing()?.session()?.delete(&key)? {
+            return Ok(Answer::Done);
+        }
+        complain(format_args!("no such key: {}", notation.write(&key)));
+        Ok(Answer::No)
+    }
+}

@@ -1,0 +1,199 @@
+//! `stats`: counts, depth, node types, skip table and memory.
+
+use crate::Answer;
+use crate::failure::Failure;
+use crate::pool::PoolArgs;
+use comfy_table::{CellAlignment, Table, presets};
+use darter::{IndexStats, PoolUsage, Stats};
+use serde_json::{Value, json};
+use std::io::Write;
+
+#[derive(clap::Args)]
+pub(crate) struct StatsCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl StatsCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let store = self.pool.existing()?;
+        let stats = store.stats()?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", as_json(&stats, &store.notes()))?;
+        } else {
+            print(&mut out, &stats)?;
+            for note in store.notes() {
+                writeln!(out, "\nnote: {note}")?;
+            }
+        }
+        out.flush()?;
+        Ok(Answer::Done)
+    }
+}
+
+/// Bytes as people read them.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    indicatif::BinaryBytes(bytes).to_string()
+}
+
+/// The index's part as JSON; shared with `check`.
+pub(crate) fn index_json(stats: &IndexStats) -> Value {
+    let nodes: Vec<Value> = stats
+        .nodes
+        .iter()
+        .map(|node| {
+            json!({ "type": node.name, "count": node.count, "bytes": node.bytes, "children": node.children })
+        })
+        .collect();
+    let est = stats.est.as_ref().map(|est| {
+        json!({
+            "prefix_list": est.prefix_list,
+            "directory_entries": est.directory_entries,
+            "segments": est.segments,
+            "entries": est.entries,
+            "slots": est.slots,
+            "bytes": est.bytes,
+        })
+    });
+    json!({
+        "keys": stats.keys,
+        "kv_bytes": stats.kv_bytes,
+        "index_bytes": stats.index_bytes,
+        "depth_max": stats.depth_max,
+        "levels": stats.levels,
+        "nodes": nodes,
+        "est": est,
+    })
+}
+
+/// The pool's part as JSON; shared with `check`.
+pub(crate) fn pool_json(usage: &PoolUsage) -> Value {
+    let nodes: Vec<Value> = usage
+        .nodes
+        .iter()
+        .map(|node| {
+            json!({
+                "node": node.node,
+                "bytes": node.bytes,
+                "blocks": node.blocks,
+                "free": node.free,
+                "mine": node.mine,
+                "others": node.others,
+                "closed": node.closed,
+                "dead": node.dead,
+                "sweeping": node.sweeping,
+                "damaged": node.damaged,
+            })
+        })
+        .collect();
+    let members: Vec<Value> = usage
+        .members
+        .iter()
+        .map(|member| {
+            json!({
+                "slot": member.slot,
+                "pid": member.pid,
+                "epoch": member.epoch,
+                "lease_left_ms": member.lease_left_ms,
+                "is_me": member.is_me,
+            })
+        })
+        .collect();
+    json!({
+        "bytes": usage.bytes(),
+        "used_bytes": usage.used_bytes(),
+        "block_bytes": usage.block_bytes,
+        "epoch": usage.epoch,
+        "nodes": nodes,
+        "members": members,
+    })
+}
+
+fn as_json(stats: &Stats, notes: &[String]) -> Value {
+    json!({
+        "index": index_json(&stats.index),
+        "pool": pool_json(&stats.pool),
+        "cache_used_bytes": stats.cache_used_bytes,
+        "prefix_list": stats.prefix_list,
+        "notes": notes,
+    })
+}
+
+/// A table with a header and numbers to the right.
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
+    let index = &stats.index;
+    let depth_mean = if index.keys == 0 {
+        0.0
+    } else {
+        index.levels.iter().enumerate().map(|(depth, leaves)| depth as f64 * *leaves as f64).sum::<f64>()
+            / index.keys as f64
+    };
+    writeln!(out, "keys          {}", index.keys)?;
+    writeln!(out, "keys, values  {}", bytes_text(index.kv_bytes))?;
+    writeln!(out, "index         {}", bytes_text(index.index_bytes))?;
+    writeln!(out, "depth         {depth_mean:.2} inner nodes on average, {} at most", index.depth_max)?;
+    writeln!(out, "prefix list   {:?}", stats.prefix_list)?;
+    writeln!(out, "client cache  {}", bytes_text(stats.cache_used_bytes))?;
+    if !index.nodes.is_empty() {
+        let rows = index.nodes.iter().map(|node| {
+            let mean = node.children as f64 / (node.count as f64).max(1.0);
+            vec![node.name.to_owned(), node.count.to_string(), bytes_text(node.bytes), format!("{mean:.1}")]
+        });
+        writeln!(out, "\n{}", table(&["nodes", "count", "bytes", "children"], rows))?;
+    }
+    let levels: Vec<Vec<String>> = (index.levels.iter().enumerate())
+        .filter(|(_, leaves)| **leaves > 0)
+        .map(|(depth, leaves)| vec![depth.to_string(), leaves.to_string()])
+        .collect();
+    if !levels.is_empty() {
+        writeln!(out, "\n{}", table(&["leaves below", "leaves"], levels))?;
+    }
+    if let Some(est) = &index.est {
+        let used = est.entries as f64 * 100.0 / (est.slots as f64).max(1.0);
+        writeln!(
+            out,
+            "\nskip table    {} entries in {} slots ({used:.0}%), {} segments, directory of {}, {}",
+            est.entries,
+            est.slots,
+            est.segments,
+            est.directory_entries,
+            bytes_text(est.bytes)
+        )?;
+    }
+    print_pool(out, &stats.pool)
+}
+
+/// The pool's part for people.
+fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
+    let (used, all) = (bytes_text(usage.used_bytes()), bytes_text(usage.bytes()));
+    writeln!(out, "\npool          {used} of {all} in blocks of {} that are taken", bytes_text(usage.block_bytes))?;
+    let rows = usage.nodes.iter().map(|node| {
+        let counts = [node.blocks, node.free, node.mine, node.others, node.closed, node.dead + node.sweeping];
+        let mut row = vec![node.node.to_string(), bytes_text(node.bytes)];
+        row.extend(counts.map(|count| count.to_string()));
+        row
+    });
+    let header = ["memory node", "bytes", "blocks", "free", "mine", "others", "closed", "dead"];
+    writeln!(out, "\n{}", table(&header, rows))?;
+    let others: Vec<Vec<String>> = (usage.members.iter().filter(|member| !member.is_me))
+        .map(|member| vec![member.pid.to_string(), member.epoch.to_string(), member.lease_left_ms.to_string()])
+        .collect();
+    if !others.is_empty() {
+        writeln!(out, "\n{}", table(&["other process", "epoch", "lease left, ms"], others))?;
+    }
+    Ok(())
+}

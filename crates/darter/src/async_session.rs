@@ -1,0 +1,173 @@
+//! One task's way into a store: every operation a future.
+//!
+//! The futures are `Send` and hold no lock. Dropping one at any await is safe: the index's changes are single atomic
+//! words, and the pool keeps the session pinned until its posted verbs have completed (design rule R6).
+
+use crate::scan::{AsyncScan, Cursor};
+use crate::store::{Inner, Shared};
+use crate::{Error, KeyRange, upkeep};
+use darter_fabric::{Counters, Endpoint, Fabric};
+use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_pool::Client;
+use std::sync::Arc;
+
+/// One task's way into a [`crate::Store`]. Methods take `&mut self`: a session does one operation at a time.
+pub struct AsyncSession<F: Fabric = crate::DefaultFabric> {
+    client: Client<F>,
+    shared: Arc<Shared<F>>,
+    store: Arc<Inner<F>>,
+}
+
+impl<F: Fabric> AsyncSession<F> {
+    pub(crate) fn new(client: Client<F>, shared: Arc<Shared<F>>, store: Arc<Inner<F>>) -> Self {
+        Self { client, shared, store }
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// When the pool is damaged or fails, or the key is too long.
+    #[inline]
+    pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.shared.index.get_with(&mut self.client, key.as_ref(), <[u8]>::to_vec).await?)
+    }
+
+    /// What `f` makes of a key's value, without copying the value out first.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::get`].
+    #[inline]
+    pub async fn get_with<R>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>, Error> {
+        Ok(self.shared.index.get_with(&mut self.client, key.as_ref(), f).await?)
+    }
+
+    /// Stores a value under a key, whether or not the key is there: an upsert.
+    ///
+    /// # Errors
+    /// When the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value are too long.
+    #[inline]
+    pub async fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
+        self.put_if(key, value, Condition::Always).await
+    }
+
+    /// Stores a value under a key if the key is absent; answers whether it was.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::put`].
+    #[inline]
+    pub async fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.put_if(key, value, Condition::Absent).await? != PutOutcome::Refused)
+    }
+
+    /// Replaces a key's value if the key is present; answers whether it was.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::put`].
+    #[inline]
+    pub async fn update(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.put_if(key, value, Condition::Present).await? != PutOutcome::Refused)
+    }
+
+    /// Replaces a key's value if it equals `expected`; answers whether it did.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::put`].
+    #[inline]
+    pub async fn replace_if_equal(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        expected: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<bool, Error> {
+        Ok(self.put_if(key, value, Condition::Equals(expected.as_ref())).await? != PutOutcome::Refused)
+    }
+
+    /// Stores a value under a key if `condition` holds.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::put`].
+    #[inline]
+    pub async fn put_if(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, Error> {
+        Ok(self.shared.index.put(&mut self.client, key.as_ref(), value.as_ref(), condition).await?)
+    }
+
+    /// Removes a key; answers whether it was there.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::put`]: a collapse may need space, but a full pool never keeps a key from going.
+    #[inline]
+    pub async fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.shared.index.delete(&mut self.client, key.as_ref()).await?)
+    }
+
+    /// The values of several keys, in their order, in the round trips of the longest search among them.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::get`].
+    pub async fn multi_get<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        Ok(self.shared.index.multi_get(&mut self.client, &keys).await?)
+    }
+
+    /// The pairs whose keys lie in a range, fetched in chunks as they are asked for.
+    pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F> {
+        AsyncScan::new(self, Cursor::new(range.into_scan_range()))
+    }
+
+    /// The pairs whose keys begin with `prefix`.
+    pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> AsyncScan<'_, F> {
+        self.scan(ScanRange::prefix(prefix.as_ref()))
+    }
+
+    /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is exhausted.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::get`].
+    pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
+        Ok(self.shared.index.scan(&mut self.client, range, limit).await?)
+    }
+
+    /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
+    ///
+    /// # Errors
+    /// When the index has keys, the input is out of order, or as [`AsyncSession::put`]. The index is then still empty.
+    pub async fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
+    where
+        K: Into<Vec<u8>>,
+        V: Into<Vec<u8>>,
+        I: IntoIterator<Item = (K, V)>,
+        I::IntoIter: Send,
+    {
+        let sorted = sorted.into_iter().map(|(key, value)| (key.into(), value.into()));
+        Ok(self.shared.index.bulk_load(&mut self.client, sorted).await?)
+    }
+
+    /// Does the upkeep that is due, for programs that run without the upkeep thread.
+    ///
+    /// # Errors
+    /// When the pool fails; call again later.
+    pub async fn maintain(&mut self) -> Result<(), Error> {
+        upkeep::round(&self.shared, &mut self.client, self.store.auto_adjust()).await
+    }
+
+    /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind of operation. All
+    /// zero when the fabric does not count.
+    pub fn counters(&self) -> Counters {
+        self.client.endpoint().counters().copied().unwrap_or_default()
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for AsyncSession<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncSession").field("counters", &self.counters().total()).finish_non_exhaustive()
+    }
+}

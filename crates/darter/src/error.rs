@@ -1,0 +1,90 @@
+//! What a call can answer besides its result. Every message says what to do about it.
+
+use darter_fabric::{FabricError, UrlError};
+use darter_index::IndexError;
+use darter_pool::PoolError;
+use std::path::PathBuf;
+
+/// An error of the store. Whatever it says, what was stored before is intact.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The pool's name cannot be read.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// There is no pool at the place named.
+    #[error("pool `{pool}`: {path} does not exist or is empty; check the path, or create it with `?size=`, as in \
+             `file:{path}?size=1G`")]
+    Missing {
+        /// The pool's name.
+        pool: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A pool in this process's memory was asked to exist already.
+    #[error("pool `{pool}`: a pool in memory is always new, so it cannot be required to exist; use `file:PATH`")]
+    NeverExists {
+        /// The pool's name.
+        pool: String,
+    },
+    /// The file is there, and no pool can be opened from it.
+    #[error("pool `{pool}`: {source}")]
+    Open {
+        /// The pool's name.
+        pool: String,
+        /// Why.
+        source: PoolError,
+    },
+    /// The operating system refused a file.
+    #[error("{path}: cannot {action}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The thread that does the store's upkeep could not be started.
+    #[error("cannot start the upkeep thread: {0}; free threads, or open with `maintenance(false)` and call `maintain`")]
+    Thread(std::io::Error),
+    /// The index refused or failed: a key or value too long, damage, unsorted bulk load.
+    #[error(transparent)]
+    Index(IndexError),
+    /// The pool refused or failed: out of space, most often.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The fabric failed.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}
+
+impl Error {
+    /// Whether the caller asked for something that cannot be: a name that is none, a pool that is not there. Other
+    /// errors are the pool's or the system's. Programs exit with 2 for these, with 1 for the rest.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Url(_) | Self::Missing { .. } | Self::NeverExists { .. })
+    }
+
+    /// Whether the pool is full: delete something, or create a larger one. Everything stored is intact and readable.
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
+    }
+
+    /// Whether this key or value can never be stored in this pool, while others can.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Index(IndexError::KeyTooLong { .. } | IndexError::ValueTooLong { .. }))
+    }
+}
+
+impl From<IndexError> for Error {
+    /// The pool's and the fabric's errors come out as themselves, whichever layer met them first.
+    #[cold]
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Pool(error) => error.into(),
+            IndexError::Fabric(error) => Self::Fabric(error),
+            error => Self::Index(error),
+        }
+    }
+}

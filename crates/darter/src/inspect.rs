@@ -1,0 +1,168 @@
+//! Looking a store over: counts and sizes, checks, repairs.
+//!
+//! A check is two walks that must agree: the index's, from its roots to every leaf, and the pool's, over every block.
+//! What the pool holds and the index does not reach is leaked; a repair gives it back. A repair frees only when the
+//! index's walk found nothing wrong: what a broken walk did not reach may be alive.
+
+use crate::store::Shared;
+use crate::{Error, Store};
+use darter_fabric::{Fabric, block_on};
+use darter_index::{CheckReport, IndexStats, OrderedIndex};
+use darter_pool::{Client, PoolUsage};
+
+/// Rounds of upkeep before a walk, so that what was retired is freed and not taken for leaked: a node waits two graces,
+/// with scrubbing between them (design rule R3), and the last round finds nothing to do.
+const SETTLE_ROUNDS: usize = 4;
+
+/// Counts and sizes of a store.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// The index's, by a walk of it.
+    pub index: IndexStats,
+    /// The pool's.
+    pub pool: PoolUsage,
+    /// Bytes this process caches for the index.
+    pub cache_used_bytes: u64,
+    /// Prefix lengths in bytes at which the skip table has entries (DART, section 3.1).
+    pub prefix_list: Vec<u8>,
+}
+
+/// What a check found.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Broken invariants, in words a person can act on. Empty when index and pool are sound.
+    pub violations: Vec<String>,
+    /// Things worth knowing that break nothing.
+    pub remarks: Vec<String>,
+    /// Bytes that nobody can reach and nobody will free; a repair gives them back.
+    pub leaked_bytes: u64,
+    /// Bytes of reachable objects in blocks of other live processes, whose free space only those know.
+    pub unverified_bytes: u64,
+    /// Bytes that a repair gave back; 0 from a plain check.
+    pub repaired_bytes: u64,
+    /// The index's counts and sizes.
+    pub stats: IndexStats,
+    /// The pool's.
+    pub usage: PoolUsage,
+}
+
+impl Check {
+    /// Whether no invariant is broken. Leaks waste space and break nothing.
+    pub fn is_sound(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+impl<F: Fabric> Store<F> {
+    /// Counts and sizes, by a walk of the whole index.
+    ///
+    /// # Errors
+    /// When the pool is damaged or fails.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        let mut client = self.pool().client()?;
+        block_on(async {
+            Ok(Stats {
+                index: self.index().stats(&mut client).await?,
+                pool: self.pool().usage(&mut client).await?,
+                cache_used_bytes: self.index().cache_used_bytes(),
+                prefix_list: self.index().prefix_list(),
+            })
+        })
+    }
+
+    /// How much of the pool is used, by whom. Cheap: it reads tables, not the index.
+    ///
+    /// # Errors
+    /// When the pool fails.
+    pub fn usage(&self) -> Result<PoolUsage, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.pool().usage(&mut client))?)
+    }
+
+    /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of this process must rest
+    /// meanwhile, or what they have in hand counts as leaked; other processes may go on.
+    ///
+    /// # Errors
+    /// When a walk cannot go on; what it merely finds wrong is in the answer.
+    pub fn check(&self) -> Result<Check, Error> {
+        let mut client = self.pool().client()?;
+        block_on(check(&self.inner().shared, &mut client))
+    }
+
+    /// Gives back what dead processes left behind, then checks. Does nothing but report when an invariant is broken.
+    ///
+    /// # Errors
+    /// As [`Store::check`]. What was not given back stays leaked, and another repair can be tried.
+    pub fn repair(&self) -> Result<Check, Error> {
+        let mut client = self.pool().client()?;
+        block_on(repair(&self.inner().shared, &mut client))
+    }
+}
+
+/// Lets everything retired be freed, as far as other processes allow.
+async fn settle<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<(), Error> {
+    for _ in 0..SETTLE_ROUNDS {
+        shared.pool.settle(client).await?;
+        shared.index.maintain(client).await?;
+    }
+    Ok(())
+}
+
+async fn check<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<Check, Error> {
+    settle(shared, client).await?;
+    let CheckReport { mut violations, mut remarks, reachable, stats } = shared.index.check(client).await?;
+    let audit = shared.pool.audit(client, &reachable).await?;
+    let usage = shared.pool.usage(client).await?;
+    violations.extend(audit.violations);
+    if usage.bad_frees > 0 {
+        violations.push(format!("{} frees named no object in use", usage.bad_frees));
+    }
+    if audit.dead_blocks > 0 {
+        remarks.push(format!("{} blocks were left by processes that died; a repair sweeps them", audit.dead_blocks));
+    }
+    if audit.own_leaked_bytes > 0 {
+        remarks.push(format!(
+            "{} bytes of this process's own blocks are lost to operations that were cut short; a repair by another \
+             process gives them back once this one has ended",
+            audit.own_leaked_bytes
+        ));
+    }
+    Ok(Check {
+        violations,
+        remarks,
+        leaked_bytes: audit.leaked_bytes,
+        unverified_bytes: audit.unverified_bytes,
+        repaired_bytes: 0,
+        stats,
+        usage,
+    })
+}
+
+async fn repair<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<Check, Error> {
+    let mut before = check(shared, client).await?;
+    if !before.is_sound() {
+        before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());
+        return Ok(before);
+    }
+    let adoption = shared.pool.adopt(client).await?;
+    // The walk comes after the adoption: the dead can store nothing more, so it reaches all that is alive.
+    let walked = shared.index.check(client).await?;
+    if !walked.violations.is_empty() {
+        let mut after = check(shared, client).await?;
+        after.violations.extend(walked.violations);
+        return Ok(after);
+    }
+    // Hints must not lead to what is about to be freed.
+    shared.index.scrub_unreachable(client, &walked.reachable).await?;
+    let swept = shared.pool.finish_adoption(client, adoption, &walked.reachable).await?;
+    let mut after = check(shared, client).await?;
+    after.repaired_bytes = swept.reclaimed_bytes;
+    after.violations.extend(swept.violations);
+    if !swept.finished {
+        after.remarks.push(format!(
+            "the repair is not finished: the processes of client slots {:?} do not move on; end them, or try again",
+            swept.waiting_for
+        ));
+    }
+    Ok(after)
+}

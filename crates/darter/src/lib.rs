@@ -1,0 +1,60 @@
+//! What a program calls: an ordered key-value map whose bytes live in a memory pool, shared by threads and processes.
+//!
+//! A [`Store`] is an open pool with a DART index in it; clone it freely. A [`Session`] is one thread's way in, an
+//! [`AsyncSession`] one task's: cheap to make, never shared. Nothing an operation does waits for another client, dead
+//! or alive; what it stored is visible to every other session, of every process, the moment it returns.
+//!
+//! ```
+//! use darter::{Error, Store};
+//!
+//! # fn main() -> Result<(), Error> {
+//! let store = Store::open("mem:64M")?; // or `file:/dev/shm/pool?size=8G`, shared with other processes
+//! let mut session = store.session()?;
+//! session.put("fly", "agaric")?;
+//! session.put("flying", "fish")?;
+//! assert_eq!(session.get("fly")?.as_deref(), Some(&b"agaric"[..]));
+//! for pair in session.scan_prefix("fly") {
+//!     let (key, value) = pair?;
+//!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Promises (the index's own, see [`OrderedIndex`]): point operations are linearizable; a scan returns keys in order,
+//! each at most once, every key that was there throughout and none that was absent throughout. Dropping a future of an
+//! [`AsyncSession`] at any await is safe: the operation took effect, or it did not, and the session goes on.
+//!
+//! Keys are any bytes, 0 to 64 KiB, ordered bytewise. Values are any bytes, up to what fits in one block of the pool.
+//!
+//! This crate holds no algorithm: how a key is found is `darter-index`'s question, who owns which bytes is
+//! `darter-pool`'s, how bytes move is `darter-fabric`'s.
+
+mod async_session;
+mod error;
+mod inspect;
+mod key_range;
+mod options;
+mod provision;
+mod scan;
+mod session;
+mod store;
+mod upkeep;
+
+pub use async_session::AsyncSession;
+pub use error::Error;
+pub use inspect::{Check, Stats};
+pub use key_range::KeyRange;
+pub use options::StoreOptions;
+pub use scan::{AsyncScan, Scan};
+pub use session::Session;
+pub use store::{DefaultFabric, Store};
+
+pub use darter_fabric::{
+    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, UrlError, block_on,
+};
+pub use darter_index::{
+    AdjustReport, CheckReport, Condition, Dart, DartOptions, EstStats, IndexError, IndexStats, KEY_BYTES_MAX,
+    KeyValue, NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, TreeView,
+};
+pub use darter_pool::{MemberUsage, NodeUsage, Pool, PoolError, PoolUsage};

@@ -1,0 +1,128 @@
+//! How a store is opened, beyond its pool's name.
+
+use crate::{DefaultFabric, Error, Store};
+use darter_fabric::{Fabric, PoolUrl};
+use darter_index::DartOptions;
+use darter_pool::{Pool, PoolOptions};
+use std::time::Duration;
+
+/// How to open a [`Store`]; [`Store::options`] gives the defaults.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// let store = darter::Store::options().cache_bytes(1 << 20).auto_adjust(false).open("mem:64M?nodes=2")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+#[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
+pub struct StoreOptions {
+    pub(crate) pool: PoolOptions,
+    pub(crate) index: DartOptions,
+    pub(crate) auto_adjust: bool,
+    pub(crate) maintenance: bool,
+    pub(crate) must_exist: bool,
+    pub(crate) overwrite: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            pool: PoolOptions::default(),
+            index: DartOptions::default(),
+            auto_adjust: true,
+            maintenance: true,
+            must_exist: false,
+            overwrite: false,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// At most this many bytes of this process serve as the index's cache, the skip table's directory included.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.index.cache_bytes = bytes;
+        self
+    }
+
+    /// Whether upkeep may adjust the prefix list to how often prefixes are searched (DART, section 3.1). Default: yes.
+    pub fn auto_adjust(mut self, yes: bool) -> Self {
+        self.auto_adjust = yes;
+        self
+    }
+
+    /// Whether a thread of the store's own does the upkeep. Default: yes. Without it, call [`crate::Session::maintain`]
+    /// several times within a lease: a process that neither works nor renews its lease is taken for dead.
+    pub fn maintenance(mut self, yes: bool) -> Self {
+        self.maintenance = yes;
+        self
+    }
+
+    /// How long this process may be silent before others ask whether it is dead. Whole milliseconds, at least 1.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
+        self
+    }
+
+    /// Bytes of a new pool's blocks, a power of two from 256 KiB to 64 MiB: the grain in which processes take space, and
+    /// the bound on the size of a value. An existing pool keeps its own.
+    pub fn block_bytes(mut self, bytes: u64) -> Self {
+        self.pool.block_bytes = Some(bytes);
+        self
+    }
+
+    /// The secret of a new pool, random by default. A known secret makes counts repeatable, and lets whoever knows it make
+    /// up keys whose hashes collide: for measurements only.
+    pub fn secret(mut self, secret: [u64; 4]) -> Self {
+        self.pool.secret = Some(secret);
+        self
+    }
+
+    /// Whether the pool must be there already, whatever `?size=` says. Default: no.
+    pub fn must_exist(mut self, yes: bool) -> Self {
+        self.must_exist = yes;
+        self
+    }
+
+    /// Whether to make a new pool in place of whatever the file or device holds; needs `?size=`. Default: no. A pool
+    /// that is in use is refused all the same.
+    pub fn overwrite(mut self, yes: bool) -> Self {
+        self.overwrite = yes;
+        self
+    }
+
+    /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file with `?size=`. The
+    /// size of an existing file stands, whatever the name says.
+    ///
+    /// # Errors
+    /// When the name is none, the pool is absent or damaged or no pool, the system refuses memory or the file.
+    pub fn open(&self, url: &str) -> Result<Store, Error> {
+        self.open_url(&url.parse()?)
+    }
+
+    /// [`StoreOptions::open`] for a name already read.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open`].
+    pub fn open_url(&self, url: &PoolUrl) -> Result<Store, Error> {
+        let pool: Pool<DefaultFabric> = crate::provision::open_or_create(url, self)?;
+        Store::over_pool(pool, self, Some(url.clone()))
+    }
+
+    /// Makes a new pool over any fabric and opens it: for decorated and other providers.
+    ///
+    /// # Errors
+    /// When the fabric is too small or fails.
+    pub fn create_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
+        Store::over_pool(darter_fabric::block_on(Pool::create(fabric, &self.pool))?, self, None)
+    }
+
+    /// Opens the pool that a fabric holds: for decorated and other providers.
+    ///
+    /// # Errors
+    /// When it holds none, or a damaged one, or fails.
+    pub fn open_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
+        Store::over_pool(darter_fabric::block_on(Pool::open(fabric))?, self, None)
+    }
+}

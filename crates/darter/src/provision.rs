@@ -1,0 +1,125 @@
+//! Finding or making the pool that a name asks for.
+//!
+//! Where no file is, a new pool is made aside, under a name of its own, and appears under its real name complete:
+//! superblocks, index root and all, by one `link`. So no process ever sees half a pool; of several that create at once,
+//! one wins and the others open its pool; and a process killed meanwhile leaves nothing but a file `….new-PID-N`.
+//! Devices, empty files and files to be overwritten are filled in place.
+
+use crate::{DefaultFabric, Error, StoreOptions};
+use darter_fabric::local::{FileOptions, Space};
+use darter_fabric::{Counting, Local, PoolUrl, Scheme, block_on};
+use darter_index::Dart;
+use darter_pool::Pool;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The pool that `url` names, made if need be and allowed.
+pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
+    match url.scheme() {
+        Scheme::Memory if options.must_exist => Err(Error::NeverExists { pool: url.to_string() }),
+        Scheme::Memory => create_in_memory(url, options),
+        Scheme::File(path) => {
+            let place = Place::of(path)?;
+            if place != Place::Taken || options.overwrite {
+                if options.must_exist || url.size().is_none() {
+                    return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
+                }
+                if place == Place::Absent {
+                    create_aside(url, path, options)?;
+                } else {
+                    create_at(url, path, options)?;
+                }
+            }
+            open_file(url, path)
+        }
+    }
+}
+
+fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
+    let fabric = Local::memory(url.node_bytes().unwrap_or(0), url.nodes())?;
+    block_on(Pool::create(Counting::new(fabric), &options.pool))
+        .map_err(|source| Error::Open { pool: url.to_string(), source })
+}
+
+fn open_file(url: &PoolUrl, path: &Path) -> Result<Pool<DefaultFabric>, Error> {
+    let fabric = Local::file_open(path)?;
+    block_on(Pool::open(Counting::new(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
+}
+
+/// What stands at a pool's path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Absent,
+    /// A regular file without a byte, as temporary-file makers leave them.
+    Empty,
+    Taken,
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Self, Error> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() && found.len() == 0 => Ok(Self::Empty),
+            Ok(_) => Ok(Self::Taken),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Absent),
+            Err(source) => Err(Error::Io { path: path.to_owned(), action: "look at the file", source }),
+        }
+    }
+}
+
+/// A file made aside; gone when dropped.
+struct Aside(PathBuf);
+
+impl Aside {
+    fn beside(path: &Path) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut name: OsString = path.as_os_str().to_owned();
+        name.push(format!(".new-{}-{number}", std::process::id()));
+        Self(name.into())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // Absent once it was renamed; and a file that will not go is not worth more than being left.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Makes a whole pool aside and gives it its name, unless another process was faster.
+fn create_aside(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<(), Error> {
+    let aside = Aside::beside(path);
+    create_at(url, &aside.0, options)?;
+    let refused = |source| Error::Io { path: path.to_owned(), action: "name the new pool", source };
+    match fs::hard_link(&aside.0, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // Some file systems know no links. There a racing creation can replace another's pool, but never half of it.
+        Err(_) if Place::of(path)? == Place::Absent => fs::rename(&aside.0, path).map_err(refused),
+        outcome => outcome.map_err(refused),
+    }
+}
+
+/// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a file in use.
+fn create_at(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<(), Error> {
+    let space = if url.preallocate() { Space::Reserved } else { Space::Sparse };
+    let how = FileOptions { overwrite: options.overwrite, space };
+    let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
+    fill(Counting::new(fabric), options).map_err(|error| match error {
+        Error::Pool(source) => Error::Open { pool: url.to_string(), source },
+        error => error,
+    })
+}
+
+/// Superblocks and the index's root, then a clean end.
+fn fill(fabric: DefaultFabric, options: &StoreOptions) -> Result<(), Error> {
+    block_on(async {
+        let pool = Pool::create(fabric, &options.pool).await?;
+        let mut client = pool.client()?;
+        let index = Dart::open_or_create(&mut client, options.index).await?;
+        drop((client, index));
+        Ok(pool.close().await?)
+    })
+}

@@ -1,0 +1,165 @@
+//! An open pool with its index, shared by every session of the process.
+
+use crate::upkeep::Upkeep;
+use crate::{AsyncSession, Error, Session, StoreOptions};
+use darter_fabric::{Counting, Fabric, Local, PoolUrl, block_on};
+use darter_index::{AdjustReport, Dart, TreeView};
+use darter_pool::Pool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a [`Store`] opened by name runs on: the local provider, counted.
+pub type DefaultFabric = Counting<Local>;
+
+/// An ordered key-value map in a memory pool. Clones are the same store.
+///
+/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed cleanly. A process that
+/// ends without that, however rudely, harms nothing: others notice its death and go on.
+pub struct Store<F: Fabric = DefaultFabric> {
+    inner: Arc<Inner<F>>,
+}
+
+/// What all clones and sessions hold. Fields are dropped in this order: the thread ends first.
+pub(crate) struct Inner<F: Fabric> {
+    _upkeep: Option<Upkeep>,
+    pub(crate) shared: Arc<Shared<F>>,
+    url: Option<PoolUrl>,
+    auto_adjust: bool,
+}
+
+/// What the upkeep thread holds too.
+pub(crate) struct Shared<F: Fabric> {
+    pub(crate) index: Dart<F>,
+    pub(crate) pool: Pool<F>,
+    /// What upkeep failed with, when it failed last.
+    trouble: Mutex<Option<String>>,
+}
+
+impl<F: Fabric> Shared<F> {
+    /// Remembers how upkeep went.
+    pub(crate) fn note_upkeep(&self, error: Option<&Error>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
+    }
+}
+
+impl<F: Fabric> Clone for Store<F> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for Store<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let url = self.inner.url.as_ref().map(ToString::to_string);
+        f.debug_struct("Store").field("url", &url).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the pool that `url` names with default options; see [`StoreOptions::open`].
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open`].
+    pub fn open(url: &str) -> Result<Self, Error> {
+        Self::options().open(url)
+    }
+
+    /// The default options, to be changed and then opened with.
+    pub fn options() -> StoreOptions {
+        StoreOptions::default()
+    }
+}
+
+impl<F: Fabric> Store<F> {
+    pub(crate) fn over_pool(pool: Pool<F>, options: &StoreOptions, url: Option<PoolUrl>) -> Result<Self, Error> {
+        let mut client = pool.client()?;
+        let index = block_on(async {
+            if options.must_exist {
+                Dart::open(&mut client, options.index).await
+            } else {
+                Dart::open_or_create(&mut client, options.index).await
+            }
+        })?;
+        drop(client);
+        let shared = Arc::new(Shared { index, pool, trouble: Mutex::new(None) });
+        let auto_adjust = options.auto_adjust;
+        let upkeep =
+            if options.maintenance { Some(Upkeep::start(Arc::clone(&shared), auto_adjust)?) } else { None };
+        Ok(Self { inner: Arc::new(Inner { _upkeep: upkeep, shared, url, auto_adjust }) })
+    }
+
+    /// A way in for one thread: every call returns when its operation is done.
+    ///
+    /// # Errors
+    /// When a memory node cannot be reached.
+    pub fn session(&self) -> Result<Session<F>, Error> {
+        self.async_session().map(Session::new)
+    }
+
+    /// A way in for one task: the same calls as futures, for any executor.
+    ///
+    /// # Errors
+    /// When a memory node cannot be reached.
+    pub fn async_session(&self) -> Result<AsyncSession<F>, Error> {
+        let client = self.pool().client()?;
+        Ok(AsyncSession::new(client, Arc::clone(&self.inner.shared), Arc::clone(&self.inner)))
+    }
+
+    /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
+    ///
+    /// # Errors
+    /// When the pool is full or fails; the old list then stands.
+    pub fn adjust(&self) -> Result<AdjustReport, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.index().adjust(&mut client))?)
+    }
+
+    /// The top of the tree below `prefix`: at most `levels` levels, at most `width` children of a node.
+    ///
+    /// # Errors
+    /// When the pool is damaged or fails.
+    pub fn tree(&self, prefix: &[u8], levels: usize, width: usize) -> Result<TreeView, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.index().tree(&mut client, prefix, levels, width))?)
+    }
+
+    /// Makes everything stored so far survive a power failure, where the medium does.
+    ///
+    /// # Errors
+    /// When the medium refuses.
+    pub fn persist(&self) -> Result<(), Error> {
+        Ok(self.pool().fabric().persist()?)
+    }
+
+    /// Remarks an operator should see: huge pages not in use, upkeep failing, and the like.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.pool().fabric().notes();
+        let trouble = self.inner.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.extend(trouble.as_ref().map(|what| format!("upkeep fails and will try again: {what}")));
+        notes
+    }
+
+    /// The pool's name, when it was opened by one.
+    pub fn url(&self) -> Option<&PoolUrl> {
+        self.inner.url.as_ref()
+    }
+
+    /// The index itself, for calls with a client of one's own.
+    pub fn index(&self) -> &Dart<F> {
+        &self.inner.shared.index
+    }
+
+    pub(crate) fn inner(&self) -> &Inner<F> {
+        &self.inner
+    }
+
+    /// The pool itself.
+    pub fn pool(&self) -> &Pool<F> {
+        &self.inner.shared.pool
+    }
+}
+
+impl<F: Fabric> Inner<F> {
+    pub(crate) fn auto_adjust(&self) -> bool {
+        self.auto_adjust
+    }
+}

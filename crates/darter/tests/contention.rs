@@ -1,0 +1,209 @@
+//! Threads and processes that fight over few keys; what each was told must add up in the end.
+//!
+//! Nothing here depends on who is faster: every assertion holds for every interleaving.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod adversary;
+
+use adversary::{Dice, assert_sound};
+use darter::{Session, Store};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Keys on one path: each a prefix of the next, or a neighbour.
+const KEYS: [&[u8]; 6] = [b"", b"a", b"a\0", b"ab", b"abc", b"abd"];
+const THREADS: u64 = 4;
+
+/// Adds one to a counter under a key, against everyone else.
+fn add_one(session: &mut Session, key: &[u8]) {
+    loop {
+        let added = match session.get(key).unwrap() {
+            None => session.insert(key, 1_u64.to_be_bytes()).unwrap(),
+            Some(old) => {
+                let new = u64::from_be_bytes(old[..].try_into().unwrap()) + 1;
+                session.replace_if_equal(key, &old, new.to_be_bytes()).unwrap()
+            }
+        };
+        if added {
+            return;
+        }
+    }
+}
+
+fn counter(session: &mut Session, key: &[u8]) -> u64 {
+    session.get(key).unwrap().map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
+}
+
+#[test]
+fn threads_lose_no_increment() {
+    const EACH: u64 = 3000;
+    let store = Store::open("mem:64M?nodes=2").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let store = &store;
+            scope.spawn(move || {
+                let mut session = store.session().unwrap();
+                let mut dice = Dice::new(thread);
+                for _ in 0..EACH {
+                    add_one(&mut session, KEYS[dice.below(KEYS.len() as u64) as usize]);
+                }
+            });
+        }
+    });
+    let mut session = store.session().unwrap();
+    assert_eq!(KEYS.iter().map(|key| counter(&mut session, key)).sum::<u64>(), THREADS * EACH);
+    drop(session);
+    assert_sound(&store, KEYS.len());
+}
+
+/// Inserts and deletes that were told "yes" alternate for each key; neighbours come and go, so that nodes grow, split,
+/// collapse and vanish under the others' hands.
+#[test]
+fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
+    const EACH: u64 = 4000;
+    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let keys: Vec<Vec<u8>> = (0..24_u8)
+        .map(|n| match n % 4 {
+            0 => vec![b'x'; usize::from(n)],
+            1 => [&b"xx"[..], &[n]].concat(),
+            2 => [vec![b'x'; 40], vec![n]].concat(),
+            _ => vec![n, 0],
+        })
+        .collect();
+    let balance: Vec<AtomicI64> = keys.iter().map(|_| AtomicI64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (store, keys, balance) = (&store, &keys, &balance);
+            scope.spawn(move || {
+                let mut session = store.session().unwrap();
+                let mut dice = Dice::new(100 + thread);
+                for _ in 0..EACH {
+                    let at = dice.below(keys.len() as u64) as usize;
+                    let value = vec![at as u8; dice.below(300) as usize];
+                    match dice.below(8) {
+                        0..=2 => {
+                            let inserted = session.insert(&keys[at], value).unwrap();
+                            balance[at].fetch_add(i64::from(inserted), Ordering::Relaxed);
+                        }
+                        3..=5 => {
+                            let deleted = session.delete(&keys[at]).unwrap();
+                            balance[at].fetch_sub(i64::from(deleted), Ordering::Relaxed);
+                        }
+                        6 => drop(session.update(&keys[at], value).unwrap()),
+                        // A value is never another key's, and never torn.
+                        _ => {
+                            if let Some(value) = session.get(&keys[at]).unwrap() {
+                                assert!(value.iter().all(|&byte| usize::from(byte) == at));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut session = store.session().unwrap();
+    let mut present = 0;
+    for (key, balance) in keys.iter().zip(&balance) {
+        let is_there = session.get(key).unwrap().is_some();
+        assert_eq!(balance.load(Ordering::Relaxed), i64::from(is_there), "{}", key.escape_ascii());
+        present += usize::from(is_there);
+    }
+    drop(session);
+    assert_sound(&store, present);
+}
+
+/// A scan gives keys in order, each once, all that stay and none that never are, while others come and go.
+#[test]
+fn scans_keep_their_promise_under_change() {
+    const STAYING: u32 = 500;
+    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let key = |n: u32, kind: u8| [&n.to_be_bytes()[..], &[kind]].concat();
+    let mut session = store.session().unwrap();
+    for n in 0..STAYING {
+        session.put(key(n, b's'), b"stays").unwrap();
+    }
+    let running = AtomicU64::new(2);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (store, running) = (&store, &running);
+            scope.spawn(move || {
+                let mut session = store.session().unwrap();
+                let mut dice = Dice::new(200 + thread);
+                for _ in 0..20_000 {
+                    let n = dice.below(u64::from(STAYING)) as u32;
+                    if dice.below(2) == 0 {
+                        session.put(key(n, b'c'), b"comes and goes").unwrap();
+                    } else {
+                        session.delete(key(n, b'c')).unwrap();
+                    }
+                }
+                running.fetch_sub(1, Ordering::Release);
+            });
+        }
+        let mut backward = false;
+        loop {
+            let is_last = running.load(Ordering::Acquire) == 0;
+            let mut keys: Vec<Vec<u8>> = if backward {
+                session.scan(..).rev().map(|pair| pair.unwrap().0).collect()
+            } else {
+                session.scan(..).map(|pair| pair.unwrap().0).collect()
+            };
+            if backward {
+                keys.reverse();
+            }
+            assert!(keys.is_sorted_by(|one, next| one < next));
+            assert_eq!(keys.iter().filter(|key| key[4] == b's').count(), STAYING as usize);
+            assert!(keys.iter().all(|key| matches!(key[4], b's' | b'c')));
+            backward = !backward;
+            if is_last {
+                break;
+            }
+        }
+    });
+    let keys = session.scan(..).count();
+    drop(session);
+    assert_sound(&store, keys);
+}
+
+/// The child of [`processes_lose_no_increment`]; does nothing in a plain test run.
+#[test]
+fn child_process() {
+    let Ok(url) = std::env::var("DARTER_CONTENTION_POOL") else { return };
+    let seed = std::env::var("DARTER_CONTENTION_SEED").unwrap().parse().unwrap();
+    let mut session = Store::open(&url).unwrap().session().unwrap();
+    let mut dice = Dice::new(seed);
+    for _ in 0..EACH_PROCESS {
+        add_one(&mut session, KEYS[dice.below(KEYS.len() as u64) as usize]);
+    }
+}
+
+const EACH_PROCESS: u64 = 2000;
+
+#[test]
+fn processes_lose_no_increment() {
+    let directory = tempfile::tempdir().unwrap();
+    // All of them race to create the pool, too.
+    let url = format!("file:{}?size=64M&nodes=2", directory.path().join("pool").display());
+    let children: Vec<_> = (0..3)
+        .map(|seed| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "child_process", "--nocapture"])
+                .env("DARTER_CONTENTION_POOL", &url)
+                .env("DARTER_CONTENTION_SEED", seed.to_string())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let store = Store::open(&url).unwrap();
+    let mut session = store.session().unwrap();
+    assert_eq!(KEYS.iter().map(|key| counter(&mut session, key)).sum::<u64>(), 3 * EACH_PROCESS);
+    drop(session);
+    assert_sound(&store, KEYS.len());
+}

@@ -1,0 +1,191 @@
+//! Files that are no pool, or no longer one: a clear error, no panic, and nothing changed.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod adversary;
+
+use adversary::Dice;
+use darter::{Error, Store};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SUPERBLOCK_BYTES: usize = 4096;
+const POOL_BYTES: usize = 4 << 20;
+
+fn url(path: &Path) -> String {
+    format!("file:{}", path.display())
+}
+
+/// A sound pool with some keys in it, as bytes.
+fn sound_pool(directory: &Path, nodes: usize) -> Vec<u8> {
+    let path = directory.join("sound");
+    let size = format!("{}?size={POOL_BYTES}&nodes={nodes}", url(&path));
+    let store = Store::options().block_bytes(256 << 10).open(&size).unwrap();
+    let mut session = store.session().unwrap();
+    for n in 0..2000_u32 {
+        session.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes(), n.to_string()).unwrap();
+    }
+    drop((session, store));
+    let bytes = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    bytes
+}
+
+fn put_file(directory: &Path, bytes: &[u8]) -> PathBuf {
+    let path = directory.join("pool");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Opening must fail with a message that holds `word`, and leave the file as it was.
+fn refused(path: &Path, word: &str) -> Error {
+    let before = fs::read(path).unwrap();
+    let error = Store::options().maintenance(false).open(&url(path)).map(drop).expect_err("it opened");
+    let message = error.to_string();
+    assert!(message.contains(word) && message.contains(&path.display().to_string()), "{message}");
+    assert!(fs::read(path).unwrap() == before, "the refused file was changed");
+    error
+}
+
+#[test]
+fn absent_and_empty_files_ask_for_a_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let error = Store::open(&url(&path)).unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("?size="), "{error}");
+    assert!(!path.exists());
+    assert!(refused(&put_file(directory.path(), b""), "?size=").is_usage());
+    // With a size an empty file becomes a pool, in place.
+    let store = Store::open(&format!("{}?size=4M", url(&path))).unwrap();
+    store.session().unwrap().put("k", "v").unwrap();
+    drop(store);
+    assert_eq!(Store::open(&url(&path)).unwrap().session().unwrap().get("k").unwrap().unwrap(), b"v");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "something was left beside the pool");
+}
+
+#[test]
+fn a_size_does_not_reshape_an_existing_pool() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    drop(Store::open(&format!("{}?size=8M&nodes=2", url(&path))).unwrap());
+    let store = Store::open(&format!("{}?size=64M&nodes=1", url(&path))).unwrap();
+    assert_eq!(store.pool().nodes(), 2);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 8 << 20);
+}
+
+#[test]
+fn overwriting_must_be_asked_for_and_spares_a_pool_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = put_file(directory.path(), b"somebody's thesis");
+    let sized = format!("{}?size=4M", url(&path));
+    assert!(Store::open(&sized).is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"somebody's thesis");
+    let overwrite = Store::options().overwrite(true);
+    let store = overwrite.open(&sized).unwrap();
+    store.session().unwrap().put("k", "v").unwrap();
+    let error = overwrite.open(&sized).unwrap_err();
+    assert!(error.to_string().contains("in use"), "{error}");
+    assert_eq!(store.session().unwrap().get("k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn a_failed_creation_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    for size in ["4K", "64K", "1T&nodes=256"] {
+        assert!(Store::open(&format!("{}?size={size}", url(&path))).is_err(), "{size}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{size}");
+    }
+    assert!(Store::open("file:/no/such/directory/pool?size=4M").is_err());
+    assert!(Store::open(&format!("{}?size=4M", url(directory.path()))).is_err());
+}
+
+#[test]
+fn foreign_files_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(3);
+    let noise: Vec<u8> = (0..20_000).map(|_| dice.next() as u8).collect();
+    for bytes in [&b"x"[..], b"DARTER", &b"key,value\n".repeat(2000), &[0; 10_000], &[0xff; 4096], &noise] {
+        refused(&put_file(directory.path(), bytes), "pool");
+    }
+}
+
+#[test]
+fn cut_files_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for nodes in [1, 2] {
+        let pool = sound_pool(directory.path(), nodes);
+        for keep in [1, 8, 4095, 4096, 4097, POOL_BYTES / 2 - 1, POOL_BYTES / 2, POOL_BYTES - 4096, POOL_BYTES - 1] {
+            refused(&put_file(directory.path(), &pool[..keep]), "");
+        }
+    }
+}
+
+/// Every bit of every word that is constant in the superblock, of both nodes.
+#[test]
+fn any_flipped_bit_of_a_superblock_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = sound_pool(directory.path(), 2);
+    for node in 0..2 {
+        for word in 0..16 {
+            for bit in [0, 1, 7, 12, 31, 32, 33, 40, 62, 63] {
+                let mut bytes = pool.clone();
+                let at = node * POOL_BYTES / 2 + word * 8 + bit / 8;
+                bytes[at] ^= 1 << (bit % 8);
+                let path = put_file(directory.path(), &bytes);
+                refused(&path, "");
+            }
+        }
+    }
+}
+
+/// Bits flipped anywhere else: opening may succeed, answers may be wrong or errors, but nothing panics or hangs, and a
+/// check still walks the pool.
+#[test]
+fn flipped_bits_anywhere_neither_panic_nor_hang() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = sound_pool(directory.path(), 2);
+    let used: Vec<usize> = (0..POOL_BYTES / 8).filter(|word| pool[word * 8..word * 8 + 8].iter().any(|&byte| byte != 0)).collect();
+    let mut dice = Dice::new(5);
+    for flips in [1, 1, 1, 1, 3, 10, 100].into_iter().cycle().take(140) {
+        let mut bytes = pool.clone();
+        for _ in 0..flips {
+            let word = used[dice.below(used.len() as u64) as usize];
+            bytes[word * 8 + dice.below(8) as usize] ^= 1 << dice.below(8);
+        }
+        let path = put_file(directory.path(), &bytes);
+        let Ok(store) = Store::options().maintenance(false).open(&url(&path)) else { continue };
+        let Ok(mut session) = store.session() else { continue };
+        for n in 0..2000_u32 {
+            let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            if let Ok(Some(value)) = session.get(key) {
+                assert!(value.len() < POOL_BYTES);
+            }
+        }
+        for step in session.scan(..).limit(10_000) {
+            if step.is_err() {
+                break;
+            }
+        }
+        for n in 0..50_u32 {
+            let _ = session.put(n.to_be_bytes(), "new");
+            let _ = session.delete(n.wrapping_mul(0x9e37_79b9).to_be_bytes());
+        }
+        let _ = store.check();
+    }
+}
+
+/// A superblock of zeros behind a sound first one, nodes in the wrong order, another pool's second half.
+#[test]
+fn regions_that_do_not_belong_together_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (one, other) = (sound_pool(directory.path(), 2), sound_pool(directory.path(), 2));
+    let half = POOL_BYTES / 2;
+    let mixed = [&one[..half], &other[half..]].concat();
+    let swapped = [&one[half..], &one[..half]].concat();
+    let mut blanked = one.clone();
+    blanked[half..half + SUPERBLOCK_BYTES].fill(0);
+    for bytes in [mixed, swapped, blanked] {
+        refused(&put_file(directory.path(), &bytes), "");
+    }
+}

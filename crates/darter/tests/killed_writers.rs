@@ -1,0 +1,185 @@
+//! Writers killed by SIGKILL at random moments, again and again: whatever they acknowledged must be there, whatever they
+//! had in hand took effect wholly or not at all, and what they left behind can be given back.
+//!
+//! A child follows a script that its seed fixes, and acknowledges each step over a pipe. So the parent knows exactly
+//! what the store must hold: all acknowledged steps, and perhaps the one after. When a child is started again it repeats
+//! that one and goes on.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod adversary;
+
+use adversary::{Dice, Model, assert_sound, brief};
+use darter::{ScanRange, Session, Store};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const CHILDREN: u64 = 3;
+const ROUNDS: u64 = 10;
+/// Keys of one child; few, so that they are overwritten and deleted often.
+const KEYS: u64 = 300;
+
+enum Step {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+}
+
+/// What child `child` does as its step `step`. Children have keys of their own, in the same nodes.
+fn script(child: u64, step: u64) -> Step {
+    let mut dice = Dice::new(child << 40 | step);
+    let n = dice.below(KEYS);
+    let mut key = match n % 4 {
+        0 => vec![0; (n / 4) as usize],
+        1 => [vec![b'p'; 30], n.to_be_bytes()[6..].to_vec()].concat(),
+        2 => n.to_be_bytes()[6..].to_vec(),
+        _ => n.to_string().into_bytes(),
+    };
+    key.push(b'0' + child as u8);
+    // Now and then a long run of deletes, so that nodes collapse.
+    if dice.below(3) == 0 || step % 1000 > 700 {
+        return Step::Delete(key);
+    }
+    let mut value = step.to_be_bytes().to_vec();
+    value.resize(8 + dice.below(500) as usize, n as u8);
+    Step::Put(key, value)
+}
+
+fn apply(model: &mut Model, step: Step) {
+    match step {
+        Step::Put(key, value) => drop(model.insert(key, value)),
+        Step::Delete(key) => drop(model.remove(&key)),
+    }
+}
+
+/// The child's life; does nothing in a plain test run.
+#[test]
+fn child_process() {
+    let Ok(url) = std::env::var("DARTER_KILLED_POOL") else { return };
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let (child, first) = (number("DARTER_KILLED_CHILD"), number("DARTER_KILLED_STEP"));
+    let mut session = Store::open(&url).unwrap().session().unwrap();
+    let mut out = std::io::stdout().lock();
+    // The test runner has begun a line.
+    writeln!(out).unwrap();
+    for step in first.. {
+        match script(child, step) {
+            Step::Put(key, value) => drop(session.put(key, value).unwrap()),
+            Step::Delete(key) => drop(session.delete(key).unwrap()),
+        }
+        // One write to the pipe: an acknowledgement is whole or absent.
+        writeln!(out, "done {step}").unwrap();
+    }
+}
+
+/// A child that runs, and how far it got.
+struct Writer {
+    number: u64,
+    /// Steps acknowledged so far, over all its lives.
+    acknowledged: u64,
+    model: Model,
+}
+
+impl Writer {
+    fn new(number: u64) -> Self {
+        Self { number, acknowledged: 0, model: Model::new() }
+    }
+
+    fn start(&self, url: &str) -> (Child, BufReader<ChildStdout>) {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_process", "--nocapture"])
+            .env("DARTER_KILLED_POOL", url)
+            .env("DARTER_KILLED_CHILD", self.number.to_string())
+            .env("DARTER_KILLED_STEP", self.acknowledged.to_string())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        (child, out)
+    }
+
+    /// One life: lets it acknowledge `steps` steps, kills it, and takes in what it acknowledged until it was dead.
+    fn live_and_die(&mut self, url: &str, steps: u64) {
+        let (mut child, out) = self.start(url);
+        let begin = self.acknowledged;
+        if steps == 0 {
+            // In the middle of starting, opening, joining.
+            child.kill().unwrap();
+        }
+        for line in out.split(b'\n') {
+            let line = String::from_utf8_lossy(&line.unwrap()).into_owned();
+            let Some(step) = line.strip_prefix("done ").and_then(|step| step.parse::<u64>().ok()) else { continue };
+            assert_eq!(step, self.acknowledged, "acknowledgements come in order");
+            apply(&mut self.model, script(self.number, step));
+            self.acknowledged += 1;
+            if self.acknowledged - begin == steps {
+                child.kill().unwrap();
+            }
+        }
+        let status = child.wait().unwrap();
+        assert!(!status.success());
+        assert!(self.acknowledged - begin >= steps, "the child ended by itself: {status}");
+    }
+
+    /// Whether the store holds what it must of this child's, with the step in hand done or not.
+    fn assert_present(&self, session: &mut Session) {
+        let suffix = b'0' + self.number as u8;
+        let found: Model =
+            session.scan(ScanRange::all()).map(Result::unwrap).filter(|(key, _)| key.last() == Some(&suffix)).collect();
+        if found == self.model {
+            return;
+        }
+        let mut after = self.model.clone();
+        apply(&mut after, script(self.number, self.acknowledged));
+        if found == after {
+            return;
+        }
+        for (key, value) in &self.model {
+            if found.get(key) != Some(value) && after.get(key) == Some(value) {
+                panic!("child {}: acknowledged write to {} is lost", self.number, brief(key));
+            }
+        }
+        panic!("child {}: {} keys, should be {}", self.number, found.len(), self.model.len());
+    }
+}
+
+#[test]
+fn acknowledged_writes_outlive_their_writers() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", directory.path().join("pool").display());
+    let store = Store::options().block_bytes(1 << 20).open(&format!("{url}?size=192M&nodes=2")).unwrap();
+    let mut session = store.session().unwrap();
+    let mut writers: Vec<Writer> = (1..=CHILDREN).map(Writer::new).collect();
+    let mut dice = Dice::new(7);
+    for round in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            for writer in &mut writers {
+                let steps = if dice.below(6) == 0 { 0 } else { dice.below(1500) };
+                let url = &url;
+                scope.spawn(move || writer.live_and_die(url, steps));
+            }
+            // The survivor works on meanwhile.
+            for n in 0..500_u64 {
+                session.put([&n.to_be_bytes()[5..], b"0"].concat(), round.to_string()).unwrap();
+            }
+        });
+        for writer in &writers {
+            writer.assert_present(&mut session);
+        }
+        let check = if round % 3 == 2 { store.repair() } else { store.check() }.unwrap();
+        assert!(check.is_sound(), "round {round}: {:#?}", check.violations);
+    }
+    // What the dead had comes back, all of it.
+    let check = store.repair().unwrap();
+    assert!(check.is_sound(), "{:#?}", check.violations);
+    assert_eq!(check.leaked_bytes, 0, "{:?}", check.remarks);
+    for writer in &writers {
+        writer.assert_present(&mut session);
+    }
+    let keys: Vec<_> = session.scan(..).map(|pair| pair.unwrap().0).collect();
+    for key in keys {
+        assert!(session.delete(key).unwrap());
+    }
+    drop(session);
+    store.repair().unwrap();
+    assert_sound(&store, 0);
+}

@@ -1,0 +1,277 @@
+//! Every operation against a `BTreeMap`, with keys that indexes get wrong.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod adversary;
+
+use adversary::{Model, assert_holds, assert_sound, brief, key, value};
+use darter::{PutOutcome, ScanRange, Session, Store};
+use proptest::prelude::*;
+use std::ops::Bound;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(Vec<u8>, Vec<u8>),
+    Insert(Vec<u8>, Vec<u8>),
+    Update(Vec<u8>, Vec<u8>),
+    /// Expecting the true value, when the flag says so and there is one.
+    ReplaceIfEqual(Vec<u8>, bool, Vec<u8>),
+    Delete(Vec<u8>),
+    Get(Vec<u8>),
+    MultiGet(Vec<Vec<u8>>),
+    Scan(ScanRange, usize),
+    /// From both ends by turns, as the bits say.
+    ScanBothEnds(ScanRange, u16),
+    ScanPrefix(Vec<u8>, bool),
+    Maintain,
+    Adjust,
+}
+
+fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+    prop_oneof![key().prop_map(Bound::Included), key().prop_map(Bound::Excluded), Just(Bound::Unbounded)]
+}
+
+fn range() -> impl Strategy<Value = ScanRange> {
+    (bound(), bound(), any::<bool>()).prop_map(|(from, to, reverse)| ScanRange { from, to, reverse })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => (key(), value()).prop_map(|(key, value)| Op::Put(key, value)),
+        6 => (key(), value()).prop_map(|(key, value)| Op::Insert(key, value)),
+        3 => (key(), value()).prop_map(|(key, value)| Op::Update(key, value)),
+        3 => (key(), any::<bool>(), value()).prop_map(|(key, hit, value)| Op::ReplaceIfEqual(key, hit, value)),
+        10 => key().prop_map(Op::Delete),
+        6 => key().prop_map(Op::Get),
+        2 => prop::collection::vec(key(), 0..12).prop_map(Op::MultiGet),
+        3 => (range(), prop_oneof![0_usize..10, Just(usize::MAX)]).prop_map(|(range, limit)| Op::Scan(range, limit)),
+        1 => (range(), any::<u16>()).prop_map(|(range, turns)| Op::ScanBothEnds(range, turns)),
+        2 => (key(), any::<bool>()).prop_map(|(prefix, reverse)| Op::ScanPrefix(prefix, reverse)),
+        1 => Just(Op::Maintain),
+        1 => Just(Op::Adjust),
+    ]
+}
+
+/// The pairs of the model that a range covers, in its direction.
+fn covered(model: &Model, range: &ScanRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let inside = |key: &&Vec<u8>| {
+        let above = match &range.from {
+            Bound::Included(from) => *key >= from,
+            Bound::Excluded(from) => *key > from,
+            Bound::Unbounded => true,
+        };
+        above
+            && match &range.to {
+                Bound::Included(to) => *key <= to,
+                Bound::Excluded(to) => *key < to,
+                Bound::Unbounded => true,
+            }
+    };
+    let pairs = model.iter().filter(|(key, _)| inside(key)).map(|(key, value)| (key.clone(), value.clone()));
+    if range.reverse { pairs.rev().collect() } else { pairs.collect() }
+}
+
+fn write(session: &mut Session, model: &mut Model, op: Op) {
+    match op {
+        Op::Put(key, value) => {
+            let outcome = session.put(&key, &value).unwrap();
+            let was_there = model.insert(key, value).is_some();
+            assert_eq!(outcome, if was_there { PutOutcome::Replaced } else { PutOutcome::Inserted });
+        }
+        Op::Insert(key, value) => {
+            let absent = !model.contains_key(&key);
+            assert_eq!(session.insert(&key, &value).unwrap(), absent, "insert {}", brief(&key));
+            if absent {
+                model.insert(key, value);
+            }
+        }
+        Op::Update(key, value) => {
+            let present = model.contains_key(&key);
+            assert_eq!(session.update(&key, &value).unwrap(), present, "update {}", brief(&key));
+            if present {
+                model.insert(key, value);
+            }
+        }
+        Op::ReplaceIfEqual(key, hit, value) => {
+            let mut expected = model.get(&key).cloned().unwrap_or_default();
+            if !hit {
+                expected.push(0);
+            }
+            let equal = model.get(&key) == Some(&expected);
+            assert_eq!(session.replace_if_equal(&key, &expected, &value).unwrap(), equal, "replace {}", brief(&key));
+            if equal {
+                model.insert(key, value);
+            }
+        }
+        Op::Delete(key) => {
+            let present = model.remove(&key).is_some();
+            assert_eq!(session.delete(&key).unwrap(), present, "delete {}", brief(&key));
+        }
+        read_only => unreachable!("{read_only:?}"),
+    }
+}
+
+fn apply(store: &Store, session: &mut Session, model: &mut Model, op: Op) {
+    match op {
+        Op::Get(key) => {
+            let found = session.get(&key).unwrap();
+            assert_eq!(found.as_ref(), model.get(&key), "get {}", brief(&key));
+            assert_eq!(session.get_with(&key, <[u8]>::len).unwrap(), model.get(&key).map(Vec::len));
+        }
+        Op::MultiGet(keys) => {
+            let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+            assert_eq!(session.multi_get(&keys).unwrap(), expected);
+        }
+        Op::Scan(range, limit) => {
+            let expected: Vec<_> = covered(model, &range).into_iter().take(limit).collect();
+            let found: Vec<_> = session.scan(&range).limit(limit).map(Result::unwrap).collect();
+            assert_eq!(found, expected);
+            if limit < 100 {
+                assert_eq!(session.scan_chunk(&range, limit).unwrap(), expected);
+            }
+        }
+        Op::ScanBothEnds(range, turns) => {
+            let mut expected: std::collections::VecDeque<_> = covered(model, &range).into();
+            let mut scan = session.scan(range);
+            for turn in 0.. {
+                let (found, wanted) = if turns >> (turn % 16) & 1 == 0 {
+                    (scan.next(), expected.pop_front())
+                } else {
+                    (scan.next_back(), expected.pop_back())
+                };
+                assert_eq!(found.transpose().unwrap(), wanted);
+                if wanted.is_none() {
+                    break;
+                }
+            }
+        }
+        Op::ScanPrefix(prefix, reverse) => {
+            let mut expected: Vec<_> = model
+                .range(prefix.clone()..)
+                .take_while(|(key, _)| key.starts_with(&prefix))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            let scan = session.scan_prefix(&prefix);
+            let found: Vec<_> =
+                if reverse { scan.rev().map(Result::unwrap).collect() } else { scan.map(Result::unwrap).collect() };
+            if reverse {
+                expected.reverse();
+            }
+            assert_eq!(found, expected);
+        }
+        Op::Maintain => session.maintain().unwrap(),
+        Op::Adjust => drop(store.adjust().unwrap()),
+        op => write(session, model, op),
+    }
+}
+
+fn quiet_store(nodes: usize) -> Store {
+    let url = format!("mem:{}M?nodes={nodes}", 96 * nodes);
+    Store::options().maintenance(false).open(&url).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_operation_agrees_with_the_model(
+        nodes in 1_usize..=3,
+        ops in prop::collection::vec(op(), 1..400),
+    ) {
+        let store = quiet_store(nodes);
+        let mut session = store.session().unwrap();
+        let mut model = Model::new();
+        for op in ops {
+            apply(&store, &mut session, &mut model, op);
+        }
+        assert_holds(&mut session, &model);
+        assert_sound(&store, model.len());
+        for key in model.keys() {
+            prop_assert!(session.delete(key).unwrap());
+        }
+        assert_holds(&mut session, &Model::new());
+        assert_sound(&store, 0);
+    }
+
+    #[test]
+    fn a_bulk_load_is_as_good_as_puts(
+        model in prop::collection::btree_map(key(), prop::collection::vec(any::<u8>(), 0..20), 0..600),
+        ops in prop::collection::vec(op(), 0..60),
+    ) {
+        let store = quiet_store(2);
+        let mut session = store.session().unwrap();
+        prop_assert_eq!(session.bulk_load(model.clone()).unwrap(), model.len() as u64);
+        assert_holds(&mut session, &model);
+        assert_sound(&store, model.len());
+        let mut model = model;
+        for op in ops {
+            apply(&store, &mut session, &mut model, op);
+        }
+        assert_holds(&mut session, &model);
+        assert_sound(&store, model.len());
+    }
+}
+
+/// One node of each size and back: every child count from 0 to 256, below a prefix and as keys that end there.
+#[test]
+fn a_node_grows_and_shrinks_through_every_type() {
+    for prefix in [&b""[..], b"x", &[7; 300]] {
+        let store = quiet_store(1);
+        let mut session = store.session().unwrap();
+        let mut model = Model::new();
+        let keys = (0..=255_u8).map(|byte| [prefix, &[byte.wrapping_mul(167)]].concat());
+        let keys: Vec<_> = std::iter::once(prefix.to_vec()).chain(keys).collect();
+        for key in &keys {
+            session.put(key, key).unwrap();
+            model.insert(key.clone(), key.clone());
+            if model.len() % 16 < 2 {
+                assert_holds(&mut session, &model);
+            }
+        }
+        assert_sound(&store, 257);
+        for key in &keys {
+            assert!(session.delete(key).unwrap());
+            model.remove(key);
+            if model.len() % 16 < 2 {
+                assert_holds(&mut session, &model);
+            }
+        }
+        assert_sound(&store, 0);
+    }
+}
+
+#[test]
+fn limits_are_refused_and_harm_nothing() {
+    let store = quiet_store(1);
+    let mut session = store.session().unwrap();
+    let longest = vec![0xee; darter::KEY_BYTES_MAX];
+    let megabyte: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
+    session.put(&longest, &megabyte).unwrap();
+    let longer = vec![0xee; darter::KEY_BYTES_MAX + 1];
+    for error in [
+        session.put(&longer, b"x").unwrap_err(),
+        session.get(&longer).unwrap_err(),
+        session.delete(&longer).unwrap_err(),
+        session.put(b"k", vec![0; 100 << 20]).unwrap_err(),
+    ] {
+        assert!(error.is_too_long(), "{error}");
+    }
+    assert_eq!(session.get(&longest).unwrap(), Some(megabyte));
+    assert_sound(&store, 1);
+}
+
+#[test]
+fn a_bulk_load_refuses_what_it_must() {
+    let store = quiet_store(1);
+    let mut session = store.session().unwrap();
+    for pairs in [vec![("b", ""), ("a", "")], vec![("a", ""), ("a", "")], vec![("a", ""), ("b", ""), ("", "")]] {
+        let error = session.bulk_load(pairs).unwrap_err();
+        assert!(error.to_string().contains("sort the input"), "{error}");
+        assert_holds(&mut session, &Model::new());
+        assert_sound(&store, 0);
+    }
+    session.put("k", "v").unwrap();
+    let error = session.bulk_load([("a", "b")]).unwrap_err();
+    assert!(error.to_string().contains("empty index"), "{error}");
+    assert_sound(&store, 1);
+}
