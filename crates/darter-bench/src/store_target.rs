@@ -101,12 +101,8 @@ impl TargetSession for StoreSession {
 
     fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
         let range = ScanRange { from: Bound::Included(from.to_vec()), to: Bound::Unbounded, reverse: false };
-        let found = self.session.scan_chunk(&range, limit)?;
         values.clear();
-        for (_, value) in &found {
-            values.extend_from_slice(value);
-        }
-        Ok(found.len())
+        Ok(self.session.scan_with(&range, limit, |_, value| values.extend_from_slice(value))?)
     }
 
     fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {

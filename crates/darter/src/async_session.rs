@@ -136,6 +136,20 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.shared.index.scan(&mut self.client, range, limit).await?)
     }
 
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
+    /// many there were.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::get`].
+    pub async fn scan_with(
+        &mut self,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize, Error> {
+        Ok(self.shared.index.scan_with(&mut self.client, range, limit, visit).await?)
+    }
+
     /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
     ///
     /// # Errors

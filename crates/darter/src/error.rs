@@ -53,7 +53,7 @@ pub enum Error {
     Index(IndexError),
     /// The pool refused or failed: out of space, most often.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Pool(PoolError),
     /// The fabric failed.
     #[error(transparent)]
     Fabric(#[from] FabricError),
@@ -77,8 +77,19 @@ impl Error {
     }
 }
 
+impl From<PoolError> for Error {
+    /// The fabric's errors come out as themselves, whichever layer met them first.
+    #[cold]
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Fabric(error) => Self::Fabric(error),
+            error => Self::Pool(error),
+        }
+    }
+}
+
 impl From<IndexError> for Error {
-    /// The pool's and the fabric's errors come out as themselves, whichever layer met them first.
+    /// The pool's and the fabric's errors come out as themselves.
     #[cold]
     fn from(error: IndexError) -> Self {
         match error {

@@ -122,8 +122,8 @@ async fn check<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<
     }
     if audit.own_leaked_bytes > 0 {
         remarks.push(format!(
-            "{} bytes of this process's own blocks are lost to operations that were cut short; a repair by another \
-             process gives them back once this one has ended",
+            "{} bytes in blocks of this process belong to nobody: operations were cut short, or processes died before \
+             they freed what they had deleted; a repair gives them back once this process has ended",
             audit.own_leaked_bytes
         ));
     }

@@ -143,6 +143,20 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.scan_chunk(range, limit))
     }
 
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
+    /// many there were.
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn scan_with(
+        &mut self,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize, Error> {
+        block_on(self.inner.scan_with(range, limit, visit))
+    }
+
     /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
     ///
     /// # Errors

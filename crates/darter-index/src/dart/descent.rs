@@ -60,7 +60,8 @@ pub(crate) enum End {
 }
 
 enum Stage {
-    Probe(SmallVec<[(usize, u64, ReadId); 8]>),
+    /// Lengths with the hashes of the key's prefixes and the READs of their buckets.
+    Probe(SmallVec<[(usize, u64, Option<ReadId>); 8]>),
     RootWord(Option<ReadId>),
     Bucket(Option<ReadId>),
     Leaf { at: SlotAt, class: u8, read: Option<ReadId> },
@@ -148,11 +149,10 @@ impl<'k> Descent<'k> {
 
     fn start(&mut self, shared: &Shared, table: &Table, epoch: u64) {
         let len = self.key.bytes().len();
-        let mut lengths: SmallVec<[(usize, u64, ReadId); 8]> = SmallVec::new();
-        let unposted = Batch::new().read(GlobalAddr::NULL, 0);
+        let mut lengths: SmallVec<[(usize, u64, Option<ReadId>); 8]> = SmallVec::new();
         for length in table.list.lengths() {
             if length < len && length < self.below {
-                lengths.push((length, self.key.express(length), unposted));
+                lengths.push((length, self.key.express(length), None));
             }
         }
         if let (Some(&(_, hash, _)), usize::MAX) = (lengths.last(), self.below) {
@@ -201,7 +201,7 @@ impl<'k> Descent<'k> {
         match &mut self.stage {
             Stage::Probe(lengths) => {
                 for (_, hash, read) in lengths.iter_mut() {
-                    *read = batch.read(table.bucket_addr(*hash), BUCKET_SLOTS);
+                    *read = Some(batch.read(table.bucket_addr(*hash), BUCKET_SLOTS));
                 }
             }
             Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
@@ -278,7 +278,7 @@ impl<'k> Descent<'k> {
         self.probed = true;
         let len = self.key.bytes().len();
         for &(length, hash, read) in lengths {
-            let bucket = batch.words(read);
+            let Some(bucket) = read.map(|read| batch.words(read)) else { continue };
             for node in hits(bucket, hash, length) {
                 if node.depth <= len && node.depth < self.below {
                     self.hints.push(node);

@@ -116,37 +116,35 @@ impl<'r> Limits<'r> {
         Some(now)
     }
 
-    /// The children of a node in the walk's order, those outside the range left out.
+    /// Appends the children of a node in the walk's order, those outside the range left out.
     pub(crate) fn children<T: Copy>(
         &self,
         node: NodeRef,
         words: &[u64],
         touches: Touches,
         carried: T,
-    ) -> Vec<Item<T>> {
+        items: &mut Vec<Item<T>>,
+    ) {
         let first = self.low.as_ref().filter(|_| touches.low).map(|key| order_of(key.edge(node.depth)));
         let last = self.high.as_ref().filter(|_| touches.high).map(|key| order_of(key.edge(node.depth)));
-        let mut items: Vec<Item<T>> = children_in_order(node.ty, words)
-            .into_iter()
-            .filter_map(|slot| {
-                let order = order_of(slot.edge().unwrap_or(END));
-                if first.is_some_and(|first| order < first) || last.is_some_and(|last| order > last) {
-                    return None;
+        let begin = items.len();
+        items.extend(children_in_order(node.ty, words).into_iter().filter_map(|slot| {
+            let order = order_of(slot.edge().unwrap_or(END));
+            if first.is_some_and(|first| order < first) || last.is_some_and(|last| order > last) {
+                return None;
+            }
+            let touches = Touches { low: first == Some(order), high: last == Some(order) };
+            let place = match slot.held() {
+                Held::Node { addr, ty, skip } => {
+                    Place::Node(NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) })
                 }
-                let touches = Touches { low: first == Some(order), high: last == Some(order) };
-                let place = match slot.held() {
-                    Held::Node { addr, ty, skip } => {
-                        Place::Node(NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) })
-                    }
-                    _ => Place::Leaf(slot),
-                };
-                Some(Item { place, touches, above: node.depth, carried })
-            })
-            .collect();
+                _ => Place::Leaf(slot),
+            };
+            Some(Item { place, touches, above: node.depth, carried })
+        }));
         if self.range.reverse {
-            items.reverse();
+            items[begin..].reverse();
         }
-        items
     }
 }
 

@@ -24,6 +24,7 @@
 
 use super::slot::{END, Slot};
 use darter_fabric::GlobalAddr;
+use smallvec::SmallVec;
 
 /// The types of inner node, smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -187,11 +188,19 @@ pub(crate) fn slots(ty: NodeType, words: &[u64]) -> impl Iterator<Item = (usize,
 }
 
 /// Live children of a whole node in key order, the end of the key first.
-pub(crate) fn children_in_order(ty: NodeType, words: &[u64]) -> Vec<Slot> {
-    let mut live: Vec<Slot> =
-        slots(ty, words).map(|(_, slot)| slot.unsealed()).filter(|slot| slot.is_live()).collect();
-    live.sort_unstable_by_key(|slot| order_of(slot.edge().unwrap_or(END)));
-    live
+pub(crate) fn children_in_order(ty: NodeType, words: &[u64]) -> SmallVec<[Slot; 16]> {
+    let live = |(_, slot): (usize, Slot)| Some(slot.unsealed()).filter(|slot| slot.is_live());
+    let mut children: SmallVec<[Slot; 16]> = SmallVec::new();
+    if ty.is_direct() {
+        // The slots lie in the order of their edges but for the last edge, the end of the key.
+        let end = ty.bucket_of(END) * ty.bucket_words() + ty.direct_word(END).unwrap_or(0);
+        children.extend(live((end, Slot::from_word(words[end]))));
+        children.extend(slots(ty, &words[..end]).filter_map(live));
+    } else {
+        children.extend(slots(ty, words).filter_map(live));
+        children.sort_unstable_by_key(|slot| order_of(slot.edge().unwrap_or(END)));
+    }
+    children
 }
 
 /// Sort key of an edge: a key that ends comes before every key that goes on.

@@ -57,10 +57,13 @@ fn step(state: u64, point: u64, limb: u64) -> u64 {
     if next >= P { next - P } else { next }
 }
 
-/// Up to seven bytes as a number.
+/// The `count` bytes from `start` on as a number; at most seven.
 #[inline]
-fn limb(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+fn limb(bytes: &[u8], start: usize, count: usize) -> u64 {
+    match bytes.get(start..).and_then(<[u8]>::first_chunk) {
+        Some(eight) => u64::from_le_bytes(*eight) & ((1 << (8 * count)) - 1),
+        None => bytes[start..start + count].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    }
 }
 
 /// A key with the running states of its prefix hash, so that any prefix costs a step or two.
@@ -93,10 +96,10 @@ impl<'k> HashedKey<'k> {
         let whole = len / LIMB;
         while self.states.len() <= whole {
             let at = self.states.len() - 1;
-            let next = step(self.states[at], self.keys.point, limb(&self.bytes[at * LIMB..][..LIMB]));
+            let next = step(self.states[at], self.keys.point, limb(self.bytes, at * LIMB, LIMB));
             self.states.push(next);
         }
-        step(self.states[whole], self.keys.point, limb(&self.bytes[whole * LIMB..len]))
+        step(self.states[whole], self.keys.point, limb(self.bytes, whole * LIMB, len - whole * LIMB))
     }
 
     /// The identity word of a node whose prefix is the first `depth` bytes. The length is in the word, so the hash only

@@ -21,6 +21,7 @@ use crate::{IndexError, KeyValue, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -31,12 +32,70 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Hinted subtrees a scan goes through before it starts over at the root.
 const HINTED_STARTS: usize = 4;
 
-enum Entry {
-    Unread(Item<()>),
-    Pair(Vec<u8>, Vec<u8>),
+/// Takes pairs in order, at most so many.
+struct Sink<V> {
+    visit: V,
+    left: usize,
+    reverse: bool,
+    last: Option<Vec<u8>>,
+}
+
+impl<V: FnMut(&[u8], &[u8])> Sink<V> {
+    /// Takes a pair unless it would break the order, which a damaged tree could.
+    fn take(&mut self, key: &[u8], value: &[u8]) {
+        let follows = match &self.last {
+            Some(last) if self.reverse => key < &last[..],
+            Some(last) => key > &last[..],
+            None => true,
+        };
+        if !follows || self.left == 0 {
+            return;
+        }
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        self.left -= 1;
+        (self.visit)(key, value);
+    }
 }
 
 impl<F: Fabric> Dart<F> {
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
+    /// many there were.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
+    pub async fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize, IndexError> {
+        let mut client = client.pin(OpKind::Scan).await?;
+        let table = self.shared.view(&mut client).await?;
+        let mut sink = Sink { visit, left: limit, reverse: range.reverse, last: None };
+        let mut rest = range.clone();
+        for _ in 0..HINTED_STARTS {
+            if sink.left == 0 || is_void(&rest) {
+                return Ok(limit - sink.left);
+            }
+            let start = self.scan_start(&mut client, &table, &rest, sink.left).await?;
+            let Some((node, prefix)) = start else { break };
+            if !self.scan_below(&mut client, &rest, Some((node, &prefix)), &mut sink).await? {
+                break;
+            }
+            match beyond(&rest, &prefix) {
+                Some(next) => rest = next,
+                None => return Ok(limit - sink.left),
+            }
+        }
+        if sink.left > 0 && !is_void(&rest) {
+            self.scan_below(&mut client, &rest, None, &mut sink).await?;
+        }
+        Ok(limit - sink.left)
+    }
+
     /// The first `limit` pairs of a range in its direction.
     pub(super) async fn scan_chunk(
         &self,
@@ -44,29 +103,8 @@ impl<F: Fabric> Dart<F> {
         range: &ScanRange,
         limit: usize,
     ) -> Result<Vec<KeyValue>, IndexError> {
-        let mut client = client.pin(OpKind::Scan).await?;
-        let table = self.shared.view(&mut client).await?;
         let mut pairs = Vec::new();
-        let mut rest = range.clone();
-        for _ in 0..HINTED_STARTS {
-            if pairs.len() >= limit || is_void(&rest) {
-                return Ok(pairs);
-            }
-            let start = self.scan_start(&mut client, &table, &rest, limit - pairs.len()).await?;
-            let Some((node, prefix)) = start else { break };
-            let before = pairs.len();
-            if !self.scan_below(&mut client, &rest, limit, Some((node, &prefix)), &mut pairs).await? {
-                pairs.truncate(before);
-                break;
-            }
-            match beyond(&rest, &prefix) {
-                Some(next) => rest = next,
-                None => return Ok(pairs),
-            }
-        }
-        if pairs.len() < limit && !is_void(&rest) {
-            self.scan_below(&mut client, &rest, limit, None, &mut pairs).await?;
-        }
+        self.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
         Ok(pairs)
     }
 
@@ -106,14 +144,13 @@ impl<F: Fabric> Dart<F> {
         Ok(best.map(|node| (node, near[..node.depth].to_vec())))
     }
 
-    /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then `pairs` is void.
-    async fn scan_below(
+    /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then nothing was visited.
+    async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
-        limit: usize,
         hint: Option<(NodeRef, &[u8])>,
-        pairs: &mut Vec<KeyValue>,
+        sink: &mut Sink<V>,
     ) -> Result<bool, IndexError> {
         let mut limits = Limits::new(self.shared.keys, range);
         let whole = limits.whole();
@@ -125,89 +162,89 @@ impl<F: Fabric> Dart<F> {
             None => (self.read_root(client).await?, whole),
         };
         let item = Item { place: Place::Node(node), touches, above: 0, carried: () };
-        let mut frontier = VecDeque::from([Entry::Unread(item)]);
+        let mut frontier = VecDeque::from([item]);
         let mut unproven = hint.map(|(_, prefix)| HashedKey::new(self.shared.keys, prefix));
-        while !frontier.is_empty() && pairs.len() < limit {
-            let (run, reads, done) = self.read_run(client, &mut frontier, limit - pairs.len()).await?;
-            let mut found: Vec<Entry> = Vec::with_capacity(run.len());
-            let mut unclear = Vec::new();
-            for (entry, read) in run.into_iter().zip(reads) {
-                let (Entry::Unread(item), Some(read)) = (&entry, read) else {
-                    found.push(entry);
-                    continue;
-                };
-                let words = done.words(read);
-                match item.place {
-                    Place::Leaf(slot) => found.extend(take_leaf(&limits, slot, item.touches, words)?),
-                    Place::Node(node) => {
-                        if let Some(mut prefix) = unproven.take() {
-                            let current =
-                                super::node::slots(node.ty, words).any(|(_, slot)| !slot.is_sealed());
-                            if !current || prefix.identity(node.depth) != words[0] {
-                                client.recycle(done);
-                                return Ok(false);
-                            }
-                        }
-                        match limits.standing(node.depth, words[0], item.touches) {
-                            Standing::Known(touches) => {
-                                let children = limits.children(node, words, touches, ());
-                                found.extend(children.into_iter().map(Entry::Unread));
-                            }
-                            Standing::Unknown => {
-                                unclear.push((found.len(), node, item.touches, words.to_vec()));
-                            }
-                        }
-                    }
-                }
+        while !frontier.is_empty() && sink.left > 0 {
+            let (count, nodes) = window(&frontier, sink.left);
+            if nodes == 0 {
+                self.emit(client, &limits, frontier.drain(..count), sink).await?;
+                continue;
             }
-            client.recycle(done);
-            let found = self.settle_unclear(client, &limits, found, unclear).await?;
-            put_front(&mut frontier, found);
-            while pairs.len() < limit && matches!(frontier.front(), Some(Entry::Pair(..))) {
-                if let Some(Entry::Pair(key, value)) = frontier.pop_front() {
-                    push_in_order(pairs, range.reverse, key, value);
-                }
+            let run: Vec<Item<()>> = frontier.drain(..count).collect();
+            match self.expand_run(client, &mut limits, run, &mut unproven).await? {
+                Some(items) => put_front(&mut frontier, items),
+                None => return Ok(false),
             }
         }
         Ok(true)
     }
 
-    /// Takes a run off the frontier's front and reads it in one round trip.
-    async fn read_run(
+    /// Reads a run of leaves in one round trip and hands on those in the range.
+    async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
         client: &mut Client<F>,
-        frontier: &mut VecDeque<Entry>,
-        wanted: usize,
-    ) -> Result<(Vec<Entry>, Vec<Option<ReadId>>, darter_fabric::Batch), IndexError> {
+        limits: &Limits<'_>,
+        run: impl Iterator<Item = Item<()>> + Send,
+        sink: &mut Sink<V>,
+    ) -> Result<(), IndexError> {
         let mut batch = client.batch();
-        let (mut run, mut reads) = (Vec::new(), Vec::new());
-        let (mut keys, mut bytes) = (0, 0);
-        while keys < wanted && run.len() < WIDTH_MAX && bytes < BYTES_MAX {
-            let Some(entry) = frontier.pop_front() else { break };
-            let read = match &entry {
-                Entry::Pair(..) => {
-                    keys += 1;
-                    None
-                }
-                Entry::Unread(item) => match item.place {
-                    Place::Leaf(slot) => {
-                        keys += 1;
-                        bytes += class_bytes(leaf_class_of(slot));
-                        Some(batch.read(slot.addr(), leaf::class_words(leaf_class_of(slot))))
-                    }
-                    Place::Node(node) => {
-                        // A guess: a type is chosen when the one below is full, so half its slots hold at least a key.
-                        keys += node.ty.capacity().div_ceil(2);
-                        bytes += node.ty.bytes();
-                        Some(batch.read(node.addr, node.ty.words()))
-                    }
-                },
-            };
-            run.push(entry);
-            reads.push(read);
+        let mut reads: SmallVec<[_; 64]> = SmallVec::new();
+        for item in run {
+            if let Place::Leaf(slot) = item.place {
+                reads.push((slot, item.touches, batch.read(slot.addr(), leaf::class_words(leaf_class_of(slot)))));
+            }
         }
         let done = client.submit(batch).await?;
-        Ok((run, reads, done))
+        for (slot, touches, read) in reads {
+            let leaf = leaf::parse(slot.addr(), done.words(read))?;
+            if !(touches.low || touches.high) || limits.contains(leaf.key) {
+                sink.take(leaf.key, leaf.value);
+            }
+        }
+        client.recycle(done);
+        Ok(())
+    }
+
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when the hint that led
+    /// to the first did not hold.
+    async fn expand_run(
+        &self,
+        client: &mut Client<F>,
+        limits: &mut Limits<'_>,
+        run: Vec<Item<()>>,
+        unproven: &mut Option<HashedKey<'_>>,
+    ) -> Result<Option<Vec<Item<()>>>, IndexError> {
+        let mut batch = client.batch();
+        let reads: Vec<Option<ReadId>> = run
+            .iter()
+            .map(|item| match item.place {
+                Place::Node(node) => Some(batch.read(node.addr, node.ty.words())),
+                Place::Leaf(_) => None,
+            })
+            .collect();
+        let done = client.submit(batch).await?;
+        let mut items: Vec<Item<()>> = Vec::with_capacity(run.len() * 4);
+        let mut unclear = Vec::new();
+        for (item, read) in run.into_iter().zip(reads) {
+            let (Place::Node(node), Some(read)) = (item.place, read) else {
+                items.push(item);
+                continue;
+            };
+            let words = done.words(read);
+            if let Some(mut prefix) = unproven.take() {
+                let current = super::node::slots(node.ty, words).any(|(_, slot)| !slot.is_sealed());
+                if !current || prefix.identity(node.depth) != words[0] {
+                    client.recycle(done);
+                    return Ok(None);
+                }
+            }
+            match limits.standing(node.depth, words[0], item.touches) {
+                Standing::Known(touches) => limits.children(node, words, touches, (), &mut items),
+                Standing::Unknown => unclear.push((items.len(), node, item.touches, words.to_vec())),
+            }
+        }
+        client.recycle(done);
+        Ok(Some(self.settle_unclear(client, limits, items, unclear).await?))
     }
 
     /// Decides, by a key below each, which nodes that left a bound's path lie in the range.
@@ -215,26 +252,25 @@ impl<F: Fabric> Dart<F> {
         &self,
         client: &mut Client<F>,
         limits: &Limits<'_>,
-        found: Vec<Entry>,
+        items: Vec<Item<()>>,
         unclear: Vec<(usize, NodeRef, Touches, Vec<u64>)>,
-    ) -> Result<Vec<Entry>, IndexError> {
+    ) -> Result<Vec<Item<()>>, IndexError> {
         if unclear.is_empty() {
-            return Ok(found);
+            return Ok(items);
         }
         let nodes: Vec<NodeRef> = unclear.iter().map(|&(_, node, ..)| node).collect();
         let keys = keys_below(client, &nodes).await?;
-        let mut merged = Vec::with_capacity(found.len());
-        let mut found = found.into_iter();
+        let mut merged = Vec::with_capacity(items.len());
+        let mut items = items.into_iter();
         let mut taken = 0;
         for ((at, node, touches, words), key) in unclear.into_iter().zip(keys) {
-            merged.extend(found.by_ref().take(at - taken));
+            merged.extend(items.by_ref().take(at - taken));
             taken = at;
             if let Some(touches) = key.and_then(|key| limits.standing_by_key(node.depth, &key, touches)) {
-                let children = limits.children(node, &words, touches, ());
-                merged.extend(children.into_iter().map(Entry::Unread));
+                limits.children(node, &words, touches, (), &mut merged);
             }
         }
-        merged.extend(found);
+        merged.extend(items);
         Ok(merged)
     }
 
@@ -260,23 +296,29 @@ fn leaf_class_of(slot: Slot) -> u8 {
     }
 }
 
-fn take_leaf(
-    limits: &Limits<'_>,
-    slot: Slot,
-    touches: Touches,
-    words: &[u64],
-) -> Result<Option<Entry>, IndexError> {
-    let leaf = leaf::parse(slot.addr(), words)?;
-    let inside = !(touches.low || touches.high) || limits.contains(leaf.key);
-    Ok(inside.then(|| Entry::Pair(leaf.key.to_vec(), leaf.value.to_vec())))
-}
-
-/// Appends a pair unless it would break the order, which a damaged tree could.
-fn push_in_order(pairs: &mut Vec<KeyValue>, reverse: bool, key: Vec<u8>, value: Vec<u8>) {
-    let follows = pairs.last().is_none_or(|(last, _)| if reverse { key < *last } else { key > *last });
-    if follows {
-        pairs.push((key, value));
+/// The run at the frontier's front that one round trip reads: how many items, and how many of them are nodes. Nodes are
+/// read first, a level at a time; when the keys wanted lie at the front as leaves, those.
+fn window(frontier: &VecDeque<Item<()>>, wanted: usize) -> (usize, usize) {
+    let (mut keys, mut bytes, mut count, mut nodes) = (0, 0, 0, 0);
+    for item in frontier {
+        if keys >= wanted || count >= WIDTH_MAX || bytes >= BYTES_MAX {
+            break;
+        }
+        count += 1;
+        match item.place {
+            Place::Leaf(slot) => {
+                keys += 1;
+                bytes += class_bytes(leaf_class_of(slot));
+            }
+            Place::Node(node) => {
+                // A guess: a type is chosen when the one below is full, so half its slots hold at least a key.
+                keys += node.ty.capacity().div_ceil(2);
+                bytes += node.ty.bytes();
+                nodes += 1;
+            }
+        }
     }
+    (count, nodes)
 }
 
 /// Whether no key can lie in a range.

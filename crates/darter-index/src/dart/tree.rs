@@ -91,7 +91,7 @@ impl<F: Fabric> Dart<F> {
                 let key = keys_below(client, &[node]).await?.pop().flatten().unwrap_or_default();
                 let more = live.len().saturating_sub(width) as u64;
                 live.truncate(width);
-                let shown = if todo.levels > 0 { live } else { Vec::new() };
+                let shown = if todo.levels > 0 { live.into_vec() } else { Vec::new() };
                 let view = TreeView {
                     label: ty.name().to_owned(),
                     prefix: key[..node.depth.min(key.len())].to_vec(),
@@ -138,7 +138,8 @@ impl<F: Fabric> Dart<F> {
                 }
             };
             let Some(now) = standing else { break };
-            let children = limits.children(node, &words, now, ());
+            let mut children = Vec::new();
+            limits.children(node, &words, now, (), &mut children);
             let wanted = u16::from(prefix[node.depth]);
             let next = children_in_order(node.ty, &words).into_iter().find(|s| s.edge() == Some(wanted));
             let Some(Held::Node { addr, .. }) = next.map(Slot::held) else { break };

@@ -135,7 +135,9 @@ impl<F: Fabric> Dart<F> {
             let Some(((item, node, read), Some(touches))) = read_nodes.next() else { continue };
             let path = with_depth(item.carried, node.depth);
             let (mut leaves, mut nodes) = (Vec::new(), Vec::new());
-            for child in limits.children(node, done.words(read), touches, path) {
+            let mut children = Vec::new();
+            limits.children(node, done.words(read), touches, path, &mut children);
+            for child in children {
                 match child.place {
                     Place::Leaf(slot) => leaves.push(slot),
                     Place::Node(_) => nodes.push(Step::Unread(child)),

@@ -308,7 +308,7 @@ impl<F: Fabric> Dart<F> {
     /// Whether a rebuild would leave less than there is: a smaller type, a lone child, or nothing.
     fn is_worth_rebuilding(&self, target: &Target<'_>, words: &[u64]) -> bool {
         let ty = target.node.ty;
-        let live: Vec<Slot> = super::node::children_in_order(ty, words);
+        let live = super::node::children_in_order(ty, words);
         if !ty.is_sparse(live.len()) {
             return false;
         }
