@@ -170,7 +170,7 @@ pub(crate) fn bulk_load<T: Target>(
     let mut done = 0_u64;
     let pairs: SortedPairs<'_> = Box::new(dataset.sorted(records).map(move |key| {
         done += 1;
-        if done % 4096 == 0 {
+        if done.is_multiple_of(4096) {
             progress.set_position(done);
         }
         (key, values.next().to_vec())

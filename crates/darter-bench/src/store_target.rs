@@ -20,11 +20,13 @@ impl StoreTarget {
     /// Opens the pool, which must hold no index with keys in it.
     pub(crate) fn open(name: &'static str, pool: &PoolUrl, cache_bytes: u64) -> Result<Self, BenchError> {
         // A known secret, so that the places of keys in hash tables, and with them all counts, repeat.
-        let options = Store::options()
-            .cache_bytes(cache_bytes)
-            .auto_adjust(false)
-            .maintenance(false)
-            .secret([0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1]);
+        let options =
+            Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret([
+                0x6a09_e667_f3bc_c908,
+                0xbb67_ae85_84ca_a73b,
+                0x3c6e_f372_fe94_f82b,
+                0xa54f_f53a_5f1d_36f1,
+            ]);
         let target = Self { store: options.open_url(pool)?, name };
         if target.store.session()?.scan(..).next().transpose()?.is_some() {
             return Err(BenchError::Usage(format!(

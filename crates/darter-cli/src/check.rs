@@ -41,7 +41,8 @@ impl CheckCommand {
             writeln!(out, "remark: {remark}")?;
         }
         writeln!(out, "violations    {}", check.violations.len())?;
-        let hint = if check.leaked_bytes > 0 && !self.repair { "; `check --repair` gives them back" } else { "" };
+        let hint =
+            if check.leaked_bytes > 0 && !self.repair { "; `check --repair` gives them back" } else { "" };
         writeln!(out, "leaked        {} bytes{hint}", check.leaked_bytes)?;
         if self.repair {
             writeln!(out, "given back    {} bytes", check.repaired_bytes)?;

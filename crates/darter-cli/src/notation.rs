@@ -69,7 +69,7 @@ fn digit(text: u8) -> Option<u8> {
 }
 
 fn read_hex(text: &[u8]) -> Result<Vec<u8>, String> {
-    if text.len() % 2 != 0 {
+    if !text.len().is_multiple_of(2) {
         return Err(format!("{} hexadecimal digits; bytes have two each", text.len()));
     }
     let byte = |(at, pair): (usize, &[u8])| match (digit(pair[0]), digit(pair[1])) {
@@ -122,7 +122,10 @@ fn read_escaped(text: &[u8]) -> Result<Vec<u8>, String> {
                 _ => return Err(format!("no two hexadecimal digits after `\\x` at position {}", at + 1)),
             },
             [b'\\', ..] => {
-                return Err(format!("unknown escape at position {}; there are \\\\ \\n \\t \\r \\0 \\xNN", at + 1));
+                return Err(format!(
+                    "unknown escape at position {}; there are \\\\ \\n \\t \\r \\0 \\xNN",
+                    at + 1
+                ));
             }
             [byte, ..] => (*byte, 1),
             [] => break,

@@ -1,9 +1,9 @@
 //! `put`, `get`, `del`: one pair.
 
+use crate::Answer;
 use crate::failure::{Failure, complain};
 use crate::notation::NotationArgs;
 use crate::pool::PoolArgs;
-use crate::Answer;
 use darter::{Condition, PutOutcome};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -60,7 +60,9 @@ impl PutCommand {
         complain(match condition {
             Condition::Absent => "the key is present; nothing was stored",
             Condition::Present => "the key is absent; nothing was stored",
-            Condition::Equals(_) | Condition::Always => "the key has another value, or none; nothing was stored",
+            Condition::Equals(_) | Condition::Always => {
+                "the key has another value, or none; nothing was stored"
+            }
         });
         Ok(Answer::No)
     }
@@ -76,9 +78,10 @@ fn read_value(path: &PathBuf) -> Result<Vec<u8>, Failure> {
     };
     match read {
         Err(error) => Err(Failure::usage(format_args!("{}: {error}", path.display()))),
-        Ok(bytes) if bytes as u64 > VALUE_FILE_BYTES_MAX => {
-            Err(Failure::usage(format_args!("{}: above 1 GiB; no pool holds that in one value", path.display())))
-        }
+        Ok(bytes) if bytes as u64 > VALUE_FILE_BYTES_MAX => Err(Failure::usage(format_args!(
+            "{}: above 1 GiB; no pool holds that in one value",
+            path.display()
+        ))),
         Ok(_) => Ok(value),
     }
 }

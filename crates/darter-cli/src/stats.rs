@@ -180,7 +180,11 @@ fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
 /// The pool's part for people.
 fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
     let (used, all) = (bytes_text(usage.used_bytes()), bytes_text(usage.bytes()));
-    writeln!(out, "\npool          {used} of {all} in blocks of {} that are taken", bytes_text(usage.block_bytes))?;
+    writeln!(
+        out,
+        "\npool          {used} of {all} in blocks of {} that are taken",
+        bytes_text(usage.block_bytes)
+    )?;
     let rows = usage.nodes.iter().map(|node| {
         let counts = [node.blocks, node.free, node.mine, node.others, node.closed, node.dead + node.sweeping];
         let mut row = vec![node.node.to_string(), bytes_text(node.bytes)];
@@ -190,7 +194,9 @@ fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
     let header = ["memory node", "bytes", "blocks", "free", "mine", "others", "closed", "dead"];
     writeln!(out, "\n{}", table(&header, rows))?;
     let others: Vec<Vec<String>> = (usage.members.iter().filter(|member| !member.is_me))
-        .map(|member| vec![member.pid.to_string(), member.epoch.to_string(), member.lease_left_ms.to_string()])
+        .map(|member| {
+            vec![member.pid.to_string(), member.epoch.to_string(), member.lease_left_ms.to_string()]
+        })
         .collect();
     if !others.is_empty() {
         writeln!(out, "\n{}", table(&["other process", "epoch", "lease left, ms"], others))?;

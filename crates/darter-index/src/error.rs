@@ -16,7 +16,9 @@ pub enum IndexError {
         max: usize,
     },
     /// Key and value together do not fit in one leaf of this pool.
-    #[error("value of {bytes} bytes: this pool holds at most {max}; split it, or create the pool with larger blocks")]
+    #[error(
+        "value of {bytes} bytes: this pool holds at most {max}; split it, or create the pool with larger blocks"
+    )]
     ValueTooLong {
         /// Its length.
         bytes: usize,
@@ -24,7 +26,9 @@ pub enum IndexError {
         max: usize,
     },
     /// The pool holds no index of this kind.
-    #[error("the pool holds no {expected} index (its root names kind {found}); create one, or open another pool")]
+    #[error(
+        "the pool holds no {expected} index (its root names kind {found}); create one, or open another pool"
+    )]
     NoIndex {
         /// The kind asked for.
         expected: &'static str,

@@ -12,7 +12,10 @@ use std::sync::Barrier;
 
 const THREADS: u64 = 4;
 
-fn on_threads(bench: &Bench, work: impl Fn(u64, &Dart<TestFabric>, &Pool<TestFabric>, &mut Client<TestFabric>) + Sync) {
+fn on_threads(
+    bench: &Bench,
+    work: impl Fn(u64, &Dart<TestFabric>, &Pool<TestFabric>, &mut Client<TestFabric>) + Sync,
+) {
     let barrier = Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -42,7 +45,7 @@ fn inserts_and_deletes_of_one_key_balance() {
         let (mut inserted, mut deleted) = (0, 0);
         for i in 0..20_000_u64 {
             let key = [b'k', (next(&mut state) % 3) as u8];
-            if next(&mut state) % 2 == 0 {
+            if next(&mut state).is_multiple_of(2) {
                 let value = (thread << 32 | i).to_le_bytes();
                 match block_on(dart.put(client, &key, &value, Condition::Absent)).unwrap() {
                     PutOutcome::Inserted => inserted += 1,
@@ -134,7 +137,8 @@ fn own_keys_stay_while_the_tree_changes() {
                     assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
                     let last = seen.last().map(|(key, _)| key.clone());
                     let complete = seen.len() < 30;
-                    let of_mine: Vec<_> = seen.iter().filter(|(k, _)| k.last() == Some(&(thread as u8))).collect();
+                    let of_mine: Vec<_> =
+                        seen.iter().filter(|(k, _)| k.last() == Some(&(thread as u8))).collect();
                     let expected = mine.range(key..).filter(|k| complete || Some(*k) <= last.as_ref());
                     // Others' keys may end in this thread's byte only if they are this thread's: every key ends in its owner.
                     assert!(of_mine.iter().map(|(key, _)| key).eq(expected), "a scan lost or invented a key");

@@ -50,7 +50,7 @@ const ROOT_AT: u64 = 512;
 pub(crate) const MEMBERS_AT: u64 = 4096;
 pub(crate) const TABLE_AT: u64 = MEMBERS_AT + MEMBERS as u64 * MEMBER_BYTES;
 
-const _: () = assert!(EPOCH_AT % 64 == 0 && ROOT_AT % 64 == 0);
+const _: () = assert!(EPOCH_AT.is_multiple_of(64) && ROOT_AT.is_multiple_of(64));
 const _: () = assert!(ROOT_AT + ROOT_WORDS as u64 * 8 <= MEMBERS_AT && MEMBERS_AT >= SUPERBLOCK_BYTES);
 const _: () = assert!(TABLE_AT == 20480);
 // Page words and freed words of the largest block leave room for objects in page 0.

@@ -64,7 +64,7 @@ impl ReachableSet {
 
     /// Whether an object begins at `addr`.
     pub fn contains(&self, addr: GlobalAddr) -> bool {
-        addr.bits() % GRANULE_BYTES == 0 && self.starts_at(addr.bits() / GRANULE_BYTES)
+        addr.bits().is_multiple_of(GRANULE_BYTES) && self.starts_at(addr.bits() / GRANULE_BYTES)
     }
 
     /// The length of the object that begins at `addr`, in bytes rounded up to 16.
@@ -143,7 +143,7 @@ fn granules(addr: GlobalAddr, bytes: u64) -> Option<(u64, u64)> {
     let start = addr.bits();
     let fits = bytes > 0
         && bytes <= CLASS_BYTES_MAX
-        && start % GRANULE_BYTES == 0
+        && start.is_multiple_of(GRANULE_BYTES)
         && addr.offset() + bytes <= darter_fabric::OFFSET_LIMIT;
     fits.then(|| (start / GRANULE_BYTES, (start + bytes - 1) / GRANULE_BYTES))
 }

@@ -27,7 +27,7 @@ impl Slab {
         let mut bits: Box<[u64]> = vec![0; shape.bitmap_words()].into();
         if all_free {
             bits.fill(u64::MAX);
-            if shape.count % 64 != 0 {
+            if !shape.count.is_multiple_of(64) {
                 bits[shape.bitmap_words() - 1] = u64::MAX >> (64 - shape.count % 64);
             }
         }

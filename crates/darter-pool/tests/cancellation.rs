@@ -227,21 +227,21 @@ fn cancelled_anywhere_nothing_is_used_twice() {
             let pick = random(&mut state);
             let at = (pick % 4) as usize;
             let bytes = [100, 100, 24, 1500, 40_000][(pick >> 8) as usize % 5];
-            if (pick >> 16) % 8 == 0 {
+            if (pick >> 16).is_multiple_of(8) {
                 fabric.countdown.store((pick >> 20) as usize % 9, Ordering::SeqCst);
             }
             let client = &mut clients[at];
             let outcome = match (pick >> 32) % 12 {
                 0 => poll_once(pools[at % 2].maintain(client)),
-                1 if (pick >> 40) % 8 == 0 => poll_once(pools[at % 2].settle(client)),
+                1 if (pick >> 40).is_multiple_of(8) => poll_once(pools[at % 2].settle(client)),
                 _ => poll_once(replace(client, (pick >> 48) as usize % 8, step, bytes)),
             };
             outcome.transpose().unwrap();
             fabric.countdown.store(usize::MAX, Ordering::SeqCst);
-            if (pick >> 52) % 6 == 0 {
+            if (pick >> 52).is_multiple_of(6) {
                 fabric.land();
             }
-            if (pick >> 56) % 40 == 0 {
+            if (pick >> 56).is_multiple_of(40) {
                 clients[at] = pools[at % 2].client().unwrap();
             }
             walk(&fabric, &pools[0]);

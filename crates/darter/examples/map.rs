@@ -37,7 +37,9 @@ fn main() -> Result<(), Error> {
                 })
             })
             .collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
 
     let stats = store.stats()?;

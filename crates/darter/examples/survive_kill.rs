@@ -28,7 +28,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut session = store.session()?;
     for n in 1..=acknowledged {
-        assert_eq!(session.get(n.to_be_bytes())?.as_deref(), Some(n.to_string().as_bytes()), "write {n} is lost");
+        assert_eq!(
+            session.get(n.to_be_bytes())?.as_deref(),
+            Some(n.to_string().as_bytes()),
+            "write {n} is lost"
+        );
     }
     println!("all of them are there");
     for n in 1..=acknowledged {
@@ -37,7 +41,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let check = store.repair()?;
     assert!(check.is_sound(), "{:?}", check.violations);
-    println!("{} keys, no violation, {} bytes of the dead given back", check.stats.keys, check.repaired_bytes);
+    println!(
+        "{} keys, no violation, {} bytes of the dead given back",
+        check.stats.keys, check.repaired_bytes
+    );
     Ok(())
 }
 

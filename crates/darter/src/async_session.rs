@@ -113,7 +113,10 @@ impl<F: Fabric> AsyncSession<F> {
     ///
     /// # Errors
     /// As [`AsyncSession::get`].
-    pub async fn multi_get<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+    pub async fn multi_get<K: AsRef<[u8]> + Sync>(
+        &mut self,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         Ok(self.shared.index.multi_get(&mut self.client, &keys).await?)
     }

@@ -13,8 +13,10 @@ pub enum Error {
     #[error(transparent)]
     Url(#[from] UrlError),
     /// There is no pool at the place named.
-    #[error("pool `{pool}`: {path} does not exist or is empty; check the path, or create it with `?size=`, as in \
-             `file:{path}?size=1G`")]
+    #[error(
+        "pool `{pool}`: {path} does not exist or is empty; check the path, or create it with `?size=`, as in \
+             `file:{path}?size=1G`"
+    )]
     Missing {
         /// The pool's name.
         pool: String,
@@ -22,7 +24,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// A pool in this process's memory was asked to exist already.
-    #[error("pool `{pool}`: a pool in memory is always new, so it cannot be required to exist; use `file:PATH`")]
+    #[error(
+        "pool `{pool}`: a pool in memory is always new, so it cannot be required to exist; use `file:PATH`"
+    )]
     NeverExists {
         /// The pool's name.
         pool: String,
@@ -46,7 +50,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The thread that does the store's upkeep could not be started.
-    #[error("cannot start the upkeep thread: {0}; free threads, or open with `maintenance(false)` and call `maintain`")]
+    #[error(
+        "cannot start the upkeep thread: {0}; free threads, or open with `maintenance(false)` and call `maintain`"
+    )]
     Thread(std::io::Error),
     /// The index refused or failed: a key or value too long, damage, unsorted bulk load.
     #[error(transparent)]

@@ -100,7 +100,7 @@ impl<F: Fabric> Store<F> {
 }
 
 /// Lets everything retired be freed, as far as other processes allow.
-async fn settle<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<(), Error> {
+pub(crate) async fn settle<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<(), Error> {
     for _ in 0..SETTLE_ROUNDS {
         shared.pool.settle(client).await?;
         shared.index.maintain(client).await?;
@@ -118,7 +118,10 @@ async fn check<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<
         violations.push(format!("{} frees named no object in use", usage.bad_frees));
     }
     if audit.dead_blocks > 0 {
-        remarks.push(format!("{} blocks were left by processes that died; a repair sweeps them", audit.dead_blocks));
+        remarks.push(format!(
+            "{} blocks were left by processes that died; a repair sweeps them",
+            audit.dead_blocks
+        ));
     }
     if audit.own_leaked_bytes > 0 {
         remarks.push(format!(

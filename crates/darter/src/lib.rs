@@ -51,7 +51,8 @@ pub use session::Session;
 pub use store::{DefaultFabric, Store};
 
 pub use darter_fabric::{
-    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, UrlError, block_on,
+    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, UrlError,
+    block_on,
 };
 pub use darter_index::{
     AdjustReport, CheckReport, Condition, Dart, DartOptions, EstStats, IndexError, IndexStats, KEY_BYTES_MAX,

@@ -46,7 +46,8 @@ fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<Defaul
 
 fn open_file(url: &PoolUrl, path: &Path) -> Result<Pool<DefaultFabric>, Error> {
     let fabric = Local::file_open(path)?;
-    block_on(Pool::open(Counting::new(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
+    block_on(Pool::open(Counting::new(fabric)))
+        .map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 /// What stands at a pool's path.

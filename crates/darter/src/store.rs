@@ -1,7 +1,7 @@
 //! An open pool with its index, shared by every session of the process.
 
 use crate::upkeep::Upkeep;
-use crate::{AsyncSession, Error, Session, StoreOptions};
+use crate::{AsyncSession, Error, Session, StoreOptions, inspect};
 use darter_fabric::{Counting, Fabric, Local, PoolUrl, block_on};
 use darter_index::{AdjustReport, Dart, TreeView};
 use darter_pool::Pool;
@@ -12,15 +12,16 @@ pub type DefaultFabric = Counting<Local>;
 
 /// An ordered key-value map in a memory pool. Clones are the same store.
 ///
-/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed cleanly. A process that
-/// ends without that, however rudely, harms nothing: others notice its death and go on.
+/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed cleanly, which can take up
+/// to a second when other processes hold garbage back. A process that ends without that, however rudely, harms nothing:
+/// others notice its death and go on.
 pub struct Store<F: Fabric = DefaultFabric> {
     inner: Arc<Inner<F>>,
 }
 
-/// What all clones and sessions hold. Fields are dropped in this order: the thread ends first.
+/// What all clones and sessions hold.
 pub(crate) struct Inner<F: Fabric> {
-    _upkeep: Option<Upkeep>,
+    upkeep: Option<Upkeep>,
     pub(crate) shared: Arc<Shared<F>>,
     url: Option<PoolUrl>,
     auto_adjust: bool,
@@ -38,6 +39,17 @@ impl<F: Fabric> Shared<F> {
     /// Remembers how upkeep went.
     pub(crate) fn note_upkeep(&self, error: Option<&Error>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
+    }
+}
+
+impl<F: Fabric> Drop for Inner<F> {
+    /// Ends the thread, then clears up: only the index can scrub what it has unlinked, so this comes before the pool
+    /// closes. What cannot be freed, because others hold it back or the fabric fails, is left to a repair.
+    fn drop(&mut self) {
+        drop(self.upkeep.take());
+        if let Ok(mut client) = self.shared.pool.client() {
+            let _ = block_on(inspect::settle(&self.shared, &mut client));
+        }
     }
 }
 
@@ -70,7 +82,11 @@ impl Store {
 }
 
 impl<F: Fabric> Store<F> {
-    pub(crate) fn over_pool(pool: Pool<F>, options: &StoreOptions, url: Option<PoolUrl>) -> Result<Self, Error> {
+    pub(crate) fn over_pool(
+        pool: Pool<F>,
+        options: &StoreOptions,
+        url: Option<PoolUrl>,
+    ) -> Result<Self, Error> {
         let mut client = pool.client()?;
         let index = block_on(async {
             if options.must_exist {
@@ -84,7 +100,7 @@ impl<F: Fabric> Store<F> {
         let auto_adjust = options.auto_adjust;
         let upkeep =
             if options.maintenance { Some(Upkeep::start(Arc::clone(&shared), auto_adjust)?) } else { None };
-        Ok(Self { inner: Arc::new(Inner { _upkeep: upkeep, shared, url, auto_adjust }) })
+        Ok(Self { inner: Arc::new(Inner { upkeep, shared, url, auto_adjust }) })
     }
 
     /// A way in for one thread: every call returns when its operation is done.

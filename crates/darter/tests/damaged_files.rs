@@ -115,7 +115,9 @@ fn cut_files_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for nodes in [1, 2] {
         let pool = sound_pool(directory.path(), nodes);
-        for keep in [1, 8, 4095, 4096, 4097, POOL_BYTES / 2 - 1, POOL_BYTES / 2, POOL_BYTES - 4096, POOL_BYTES - 1] {
+        for keep in
+            [1, 8, 4095, 4096, 4097, POOL_BYTES / 2 - 1, POOL_BYTES / 2, POOL_BYTES - 4096, POOL_BYTES - 1]
+        {
             refused(&put_file(directory.path(), &pool[..keep]), "");
         }
     }
@@ -145,7 +147,9 @@ fn any_flipped_bit_of_a_superblock_is_noticed() {
 fn flipped_bits_anywhere_neither_panic_nor_hang() {
     let directory = tempfile::tempdir().unwrap();
     let pool = sound_pool(directory.path(), 2);
-    let used: Vec<usize> = (0..POOL_BYTES / 8).filter(|word| pool[word * 8..word * 8 + 8].iter().any(|&byte| byte != 0)).collect();
+    let used: Vec<usize> = (0..POOL_BYTES / 8)
+        .filter(|word| pool[word * 8..word * 8 + 8].iter().any(|&byte| byte != 0))
+        .collect();
     let mut dice = Dice::new(5);
     for flips in [1, 1, 1, 1, 3, 10, 100].into_iter().cycle().take(140) {
         let mut bytes = pool.clone();

@@ -12,7 +12,13 @@ fn program(name: &str) -> PathBuf {
     let program = profile.join("examples").join(name);
     if !program.exists() {
         let cargo = Command::new(env!("CARGO"))
-            .args(["build", "--profile", "test", "--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")])
+            .args([
+                "build",
+                "--profile",
+                "test",
+                "--manifest-path",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+            ])
             .args(["--example", name])
             .status()
             .unwrap();

@@ -108,7 +108,9 @@ impl Writer {
         }
         for line in out.split(b'\n') {
             let line = String::from_utf8_lossy(&line.unwrap()).into_owned();
-            let Some(step) = line.strip_prefix("done ").and_then(|step| step.parse::<u64>().ok()) else { continue };
+            let Some(step) = line.strip_prefix("done ").and_then(|step| step.parse::<u64>().ok()) else {
+                continue;
+            };
             assert_eq!(step, self.acknowledged, "acknowledgements come in order");
             apply(&mut self.model, script(self.number, step));
             self.acknowledged += 1;
@@ -124,8 +126,11 @@ impl Writer {
     /// Whether the store holds what it must of this child's, with the step in hand done or not.
     fn assert_present(&self, session: &mut Session) {
         let suffix = b'0' + self.number as u8;
-        let found: Model =
-            session.scan(ScanRange::all()).map(Result::unwrap).filter(|(key, _)| key.last() == Some(&suffix)).collect();
+        let found: Model = session
+            .scan(ScanRange::all())
+            .map(Result::unwrap)
+            .filter(|(key, _)| key.last() == Some(&suffix))
+            .collect();
         if found == self.model {
             return;
         }

@@ -98,7 +98,12 @@ fn write(session: &mut Session, model: &mut Model, op: Op) {
                 expected.push(0);
             }
             let equal = model.get(&key) == Some(&expected);
-            assert_eq!(session.replace_if_equal(&key, &expected, &value).unwrap(), equal, "replace {}", brief(&key));
+            assert_eq!(
+                session.replace_if_equal(&key, &expected, &value).unwrap(),
+                equal,
+                "replace {}",
+                brief(&key)
+            );
             if equal {
                 model.insert(key, value);
             }
@@ -152,8 +157,11 @@ fn apply(store: &Store, session: &mut Session, model: &mut Model, op: Op) {
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();
             let scan = session.scan_prefix(&prefix);
-            let found: Vec<_> =
-                if reverse { scan.rev().map(Result::unwrap).collect() } else { scan.map(Result::unwrap).collect() };
+            let found: Vec<_> = if reverse {
+                scan.rev().map(Result::unwrap).collect()
+            } else {
+                scan.map(Result::unwrap).collect()
+            };
             if reverse {
                 expected.reverse();
             }
@@ -264,7 +272,9 @@ fn limits_are_refused_and_harm_nothing() {
 fn a_bulk_load_refuses_what_it_must() {
     let store = quiet_store(1);
     let mut session = store.session().unwrap();
-    for pairs in [vec![("b", ""), ("a", "")], vec![("a", ""), ("a", "")], vec![("a", ""), ("b", ""), ("", "")]] {
+    for pairs in
+        [vec![("b", ""), ("a", "")], vec![("a", ""), ("a", "")], vec![("a", ""), ("b", ""), ("", "")]]
+    {
         let error = session.bulk_load(pairs).unwrap_err();
         assert!(error.to_string().contains("sort the input"), "{error}");
         assert_holds(&mut session, &Model::new());

@@ -148,7 +148,11 @@ fn every_allocation_is_once_the_one_that_fails() {
                 Err(error) => {
                     assert!(error.is_out_of_space(), "{error}");
                     failures += 1;
-                    assert_eq!(session.get(&key).unwrap().as_ref(), model.get(&key), "a refused put changed something");
+                    assert_eq!(
+                        session.get(&key).unwrap().as_ref(),
+                        model.get(&key),
+                        "a refused put changed something"
+                    );
                 }
             }
         }

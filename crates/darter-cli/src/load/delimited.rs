@@ -113,12 +113,17 @@ impl<R: BufRead> Delimited<R> {
     /// The positions that the header gives to two names.
     fn named(&mut self, (key, value): (&str, &str)) -> Result<(usize, usize), Failure> {
         let header = match self.extract().map_err(unreadable)? {
-            None => return Err(Failure::usage("the file is empty: it lacks the line that names the columns")),
-            Some(Extract::Bad(line, why)) => return Err(Failure::usage(format_args!("line {line}, the header: {why}"))),
+            None => {
+                return Err(Failure::usage("the file is empty: it lacks the line that names the columns"));
+            }
+            Some(Extract::Bad(line, why)) => {
+                return Err(Failure::usage(format_args!("line {line}, the header: {why}")));
+            }
             Some(Extract::Record(_, bytes)) => bytes,
         };
         let fields = self.split(&header);
-        let names: Vec<String> = fields.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let names: Vec<String> =
+            fields.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         let position = |wanted: &str| {
             names.iter().position(|name| name == wanted).ok_or_else(|| {
                 Failure::usage(format_args!(
@@ -146,7 +151,10 @@ impl<R: BufRead> Delimited<R> {
             let mut quotes = Quotes::FieldStart;
             let mut extent = quotes.follow(&record, self.delimiter);
             let mut further = Vec::new();
-            while extent == Extent::Open && further.len() < RECORD_LINES_MAX && record.len() < RECORD_BYTES_MAX {
+            while extent == Extent::Open
+                && further.len() < RECORD_LINES_MAX
+                && record.len() < RECORD_BYTES_MAX
+            {
                 let Some(line) = self.lines.next()? else { break };
                 extent = match &line.bytes {
                     Some(bytes) => {
@@ -196,7 +204,9 @@ impl<R: BufRead> Delimited<R> {
     fn pair(&mut self, line: u64, record: &[u8]) -> Result<Pair, String> {
         let fields = self.split(record);
         let field = |at: usize, what: &str| {
-            let found = fields.get(at).ok_or_else(|| format!("{} fields; the {what} is field {}", fields.len(), at + 1))?;
+            let found = fields
+                .get(at)
+                .ok_or_else(|| format!("{} fields; the {what} is field {}", fields.len(), at + 1))?;
             self.notation.read(found).map_err(|why| format!("{what}: {why}"))
         };
         Ok(Pair { line, key: field(self.key, "key")?, value: field(self.value, "value")? })
@@ -220,7 +230,9 @@ impl<R: BufRead> Records for Delimited<R> {
 fn numbered(text: &str) -> Result<usize, Failure> {
     match text.parse::<usize>() {
         Ok(number) if number > 0 => Ok(number - 1),
-        _ => Err(Failure::usage(format_args!("column `{text}`: without a header, columns are numbers from 1"))),
+        _ => {
+            Err(Failure::usage(format_args!("column `{text}`: without a header, columns are numbers from 1")))
+        }
     }
 }
 
@@ -274,7 +286,8 @@ mod tests {
     #[test]
     fn a_bad_line_does_not_lose_the_others() {
         let text = "a,1\n\"b,2\nc,\"3\"\nd,4\nonly\n\"e\"x,5\n\nf,6\n\"g,7";
-        let expected = [(1, "a=1"), (2, "?"), (3, "c=3"), (4, "d=4"), (5, "?"), (6, "?"), (8, "f=6"), (9, "?")];
+        let expected =
+            [(1, "a=1"), (2, "?"), (3, "c=3"), (4, "d=4"), (5, "?"), (6, "?"), (8, "f=6"), (9, "?")];
         assert_eq!(csv(text), lines(&expected));
     }
 
@@ -290,7 +303,8 @@ mod tests {
     #[test]
     fn columns_are_found_by_name() {
         let text = "id\tname\tnote\n1\tAda\t\"x\n2\tGrace\n";
-        let reader = Delimited::tsv(Lines::new(Cursor::new(text)), "name", "id", true, Notation::Raw).unwrap();
+        let reader =
+            Delimited::tsv(Lines::new(Cursor::new(text)), "name", "id", true, Notation::Raw).unwrap();
         assert_eq!(read(reader), lines(&[(2, "Ada=1"), (3, "Grace=2")]));
         let refused = Delimited::csv(Lines::new(Cursor::new("id,name\n")), "key", "id", true, Notation::Raw);
         assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains("id, name")));

@@ -40,7 +40,9 @@ impl<R: BufRead> JsonLines<R> {
 impl<R: BufRead> Records for JsonLines<R> {
     fn next(&mut self) -> Result<Option<Record>, Failure> {
         loop {
-            let Some(Line { number, bytes }) = self.lines.next().map_err(unreadable)? else { return Ok(None) };
+            let Some(Line { number, bytes }) = self.lines.next().map_err(unreadable)? else {
+                return Ok(None);
+            };
             let Some(bytes) = bytes else {
                 return Ok(Some(Record::Bad(number, "too long a line".to_owned())));
             };
@@ -76,7 +78,8 @@ mod tests {
             found.push(match record {
                 Record::Bad(line, _) => (line, "?".to_owned()),
                 Record::Pair(pair) => {
-                    let text = [pair.key, pair.value].map(|bytes| String::from_utf8(bytes).unwrap()).join("=");
+                    let text =
+                        [pair.key, pair.value].map(|bytes| String::from_utf8(bytes).unwrap()).join("=");
                     (pair.line, text)
                 }
             });

@@ -25,7 +25,8 @@ line { stroke: #9aa3b5 } rect { stroke: #4a5570; fill: #e4ebfa } .leaf rect { fi
 
 /// The picture.
 pub(super) fn draw(view: &TreeView, notation: Notation) -> Document {
-    let mut canvas = Canvas { lines: Group::new(), boxes: Group::new(), next_column: 0.0, depth_max: 0, notation };
+    let mut canvas =
+        Canvas { lines: Group::new(), boxes: Group::new(), next_column: 0.0, depth_max: 0, notation };
     canvas.place(view, 0);
     let width = canvas.next_column * COLUMN + 2.0 * BORDER;
     let height = canvas.depth_max as f64 * LEVEL + BOX_HEIGHT + 2.0 * BORDER;
@@ -34,7 +35,12 @@ pub(super) fn draw(view: &TreeView, notation: Notation) -> Document {
         .set("width", width)
         .set("height", height)
         .add(Style::new(STYLE))
-        .add(Rectangle::new().set("width", "100%").set("height", "100%").set("style", "fill: white; stroke: none"))
+        .add(
+            Rectangle::new()
+                .set("width", "100%")
+                .set("height", "100%")
+                .set("style", "fill: white; stroke: none"),
+        )
         .add(canvas.lines)
         .add(canvas.boxes)
 }

@@ -77,7 +77,7 @@ impl Regions {
     #[cold]
     fn refusal(&self, verb: &Verb) -> FabricError {
         let known = u64::from(verb.addr.node()) < self.nodes;
-        if known && verb.addr.offset() % 8 != 0 {
+        if known && !verb.addr.offset().is_multiple_of(8) {
             return FabricError::Misaligned { addr: verb.addr };
         }
         FabricError::out_of_bounds(

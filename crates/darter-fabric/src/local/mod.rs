@@ -125,7 +125,7 @@ fn total_bytes(bytes_per_node: u64, nodes: usize) -> Result<usize, FabricError> 
     if !(1..=NODES_MAX).contains(&nodes) {
         return Err(FabricError::geometry(format!("{nodes} memory nodes; a pool has 1 to {NODES_MAX}")));
     }
-    let whole = bytes_per_node % SUPERBLOCK_BYTES == 0;
+    let whole = bytes_per_node.is_multiple_of(SUPERBLOCK_BYTES);
     if !whole || !(SUPERBLOCK_BYTES..=OFFSET_LIMIT).contains(&bytes_per_node) {
         return Err(FabricError::geometry(format!(
             "{bytes_per_node} bytes for each memory node; choose a multiple of {SUPERBLOCK_BYTES}, 1 TiB at most"

@@ -35,8 +35,8 @@ const CHUNK: usize = 4096;
 const FREQUENCY_READS: u64 = 2 << 20;
 /// Epochs after which a table that is still being built is taken to be abandoned.
 const ABANDONED_EPOCHS: u64 = 10_000;
-/// Share of the inner nodes' bytes that express entries may take, in percent.
-const BUDGET_PERCENT: u64 = 15;
+/// Size of the express skip table that an adjustment allows, in percent of the inner nodes' bytes.
+const BUDGET_PERCENT: u64 = 40;
 /// Sampled searches before the first adjustment is thought of.
 const SAMPLES_MIN: u64 = 1024;
 
@@ -63,8 +63,7 @@ impl<F: Fabric> Dart<F> {
             return true;
         }
         // Ever longer between adjustments, so that a workload that cannot be helped is not walked for ever.
-        since >= SAMPLES_MIN.max(sampled / 2)
-            && shared.sampled_extra.load(Ordering::Relaxed) * 10 > since * 3
+        since >= SAMPLES_MIN.max(sampled / 2) && shared.sampled_extra.load(Ordering::Relaxed) * 10 > since * 3
     }
 
     /// Walks the tree, chooses the prefix list that saves most round trips for the accesses sampled, and changes to it.
@@ -81,7 +80,7 @@ impl<F: Fabric> Dart<F> {
             AdjustReport { before: lengths(old.list), after: lengths(old.list), entries: 0, rebuilt: false };
         let Some(replaces) = idle else { return Ok(report) };
         let summary = self.summarize(client).await?;
-        let budget = (summary.node_bytes * BUDGET_PERCENT / 100 / 8).max(4096);
+        let budget = Table::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
         let list = match summary.choose(budget) {
             list if list.word() == 0 => PrefixList::POWERS,
             list => list,
@@ -97,16 +96,14 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// The current table, and the "next" word if it may be replaced: zero, or an abandoned table.
-    async fn claim_rebuild(
-        &self,
-        client: &mut Client<F>,
-    ) -> Result<(Arc<Table>, Option<u64>), IndexError> {
+    async fn claim_rebuild(&self, client: &mut Client<F>) -> Result<(Arc<Table>, Option<u64>), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.refresh(&mut client).await?;
         let tables = self.live_tables(&mut client).await?;
         let next = self.read_word(&mut client, self.shared.words.est_next).await?;
         if next & COMMITTED != 0 {
-            self.finish_change(&mut client, tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED)).await?;
+            self.finish_change(&mut client, tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED))
+                .await?;
             return Ok((tables[0].clone(), None));
         }
         let idle = match tables.get(1) {
@@ -184,15 +181,9 @@ impl<F: Fabric> Dart<F> {
         // From here on the EST word changes only by our commit; before, another adjustment may have come and gone.
         let old = GlobalAddr::from_bits(self.read_word(client, words.est).await?);
         let filled = self.fill(client, &table).await;
-        let committed = match filled {
-            Ok(_) => {
-                self.swap_word(client, words.est_next, descriptor.bits(), descriptor.bits() | COMMITTED).await?
-            }
-            Err(_) => {
-                self.swap_word(client, words.est_next, descriptor.bits(), 0).await?;
-                false
-            }
-        };
+        let next = if filled.is_ok() { descriptor.bits() | COMMITTED } else { 0 };
+        let committed =
+            self.swap_word(client, words.est_next, descriptor.bits(), next).await? && filled.is_ok();
         if !committed {
             client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return filled.map(|_| None);

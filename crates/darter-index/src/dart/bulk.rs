@@ -5,6 +5,7 @@
 //! before the end, so a failure gives everything back.
 
 use super::Dart;
+use super::descent::SlotAt;
 use super::est::install::{Wish, install, wishes_for};
 use super::leaf;
 use super::node::{self, NodeRef, NodeType};
@@ -15,7 +16,6 @@ use super::search::check_key;
 use super::slot::{END, Held, SKIP_MAX, Slot};
 use super::split::common_prefix;
 use super::switch::Target;
-use super::descent::SlotAt;
 use crate::{IndexError, KeyValue};
 use darter_fabric::{Batch, Fabric, OpKind};
 use darter_pool::size_class::class_bytes;

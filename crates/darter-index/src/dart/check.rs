@@ -80,15 +80,12 @@ impl<F: Fabric> Dart<F> {
         self.inspect_node(&mut client, &mut walk, root, None).await?;
         while let Some(frame) = walk.path.last_mut() {
             let above = frame.node.depth;
-            match frame.children.pop() {
-                Some((edge, child)) => {
-                    walk.edges.push((above, edge as u8));
-                    self.inspect_node(&mut client, &mut walk, child, Some(above)).await?;
-                }
-                None => {
-                    walk.path.pop();
-                    walk.edges.pop();
-                }
+            if let Some((edge, child)) = frame.children.pop() {
+                walk.edges.push((above, edge as u8));
+                self.inspect_node(&mut client, &mut walk, child, Some(above)).await?;
+            } else {
+                walk.path.pop();
+                walk.edges.pop();
             }
         }
         for table in self.live_tables(&mut client).await? {
@@ -204,7 +201,11 @@ impl<F: Fabric> Dart<F> {
         let mut stale = 0_u64;
         for entry in segments(client, table).await? {
             if entry.local_depth() > table.bits {
-                walk.violation(format!("express segment {}: local depth {}", entry.segment(), entry.local_depth()));
+                walk.violation(format!(
+                    "express segment {}: local depth {}",
+                    entry.segment(),
+                    entry.local_depth()
+                ));
                 continue;
             }
             if !walk.reach(entry.segment(), SEGMENT_BYTES, "express segment") {
@@ -263,7 +264,10 @@ fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
     let mut sealed = 0;
     if identity_depth(words[0]) != node.depth {
         let depth = identity_depth(words[0]);
-        walk.violation(format!("{name} at {}: identity says depth {depth}, its pointer {}", node.addr, node.depth));
+        walk.violation(format!(
+            "{name} at {}: identity says depth {depth}, its pointer {}",
+            node.addr, node.depth
+        ));
     }
     for (bucket, bucket_words) in words.chunks(width).enumerate() {
         if bucket_words[0] != words[0] {
@@ -286,7 +290,10 @@ fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
                 walk.violation(format!("{name} at {}: edge {edge} in bucket {bucket}", node.addr));
             }
             if ended && direct.is_none() {
-                walk.violation(format!("{name} at {}: a slot after an empty one in bucket {bucket}", node.addr));
+                walk.violation(format!(
+                    "{name} at {}: a slot after an empty one in bucket {bucket}",
+                    node.addr
+                ));
             }
             if std::mem::replace(&mut seen[usize::from(edge.min(END))], true) {
                 walk.violation(format!("{name} at {}: edge {edge} has two slots", node.addr));

@@ -84,23 +84,8 @@ impl Summary {
             spent += self.entered[usize::from(length)];
             cost = next;
         }
-        self.prune(&shapes, &mut chosen);
+        prune(&shapes, &mut chosen);
         PrefixList::new(&chosen)
-    }
-
-    /// Drops lengths that later ones made useless.
-    fn prune(&self, shapes: &[(PathDepths, f64)], chosen: &mut Vec<u8>) {
-        let mut at = 0;
-        while at < chosen.len() {
-            let mut without = chosen.clone();
-            without.remove(at);
-            let (with, without_cost) = (cost_of(shapes, chosen), cost_of(shapes, &without));
-            if without_cost - with < with * GAIN_MIN {
-                *chosen = without;
-            } else {
-                at += 1;
-            }
-        }
     }
 
     /// Shapes with their weights, which add up to 1.
@@ -122,6 +107,21 @@ impl Summary {
         // A map's order differs from run to run, and with it the sums' last bits.
         shapes.sort_unstable_by_key(|&(path, _)| path);
         shapes
+    }
+}
+
+/// Drops lengths that later ones made useless.
+fn prune(shapes: &[(PathDepths, f64)], chosen: &mut Vec<u8>) {
+    let mut at = 0;
+    while at < chosen.len() {
+        let mut without = chosen.clone();
+        without.remove(at);
+        let (with, without_cost) = (cost_of(shapes, chosen), cost_of(shapes, &without));
+        if without_cost - with < with * GAIN_MIN {
+            *chosen = without;
+        } else {
+            at += 1;
+        }
     }
 }
 

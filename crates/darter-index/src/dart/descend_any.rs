@@ -73,7 +73,9 @@ fn advance(way: &Way, words: &[u64]) -> Result<Way, IndexError> {
                 Some(Held::Node { addr, ty, skip }) => {
                     Way::Bucket(NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) }, 0)
                 }
-                Some(_) => return Err(IndexError::Corrupt { addr: node.addr, what: "slot of no known type" }),
+                Some(_) => {
+                    return Err(IndexError::Corrupt { addr: node.addr, what: "slot of no known type" });
+                }
                 None if bucket + 1 < node.ty.buckets() => Way::Bucket(*node, bucket + 1),
                 None => Way::Done(None),
             })

@@ -59,12 +59,17 @@ pub(crate) enum End {
     Reached,
 }
 
+#[allow(clippy::large_enum_variant)] // one lives on the stack for an operation; a box would cost an allocation
 enum Stage {
     /// Lengths with the hashes of the key's prefixes and the READs of their buckets.
     Probe(SmallVec<[(usize, u64, Option<ReadId>); 8]>),
     RootWord(Option<ReadId>),
     Bucket(Option<ReadId>),
-    Leaf { at: SlotAt, class: u8, read: Option<ReadId> },
+    Leaf {
+        at: SlotAt,
+        class: u8,
+        read: Option<ReadId>,
+    },
 }
 
 /// One key's way down.
@@ -115,7 +120,12 @@ impl<'k> Descent<'k> {
     }
 
     /// A descent that begins with the hints that one for the same key had left, when that one had probed for them.
-    pub(crate) fn from_rest_of(shared: &Shared, other: &Descent<'k>, purpose: Purpose, below: usize) -> Option<Self> {
+    pub(crate) fn from_rest_of(
+        shared: &Shared,
+        other: &Descent<'k>,
+        purpose: Purpose,
+        below: usize,
+    ) -> Option<Self> {
         if !other.probed {
             return None;
         }
@@ -252,7 +262,10 @@ impl<'k> Descent<'k> {
                 let slot = Slot::from_word(read.map_or(0, |read| batch.words(read)[0]));
                 shared.remember_root(slot);
                 let Held::Node { addr, ty, .. } = slot.held() else {
-                    return Err(IndexError::Corrupt { addr: shared.words.root, what: "root word names no node" });
+                    return Err(IndexError::Corrupt {
+                        addr: shared.words.root,
+                        what: "root word names no node",
+                    });
                 };
                 self.trusted = true;
                 self.incoming = Some(SlotAt { addr: shared.words.root, slot });
@@ -267,9 +280,10 @@ impl<'k> Descent<'k> {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(*read))?;
                 Ok(Some(End::Leaf { at: *at, read: *read, is_key: leaf.key == self.key.bytes() }))
             }
-            Stage::Bucket(None) | Stage::Leaf { read: None, .. } => {
-                Err(IndexError::Corrupt { addr: self.node.addr, what: "descent absorbed before it was posted" })
-            }
+            Stage::Bucket(None) | Stage::Leaf { read: None, .. } => Err(IndexError::Corrupt {
+                addr: self.node.addr,
+                what: "descent absorbed before it was posted",
+            }),
         }
     }
 

@@ -97,22 +97,20 @@ impl<'r> Limits<'r> {
     pub(crate) fn standing_by_key(&self, depth: usize, key: &[u8], touches: Touches) -> Option<Touches> {
         let prefix = &key[..depth.min(key.len())];
         let mut now = touches;
-        if let (true, Some(low)) = (touches.low, &self.low) {
-            if !low.bytes().starts_with(prefix) {
+        if let (true, Some(low)) = (touches.low, &self.low)
+            && !low.bytes().starts_with(prefix) {
                 if prefix < low.bytes() {
                     return None;
                 }
                 now.low = false;
             }
-        }
-        if let (true, Some(high)) = (touches.high, &self.high) {
-            if !high.bytes().starts_with(prefix) {
+        if let (true, Some(high)) = (touches.high, &self.high)
+            && !high.bytes().starts_with(prefix) {
                 if prefix > high.bytes() {
                     return None;
                 }
                 now.high = false;
             }
-        }
         Some(now)
     }
 

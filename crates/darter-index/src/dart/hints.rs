@@ -56,7 +56,11 @@ impl HintCache {
             return None;
         }
         let ty = NodeType::from_code(value >> 44 & 0xf)?;
-        Some(NodeRef { addr: GlobalAddr::from_bits((value & ((1 << 44) - 1)) << 4), ty, depth: (value >> 48) as usize })
+        Some(NodeRef {
+            addr: GlobalAddr::from_bits((value & ((1 << 44) - 1)) << 4),
+            ty,
+            depth: (value >> 48) as usize,
+        })
     }
 
     /// Remembers a node for this hash in this epoch.

@@ -112,11 +112,7 @@ impl NodeType {
     /// The bucket of an edge.
     #[inline]
     pub(crate) const fn bucket_of(self, edge: u16) -> usize {
-        if self.is_direct() {
-            (edge / DIRECT_SLOTS) as usize
-        } else {
-            edge as usize & (self.buckets() - 1)
-        }
+        if self.is_direct() { (edge / DIRECT_SLOTS) as usize } else { edge as usize & (self.buckets() - 1) }
     }
 
     /// The word of an edge's slot in its bucket, where the type fixes it.
@@ -135,7 +131,8 @@ impl NodeType {
     }
 
     /// The smallest type that holds these edges, at most one slot each.
-    pub(crate) fn fit(edges: impl Iterator<Item = u16> + Clone) -> Self {
+    #[allow(clippy::needless_pass_by_value)] // an iterator is a value
+    pub(crate) fn fit<I: Iterator<Item = u16> + Clone>(edges: I) -> Self {
         let count = edges.clone().count();
         for ty in Self::ALL {
             if ty.capacity() < count {
@@ -237,10 +234,14 @@ mod tests {
     fn images_hold_every_edge_where_searches_look() {
         for count in [0_usize, 1, 3, 4, 7, 8, 11, 15, 16, 30, 60, 119, 200, 257] {
             // The end of the key takes the place of byte 3, which comes last.
-            let edges: Vec<u16> = (0..count as u16).map(|i| [i, END, 3][usize::from(i == 3) + 2 * usize::from(i == 256)]).collect();
+            let edges: Vec<u16> = (0..count as u16)
+                .map(|i| [i, END, 3][usize::from(i == 3) + 2 * usize::from(i == 256)])
+                .collect();
             let ty = NodeType::fit(edges.iter().copied());
-            let children: Vec<Slot> =
-                edges.iter().map(|&e| Slot::leaf(e, 4, GlobalAddr::new(0, 4096 + u64::from(e) * 16))).collect();
+            let children: Vec<Slot> = edges
+                .iter()
+                .map(|&e| Slot::leaf(e, 4, GlobalAddr::new(0, 4096 + u64::from(e) * 16)))
+                .collect();
             let words = image(ty, 77, &children);
             for child in &children {
                 let edge = child.edge().unwrap();
@@ -250,7 +251,9 @@ mod tests {
             }
             let ordered = children_in_order(ty, &words);
             assert_eq!(ordered.len(), count);
-            assert!(ordered.windows(2).all(|w| order_of(w[0].edge().unwrap()) < order_of(w[1].edge().unwrap())));
+            assert!(
+                ordered.windows(2).all(|w| order_of(w[0].edge().unwrap()) < order_of(w[1].edge().unwrap()))
+            );
         }
     }
 

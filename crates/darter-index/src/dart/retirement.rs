@@ -75,8 +75,10 @@ impl<F: Fabric> Dart<F> {
         }
         let (named, nameless): (Vec<&Unlinked>, Vec<&Unlinked>) =
             nodes.iter().partition(|object| object.note.first() == Some(&NOTE_NODE));
-        let retired: Vec<Retired> =
-            named.iter().map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() }).collect();
+        let retired: Vec<Retired> = named
+            .iter()
+            .map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() })
+            .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
         let (keys, version) = (&self.shared.keys, self.shared.words.version);
         for table in self.live_tables(client).await? {

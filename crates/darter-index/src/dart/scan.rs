@@ -191,7 +191,11 @@ impl<F: Fabric> Dart<F> {
         let mut reads: SmallVec<[_; 64]> = SmallVec::new();
         for item in run {
             if let Place::Leaf(slot) = item.place {
-                reads.push((slot, item.touches, batch.read(slot.addr(), leaf::class_words(leaf_class_of(slot)))));
+                reads.push((
+                    slot,
+                    item.touches,
+                    batch.read(slot.addr(), leaf::class_words(leaf_class_of(slot))),
+                ));
             }
         }
         let done = client.submit(batch).await?;
@@ -325,7 +329,9 @@ fn window(frontier: &VecDeque<Item<()>>, wanted: usize) -> (usize, usize) {
 fn is_void(range: &ScanRange) -> bool {
     match (&range.from, &range.to) {
         (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to) | Bound::Included(to)) => from >= to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to) | Bound::Included(to)) => {
+            from >= to
+        }
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use super::descent::{Descent, End, Purpose};
 use super::leaf;
 use super::shared::Shared;
 use crate::{IndexError, KEY_BYTES_MAX};
-use darter_fabric::{Batch, Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 use std::sync::atomic::Ordering;
 
@@ -108,16 +108,28 @@ impl<F: Fabric> Dart<F> {
             .collect();
         while !walking.is_empty() {
             let mut batch = client.batch();
-            walking.iter_mut().for_each(|(_, descent)| descent.post(shared, &table, &mut batch));
+            for (_, descent) in &mut walking {
+                descent.post(shared, &table, &mut batch);
+            }
             let done = client.submit(batch).await?;
             let mut failed = None;
             walking.retain_mut(|(at, descent)| {
-                match absorb_value(descent, shared, &table, epoch, &done) {
-                    Ok(None) => return true,
-                    Ok(Some(value)) => values[*at] = value,
-                    Err(error) => failed = Some(error),
+                let absorbed = descent.absorb(shared, &table, epoch, &done).and_then(|end| match end {
+                    Some(End::Leaf { at, read, is_key: true }) => {
+                        Ok((true, Some(leaf::parse(at.slot.addr(), done.words(read))?.value.to_vec())))
+                    }
+                    end => Ok((end.is_some(), None)),
+                });
+                match absorbed {
+                    Ok((ended, value)) => {
+                        values[*at] = value;
+                        !ended
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        false
+                    }
                 }
-                false
             });
             client.recycle(done);
             if let Some(error) = failed {
@@ -126,21 +138,4 @@ impl<F: Fabric> Dart<F> {
         }
         Ok(values)
     }
-}
-
-/// One step of one key: `None` while under way, then the value or its absence.
-fn absorb_value(
-    descent: &mut Descent<'_>,
-    shared: &Shared,
-    table: &super::est::table::Table,
-    epoch: u64,
-    done: &Batch,
-) -> Result<Option<Option<Vec<u8>>>, IndexError> {
-    Ok(match descent.absorb(shared, table, epoch, done)? {
-        None => None,
-        Some(End::Leaf { at, read, is_key: true }) => {
-            Some(Some(leaf::parse(at.slot.addr(), done.words(read))?.value.to_vec()))
-        }
-        Some(_) => Some(None),
-    })
 }

@@ -130,7 +130,10 @@ impl Slot {
         if edge == END {
             code == TYPE_TOMB_END || code == TYPE_END
         } else {
-            self.0 >> PARTIAL_SHIFT == edge as u64 && code != TYPE_EMPTY && code != TYPE_TOMB_END && code != TYPE_END
+            self.0 >> PARTIAL_SHIFT == edge as u64
+                && code != TYPE_EMPTY
+                && code != TYPE_TOMB_END
+                && code != TYPE_END
         }
     }
 

@@ -42,7 +42,10 @@ impl<F: Fabric> Dart<F> {
         let above = descent.node.depth;
         let depth = common_prefix(draft.key, other);
         if depth <= above {
-            return Err(IndexError::Corrupt { addr: at.slot.addr(), what: "leaf under a prefix it does not have" });
+            return Err(IndexError::Corrupt {
+                addr: at.slot.addr(),
+                what: "leaf under a prefix it does not have",
+            });
         }
         let child = at.slot.moved(edge_of(other, depth), 0);
         self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
@@ -89,7 +92,8 @@ impl<F: Fabric> Dart<F> {
         let leaf = draft.place(client, home).await?;
         let new_leaf = Slot::leaf(edge_of(draft.key, depth), draft.class, leaf);
         let mut drafts = Drafts::new();
-        let built = self.build_chain(client, &mut drafts, descent, home, above, depth, [child, new_leaf]).await;
+        let built =
+            self.build_chain(client, &mut drafts, descent, home, above, depth, [child, new_leaf]).await;
         let (images, top) = match built {
             Ok(built) => built,
             Err(error) => {

@@ -98,7 +98,8 @@ impl<F: Fabric> Dart<F> {
             let mut batch = client.batch();
             let read = batch.read(segment.segment(), SEGMENT_WORDS);
             let done = client.submit(batch).await?;
-            entries += done.words(read).iter().filter(|&&word| !Entry::from_word(word).is_empty()).count() as u64;
+            entries +=
+                done.words(read).iter().filter(|&&word| !Entry::from_word(word).is_empty()).count() as u64;
             client.recycle(done);
         }
         tally.est = Some(EstStats {

@@ -52,7 +52,10 @@ pub(super) enum Switched {
 
 /// Where the slot that points to a node was found.
 pub(super) enum Parent {
-    Found { incoming: SlotAt, above: usize },
+    Found {
+        incoming: SlotAt,
+        above: usize,
+    },
     /// A node above is being replaced.
     Sealed(NodeRef),
     /// The node is no longer on the key's path.
@@ -191,7 +194,7 @@ impl<F: Fabric> Dart<F> {
         let expected = self.successor(target, &words, add.as_ref());
         let mut room = None;
         if let Successor::Node(ty) = expected {
-            let home = self.home(client, key, ty, node.depth, target.incoming.addr.node());
+            let home = home(client, key, ty, node.depth, target.incoming.addr.node());
             room = Some((ty, drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?));
         }
         seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
@@ -203,7 +206,7 @@ impl<F: Fabric> Dart<F> {
                     Some((planned, addr)) if planned == ty => addr,
                     _ => {
                         drafts.discard(client);
-                        let home = self.home(client, key, ty, node.depth, target.incoming.addr.node());
+                        let home = home(client, key, ty, node.depth, target.incoming.addr.node());
                         drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?
                     }
                 };
@@ -263,22 +266,6 @@ impl<F: Fabric> Dart<F> {
             client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
         }
         Ok(())
-    }
-
-    /// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory nodes by their
-    /// prefix; small ones stay with the slot that points to them, so that they are linked in one round trip.
-    pub(super) fn home(
-        &self,
-        client: &Client<F>,
-        key: &mut HashedKey<'_>,
-        ty: NodeType,
-        depth: usize,
-        parent: u8,
-    ) -> u8 {
-        if ty < NodeType::N32 {
-            return parent;
-        }
-        ((key.express(depth) >> 16) % u64::from(client.pool().nodes())) as u8
     }
 
     /// All words of a node, its buckets read in one verb.
@@ -376,6 +363,21 @@ impl<F: Fabric> Dart<F> {
         let wishes = wishes_for(table.list, key, cover, successor, Some(target.node.addr));
         install(client, table, &self.shared.keys, self.shared.words.version, &wishes, known).await
     }
+}
+
+/// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory nodes by their prefix;
+/// small ones stay with the slot that points to them, so that they are linked in one round trip.
+fn home<F: Fabric>(
+    client: &Client<F>,
+    key: &mut HashedKey<'_>,
+    ty: NodeType,
+    depth: usize,
+    parent: u8,
+) -> u8 {
+    if ty < NodeType::N32 {
+        return parent;
+    }
+    ((key.express(depth) >> 16) % u64::from(client.pool().nodes())) as u8
 }
 
 fn skip_of(slot: Slot) -> u8 {

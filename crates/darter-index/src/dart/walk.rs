@@ -68,8 +68,12 @@ impl<F: Fabric> Dart<F> {
         let from_len = from.map_or(0, <[u8]>::len);
         let mut limits = Limits::new(self.shared.keys, &range);
         let root = self.read_root(client).await?;
-        let item =
-            Item { place: Place::Node(root), touches: limits.whole(), above: 0, carried: PathDepths::default() };
+        let item = Item {
+            place: Place::Node(root),
+            touches: limits.whole(),
+            above: 0,
+            carried: PathDepths::default(),
+        };
         let mut frontier = VecDeque::from([Step::Unread(item)]);
         let mut visited = Vec::new();
         loop {
@@ -143,7 +147,8 @@ impl<F: Fabric> Dart<F> {
                     Place::Node(_) => nodes.push(Step::Unread(child)),
                 }
             }
-            let live = super::node::slots(node.ty, done.words(read)).filter(|(_, slot)| slot.is_live()).count();
+            let live =
+                super::node::slots(node.ty, done.words(read)).filter(|(_, slot)| slot.is_live()).count();
             let again = touches.low && node.depth < from_len;
             next.push(Step::Met(Visited { node, above: item.above, path, leaves, live, again }));
             next.extend(nodes);

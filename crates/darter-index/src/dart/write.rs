@@ -112,8 +112,7 @@ impl<F: Fabric> Dart<F> {
         condition: Condition<'_>,
     ) -> Result<Turn, IndexError> {
         let key = draft.key;
-        let (mut descent, end, done) =
-            self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
+        let (mut descent, end, done) = self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
         let must_exist = matches!(condition, Condition::Present | Condition::Equals(_));
         match end {
             End::Leaf { at, read, is_key: true } => {
@@ -168,14 +167,8 @@ impl<F: Fabric> Dart<F> {
             return Ok(Turn::Again);
         }
         draft.linked();
-        self.retire_leaf(client, at.slot);
+        retire_leaf(client, at.slot);
         Ok(Turn::Done(PutOutcome::Replaced))
-    }
-
-    fn retire_leaf(&self, client: &mut Client<F>, slot: Slot) {
-        if let Held::Leaf { addr, class } = slot.held() {
-            client.retire(addr, class_bytes(class), AllocKind::Leaf);
-        }
     }
 
     /// No child under the key's edge: takes its slot, or switches the node's type when its bucket is full.
@@ -233,11 +226,12 @@ impl<F: Fabric> Dart<F> {
                 End::Leaf { at, is_key: true, .. } => {
                     let tomb = Slot::tomb(descent.key.edge(descent.node.depth));
                     if self.publish(&mut client, &[], at, tomb).await? {
-                        self.retire_leaf(&mut client, at.slot);
+                        retire_leaf(&mut client, at.slot);
                         if thinned(&descent) {
                             // The key is gone whatever becomes of the tidying: another delete does it.
                             match self.tidy(&mut client, &table, key).await {
-                                Ok(()) | Err(IndexError::Pool(darter_pool::PoolError::OutOfSpace { .. })) => {}
+                                Ok(()) | Err(IndexError::Pool(darter_pool::PoolError::OutOfSpace { .. })) => {
+                                }
                                 Err(error) => return Err(error),
                             }
                         }
@@ -330,6 +324,12 @@ impl<F: Fabric> Dart<F> {
     /// A hashed key for `key`, under this pool's secret.
     pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
         HashedKey::new(self.shared.keys, key)
+    }
+}
+
+fn retire_leaf<F: Fabric>(client: &mut Client<F>, slot: Slot) {
+    if let Held::Leaf { addr, class } = slot.held() {
+        client.retire(addr, class_bytes(class), AllocKind::Leaf);
     }
 }
 

@@ -60,7 +60,12 @@ pub(crate) fn assert_holds<F: Fabric>(session: &mut Session<F>, model: &Model) {
     assert_pairs(&backward, &expected);
     for (key, value) in model {
         let found = session.get(key).unwrap();
-        assert!(found.as_ref() == Some(value), "get {} finds {:?} bytes", brief(key), found.map(|found| found.len()));
+        assert!(
+            found.as_ref() == Some(value),
+            "get {} finds {:?} bytes",
+            brief(key),
+            found.map(|found| found.len())
+        );
     }
 }
 

@@ -120,12 +120,12 @@ pub(crate) async fn install<F: Fabric>(
             }
         }
         let mut left: SmallVec<[Wish; 8]> = SmallVec::new();
-        if !swaps.is_empty() {
+        if swaps.is_empty() {
+            client.recycle(batch);
+        } else {
             let done = client.submit(batch).await?;
             left.extend(swaps.iter().filter(|(cas, _)| !done.swapped(*cas)).map(|(_, wish)| *wish));
             client.recycle(done);
-        } else {
-            client.recycle(batch);
         }
         for (wish, sealed) in crowded {
             match split(client, table, keys, version_addr, wish.hash, sealed).await? {

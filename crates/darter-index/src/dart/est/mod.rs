@@ -112,12 +112,7 @@ impl Entry {
     pub(crate) fn new(hash: u64, len: usize, node: NodeRef) -> Self {
         let delta = (node.depth - len) as u64;
         debug_assert!(delta <= DELTA_MAX as u64);
-        Self(
-            Self::print(hash)
-                | (node.ty as u64 + 1) << 51
-                | delta << 44
-                | node.addr.bits() >> 4,
-        )
+        Self(Self::print(hash) | (node.ty as u64 + 1) << 51 | delta << 44 | node.addr.bits() >> 4)
     }
 
     pub(crate) const fn is_empty(self) -> bool {

@@ -19,9 +19,7 @@ use super::super::node::NodeRef;
 use super::super::prefix_hash::{HashKeys, HashedKey, identity_depth};
 use super::super::seal::seal_all;
 use super::table::Table;
-use super::{
-    BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of,
-};
+use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client, PoolError};
@@ -89,7 +87,9 @@ pub(crate) async fn split<F: Fabric>(
         match half.alloc(client, node, SEGMENT_BYTES, AllocKind::Inner).await {
             Ok(got) => *addr = got,
             Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {
-                halves.iter_mut().for_each(|half| half.discard(client));
+                for half in &mut halves {
+                    half.discard(client);
+                }
                 return Ok(SplitOutcome::Roomy);
             }
             Err(error) => return Err(error),
@@ -183,8 +183,7 @@ async fn hashes_of<F: Fabric>(
     let nodes: Vec<NodeRef> = deep.iter().map(|&(_, _, node)| node).collect();
     let found = keys_below(client, &nodes).await?;
     for ((at, len, _), key) in deep.into_iter().zip(found) {
-        hashes[at] =
-            key.filter(|key| key.len() >= len).map(|key| HashedKey::new(*keys, &key).express(len));
+        hashes[at] = key.filter(|key| key.len() >= len).map(|key| HashedKey::new(*keys, &key).express(len));
     }
     Ok(hashes)
 }
@@ -225,10 +224,8 @@ async fn fill<F: Fabric>(
         return Ok(());
     }
     let mut batch = client.batch();
-    let swaps: Vec<_> = indexes
-        .iter()
-        .map(|&index| batch.cas(table.entry_addr(index), old.word(), winner.word()))
-        .collect();
+    let swaps: Vec<_> =
+        indexes.iter().map(|&index| batch.cas(table.entry_addr(index), old.word(), winner.word())).collect();
     let done = client.submit(batch).await?;
     for (&index, cas) in indexes.iter().zip(swaps) {
         let now = if done.swapped(cas) { winner.word() } else { done.found(cas) };
@@ -250,8 +247,7 @@ async fn complete_previous<F: Fabric>(
     let mut batch = client.batch();
     let reads: Vec<_> = indexes.iter().map(|&index| batch.read(table.entry_addr(index), 1)).collect();
     let done = client.submit(batch).await?;
-    let found: Vec<_> =
-        reads.iter().map(|&read| DirectoryEntry::from_word(done.words(read)[0])).collect();
+    let found: Vec<_> = reads.iter().map(|&read| DirectoryEntry::from_word(done.words(read)[0])).collect();
     client.recycle(done);
     let mut batch = client.batch();
     for (&index, entry) in indexes.iter().zip(found) {

@@ -20,8 +20,9 @@ pub(crate) const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 const TAG: u64 = u64::from_le_bytes(*b"dart-est");
 /// Most directory bits a table may declare.
 const BITS_MAX: u32 = 20;
-/// Entries a fresh segment is sized for: just over half full.
-const ENTRIES_PER_SEGMENT: u64 = SEGMENT_WORDS as u64 * 9 / 16;
+/// Most entries a fresh segment is sized for. The number of segments is a power of two, so between 31 and 62 percent of the
+/// slots are taken; at 62 percent one entry in forty finds its bucket full.
+const ENTRIES_PER_SEGMENT: u64 = SEGMENT_WORDS as u64 * 5 / 8;
 
 /// A table's place in the pool and its cached directory.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Makes an empty table for about `entries` entries, in a directory with room to grow eightfold.
+    /// Makes an empty table for about `entries` entries, in a directory with room to double.
     ///
     /// # Errors
     /// Out of space, with everything given back.
@@ -51,7 +52,7 @@ impl Table {
     ) -> Result<Self, IndexError> {
         let depth = entries.div_ceil(ENTRIES_PER_SEGMENT).max(1).next_power_of_two().ilog2();
         let room = client.pool().object_bytes_max().ilog2().saturating_sub(4);
-        let bits = (depth + 3).max(Self::bits_for_pool(client)).min(BITS_MAX).min(room);
+        let bits = (depth + 1).max(Self::bits_for_pool(client)).min(BITS_MAX).min(room);
         let depth = depth.max(bits.saturating_sub(8)).min(bits);
         let mut drafts = Drafts::new();
         match Self::build(client, &mut drafts, list, bits, depth).await {
@@ -64,6 +65,12 @@ impl Table {
                 Err(error)
             }
         }
+    }
+
+    /// Entries that a table of at most this many bytes is sized for.
+    pub(crate) fn entries_within(bytes: u64) -> u64 {
+        let segments = (bytes / SEGMENT_BYTES).max(1);
+        (1 << segments.ilog2()) * ENTRIES_PER_SEGMENT
     }
 
     /// Directory bits by the size of the pool: its segments could take about an eighth of it.
@@ -101,10 +108,7 @@ impl Table {
         let born = client.epoch();
         let mut batch = client.batch();
         batch.write(directory_addr, &words);
-        batch.write(
-            descriptor,
-            &[TAG, list.word(), u64::from(bits), directory_addr.bits(), born, 0, 0, 0],
-        );
+        batch.write(descriptor, &[TAG, list.word(), u64::from(bits), directory_addr.bits(), born, 0, 0, 0]);
         let done = client.submit(batch).await?;
         client.recycle(done);
         let directory = words.into_iter().map(AtomicU64::new).collect();
@@ -176,8 +180,11 @@ impl Table {
 
     /// Whether the table has grown so far beyond this many entries that a new one is worth building.
     pub(crate) fn is_oversized(&self, entries: u64) -> bool {
-        let segments: HashSet<u64> =
-            self.directory.iter().map(|word| DirectoryEntry::from_word(word.load(Ordering::Relaxed)).segment().bits()).collect();
+        let segments: HashSet<u64> = self
+            .directory
+            .iter()
+            .map(|word| DirectoryEntry::from_word(word.load(Ordering::Relaxed)).segment().bits())
+            .collect();
         let fresh = 1 << self.bits.saturating_sub(8);
         segments.len() as u64 > fresh.max(entries / ENTRIES_PER_SEGMENT * 8)
     }
