@@ -252,9 +252,10 @@ impl Heap {
         queue.free -= u64::from(free_counted);
         queue.slabs.swap_remove(place);
         if let Some(&moved) = queue.slabs.get(place)
-            && let Some((slab, _)) = self.slab_mut(moved) {
-                slab.set_place(Some(place));
-            }
+            && let Some((slab, _)) = self.slab_mut(moved)
+        {
+            slab.set_place(Some(place));
+        }
     }
 
     /// Takes up to `want` free objects; answers whether there were any.

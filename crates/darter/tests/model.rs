@@ -178,8 +178,18 @@ fn quiet_store(nodes: usize) -> Store {
     Store::options().maintenance(false).open(&url).unwrap()
 }
 
+/// Few cases in a plain run; `PROPTEST_CASES=5000` for a long one.
+fn config() -> ProptestConfig {
+    let standard = ProptestConfig { max_shrink_iters: 4000, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        standard
+    } else {
+        ProptestConfig { cases: 48, ..standard }
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn every_operation_agrees_with_the_model(

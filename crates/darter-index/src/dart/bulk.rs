@@ -77,15 +77,17 @@ impl<F: Fabric> Dart<F> {
             list,
             count: 0,
         };
-        let built = match builder.run(client, sorted).await {
-            Ok(root) => self.publish_root(client, root, &builder.wishes).await,
+        let outcome = match builder.run(client, sorted).await {
+            Ok(root) => match self.publish_root(client, root, &builder.wishes).await {
+                // After any other error the root may be linked: the CAS may have landed though its reply was lost.
+                Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
+                published => return published.map(|()| builder.count),
+            },
             Err(error) => Err(error),
         };
-        if let Err(error) = built {
-            builder.give_back(client).await?;
-            return Err(error);
-        }
-        Ok(builder.count)
+        let count = builder.count;
+        builder.give_back(client).await?;
+        outcome.map(|()| count)
     }
 
     /// Puts the built root in the place of the empty one.

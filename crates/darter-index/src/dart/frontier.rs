@@ -98,19 +98,21 @@ impl<'r> Limits<'r> {
         let prefix = &key[..depth.min(key.len())];
         let mut now = touches;
         if let (true, Some(low)) = (touches.low, &self.low)
-            && !low.bytes().starts_with(prefix) {
-                if prefix < low.bytes() {
-                    return None;
-                }
-                now.low = false;
+            && !low.bytes().starts_with(prefix)
+        {
+            if prefix < low.bytes() {
+                return None;
             }
+            now.low = false;
+        }
         if let (true, Some(high)) = (touches.high, &self.high)
-            && !high.bytes().starts_with(prefix) {
-                if prefix > high.bytes() {
-                    return None;
-                }
-                now.high = false;
+            && !high.bytes().starts_with(prefix)
+        {
+            if prefix > high.bytes() {
+                return None;
             }
+            now.high = false;
+        }
         Some(now)
     }
 

@@ -18,7 +18,7 @@ use super::switch::{NewChild, Parent, Switched, Target};
 use crate::{Condition, IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Client, PoolError};
 
 /// The pair being put: its leaf's words, and the leaf once allocated.
 pub(super) struct Draft<'a> {
@@ -97,7 +97,11 @@ impl<F: Fabric> Dart<F> {
                 }
                 Ok(Turn::Again) => client.retried(),
                 Err(error) => {
-                    draft.discard(&mut client);
+                    // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS
+                    // may have landed though its reply was lost.
+                    if matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. })) {
+                        draft.discard(&mut client);
+                    }
                     return Err(error);
                 }
             }
@@ -230,8 +234,7 @@ impl<F: Fabric> Dart<F> {
                         if thinned(&descent) {
                             // The key is gone whatever becomes of the tidying: another delete does it.
                             match self.tidy(&mut client, &table, key).await {
-                                Ok(()) | Err(IndexError::Pool(darter_pool::PoolError::OutOfSpace { .. })) => {
-                                }
+                                Ok(()) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
                                 Err(error) => return Err(error),
                             }
                         }

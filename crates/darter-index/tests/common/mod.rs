@@ -1,5 +1,5 @@
 //! An index on a pool in this process's memory, and keys that hurt.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, clippy::unwrap_used)] // each test file uses its part; a test may panic
 
 use darter_fabric::{Counting, Local, block_on};
 use darter_index::{CheckReport, Dart, DartOptions, OrderedIndex};
