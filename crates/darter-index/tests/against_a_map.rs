@@ -1,6 +1,8 @@
 //! Every operation against a `BTreeMap`, on keys chosen to hurt: empty, prefixes of each other, zero bytes, hundreds of equal
 //! leading bytes, 64 KiB. After each run the whole index is checked, and nothing may leak.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use common::{Bench, adversarial_key};

@@ -1,6 +1,8 @@
 //! Threads on few keys: values are unique, so every answer can be held against what was written, and the tree must be sound
 //! afterwards with nothing leaked. No outcome depends on timing; only which interleavings are met does.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use common::{Bench, TestFabric, adversarial_key};
@@ -66,7 +68,7 @@ fn inserts_and_deletes_of_one_key_balance() {
     });
     let left = block_on(bench.dart.scan(&mut bench.client, &ScanRange::all(), 10)).unwrap().len() as u64;
     let (inserted, deleted) = *totals.lock().unwrap();
-    assert_eq!(inserted - deleted, left as i64);
+    assert_eq!(inserted - deleted, i64::try_from(left).unwrap());
     bench.assert_sound(left);
 }
 

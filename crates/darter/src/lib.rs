@@ -59,3 +59,8 @@ pub use darter_index::{
     KeyValue, NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, TreeView,
 };
 pub use darter_pool::{MemberUsage, NodeUsage, Pool, PoolError, PoolUsage};
+
+/// The README's example, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
