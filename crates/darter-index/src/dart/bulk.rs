@@ -99,8 +99,7 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Load).await?;
         let table = self.shared.view(&mut client).await?;
-        let old = self.read_root(&mut client).await?;
-        let old_slot = self.shared.root();
+        let (old, old_slot) = self.read_root_slot(&mut client).await?;
         let mut words = self.read_node(&mut client, old).await?;
         if node::slots(old.ty, &words).any(|(_, slot)| slot.is_live()) {
             return Err(IndexError::NotEmpty);

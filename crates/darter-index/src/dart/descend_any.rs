@@ -4,7 +4,7 @@
 //! entry to be placed) reads the key of any leaf below it; many nodes share the round trips.
 
 use super::leaf;
-use super::node::NodeRef;
+use super::node::{NodeRef, verify_depth};
 use super::slot::{Held, Slot};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr};
@@ -26,7 +26,6 @@ pub(crate) async fn keys_below<F: Fabric>(
     nodes: &[NodeRef],
 ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
     let mut ways: Vec<Way> = nodes.iter().map(|&node| Way::Bucket(node, 0)).collect();
-    let mut steps = 0_usize;
     loop {
         let mut batch = client.batch();
         let mut reads = Vec::new();
@@ -50,10 +49,6 @@ pub(crate) async fn keys_below<F: Fabric>(
             ways[at] = next;
         }
         client.recycle(done);
-        steps += 1;
-        if steps > 64 * (crate::KEY_BYTES_MAX + 1) {
-            return Err(IndexError::Corrupt { addr: nodes[0].addr, what: "nodes that lead in a circle" });
-        }
     }
     Ok(ways
         .into_iter()
@@ -67,6 +62,7 @@ pub(crate) async fn keys_below<F: Fabric>(
 fn advance(way: &Way, words: &[u64]) -> Result<Way, IndexError> {
     match way {
         Way::Bucket(node, bucket) => {
+            verify_depth(*node, words)?;
             let live = words[1..].iter().map(|&word| Slot::from_word(word)).find(|slot| slot.is_live());
             Ok(match live.map(Slot::held) {
                 Some(Held::Leaf { addr, class }) => Way::Leaf(addr, class),

@@ -184,11 +184,13 @@ impl<'k> Descent<'k> {
         self.incoming = None;
         self.above = 0;
         self.holder = None;
+        // Read once: another thread may remember another root between two looks, and node and slot must agree.
+        let root = shared.root();
         if let Some(node) = self.hints.pop() {
             self.enter(node);
-        } else if let (Held::Node { addr, ty, .. }, false) = (shared.root().held(), self.root_tried) {
+        } else if let (Held::Node { addr, ty, .. }, false) = (root.held(), self.root_tried) {
             self.root_tried = true;
-            self.incoming = Some(SlotAt { addr: shared.words.root, slot: shared.root() });
+            self.incoming = Some(SlotAt { addr: shared.words.root, slot: root });
             self.enter(NodeRef { addr, ty, depth: 0 });
         } else {
             self.stage = Stage::RootWord(None);

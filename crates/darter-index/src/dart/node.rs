@@ -22,7 +22,9 @@
 //! N4 and N12 are not in the paper: they win back the memory that the identity word costs (see `docs/dart.md`). The low
 //! bits of the edge choose the bucket since real key bytes cluster (digits, letters) and spread evenly that way.
 
+use super::prefix_hash::identity_depth;
 use super::slot::{END, Slot};
+use crate::IndexError;
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
 
@@ -198,6 +200,21 @@ pub(crate) fn children_in_order(ty: NodeType, words: &[u64]) -> SmallVec<[Slot; 
         children.sort_unstable_by_key(|slot| order_of(slot.edge().unwrap_or(END)));
     }
     children
+}
+
+/// Compares the depth in a node's identity with the depth its pointers add up to. Depths grow along every path, so this also
+/// keeps pointers of a damaged pool from leading in circles.
+///
+/// # Errors
+/// [`IndexError::Corrupt`] when they differ.
+pub(crate) fn verify_depth(node: NodeRef, words: &[u64]) -> Result<(), IndexError> {
+    if identity_depth(words[0]) != node.depth {
+        return Err(IndexError::Corrupt {
+            addr: node.addr,
+            what: "node of another depth than its pointer says",
+        });
+    }
+    Ok(())
 }
 
 /// Sort key of an edge: a key that ends comes before every key that goes on.

@@ -235,6 +235,9 @@ impl<F: Fabric> Dart<F> {
                 continue;
             };
             let words = done.words(read);
+            if unproven.is_none() {
+                super::node::verify_depth(node, words)?;
+            }
             if let Some(mut prefix) = unproven.take() {
                 let current = super::node::slots(node.ty, words).any(|(_, slot)| !slot.is_sealed());
                 if !current || prefix.identity(node.depth) != words[0] {
@@ -280,6 +283,11 @@ impl<F: Fabric> Dart<F> {
 
     /// The root node, by the root word.
     pub(super) async fn read_root(&self, client: &mut Client<F>) -> Result<NodeRef, IndexError> {
+        Ok(self.read_root_slot(client).await?.0)
+    }
+
+    /// The root node, and the slot in the root word that points to it.
+    pub(super) async fn read_root_slot(&self, client: &mut Client<F>) -> Result<(NodeRef, Slot), IndexError> {
         let mut batch = client.batch();
         let read = batch.read(self.shared.words.root, 1);
         let done = client.submit(batch).await?;
@@ -287,7 +295,7 @@ impl<F: Fabric> Dart<F> {
         client.recycle(done);
         self.shared.remember_root(slot);
         match slot.held() {
-            Held::Node { addr, ty, .. } => Ok(NodeRef { addr, ty, depth: 0 }),
+            Held::Node { addr, ty, .. } => Ok((NodeRef { addr, ty, depth: 0 }, slot)),
             _ => Err(IndexError::Corrupt { addr: self.shared.words.root, what: "root word names no node" }),
         }
     }

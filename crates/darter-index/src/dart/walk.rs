@@ -113,6 +113,7 @@ impl<F: Fabric> Dart<F> {
         let mut standings = Vec::with_capacity(reads.len());
         let mut unclear = Vec::new();
         for (item, node, read) in &reads {
+            super::node::verify_depth(*node, done.words(*read))?;
             match limits.standing(node.depth, done.words(*read)[0], item.touches) {
                 Standing::Known(touches) => standings.push(Some(touches)),
                 Standing::Unknown => {
