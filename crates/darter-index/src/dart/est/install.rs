@@ -11,7 +11,7 @@ use super::table::Table;
 use super::{BUCKET_SLOTS, Entry, PrefixList};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr};
-use darter_pool::Client;
+use darter_pool::{Client, PoolError};
 use smallvec::SmallVec;
 
 /// Tries before a hint is dropped.
@@ -128,9 +128,11 @@ pub(crate) async fn install<F: Fabric>(
             client.recycle(done);
         }
         for (wish, sealed) in crowded {
-            match split(client, table, keys, version_addr, wish.hash, sealed).await? {
-                SplitOutcome::Split | SplitOutcome::Moved => left.push(wish),
-                SplitOutcome::Roomy | SplitOutcome::AtLimit => {}
+            match split(client, table, keys, version_addr, wish.hash, sealed).await {
+                Ok(SplitOutcome::Split | SplitOutcome::Moved) => left.push(wish),
+                Ok(SplitOutcome::Roomy | SplitOutcome::AtLimit)
+                | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
+                Err(error) => return Err(error),
             }
         }
         pending = left;

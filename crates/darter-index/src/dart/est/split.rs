@@ -44,7 +44,8 @@ pub(crate) enum SplitOutcome {
 /// Splits the segment of `hash` when it is full enough, or finishes a split that someone began (`sealed`).
 ///
 /// # Errors
-/// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`].
+/// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`], unless a split has begun: then whoever must have it
+/// finished, a scrub, has to try again later, and gets the error.
 pub(crate) async fn split<F: Fabric>(
     client: &mut Client<F>,
     table: &Table,
@@ -86,13 +87,18 @@ pub(crate) async fn split<F: Fabric>(
     for (half, addr) in halves.iter_mut().zip(&mut addrs) {
         match half.alloc(client, node, SEGMENT_BYTES, AllocKind::Inner).await {
             Ok(got) => *addr = got,
-            Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {
+            Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if !begun => {
                 for half in &mut halves {
                     half.discard(client);
                 }
                 return Ok(SplitOutcome::Roomy);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                for half in &mut halves {
+                    half.discard(client);
+                }
+                return Err(error);
+            }
         }
     }
     seal_all(client, old.segment(), &mut words, None).await?;
