@@ -89,7 +89,7 @@ impl<F: Fabric> Dart<F> {
         };
         let mut client = client.pin(kind).await?;
         let table = self.shared.view(&mut client).await?;
-        loop {
+        for _ in 0..TURNS_MAX {
             match self.put_turn(&mut client, &table, &mut draft, condition).await {
                 Ok(Turn::Done(outcome)) => {
                     draft.discard(&mut client);
@@ -106,6 +106,7 @@ impl<F: Fabric> Dart<F> {
                 }
             }
         }
+        Err(no_progress(self.shared.words.root))
     }
 
     async fn put_turn(
@@ -222,7 +223,7 @@ impl<F: Fabric> Dart<F> {
         check_key(key)?;
         let mut client = client.pin(OpKind::Delete).await?;
         let table = self.shared.view(&mut client).await?;
-        loop {
+        for _ in 0..TURNS_MAX {
             let (descent, end, done) =
                 self.descend(&mut client, &table, key, Purpose::Write, usize::MAX).await?;
             client.recycle(done);
@@ -246,6 +247,7 @@ impl<F: Fabric> Dart<F> {
             }
             client.retried();
         }
+        Err(no_progress(self.shared.words.root))
     }
 
     /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as they are sparse.
@@ -255,7 +257,7 @@ impl<F: Fabric> Dart<F> {
         table: &Table,
         key: &[u8],
     ) -> Result<(), IndexError> {
-        loop {
+        for _ in 0..TURNS_MAX {
             let (mut descent, end, done) =
                 self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
             client.recycle(done);
@@ -300,6 +302,7 @@ impl<F: Fabric> Dart<F> {
             }
             self.switch(client, table, &mut descent.key, &target, None, &descent.probes).await?;
         }
+        Err(no_progress(self.shared.words.root))
     }
 
     /// Whether a rebuild would leave less than there is: a smaller type, a lone child, or nothing.
@@ -328,6 +331,13 @@ impl<F: Fabric> Dart<F> {
     pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
         HashedKey::new(self.shared.keys, key)
     }
+}
+
+/// Turns of one operation beyond which no contention explains that it does not end, but a damaged pool does.
+const TURNS_MAX: u32 = 50_000;
+
+fn no_progress(addr: GlobalAddr) -> IndexError {
+    IndexError::Corrupt { addr, what: "an operation that never comes to an end" }
 }
 
 fn retire_leaf<F: Fabric>(client: &mut Client<F>, slot: Slot) {

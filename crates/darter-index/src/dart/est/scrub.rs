@@ -14,6 +14,9 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Client;
 use std::collections::HashSet;
 
+/// Passes beyond which only damage explains that a scrub does not end.
+const PASSES_MAX: u32 = 10_000;
+
 /// A retired node whose entries must go: its address and its whole prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Retired {
@@ -41,14 +44,17 @@ pub(crate) async fn scrub<F: Fabric>(
             }
         }
     }
-    while !pending.is_empty() {
+    for _ in 0..PASSES_MAX {
+        if pending.is_empty() {
+            return Ok(());
+        }
         let mut left = Vec::new();
         for chunk in pending.chunks(64) {
             left.extend(scrub_chunk(client, table, keys, version_addr, chunk).await?);
         }
         pending = left;
     }
-    Ok(())
+    Err(IndexError::Corrupt { addr: table.descriptor, what: "an express segment whose split never ends" })
 }
 
 /// One pass over some buckets; answers those that must be looked at again.
