@@ -45,8 +45,8 @@ pub struct PoolOptions {
     pub block_bytes: Option<u64>,
     /// How long a process may go without upkeep before others ask the fabric whether it lives, in milliseconds.
     pub lease_ms: u64,
-    /// The secret that keys the index's hashes; random by default. A known secret makes counts repeatable, and lets whoever
-    /// knows it make up keys that collide: for measurements only.
+    /// What the secret that keys the index's hashes is made from; random by default. A known one makes counts repeatable,
+    /// and lets whoever knows it make up keys that collide: for measurements only.
     pub secret: Option<[u64; 4]>,
 }
 

@@ -45,7 +45,11 @@ pub(crate) struct Superblock {
 impl Superblock {
     /// A new pool's superblock.
     pub(crate) fn new(nodes: u32, block_bytes: u64, lease_ms: u64, secret: Option<[u64; 4]>) -> Self {
-        let secret = secret.unwrap_or_else(|| std::array::from_fn(|_| random_word()));
+        let secret = match secret {
+            // Small numbers, as people choose them, would make weak keys.
+            Some(words) => words.map(spread),
+            None => std::array::from_fn(|_| random_word()),
+        };
         Self { pool_id: random_word() | 1, nodes, block_bytes, secret, lease_ms }
     }
 
@@ -97,6 +101,14 @@ fn checksum(words: &[u64]) -> u64 {
     words[..CHECKSUM].iter().fold(0x5375_7065_7262_6c6b, |sum: u64, &word| {
         (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
     })
+}
+
+/// A word whose bits all depend on all of the given one's: SplitMix64's finalizer, a bijection.
+fn spread(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
 }
 
 /// A word from the operating system's randomness, by way of std's hash keys.

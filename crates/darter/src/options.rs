@@ -72,8 +72,8 @@ impl StoreOptions {
         self
     }
 
-    /// The secret of a new pool, random by default. A known secret makes counts repeatable, and lets whoever knows it make
-    /// up keys whose hashes collide: for measurements only.
+    /// What a new pool's secret is made from, random by default. A known one makes counts repeatable, and lets whoever knows
+    /// it make up keys whose hashes collide: for measurements only.
     pub fn secret(mut self, secret: [u64; 4]) -> Self {
         self.pool.secret = Some(secret);
         self

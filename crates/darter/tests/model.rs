@@ -258,6 +258,27 @@ fn a_node_grows_and_shrinks_through_every_type() {
     }
 }
 
+/// Small numbers as a pool's secret once left the identity hash too few bits: some key's puts turned for ever.
+#[test]
+fn a_secret_of_small_numbers_serves() {
+    let store = Store::options().secret([0, 1, 2, 3]).maintenance(false).open("mem:16M").unwrap();
+    let mut session = store.session().unwrap();
+    for n in 0..2000_u32 {
+        session.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes(), n.to_string()).unwrap();
+    }
+    assert_eq!(session.scan(..).map(Result::unwrap).count(), 2000);
+}
+
+/// Statistics walk the tree in chunks of 4096 nodes; a chunk used to end on the way down to where it began.
+#[test]
+fn a_path_deeper_than_a_chunk_is_counted() {
+    let store = Store::options().maintenance(false).open("mem:64M").unwrap();
+    let mut session = store.session().unwrap();
+    let longest = vec![b'a'; 4200];
+    session.bulk_load((0..=longest.len()).map(|len| (longest[..len].to_vec(), Vec::new()))).unwrap();
+    assert_eq!(store.stats().unwrap().index.keys, 4201);
+}
+
 #[test]
 fn limits_are_refused_and_harm_nothing() {
     let store = quiet_store(1);

@@ -158,7 +158,11 @@ impl<F: Fabric> Dart<F> {
             let mut reads = Vec::new();
             let mut bytes = 0;
             while let [slot, tail @ ..] = rest {
-                let Held::Leaf { addr, class } = slot.held() else { break };
+                let Held::Leaf { addr, class } = slot.held() else {
+                    // Of no known type: reported with its node.
+                    rest = tail;
+                    continue;
+                };
                 let words = leaf::class_words(class);
                 if !reads.is_empty() && bytes + words as u64 * 8 > LEAF_BATCH_BYTES {
                     break;

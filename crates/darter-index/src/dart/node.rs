@@ -23,7 +23,7 @@
 //! bits of the edge choose the bucket since real key bytes cluster (digits, letters) and spread evenly that way.
 
 use super::prefix_hash::identity_depth;
-use super::slot::{END, Slot};
+use super::slot::{END, Held, Slot};
 use crate::IndexError;
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
@@ -217,6 +217,22 @@ pub(crate) fn verify_depth(node: NodeRef, words: &[u64]) -> Result<(), IndexErro
     Ok(())
 }
 
+/// Looks for two children under one edge, and for slots of no known type: what no copy could hold.
+///
+/// # Errors
+/// [`IndexError::Corrupt`] when there are any.
+pub(crate) fn verify_edges(node: NodeRef, words: &[u64]) -> Result<(), IndexError> {
+    let mut seen = [false; FANOUT];
+    for (_, slot) in slots(node.ty, words).filter(|(_, slot)| slot.is_live()) {
+        let twice = slot.edge().is_some_and(|edge| std::mem::replace(&mut seen[usize::from(edge)], true));
+        if twice || slot.held() == Held::Invalid {
+            let what = if twice { "two slots of one edge" } else { "slot of no known type" };
+            return Err(IndexError::Corrupt { addr: node.addr, what });
+        }
+    }
+    Ok(())
+}
+
 /// Sort key of an edge: a key that ends comes before every key that goes on.
 pub(crate) const fn order_of(edge: u16) -> u16 {
     if edge == END { 0 } else { edge + 1 }
@@ -245,6 +261,7 @@ const _: () = assert!(NodeType::N256.buckets() * DIRECT_SLOTS as usize >= FANOUT
 
 #[cfg(test)]
 mod tests {
+    use super::super::seal::SEAL;
     use super::*;
 
     #[test]
@@ -272,6 +289,17 @@ mod tests {
                 ordered.windows(2).all(|w| order_of(w[0].edge().unwrap()) < order_of(w[1].edge().unwrap()))
             );
         }
+    }
+
+    /// A pool with flipped bits brought two slots of one edge to a replacement, whose copy could not hold them: a panic.
+    #[test]
+    fn two_slots_of_one_edge_are_noticed() {
+        let leaf = |edge| Slot::leaf(edge, 4, GlobalAddr::new(0, 4096)).word();
+        let node = NodeRef { addr: GlobalAddr::new(0, 64), ty: NodeType::N4, depth: 0 };
+        let tomb = Slot::tomb(9).word();
+        assert!(verify_edges(node, &[0, leaf(9), leaf(END), tomb, 0]).is_ok());
+        assert!(verify_edges(node, &[0, leaf(9), leaf(END), leaf(9) | SEAL, 0]).is_err());
+        assert!(verify_edges(node, &[0, leaf(9), leaf(END), 0xf << 51, 0]).is_err());
     }
 
     #[test]

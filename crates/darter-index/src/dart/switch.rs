@@ -20,6 +20,7 @@ use super::prefix_hash::HashedKey;
 use super::retirement::{nameless_note, node_note};
 use super::seal::seal_all;
 use super::slot::{END, Held, SKIP_MAX, Slot};
+use super::write::{TURNS_MAX, no_progress};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client};
@@ -159,7 +160,7 @@ impl<F: Fabric> Dart<F> {
         mut node: NodeRef,
     ) -> Result<(), IndexError> {
         client.retried();
-        loop {
+        for _ in 0..TURNS_MAX {
             match self.parent_of(client, table, key, node).await? {
                 Parent::Found { incoming, above } => {
                     let target = Target { node, incoming, above, words: None };
@@ -171,6 +172,7 @@ impl<F: Fabric> Dart<F> {
                 Parent::Gone => return Ok(()),
             }
         }
+        Err(no_progress(node.addr))
     }
 
     /// Replaces a node. `key` shares the node's whole prefix.
@@ -188,6 +190,7 @@ impl<F: Fabric> Dart<F> {
             Some(words) if words.len() == node.ty.words() => words.to_vec(),
             _ => self.read_node(client, node).await?,
         };
+        node::verify_edges(node, &words)?;
         let identity = words[0];
         let mut drafts = Drafts::new();
         // Before anything is sealed: memory for the successor as it looks now.

@@ -51,8 +51,8 @@ enum Step {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// The next nodes in key order, each before those below it, at least `budget` of them unless the walk ends; and the
-    /// prefix to go on from.
+    /// The next nodes in key order, each before those below it, at least `budget` new ones unless the walk ends; and the
+    /// prefix to go on from, which is always a later one.
     ///
     /// The caller is pinned; the nodes' addresses are good while it stays so.
     pub(super) async fn walk_chunk(
@@ -76,21 +76,33 @@ impl<F: Fabric> Dart<F> {
         };
         let mut frontier = VecDeque::from([Step::Unread(item)]);
         let mut visited = Vec::new();
+        let mut fresh = 0;
         loop {
             // A node counts as visited when nothing before it is left: what the chunk's end cuts off is read again.
             while let Some(Step::Met(_)) = frontier.front() {
                 if let Some(Step::Met(visit)) = frontier.pop_front() {
+                    // What an earlier chunk met does not count, or a chunk might end where it began.
+                    fresh += usize::from(!visit.again);
                     visited.push(visit);
                 }
             }
-            if frontier.is_empty() || visited.len() >= budget {
+            if frontier.is_empty() || fresh >= budget {
                 break;
             }
             let run: Vec<Step> = frontier.drain(..frontier.len().min(WIDTH)).collect();
             let expanded = self.expand(client, (&mut limits, from_len), run).await?;
             super::frontier::put_front(&mut frontier, expanded);
         }
-        Ok((visited, self.first_key(client, frontier).await?))
+        let next = self.first_key(client, frontier).await?;
+        if let (Some(next), Some(from)) = (&next, from)
+            && &next[..] <= from
+        {
+            return Err(IndexError::Corrupt {
+                addr: root.addr,
+                what: "a walk that comes back to where it was",
+            });
+        }
+        Ok((visited, next))
     }
 
     /// Reads the unread nodes of a run; answers the run with each followed by its inner children.

@@ -334,9 +334,9 @@ impl<F: Fabric> Dart<F> {
 }
 
 /// Turns of one operation beyond which no contention explains that it does not end, but a damaged pool does.
-const TURNS_MAX: u32 = 50_000;
+pub(super) const TURNS_MAX: u32 = 50_000;
 
-fn no_progress(addr: GlobalAddr) -> IndexError {
+pub(super) fn no_progress(addr: GlobalAddr) -> IndexError {
     IndexError::Corrupt { addr, what: "an operation that never comes to an end" }
 }
 

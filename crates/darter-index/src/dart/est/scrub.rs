@@ -54,7 +54,7 @@ pub(crate) async fn scrub<F: Fabric>(
         }
         pending = left;
     }
-    Err(IndexError::Corrupt { addr: table.descriptor, what: "an express segment whose split never ends" })
+    Err(endless(table.descriptor))
 }
 
 /// One pass over some buckets; answers those that must be looked at again.
@@ -140,7 +140,7 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
     doomed: impl Fn(GlobalAddr) -> bool + Send,
 ) -> Result<u64, IndexError> {
     let mut cleared = 0;
-    loop {
+    for _ in 0..PASSES_MAX {
         finish_splits(client, table, keys, version_addr).await?;
         let before = segments(client, table).await?;
         for entry in &before {
@@ -151,6 +151,11 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
             return Ok(cleared);
         }
     }
+    Err(endless(table.descriptor))
+}
+
+fn endless(addr: GlobalAddr) -> IndexError {
+    IndexError::Corrupt { addr, what: "an express segment whose split never ends" }
 }
 
 async fn scrub_segment<F: Fabric>(
