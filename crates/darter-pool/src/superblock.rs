@@ -103,7 +103,7 @@ fn checksum(words: &[u64]) -> u64 {
     })
 }
 
-/// A word whose bits all depend on all of the given one's: SplitMix64's finalizer, a bijection.
+/// A word whose bits all depend on all of the given one's: `SplitMix64`'s finalizer, a bijection.
 fn spread(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

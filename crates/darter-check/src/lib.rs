@@ -1,0 +1,3 @@
+//! Whether darter is right: histories, and the checker that judges them.
+
+pub mod history;
