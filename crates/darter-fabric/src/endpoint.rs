@@ -7,6 +7,8 @@
 
 use crate::{Batch, Counters, FabricError};
 use std::future::Future;
+use std::task::Poll;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Kinds of operation that the counters keep apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,6 +145,31 @@ pub trait Endpoint: Send + 'static {
     /// Batches posted by futures that were dropped and whose verbs have not all completed.
     fn in_flight(&self) -> usize {
         0
+    }
+
+    /// Milliseconds since 1970 by the clock that leases are measured with.
+    fn now_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_millis() as u64)
+    }
+
+    /// Lets others go on for about a millisecond of that clock.
+    fn pause(&mut self) -> impl Future<Output = ()> + Send {
+        let mut yielded = false;
+        std::future::poll_fn(move |context| {
+            if std::mem::replace(&mut yielded, true) {
+                std::thread::sleep(Duration::from_millis(1));
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+
+    /// Whether the next allocation is to find the pool full: a simulation's way to fail each of them in turn.
+    #[inline]
+    fn refuses_allocation(&mut self) -> bool {
+        false
     }
 
     /// Tells counting decorators that an operation of this kind begins; following verbs belong to it.

@@ -33,6 +33,17 @@ pub enum FabricError {
     /// The shape asked for cannot be had, or a file does not have the shape of a pool.
     #[error("{0}")]
     Geometry(Box<Refusal>),
+    /// The connection to a memory node is lost. Verbs to it that were under way may have taken effect or not.
+    #[error(
+        "connection to memory node {node} lost; whether the last verbs took effect is unknown; try again later"
+    )]
+    Disconnected {
+        /// The node.
+        node: u8,
+    },
+    /// Others have declared this process dead and shut it out.
+    #[error("this process was silent beyond its lease and has been shut out; open the pool again")]
+    Fenced,
     /// A decorator was told to fail here.
     #[error("injected failure at verb {verb}")]
     Injected {

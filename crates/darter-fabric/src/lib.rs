@@ -42,6 +42,7 @@ mod endpoint;
 mod error;
 mod executor;
 pub mod local;
+pub mod sim;
 mod size;
 mod url;
 
@@ -53,6 +54,7 @@ pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKin
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
 pub use executor::block_on;
 pub use local::Local;
+pub use sim::Sim;
 pub use size::{ByteSize, SizeError};
 pub use url::{PoolUrl, Scheme, UrlError};
 

@@ -21,7 +21,6 @@
 //! When the sweeping process dies in between, its blocks are a dead member's: sweeping them anew loses nothing.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
-use std::time::{Duration, Instant};
 
 use crate::block::{BlockState, BlockWord};
 use crate::epoch::lock;
@@ -31,13 +30,12 @@ use crate::member::MemberTable;
 use crate::pool::Shared;
 use crate::size_class::{class_bytes, class_of};
 use crate::slab::Slab;
-use crate::upkeep::pause;
 use crate::{AllocKind, PoolError, ReachableSet};
 
 /// Violations kept in a report.
 pub(crate) const VIOLATIONS_MAX: usize = 1000;
-/// How long a sweep waits for the others, beyond their lease.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Milliseconds that a sweep waits for the others, beyond their lease.
+const PATIENCE_MS: u64 = 1000;
 
 /// Blocks taken for a sweep.
 #[derive(Debug)]
@@ -218,10 +216,9 @@ impl<F: Fabric> Shared<F> {
         let batch = endpoint.submit(batch).await?;
         let now = batch.words(read)[0];
         endpoint.recycle(batch);
-        let patience = PATIENCE + Duration::from_millis(self.superblock.lease_ms);
-        let start = Instant::now();
+        let patience_ends = endpoint.now_ms() + PATIENCE_MS + self.superblock.lease_ms;
         let mut late = vec![u32::from(self.me.member)];
-        while !late.is_empty() && start.elapsed() < patience {
+        while !late.is_empty() && endpoint.now_ms() < patience_ends {
             let table = self.round(endpoint).await?;
             let seen = self.clients.epoch();
             if let Some(table) = &table {
@@ -229,7 +226,7 @@ impl<F: Fabric> Shared<F> {
             }
             // Alone, each round moves the epoch; with others, they need time for theirs.
             if !late.is_empty() && table.is_none_or(|table| table.live().count() > 1 || table.epoch == seen) {
-                pause().await;
+                endpoint.pause().await;
             }
         }
         Ok(late)

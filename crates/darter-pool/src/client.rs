@@ -40,6 +40,8 @@ pub struct Client<F: Fabric> {
     bags: u32,
     /// Nodes that had no room at the last try: others' magazines are then as good.
     full: Box<[bool]>,
+    /// A simulation refused the allocation under way.
+    refused: bool,
 }
 
 impl<F: Fabric> std::fmt::Debug for Client<F> {
@@ -67,6 +69,7 @@ impl<F: Fabric> Client<F> {
             until_upkeep: UPKEEP_OPERATIONS,
             bags: 0,
             full: vec![false; pool.shared.layout.nodes.len()].into(),
+            refused: false,
             pool,
         })
     }
@@ -225,6 +228,10 @@ impl<F: Fabric> Client<F> {
     #[inline]
     pub fn try_alloc(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Option<GlobalAddr> {
         let class = class_of(bytes)?;
+        if self.endpoint_mut().refuses_allocation() {
+            self.refused = true;
+            return None;
+        }
         self.magazines.get(Self::magazine_index(node, kind, class))?.as_ref()?.pop()
     }
 
@@ -235,10 +242,15 @@ impl<F: Fabric> Client<F> {
     /// [`PoolError::TooLarge`]; [`PoolError::OutOfSpace`], with everything stored intact; fabric errors.
     #[inline]
     pub async fn alloc(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Result<GlobalAddr, PoolError> {
-        match self.try_alloc(node, bytes, kind) {
-            Some(addr) => Ok(addr),
-            None => Box::pin(self.alloc_slowly(node, bytes, kind)).await,
+        if !self.refused
+            && let Some(addr) = self.try_alloc(node, bytes, kind)
+        {
+            return Ok(addr);
         }
+        if std::mem::take(&mut self.refused) {
+            return Err(PoolError::OutOfSpace { needed: bytes, node });
+        }
+        Box::pin(self.alloc_slowly(node, bytes, kind)).await
     }
 
     #[cold]

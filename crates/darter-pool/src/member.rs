@@ -21,7 +21,6 @@
 //! epoch before that second reading, so it can carry the epoch at most one beyond it: the same lag as for any member.
 
 use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::PoolError;
 use crate::block::Owner;
@@ -86,11 +85,6 @@ fn line_addr(slot: u32) -> GlobalAddr {
 
 fn state_word(live: bool, incarnation: u32) -> u64 {
     u64::from(live) << 32 | u64::from(incarnation)
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Reads the global epoch, then the member lines: in this order, which the advance of the epoch relies on.
@@ -186,7 +180,7 @@ async fn go_live<E: Endpoint>(
     let publication = Publication {
         published: table.epoch,
         flushed: table.epoch,
-        deadline_ms: now_ms().saturating_add(lease_ms),
+        deadline_ms: endpoint.now_ms().saturating_add(lease_ms),
         has_garbage: false,
     };
     // A line that still says live belongs to a dead incarnation. Retire it first: from here until our own word is

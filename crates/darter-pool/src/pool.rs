@@ -4,7 +4,7 @@
 //! All parts that need verbs are functions of [`Shared`] and an endpoint, so that closing, which has no client any
 //! more, runs the same code.
 
-use darter_fabric::{Fabric, GlobalAddr, Identity};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, Identity};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -147,7 +147,7 @@ impl<F: Fabric> Pool<F> {
             heap: Mutex::new(Heap::new(layout.clone())),
             clients: Clients::new(membership.epoch),
             limbo: Limbo::new(),
-            upkeep: Upkeep::new(membership.epoch, superblock.lease_ms),
+            upkeep: Upkeep::new(membership.epoch, superblock.lease_ms, endpoint.now_ms()),
             had_company: AtomicBool::new(false),
             touched: Mutex::default(),
             stragglers: Mutex::default(),

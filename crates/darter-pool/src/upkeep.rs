@@ -16,23 +16,22 @@
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::PoolError;
 use crate::epoch::lock;
 use crate::heap::{ClaimFilter, Freed};
 use crate::layout::{EPOCH_AT, Layout};
 use crate::limbo::{Limbo, Retired};
-use crate::member::{self, MemberTable, Publication, now_ms};
+use crate::member::{self, MemberTable, Publication};
 use crate::pool::Shared;
 
 /// Wholly free blocks a process keeps between rounds.
 const EMPTY_BLOCKS_KEPT: usize = 2;
 /// Freed bits sent in one batch.
 const FREES_PER_BATCH: usize = 256;
-/// How long `settle` waits without progress, and altogether.
-const SETTLE_QUIET: Duration = Duration::from_millis(250);
-const SETTLE_LIMIT: Duration = Duration::from_secs(5);
+/// Milliseconds that `settle` waits without progress, and altogether.
+const SETTLE_QUIET_MS: u64 = 250;
+const SETTLE_LIMIT_MS: u64 = 5000;
 
 /// The state of a process's upkeep.
 #[derive(Debug)]
@@ -83,15 +82,15 @@ impl Drop for InFlight<'_> {
 }
 
 impl Upkeep {
-    /// Nothing done since registration at `epoch`.
-    pub(crate) fn new(epoch: u64, lease_ms: u64) -> Self {
+    /// Nothing done since registration at `epoch`, just now.
+    pub(crate) fn new(epoch: u64, lease_ms: u64, now_ms: u64) -> Self {
         Self {
             busy: AtomicBool::new(false),
             lease_ms,
             lines: AtomicU32::new(0),
             published: AtomicU64::new(epoch),
             flushed: AtomicU64::new(epoch),
-            deadline_ms: AtomicU64::new(now_ms().saturating_add(lease_ms)),
+            deadline_ms: AtomicU64::new(now_ms.saturating_add(lease_ms)),
             asked_ms: AtomicU64::new(0),
             pressure: AtomicBool::new(false),
             sweeps: AtomicU32::new(0),
@@ -130,20 +129,6 @@ impl Upkeep {
     }
 }
 
-/// Lets other threads go on for about a millisecond.
-pub(crate) async fn pause() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
-    std::thread::sleep(Duration::from_millis(1));
-}
-
 impl<F: Fabric> Shared<F> {
     /// One round, unless one is under way.
     pub(crate) async fn upkeep(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
@@ -168,7 +153,7 @@ impl<F: Fabric> Shared<F> {
         self.send_frees(endpoint).await?;
         self.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await?;
         self.publish(endpoint, &table).await?;
-        let now = now_ms();
+        let now = endpoint.now_ms();
         if now.saturating_sub(self.upkeep.asked_ms.load(Ordering::Relaxed)) > self.upkeep.lease_ms / 4 {
             self.upkeep.asked_ms.store(now, Ordering::Relaxed);
             member::bury_dead(&self.fabric, endpoint, self.me, &table, Some(now)).await?;
@@ -300,7 +285,7 @@ impl<F: Fabric> Shared<F> {
         let advance = is_current
             && others().all(|(_, line)| line.published == epoch)
             && (has_garbage || others().any(|(_, line)| line.has_garbage));
-        let now = now_ms();
+        let now = endpoint.now_ms();
         let left = upkeep.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
         let mine = table.lines.get(usize::from(self.me.member));
         let is_told = mine.is_some_and(|line| {
@@ -326,7 +311,7 @@ impl<F: Fabric> Shared<F> {
 
     /// Rounds until limbo is empty or nothing moves, then gives back what is empty.
     pub(crate) async fn settle(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
-        let start = Instant::now();
+        let start = endpoint.now_ms();
         let mut moved = start;
         let mut seen = (usize::MAX, 0);
         loop {
@@ -335,17 +320,17 @@ impl<F: Fabric> Shared<F> {
             if ran && waiting == 0 {
                 break;
             }
-            let now = Instant::now();
+            let now = endpoint.now_ms();
             if (waiting, self.epoch_seen()) == seen {
-                if now - moved > SETTLE_QUIET {
+                if now.saturating_sub(moved) > SETTLE_QUIET_MS {
                     break;
                 }
-                pause().await;
+                endpoint.pause().await;
             } else {
                 moved = now;
             }
             seen = (waiting, self.epoch_seen());
-            if now - start > SETTLE_LIMIT {
+            if now.saturating_sub(start) > SETTLE_LIMIT_MS {
                 break;
             }
         }

@@ -1,11 +1,10 @@
 //! Who holds how much of a pool.
 
-use darter_fabric::Fabric;
+use darter_fabric::{Endpoint, Fabric};
 
 use crate::PoolError;
 use crate::block::{BlockState, BlockWord};
 use crate::epoch::lock;
-use crate::member::now_ms;
 use crate::pool::Shared;
 use crate::size_class::class_bytes;
 
@@ -122,7 +121,7 @@ impl<F: Fabric> Shared<F> {
             usage
         });
         let nodes = nodes.collect();
-        let now = now_ms();
+        let now = endpoint.now_ms();
         let lines = members.live().map(|(slot, line)| MemberUsage {
             slot,
             incarnation: line.incarnation,

@@ -54,7 +54,7 @@ macro_rules! forward_fabric {
     };
 }
 
-/// Implements the methods of [`crate::Endpoint`] that concern buffers and what is under way.
+/// Implements the methods of [`crate::Endpoint`] that concern buffers, what is under way, and the provider's clock.
 macro_rules! forward_endpoint {
     () => {
         #[inline]
@@ -70,6 +70,19 @@ macro_rules! forward_endpoint {
         #[inline]
         fn in_flight(&self) -> usize {
             self.inner.in_flight()
+        }
+
+        fn now_ms(&self) -> u64 {
+            self.inner.now_ms()
+        }
+
+        fn pause(&mut self) -> impl Future<Output = ()> + Send {
+            self.inner.pause()
+        }
+
+        #[inline]
+        fn refuses_allocation(&mut self) -> bool {
+            self.inner.refuses_allocation()
         }
     };
 }

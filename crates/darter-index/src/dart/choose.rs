@@ -7,7 +7,7 @@
 
 use super::est::{DELTA_MAX, LIST_MAX, PrefixList};
 use super::walk::PathDepths;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Longest length a list can hold.
 const LENGTH_MAX: usize = 255;
@@ -26,7 +26,7 @@ struct Weight {
 /// What a walk found out.
 #[derive(Debug)]
 pub(super) struct Summary {
-    shapes: HashMap<PathDepths, Weight>,
+    shapes: BTreeMap<PathDepths, Weight>,
     /// `entered[L]` counts the nodes that a list with length L enters.
     entered: Vec<u64>,
     /// Inner nodes.
@@ -37,7 +37,7 @@ pub(super) struct Summary {
 
 impl Summary {
     pub(super) fn new() -> Self {
-        Self { shapes: HashMap::new(), entered: vec![0; LENGTH_MAX + 1], nodes: 0, node_bytes: 0 }
+        Self { shapes: BTreeMap::new(), entered: vec![0; LENGTH_MAX + 1], nodes: 0, node_bytes: 0 }
     }
 
     /// Notes a node that covers the lengths above `above` up to `depth`.

@@ -1,0 +1,303 @@
+//! The fabric and its endpoints as simulated processes see them, and the strings the simulation pulls.
+
+use super::memory::Snapshot;
+use super::world::{Life, SimCounts, World};
+use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+/// A simulated pool as one simulated process sees it. Clones are the same process.
+#[derive(Clone, Debug)]
+pub struct Sim {
+    world: Arc<Mutex<World>>,
+    process: u32,
+}
+
+impl Sim {
+    /// Memory nodes of zeros, seen by process 0. Verbs execute as they are posted until [`Sim::schedule`].
+    pub fn new(nodes: usize, bytes_per_node: u64) -> Self {
+        Self { world: Arc::new(Mutex::new(World::new(nodes, bytes_per_node))), process: 0 }
+    }
+
+    /// The same nodes as another process sees them.
+    #[must_use]
+    pub fn process(&self, process: u32) -> Self {
+        Self { world: Arc::clone(&self.world), process }
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on verbs wait for an [`super::Executor`] (`true`), or execute as they are posted.
+    pub fn schedule(&self, scheduled: bool) {
+        self.world().direct = !scheduled;
+    }
+
+    /// All nodes' words as they are.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut world = self.world();
+        world.snapshots += 1;
+        world.base = world.snapshots;
+        world.nodes.iter_mut().for_each(super::memory::Memory::mark_clean);
+        Snapshot {
+            id: world.base,
+            regions: world.nodes.iter().map(|memory| memory.words().to_vec()).collect(),
+        }
+    }
+
+    /// Brings the words of a snapshot of this simulation back; forgets processes, identities and verbs under way.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        self.world().restore(snapshot);
+    }
+
+    /// What has happened since the last restore.
+    pub fn counts(&self) -> SimCounts {
+        self.world().counts
+    }
+
+    /// Moves the clock of leases on.
+    pub fn advance_ms(&self, ms: u64) {
+        self.world().clock_ms += ms;
+    }
+
+    /// Pauses this process, or lets it go on: meanwhile none of its tasks runs, and whoever asks the fabric to fence it
+    /// is obeyed.
+    pub fn pause_process(&self, paused: bool) {
+        let mut world = self.world();
+        match (paused, world.life(self.process)) {
+            (true, Life::Live) => world.set_life(self.process, Life::Paused),
+            (false, Life::Paused) => world.set_life(self.process, Life::Live),
+            _ => {}
+        }
+    }
+
+    /// Whether somebody has fenced this process.
+    pub fn is_fenced(&self) -> bool {
+        self.world().life(self.process) == Life::Fenced
+    }
+
+    /// Cuts this process off from a node: verbs posted and not executed are lost, new ones fail.
+    pub fn cut(&self, node: u8) {
+        self.world().cut(self.process, node);
+    }
+
+    /// Connects this process to a node again.
+    pub fn heal(&self, node: u8) {
+        self.world().heal(self.process, node);
+    }
+
+    /// Counts allocation requests of this process from now on, and refuses the one of this number.
+    pub fn refuse_allocation(&self, number: Option<u64>) {
+        let mut world = self.world();
+        let at = self.process as usize;
+        if world.allocations.len() <= at {
+            world.allocations.resize(at + 1, (0, None));
+        }
+        world.allocations[at] = (0, number);
+    }
+
+    /// Allocation requests of this process since [`Sim::refuse_allocation`].
+    pub fn allocations(&self) -> u64 {
+        self.world().allocations.get(self.process as usize).map_or(0, |counts| counts.0)
+    }
+
+    /// From now on remembers which words are not flushed, for [`Sim::lose_power`].
+    pub fn watch_flushes(&self) {
+        self.world().nodes.iter_mut().for_each(super::memory::Memory::watch_flushes);
+    }
+
+    /// A node loses power: each word written since the last [`Fabric::persist`] holds its flushed value or any later one,
+    /// as `choose` says of so many possibilities (the last is the newest). Answers how many words went back. Kill the
+    /// processes too, when they shall not go on.
+    pub fn lose_power(&self, node: u8, choose: &mut dyn FnMut(usize) -> usize) -> u64 {
+        self.world().nodes.get_mut(usize::from(node)).map_or(0, |memory| memory.lose_power(choose))
+    }
+
+    pub(super) fn die(&self) {
+        let mut world = self.world();
+        if world.life(self.process) != Life::Fenced {
+            world.set_life(self.process, Life::Dead);
+        }
+        for posted in world.posted.iter_mut().filter(|posted| posted.process == self.process) {
+            posted.orphan = true;
+        }
+        world.posted.retain(|posted| posted.process != self.process || !posted.is_executed());
+    }
+
+    /// Kills this process without an executor: its posted verbs are lost, its proof of life is gone.
+    pub fn kill(&self) {
+        self.die();
+        self.world().discard_verbs(self.process);
+    }
+}
+
+/// A held member slot.
+#[derive(Debug)]
+struct SimIdentity {
+    sim: Sim,
+    slot: u32,
+}
+
+impl Identity for SimIdentity {}
+
+impl Drop for SimIdentity {
+    fn drop(&mut self) {
+        let mut world = self.sim.world();
+        // A dead process gives nothing up: whoever fences it takes the slot.
+        if world.admit(self.sim.process).is_ok() {
+            world.release(self.slot, self.sim.process);
+        }
+    }
+}
+
+impl Fabric for Sim {
+    type Endpoint = SimEndpoint;
+
+    fn endpoint(&self) -> Result<SimEndpoint, FabricError> {
+        let mut world = self.world();
+        world.admit(self.process)?;
+        let id = world.new_endpoint();
+        drop(world);
+        Ok(SimEndpoint { sim: self.clone(), id })
+    }
+
+    fn nodes(&self) -> usize {
+        self.world().nodes.len()
+    }
+
+    fn node_bytes(&self, node: u8) -> u64 {
+        self.world().nodes.get(usize::from(node)).map_or(0, super::memory::Memory::bytes)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { ordered_batches: true, on_chip_bytes: 0, persistent: true, inline_bytes: 0 }
+    }
+
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        let mut world = self.world();
+        world.admit(self.process)?;
+        world.claim(slot, self.process)?;
+        drop(world);
+        Ok(Box::new(SimIdentity { sim: self.clone(), slot }))
+    }
+
+    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
+        let mut world = self.world();
+        world.admit(self.process)?;
+        Ok(world.fence(slot))
+    }
+
+    fn persist(&self) -> Result<(), FabricError> {
+        let mut world = self.world();
+        world.admit(self.process)?;
+        world.nodes.iter_mut().for_each(super::memory::Memory::flush);
+        Ok(())
+    }
+}
+
+/// One simulated client's connection.
+#[derive(Debug)]
+pub struct SimEndpoint {
+    sim: Sim,
+    id: u64,
+}
+
+impl Endpoint for SimEndpoint {
+    fn batch(&mut self) -> Batch {
+        self.sim.world().spare_batches.pop().unwrap_or_default()
+    }
+
+    fn recycle(&mut self, mut batch: Batch) {
+        batch.clear();
+        let mut world = self.sim.world();
+        if world.spare_batches.len() < 64 {
+            world.spare_batches.push(batch);
+        }
+    }
+
+    fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
+        Submission { endpoint: self, stage: Stage::Unposted(Some(batch)) }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.sim.world().in_flight(self.id)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.sim.world().clock_ms
+    }
+
+    fn pause(&mut self) -> impl Future<Output = ()> + Send {
+        let sim = self.sim.clone();
+        let mut slept = false;
+        std::future::poll_fn(move |_| {
+            let mut world = sim.world();
+            if world.direct || std::mem::replace(&mut slept, true) {
+                world.clock_ms += 1;
+                return Poll::Ready(());
+            }
+            world.slept = true;
+            Poll::Pending
+        })
+    }
+
+    fn refuses_allocation(&mut self) -> bool {
+        self.sim.world().refuses_allocation(self.sim.process)
+    }
+}
+
+enum Stage {
+    Unposted(Option<Batch>),
+    Posted(u64),
+    Done,
+}
+
+/// The future of a batch. Dropped before its end it leaves the verbs under way.
+struct Submission<'e> {
+    endpoint: &'e mut SimEndpoint,
+    stage: Stage,
+}
+
+impl Future for Submission<'_> {
+    type Output = Result<Batch, FabricError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut world = this.endpoint.sim.world();
+        let process = this.endpoint.sim.process;
+        match &mut this.stage {
+            Stage::Unposted(batch) => {
+                let batch = batch.take().unwrap_or_default();
+                if let Err(error) = world.admit(process) {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Err(error));
+                }
+                if batch.is_empty() || world.direct {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(world.execute_all(process, this.endpoint.id, batch));
+                }
+                this.stage = Stage::Posted(world.post(process, this.endpoint.id, batch));
+                Poll::Pending
+            }
+            Stage::Posted(id) => match world.take(*id) {
+                Some(result) => {
+                    this.stage = Stage::Done;
+                    Poll::Ready(result)
+                }
+                None => Poll::Pending,
+            },
+            Stage::Done => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Submission<'_> {
+    fn drop(&mut self) {
+        if let Stage::Posted(id) = self.stage {
+            self.endpoint.sim.world().orphan(id);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Tasks, and what may happen next. The executor offers events and performs the one it is told to; schedulers choose.
+
+use super::world::Life;
+use super::{Sim, WordOrder};
+use crate::VerbKind;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// Names a task of an [`Executor`].
+pub type TaskId = u32;
+
+/// What may happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whose event it is: the task that posted the verb, dead or alive.
+    pub task: TaskId,
+    /// What happens.
+    pub kind: EventKind,
+}
+
+/// What happens in an [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The task begins, or goes on after waiting for the clock.
+    Run,
+    /// The task's batch completes, and the task goes on until it posts the next.
+    Complete,
+    /// The verb at the head of a lane executes at its node, whole or in part.
+    Execute {
+        /// Which batch: ids count up from 1 in a run.
+        batch: u64,
+        /// The node.
+        node: u8,
+        /// Which verb of the batch.
+        verb: u32,
+        /// What it touches.
+        access: Access,
+    },
+}
+
+/// The words that a verb has still to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The first word's index in the region.
+    pub start: u64,
+    /// How many.
+    pub words: u32,
+    /// Whether it can change them.
+    pub writes: bool,
+    /// Whether it can execute in pieces: READs and WRITEs of several words.
+    pub is_long: bool,
+}
+
+struct Task<'f> {
+    process: u32,
+    /// `None` when it has ended or died.
+    future: Option<Pin<Box<dyn Future<Output = ()> + 'f>>>,
+    /// Polled without having posted: it has not begun, or waits for the clock.
+    is_ready: bool,
+}
+
+/// Runs tasks over a [`Sim`], one event at a time.
+pub struct Executor<'f> {
+    sim: Sim,
+    tasks: Vec<Task<'f>>,
+}
+
+impl std::fmt::Debug for Executor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'f> Executor<'f> {
+    /// No tasks yet. From now on verbs of the simulation wait for [`Executor::perform`].
+    pub fn new(sim: &Sim) -> Self {
+        sim.schedule(true);
+        Self { sim: sim.clone(), tasks: Vec::new() }
+    }
+
+    /// Adds a task of a process; it does nothing until its first event.
+    pub fn spawn(&mut self, process: u32, future: impl Future<Output = ()> + 'f) -> TaskId {
+        self.tasks.push(Task { process, future: Some(Box::pin(future)), is_ready: true });
+        self.tasks.len() as TaskId - 1
+    }
+
+    /// What may happen next, in a fixed order: task by task, what lets the task go on first, then its verbs.
+    pub fn events(&self, events: &mut Vec<Event>) {
+        events.clear();
+        let world = self.sim.world();
+        for (id, task) in (0..).zip(&self.tasks) {
+            let can_run = task.future.is_some() && world.life(task.process) != Life::Paused;
+            if can_run && task.is_ready {
+                events.push(Event { task: id, kind: EventKind::Run });
+            }
+            for posted in world.posted.iter().filter(|posted| posted.task == id) {
+                if can_run && !posted.orphan && posted.is_executed() {
+                    events.push(Event { task: id, kind: EventKind::Complete });
+                    continue;
+                }
+                for lane in posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()) {
+                    let verb = posted.batch.verbs()[lane.at];
+                    let is_long = verb.words > 1 && matches!(verb.kind, VerbKind::Read | VerbKind::Write);
+                    let access = Access {
+                        start: verb.addr.offset() / 8,
+                        words: verb.words,
+                        writes: verb.kind != VerbKind::Read,
+                        is_long,
+                    };
+                    let kind = EventKind::Execute {
+                        batch: posted.id,
+                        node: lane.node,
+                        verb: lane.at as u32,
+                        access,
+                    };
+                    events.push(Event { task: id, kind });
+                }
+            }
+        }
+    }
+
+    /// Performs an event that [`Executor::events`] has just offered. Of a long verb, only up to `words` words execute; the
+    /// first piece of it decides the order.
+    pub fn perform(&mut self, event: Event, words: u32, order: WordOrder) {
+        match event.kind {
+            EventKind::Run => self.poll(event.task),
+            EventKind::Complete => {
+                let mut world = self.sim.world();
+                let waiting = |p: &&mut super::world::Posted| p.task == event.task && !p.orphan;
+                if let Some(posted) = world.posted.iter_mut().find(waiting) {
+                    posted.completed = true;
+                }
+                drop(world);
+                self.poll(event.task);
+            }
+            EventKind::Execute { batch, node, .. } => {
+                let mut world = self.sim.world();
+                let at = world.posted.iter().position(|posted| posted.id == batch);
+                if let Some(at) = at
+                    && let Some(lane) = world.posted[at].lanes.iter().position(|lane| lane.node == node)
+                {
+                    world.execute(at, lane, words, order);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id as usize];
+        let Some(future) = &mut task.future else { return };
+        {
+            let mut world = self.sim.world();
+            world.current = id;
+            world.slept = false;
+        }
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(()) => {
+                task.future = None;
+                task.is_ready = false;
+            }
+            Poll::Pending => task.is_ready = self.sim.world().slept,
+        }
+    }
+
+    /// Whether a task has come to its end, or died.
+    pub fn has_ended(&self, task: TaskId) -> bool {
+        self.tasks[task as usize].future.is_none()
+    }
+
+    /// Whether all tasks of processes that are not paused have ended.
+    pub fn all_ended(&self) -> bool {
+        let world = self.sim.world();
+        self.tasks.iter().all(|task| task.future.is_none() || world.life(task.process) == Life::Paused)
+    }
+
+    /// Kills a process: its tasks are gone; verbs that they had posted may still land until somebody fences it.
+    pub fn kill(&mut self, process: u32) {
+        self.sim.process(process).die();
+        // What the futures' destructors do finds the process dead.
+        for task in self.tasks.iter_mut().filter(|task| task.process == process) {
+            task.future = None;
+            task.is_ready = false;
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The provider that proves things: verbs happen when a scheduler says so, one at a time, in this thread, from one seed.
+//!
+//! A verb's life has three moments, and between any two of them everybody else may do anything: it is *posted* when the
+//! client's future is polled, it *executes* at its memory node, and its batch *completes*, which lets the client go on. Verbs
+//! of one batch to one node execute in posting order; everything else in any order. READs and WRITEs of several words
+//! execute in as many pieces as the scheduler likes, in ascending or descending order of the words: they tear.
+//!
+//! - [`Sim`] is the fabric, seen from one simulated process; all processes of a simulation share its memory.
+//! - [`Executor`] runs tasks (futures that use a `Sim`) and offers what may happen next as [`Event`]s. It decides nothing.
+//! - A process can be killed (posted verbs may still land until somebody fences it), paused (it is then fenced for real, and
+//!   wakes to [`crate::FabricError::Fenced`]), cut off from a node and connected again; a future that is dropped leaves
+//!   its posted verbs under way. A node can lose power: only what [`crate::Fabric::persist`] has seen is sure to stay.
+//!
+//! Time is virtual: the clock of leases moves when the simulation says so.
+
+mod endpoint;
+mod executor;
+mod memory;
+mod world;
+
+pub use endpoint::{Sim, SimEndpoint};
+pub use executor::{Access, Event, EventKind, Executor, TaskId};
+pub use memory::Snapshot;
+pub use world::SimCounts;
+
+/// The order in which the words of a long verb execute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WordOrder {
+    /// First word first.
+    #[default]
+    Ascending,
+    /// Last word first.
+    Descending,
+}
+
+impl WordOrder {
+    fn nth(self, step: u32, words: u32) -> usize {
+        match self {
+            Self::Ascending => step as usize,
+            Self::Descending => (words - 1 - step) as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

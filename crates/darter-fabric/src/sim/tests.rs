@@ -1,0 +1,199 @@
+//! What a simulation promises, each on the smallest case.
+
+use super::*;
+use crate::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, block_on};
+use std::cell::RefCell;
+
+const BYTES: u64 = 1 << 16;
+
+fn at(word: u64) -> GlobalAddr {
+    GlobalAddr::new(0, word * 8)
+}
+
+/// Performs the first event until none is left.
+fn run(executor: &mut Executor<'_>) {
+    let mut events = Vec::new();
+    loop {
+        executor.events(&mut events);
+        let Some(&event) = events.first() else { return };
+        executor.perform(event, u32::MAX, WordOrder::Ascending);
+    }
+}
+
+async fn write(sim: Sim, addr: GlobalAddr, words: Vec<u64>) -> Result<(), FabricError> {
+    let mut endpoint = sim.endpoint()?;
+    let mut batch = endpoint.batch();
+    batch.write(addr, &words);
+    endpoint.submit(batch).await.map(drop)
+}
+
+fn read(sim: &Sim, addr: GlobalAddr, words: usize) -> Vec<u64> {
+    sim.schedule(false);
+    let mut endpoint = sim.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    let id = batch.read(addr, words);
+    let done = block_on(endpoint.submit(batch)).unwrap();
+    done.words(id).to_vec()
+}
+
+#[test]
+fn long_verbs_tear_as_told() {
+    let sim = Sim::new(1, BYTES);
+    let seen = RefCell::new(Vec::new());
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async { write(sim.clone(), at(8), vec![7; 4]).await.unwrap() });
+    executor.spawn(0, async {
+        let mut endpoint = sim.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        let id = batch.read(at(8), 4);
+        let done = endpoint.submit(batch).await.unwrap();
+        seen.borrow_mut().extend_from_slice(done.words(id));
+    });
+    let mut events = Vec::new();
+    for task in 0..2 {
+        executor.perform(Event { task, kind: EventKind::Run }, 0, WordOrder::Ascending);
+    }
+    executor.events(&mut events);
+    assert_eq!(events.len(), 2);
+    executor.perform(events[0], 1, WordOrder::Descending);
+    executor.perform(events[1], u32::MAX, WordOrder::Ascending);
+    run(&mut executor);
+    assert!(executor.all_ended());
+    drop(executor);
+    assert_eq!(seen.into_inner(), [0, 0, 0, 7]);
+    assert_eq!(read(&sim, at(8), 4), [7; 4]);
+    assert_eq!(sim.counts().torn, 1);
+}
+
+#[test]
+fn one_nodes_verbs_keep_their_order_and_two_nodes_do_not() {
+    let sim = Sim::new(2, BYTES);
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {
+        let mut endpoint = sim.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        batch.write(at(8), &[1]);
+        batch.cas(at(8), 1, 2);
+        batch.faa(GlobalAddr::new(1, 64), 5);
+        endpoint.submit(batch).await.unwrap();
+    });
+    let mut events = Vec::new();
+    executor.perform(Event { task: 0, kind: EventKind::Run }, 0, WordOrder::Ascending);
+    executor.events(&mut events);
+    let heads: Vec<_> = events
+        .iter()
+        .map(|event| match event.kind {
+            EventKind::Execute { node, verb, .. } => (node, verb),
+            _ => panic!("{event:?}"),
+        })
+        .collect();
+    assert_eq!(heads, [(0, 0), (1, 2)]);
+    run(&mut executor);
+    drop(executor);
+    assert_eq!((read(&sim, at(8), 1), read(&sim, GlobalAddr::new(1, 64), 1)), (vec![2], vec![5]));
+}
+
+#[test]
+fn a_dead_processs_verbs_may_land_until_it_is_fenced() {
+    for fence_first in [false, true] {
+        let sim = Sim::new(1, BYTES);
+        let identity = sim.process(1).claim(3).unwrap();
+        assert_eq!(sim.fence(3).unwrap(), FenceOutcome::Alive);
+        let mut executor = Executor::new(&sim);
+        executor.spawn(1, async { write(sim.process(1), at(8), vec![9]).await.unwrap() });
+        executor.perform(Event { task: 0, kind: EventKind::Run }, 0, WordOrder::Ascending);
+        executor.kill(1);
+        assert!(executor.has_ended(0) && sim.process(1).endpoint().is_err());
+        if fence_first {
+            assert_eq!(sim.fence(3).unwrap(), FenceOutcome::Fenced);
+        }
+        run(&mut executor);
+        drop((executor, identity));
+        assert_eq!(read(&sim, at(8), 1), [if fence_first { 0 } else { 9 }]);
+        assert!(sim.claim(3).is_ok());
+    }
+}
+
+#[test]
+fn a_paused_process_wakes_to_find_itself_fenced() {
+    let sim = Sim::new(1, BYTES);
+    let other = sim.process(1);
+    let _identity = other.claim(0).unwrap();
+    other.pause_process(true);
+    assert_eq!(sim.fence(0).unwrap(), FenceOutcome::Fenced);
+    other.pause_process(false);
+    assert!(other.is_fenced());
+    assert!(matches!(block_on(write(other, at(8), vec![1])), Err(FabricError::Fenced)));
+}
+
+#[test]
+fn a_cut_connection_fails_and_heals() {
+    let sim = Sim::new(1, BYTES);
+    let result = RefCell::new(None);
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {
+        *result.borrow_mut() = Some(write(sim.clone(), at(8), vec![3]).await);
+    });
+    executor.perform(Event { task: 0, kind: EventKind::Run }, 0, WordOrder::Ascending);
+    sim.cut(0);
+    run(&mut executor);
+    drop(executor);
+    assert!(matches!(result.into_inner(), Some(Err(FabricError::Disconnected { node: 0 }))));
+    sim.schedule(false);
+    assert!(block_on(write(sim.clone(), at(8), vec![4])).is_err());
+    sim.heal(0);
+    assert!(block_on(write(sim.clone(), at(8), vec![5])).is_ok());
+    assert_eq!(read(&sim, at(8), 1), [5]);
+}
+
+#[test]
+fn a_dropped_future_leaves_its_verbs_under_way() {
+    let sim = Sim::new(1, BYTES);
+    sim.schedule(true);
+    let mut endpoint = sim.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    batch.write(at(8), &[6]);
+    {
+        let mut future = std::pin::pin!(endpoint.submit(batch));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    }
+    assert_eq!(endpoint.in_flight(), 1);
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {});
+    run(&mut executor);
+    assert_eq!(endpoint.in_flight(), 0);
+    assert_eq!(read(&sim, at(8), 1), [6]);
+}
+
+#[test]
+fn power_failure_keeps_what_was_flushed() {
+    let sim = Sim::new(1, BYTES);
+    let snapshot = sim.snapshot();
+    sim.watch_flushes();
+    block_on(write(sim.clone(), at(8), vec![1, 1])).unwrap();
+    sim.persist().unwrap();
+    block_on(write(sim.clone(), at(8), vec![2])).unwrap();
+    block_on(write(sim.clone(), at(8), vec![3])).unwrap();
+    let mut asked = Vec::new();
+    let lost = sim.lose_power(0, &mut |possible| {
+        asked.push(possible);
+        1
+    });
+    assert_eq!((lost, asked, read(&sim, at(8), 2)), (1, vec![3], vec![2, 1]));
+    sim.restore(&snapshot);
+    assert_eq!(read(&sim, at(8), 2), [0, 0]);
+}
+
+#[test]
+fn bad_addresses_are_refused() {
+    let sim = Sim::new(1, BYTES);
+    for (addr, what) in [
+        (GlobalAddr::new(1, 0), "no memory node"),
+        (GlobalAddr::new(0, BYTES - 8), "outside"),
+        (GlobalAddr::new(0, 12), "aligned"),
+    ] {
+        let error = block_on(write(sim.clone(), addr, vec![1, 1])).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}

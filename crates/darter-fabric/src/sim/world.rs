@@ -1,0 +1,342 @@
+//! What all parts of a simulation share: the memory, the verbs under way, the processes and their identities.
+
+use super::WordOrder;
+use super::memory::{Memory, Snapshot};
+use crate::{Batch, FabricError, VerbKind};
+
+/// What has happened in a simulation so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimCounts {
+    /// Verbs executed whole.
+    pub verbs: u64,
+    /// Batches posted.
+    pub batches: u64,
+    /// Long verbs that executed in pieces.
+    pub torn: u64,
+}
+
+/// The verbs of one batch that go to one node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    pub node: u8,
+    /// The verb to execute next; the number of verbs when all are done.
+    pub at: usize,
+    /// Words of it already executed.
+    pub words_done: u32,
+    pub order: WordOrder,
+}
+
+/// A batch on its way.
+#[derive(Debug)]
+pub(super) struct Posted {
+    pub id: u64,
+    pub process: u32,
+    pub task: u32,
+    pub endpoint: u64,
+    /// The future that waited for it is gone.
+    pub orphan: bool,
+    /// The client may see the results.
+    pub completed: bool,
+    pub batch: Batch,
+    pub lanes: Vec<Lane>,
+    pub error: Option<FabricError>,
+}
+
+impl Posted {
+    pub(super) fn is_executed(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.at >= self.batch.len())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Life {
+    #[default]
+    Live,
+    Paused,
+    /// Killed; its verbs may land until it is fenced.
+    Dead,
+    Fenced,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub nodes: Vec<Memory>,
+    /// Verbs execute as they are posted.
+    pub direct: bool,
+    pub posted: Vec<Posted>,
+    next_id: u64,
+    next_endpoint: u64,
+    pub clock_ms: u64,
+    pub processes: Vec<Life>,
+    /// Which process holds which member slot.
+    identities: Vec<(u32, u32)>,
+    /// Processes cut off from nodes.
+    cuts: Vec<(u32, u8)>,
+    /// The task being polled.
+    pub current: u32,
+    /// The task being polled asked to wait for the clock.
+    pub slept: bool,
+    /// Allocation requests of each process, and the one that is to be refused.
+    pub allocations: Vec<(u64, Option<u64>)>,
+    pub counts: SimCounts,
+    spare_lanes: Vec<Vec<Lane>>,
+    pub spare_batches: Vec<Batch>,
+    /// The snapshot that the memory's clean pages agree with.
+    pub base: u64,
+    pub snapshots: u64,
+}
+
+impl World {
+    pub(super) fn new(nodes: usize, bytes: u64) -> Self {
+        Self {
+            nodes: (0..nodes).map(|_| Memory::new(bytes)).collect(),
+            direct: true,
+            posted: Vec::new(),
+            next_id: 0,
+            next_endpoint: 0,
+            clock_ms: 0,
+            processes: Vec::new(),
+            identities: Vec::new(),
+            cuts: Vec::new(),
+            current: 0,
+            slept: false,
+            allocations: Vec::new(),
+            counts: SimCounts::default(),
+            spare_lanes: Vec::new(),
+            spare_batches: Vec::new(),
+            base: 0,
+            snapshots: 0,
+        }
+    }
+
+    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
+        let all = snapshot.id != self.base;
+        for (memory, region) in self.nodes.iter_mut().zip(&snapshot.regions) {
+            memory.restore(region, all);
+        }
+        self.base = snapshot.id;
+        self.posted.clear();
+        self.processes.clear();
+        self.identities.clear();
+        self.cuts.clear();
+        self.allocations.clear();
+        self.clock_ms = 0;
+        self.next_id = 0;
+        self.next_endpoint = 0;
+        self.counts = SimCounts::default();
+    }
+
+    pub(super) fn life(&self, process: u32) -> Life {
+        self.processes.get(process as usize).copied().unwrap_or_default()
+    }
+
+    pub(super) fn set_life(&mut self, process: u32, life: Life) {
+        let at = process as usize;
+        if self.processes.len() <= at {
+            self.processes.resize(at + 1, Life::Live);
+        }
+        self.processes[at] = life;
+    }
+
+    /// Whether a process may use the fabric at all.
+    pub(super) fn admit(&self, process: u32) -> Result<(), FabricError> {
+        match self.life(process) {
+            Life::Live | Life::Paused => Ok(()),
+            Life::Dead | Life::Fenced => Err(FabricError::Fenced),
+        }
+    }
+
+    pub(super) fn new_endpoint(&mut self) -> u64 {
+        self.next_endpoint += 1;
+        self.next_endpoint
+    }
+
+    pub(super) fn is_cut(&self, process: u32, node: u8) -> bool {
+        self.cuts.contains(&(process, node))
+    }
+
+    /// Takes a batch on its way; answers its id.
+    pub(super) fn post(&mut self, process: u32, endpoint: u64, batch: Batch) -> u64 {
+        self.next_id += 1;
+        self.counts.batches += 1;
+        let mut lanes = self.spare_lanes.pop().unwrap_or_default();
+        lanes.clear();
+        let mut error = None;
+        for (at, verb) in batch.verbs().iter().enumerate() {
+            let node = verb.addr.node();
+            if !lanes.iter().any(|lane: &Lane| lane.node == node) {
+                let mut lane = Lane { node, at, words_done: 0, order: WordOrder::default() };
+                if usize::from(node) >= self.nodes.len() {
+                    error = Some(FabricError::out_of_bounds(verb.addr, u64::from(verb.words) * 8, 0));
+                    lane.at = batch.len();
+                } else if self.is_cut(process, node) {
+                    error = Some(FabricError::Disconnected { node });
+                    lane.at = batch.len();
+                }
+                lanes.push(lane);
+            }
+        }
+        let (id, task) = (self.next_id, self.current);
+        self.posted.push(Posted {
+            id,
+            process,
+            task,
+            endpoint,
+            orphan: false,
+            completed: false,
+            batch,
+            lanes,
+            error,
+        });
+        id
+    }
+
+    /// Takes a completed batch out again.
+    pub(super) fn take(&mut self, id: u64) -> Option<Result<Batch, FabricError>> {
+        let at = self.posted.iter().position(|posted| posted.id == id && posted.completed)?;
+        let Posted { batch, lanes, error, .. } = self.posted.remove(at);
+        self.spare_lanes.push(lanes);
+        Some(error.map_or(Ok(batch), Err))
+    }
+
+    /// The future that waited for a batch is gone: what was posted may still land.
+    pub(super) fn orphan(&mut self, id: u64) {
+        if let Some(at) = self.posted.iter().position(|posted| posted.id == id) {
+            if self.posted[at].is_executed() {
+                self.posted.remove(at);
+            } else {
+                self.posted[at].orphan = true;
+            }
+        }
+    }
+
+    pub(super) fn in_flight(&self, endpoint: u64) -> usize {
+        self.posted.iter().filter(|posted| posted.orphan && posted.endpoint == endpoint).count()
+    }
+
+    /// Executes up to `words` words of the verb at the head of a lane.
+    pub(super) fn execute(&mut self, at: usize, lane_at: usize, words: u32, order: WordOrder) {
+        let posted = &mut self.posted[at];
+        let count = posted.batch.len();
+        let lane = &mut posted.lanes[lane_at];
+        let verb = posted.batch.verbs()[lane.at];
+        let memory = &mut self.nodes[usize::from(lane.node)];
+        match memory.locate(&verb) {
+            Ok(start) => {
+                if lane.words_done == 0 {
+                    lane.order = order;
+                }
+                let from = lane.words_done;
+                let to = verb.words.min(from.saturating_add(words.max(1)));
+                let is_long = matches!(verb.kind, VerbKind::Read | VerbKind::Write);
+                let to = if is_long { to } else { verb.words };
+                memory.execute(&mut posted.batch, verb, start, (from, to), lane.order);
+                lane.words_done = to;
+                if to < verb.words {
+                    self.counts.torn += u64::from(from == 0);
+                    return;
+                }
+                self.counts.verbs += 1;
+                let node = lane.node;
+                let next =
+                    posted.batch.verbs()[lane.at + 1..].iter().position(|verb| verb.addr.node() == node);
+                lane.at = next.map_or(count, |next| lane.at + 1 + next);
+                lane.words_done = 0;
+            }
+            Err(error) => {
+                posted.error.get_or_insert(error);
+                lane.at = count;
+            }
+        }
+        if posted.orphan && posted.is_executed() {
+            self.posted.remove(at);
+        }
+    }
+
+    /// Executes a batch whole, at once.
+    pub(super) fn execute_all(
+        &mut self,
+        process: u32,
+        endpoint: u64,
+        batch: Batch,
+    ) -> Result<Batch, FabricError> {
+        let id = self.post(process, endpoint, batch);
+        let at = self.posted.len() - 1;
+        for lane in 0..self.posted[at].lanes.len() {
+            while self.posted[at].lanes[lane].at < self.posted[at].batch.len() {
+                self.execute(at, lane, u32::MAX, WordOrder::Ascending);
+            }
+        }
+        self.posted[at].completed = true;
+        self.take(id).unwrap_or(Err(FabricError::Fenced))
+    }
+
+    /// Takes back every verb of a process that has not executed.
+    pub(super) fn discard_verbs(&mut self, process: u32) {
+        for posted in self.posted.iter_mut().filter(|posted| posted.process == process) {
+            let count = posted.batch.len();
+            if !posted.is_executed() {
+                posted.lanes.iter_mut().for_each(|lane| lane.at = count);
+                posted.error.get_or_insert(FabricError::Fenced);
+            }
+        }
+        self.posted.retain(|posted| posted.process != process || !posted.orphan);
+    }
+
+    pub(super) fn cut(&mut self, process: u32, node: u8) {
+        if !self.is_cut(process, node) {
+            self.cuts.push((process, node));
+        }
+        for posted in self.posted.iter_mut().filter(|posted| posted.process == process) {
+            let count = posted.batch.len();
+            for lane in posted.lanes.iter_mut().filter(|lane| lane.node == node && lane.at < count) {
+                lane.at = count;
+                posted.error = Some(FabricError::Disconnected { node });
+            }
+        }
+        self.posted.retain(|posted| posted.process != process || !(posted.orphan && posted.is_executed()));
+    }
+
+    pub(super) fn heal(&mut self, process: u32, node: u8) {
+        self.cuts.retain(|cut| *cut != (process, node));
+    }
+
+    pub(super) fn claim(&mut self, slot: u32, process: u32) -> Result<(), FabricError> {
+        if let Some(&(_, holder)) = self.identities.iter().find(|(held, _)| *held == slot) {
+            if self.fence(slot) == crate::FenceOutcome::Alive {
+                return Err(FabricError::IdentityTaken { slot });
+            }
+            debug_assert_ne!(holder, process);
+        }
+        self.identities.push((slot, process));
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, slot: u32, process: u32) {
+        self.identities.retain(|held| *held != (slot, process));
+    }
+
+    pub(super) fn fence(&mut self, slot: u32) -> crate::FenceOutcome {
+        let holder = self.identities.iter().find(|(held, _)| *held == slot).map(|&(_, holder)| holder);
+        if let Some(holder) = holder {
+            if self.life(holder) == Life::Live {
+                return crate::FenceOutcome::Alive;
+            }
+            self.discard_verbs(holder);
+            self.set_life(holder, Life::Fenced);
+            self.release(slot, holder);
+        }
+        crate::FenceOutcome::Fenced
+    }
+
+    /// Notes an allocation request; answers whether it is to be refused.
+    pub(super) fn refuses_allocation(&mut self, process: u32) -> bool {
+        let at = process as usize;
+        if self.allocations.len() <= at {
+            self.allocations.resize(at + 1, (0, None));
+        }
+        let (count, refused) = &mut self.allocations[at];
+        *count += 1;
+        *refused == Some(*count - 1)
+    }
+}
