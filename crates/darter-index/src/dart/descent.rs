@@ -17,10 +17,12 @@
 use super::est::install::KnownBucket;
 use super::est::table::{Table, hits};
 use super::est::{BUCKET_SLOTS, Entry};
+use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
 use super::node::{NodeRef, NodeType};
 use super::prefix_hash::HashedKey;
 use super::shared::Shared;
+use super::situations::{Situation, note};
 use super::slot::{Held, Slot};
 use crate::IndexError;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
@@ -322,7 +324,9 @@ impl<'k> Descent<'k> {
         let on_path = words[0] == self.key.identity(self.node.depth);
         if !self.trusted {
             let current = slots.iter().any(|&word| !Slot::from_word(word).is_sealed());
-            if !on_path || !current {
+            let off_path = !on_path && !shared.holes.has(Hole::TrustExpress);
+            if off_path || !current && !shared.holes.has(Hole::TrustSealed) {
+                note(if on_path { Situation::HintSealed } else { Situation::HintOffPath });
                 if let Some(hash) = self.cache_hash {
                     shared.hints.forget(hash);
                 }
@@ -333,13 +337,15 @@ impl<'k> Descent<'k> {
             if let Some(hash) = self.cache_hash {
                 shared.hints.put(hash, epoch, self.node);
             }
-        } else if !on_path {
+        } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
             return Ok(Some(End::Diverged));
         }
         if !matches!(self.purpose, Purpose::Read { .. }) {
             self.bucket.clear();
             self.bucket.extend_from_slice(words);
-            if slots.iter().any(|&word| Slot::from_word(word).is_sealed()) {
+            let edge = Some(self.key.edge(self.node.depth)).filter(|_| shared.holes.has(Hole::FreezeParent));
+            let concerns = |slot: Slot| slot.is_sealed() && edge.is_none_or(|edge| slot.is_of(edge));
+            if slots.iter().any(|&word| concerns(Slot::from_word(word))) {
                 return Ok(Some(End::Sealed));
             }
         }
@@ -355,6 +361,9 @@ impl<'k> Descent<'k> {
         };
         let Some((at, slot)) = found else { return Ok(Some(End::Vacant)) };
         let at = SlotAt { addr: self.node.bucket_addr(edge).plus(at as u64 * 8), slot: slot.unsealed() };
+        if slot.is_sealed() {
+            note(if self.incoming.is_some() { Situation::ReadSealed } else { Situation::HintHalfSealed });
+        }
         match slot.held() {
             Held::Empty | Held::Tomb => Ok(Some(End::Vacant)),
             Held::Leaf { class, .. } => {

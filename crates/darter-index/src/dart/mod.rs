@@ -17,6 +17,7 @@ mod drafts;
 mod est;
 mod frontier;
 mod hints;
+mod holes;
 mod leaf;
 mod node;
 mod prefix_hash;
@@ -25,6 +26,7 @@ mod scan;
 mod seal;
 mod search;
 mod shared;
+mod situations;
 mod slot;
 mod split;
 mod stats;
@@ -34,6 +36,8 @@ mod walk;
 mod write;
 
 pub use adjust::AdjustReport;
+pub use holes::{Hole, Holes};
+pub use situations::{Situation, take_situations};
 pub use tree::TreeView;
 
 use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};
@@ -56,11 +60,14 @@ pub struct DartOptions {
     pub cache_bytes: u64,
     /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
     pub frequency_every: u32,
+    /// Errors brought back for the checker's own check; none otherwise.
+    #[doc(hidden)]
+    pub holes: Holes,
 }
 
 impl Default for DartOptions {
     fn default() -> Self {
-        Self { cache_bytes: 1 << 20, frequency_every: 64 }
+        Self { cache_bytes: 1 << 20, frequency_every: 64, holes: Holes::default() }
     }
 }
 
@@ -97,7 +104,7 @@ impl<F: Fabric> Dart<F> {
         let table = Table::load(&mut client, GlobalAddr::from_bits(est), version).await?;
         let hints = HintCache::new(options.cache_bytes.saturating_sub(table.cached_bytes()));
         let root = Slot::from_word(root);
-        let shared = Shared::new(keys, words, hints, table, root, client.epoch(), options.frequency_every);
+        let shared = Shared::new(keys, words, hints, table, root, client.epoch(), options);
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 

@@ -8,6 +8,8 @@ use super::Dart;
 use super::est::SEGMENT_BYTES;
 use super::est::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::est::table::{DESCRIPTOR_BYTES, Table};
+use super::holes::Hole;
+use super::situations::{Situation, note};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, Unlinked};
@@ -50,7 +52,8 @@ impl<F: Fabric> Dart<F> {
         self.shared.view(&mut client).await?;
         let (nodes, tables): (Vec<Unlinked>, Vec<Unlinked>) =
             graced.into_iter().partition(|object| object.note.first() != Some(&NOTE_TABLE));
-        match self.scrub_nodes(&mut client, &nodes).await {
+        let skips = self.shared.holes.has(Hole::SkipScrub);
+        match if skips { Ok(()) } else { self.scrub_nodes(&mut client, &nodes).await } {
             Ok(()) => {
                 for object in nodes {
                     client.retire(object.addr, object.bytes, object.kind);
@@ -119,6 +122,7 @@ impl<F: Fabric> Dart<F> {
     /// Retires all of a table that nobody uses any more.
     async fn take_apart(&self, client: &mut Client<F>, descriptor: GlobalAddr) -> Result<(), IndexError> {
         let table = Table::load(client, descriptor, 0).await?;
+        note(Situation::TableRetired);
         for entry in segments(client, &table).await? {
             client.retire(entry.segment(), SEGMENT_BYTES, AllocKind::Inner);
         }

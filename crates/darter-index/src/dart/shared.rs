@@ -3,9 +3,12 @@
 //! The view (root slot, express skip table, directory) is a set of hints. It is read again by the first operation pinned in
 //! an epoch later than the one it was read in; until then everything it names is protected by the pins of its readers.
 
+use super::DartOptions;
 use super::est::table::Table;
 use super::hints::HintCache;
+use super::holes::Holes;
 use super::prefix_hash::HashKeys;
+use super::situations::{Situation, note};
 use super::slot::Slot;
 use crate::IndexError;
 use arc_swap::{ArcSwap, Guard};
@@ -56,6 +59,7 @@ pub(crate) struct Shared {
     view_epoch: AtomicU64,
     /// One search in this many counts an access in its leaf; 0 for never.
     pub(crate) frequency_every: u32,
+    pub(crate) holes: Holes,
     /// Sampled searches, and inner nodes they read beyond the first.
     pub(crate) sampled: AtomicU64,
     pub(crate) sampled_extra: AtomicU64,
@@ -71,7 +75,7 @@ impl Shared {
         table: Table,
         root: Slot,
         epoch: u64,
-        frequency_every: u32,
+        options: DartOptions,
     ) -> Self {
         Self {
             keys,
@@ -80,7 +84,8 @@ impl Shared {
             table: ArcSwap::from_pointee(table),
             root: AtomicU64::new(root.word()),
             view_epoch: AtomicU64::new(epoch),
-            frequency_every,
+            frequency_every: options.frequency_every,
+            holes: options.holes,
             sampled: AtomicU64::new(0),
             sampled_extra: AtomicU64::new(0),
             adjusted_at: AtomicU64::new(0),
@@ -132,6 +137,9 @@ impl Shared {
         let known = self.table.load_full();
         if known.descriptor != est || known.version != version {
             let table = Table::load(client, est, version).await?;
+            if known.descriptor != est {
+                note(Situation::TableRefreshed);
+            }
             self.table.store(Arc::new(table));
         }
         self.view_epoch.fetch_max(epoch, Ordering::AcqRel);

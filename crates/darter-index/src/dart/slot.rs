@@ -95,7 +95,7 @@ impl Slot {
         self.0 & SEAL != 0
     }
 
-    #[cfg(test)]
+    #[must_use]
     pub(crate) const fn sealed(self) -> Self {
         Self(self.0 | SEAL)
     }

@@ -11,6 +11,7 @@ use super::drafts::Drafts;
 use super::est::install::{install, wishes_for};
 use super::est::table::Table;
 use super::node::{self, NodeRef, NodeType};
+use super::situations::{Situation, note};
 use super::slot::{END, SKIP_MAX, Slot};
 use super::switch::Target;
 use super::write::{Draft, Turn};
@@ -47,6 +48,7 @@ impl<F: Fabric> Dart<F> {
                 what: "leaf under a prefix it does not have",
             });
         }
+        note(Situation::SplitLeaf);
         let child = at.slot.moved(edge_of(other, depth), 0);
         self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
     }
@@ -74,6 +76,7 @@ impl<F: Fabric> Dart<F> {
             // The leaf was found on another path: the tree changed on the way down.
             return Ok(Turn::Again);
         }
+        note(Situation::SplitAbove);
         let child = at.slot.moved(edge_of(&other, depth), (node.depth - depth - 1) as u8);
         self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
     }

@@ -15,10 +15,12 @@ use super::descent::{Descent, End, Purpose, SlotAt};
 use super::drafts::Drafts;
 use super::est::install::{KnownBucket, install, wishes_for};
 use super::est::table::Table;
+use super::holes::Hole;
 use super::node::{self, NodeRef, NodeType};
 use super::prefix_hash::HashedKey;
 use super::retirement::{nameless_note, node_note};
 use super::seal::seal_all;
+use super::situations::{Situation, note};
 use super::slot::{END, Held, SKIP_MAX, Slot};
 use super::write::{TURNS_MAX, no_progress};
 use crate::IndexError;
@@ -160,6 +162,10 @@ impl<F: Fabric> Dart<F> {
         mut node: NodeRef,
     ) -> Result<(), IndexError> {
         client.retried();
+        if self.shared.holes.has(Hole::FreezeParent) {
+            return Ok(());
+        }
+        note(Situation::Helped);
         for _ in 0..TURNS_MAX {
             match self.parent_of(client, table, key, node).await? {
                 Parent::Found { incoming, above } => {
@@ -168,7 +174,10 @@ impl<F: Fabric> Dart<F> {
                     self.switch(client, table, &mut hashed, &target, None, &[]).await?;
                     return Ok(());
                 }
-                Parent::Sealed(upper) => node = upper,
+                Parent::Sealed(upper) => {
+                    note(Situation::HelpedAbove);
+                    node = upper;
+                }
                 Parent::Gone => return Ok(()),
             }
         }
@@ -186,6 +195,7 @@ impl<F: Fabric> Dart<F> {
         known: &[KnownBucket],
     ) -> Result<Switched, IndexError> {
         let node = target.node;
+        let mut incoming = target.incoming;
         let mut words = match target.words {
             Some(words) if words.len() == node.ty.words() => words.to_vec(),
             _ => self.read_node(client, node).await?,
@@ -200,7 +210,17 @@ impl<F: Fabric> Dart<F> {
             let home = home(client, key, ty, node.depth, target.incoming.addr.node());
             room = Some((ty, drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?));
         }
-        seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+        if self.shared.holes.has(Hole::FreezeParent) {
+            let frozen = incoming.slot.sealed();
+            if !self.publish(client, &[], incoming, frozen).await? {
+                drafts.discard(client);
+                return Ok(Switched::Lost);
+            }
+            incoming.slot = frozen;
+            words = self.read_node(client, node).await?;
+        } else {
+            seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+        }
         let (successor, added) = self.final_successor(target, &words, add.as_ref());
         let (slot, image) = match successor {
             Successor::Slot(slot) => (slot, None),
@@ -229,7 +249,8 @@ impl<F: Fabric> Dart<F> {
         if let (Some(child), true) = (&add, added) {
             writes.push((child.slot.addr(), child.words));
         }
-        if !self.publish(client, &writes, target.incoming, slot).await? {
+        if !self.publish(client, &writes, incoming, slot).await? {
+            note(Situation::SwitchLost);
             drafts.discard(client);
             if target.incoming.addr == self.shared.words.root {
                 // What was remembered of the root word is out of date: the next descent reads it.
@@ -241,7 +262,13 @@ impl<F: Fabric> Dart<F> {
         if target.incoming.addr == self.shared.words.root {
             self.shared.remember_root(slot);
         }
-        client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, node_note(&key.bytes()[..node.depth]));
+        note_switch(node.ty, slot, image.is_some());
+        if self.shared.holes.has(Hole::ReuseAtOnce) {
+            client.free_unpublished(node.addr, node.ty.bytes(), AllocKind::Inner);
+        } else {
+            let note = node_note(&key.bytes()[..node.depth]);
+            client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, note);
+        }
         self.update_express(client, table, key, target, slot, known).await?;
         Ok(Switched::Done { added })
     }
@@ -266,6 +293,7 @@ impl<F: Fabric> Dart<F> {
         }
         let tomb = Slot::tomb(target.incoming.slot.edge().unwrap_or(0));
         if self.publish(client, &[], target.incoming, tomb).await? {
+            note(Situation::CollapseToNothing);
             client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
         }
         Ok(())
@@ -388,6 +416,15 @@ fn skip_of(slot: Slot) -> u8 {
         Held::Node { skip, .. } => skip,
         _ => 0,
     }
+}
+
+fn note_switch(from: NodeType, successor: Slot, is_copy: bool) {
+    note(match successor.held() {
+        Held::Node { ty, .. } if is_copy => Situation::Switch(from as u8, ty as u8),
+        Held::Node { .. } => Situation::CollapseToNode,
+        Held::Leaf { .. } => Situation::CollapseToLeaf,
+        _ => Situation::CollapseToNothing,
+    });
 }
 
 fn live_children(words: &[u64], ty: NodeType, add: Option<&NewChild<'_>>) -> Vec<Slot> {

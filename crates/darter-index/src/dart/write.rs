@@ -9,10 +9,12 @@ use super::Dart;
 use super::descent::{Descent, End, Purpose, SlotAt};
 use super::drafts::Drafts;
 use super::est::table::Table;
+use super::holes::Hole;
 use super::leaf;
 use super::node::NodeType;
 use super::prefix_hash::HashedKey;
 use super::search::check_key;
+use super::situations::{Situation, note};
 use super::slot::{Held, SKIP_MAX, Slot};
 use super::switch::{NewChild, Parent, Switched, Target};
 use crate::{Condition, IndexError, PutOutcome};
@@ -99,7 +101,8 @@ impl<F: Fabric> Dart<F> {
                 Err(error) => {
                     // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS
                     // may have landed though its reply was lost.
-                    if matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. })) {
+                    let is_unlinked = matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }));
+                    if is_unlinked || self.shared.holes.has(Hole::FreeAfterError) {
                         draft.discard(&mut client);
                     }
                     return Err(error);
@@ -172,7 +175,7 @@ impl<F: Fabric> Dart<F> {
             return Ok(Turn::Again);
         }
         draft.linked();
-        retire_leaf(client, at.slot);
+        self.retire_leaf(client, at.slot);
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
@@ -195,6 +198,9 @@ impl<F: Fabric> Dart<F> {
                 return Ok(Turn::Again);
             }
             draft.linked();
+            if !old.is_empty() {
+                note(Situation::TombReused);
+            }
             return Ok(Turn::Done(PutOutcome::Inserted));
         }
         let (incoming, above) = match self.parent_of_end(client, table, descent).await? {
@@ -229,9 +235,12 @@ impl<F: Fabric> Dart<F> {
             client.recycle(done);
             match end {
                 End::Leaf { at, is_key: true, .. } => {
-                    let tomb = Slot::tomb(descent.key.edge(descent.node.depth));
+                    let mut tomb = Slot::tomb(descent.key.edge(descent.node.depth));
+                    if self.shared.holes.has(Hole::DeleteToEmpty) {
+                        tomb = Slot::EMPTY;
+                    }
                     if self.publish(&mut client, &[], at, tomb).await? {
-                        retire_leaf(&mut client, at.slot);
+                        self.retire_leaf(&mut client, at.slot);
                         if thinned(&descent) {
                             // The key is gone whatever becomes of the tidying: another delete does it.
                             match self.tidy(&mut client, &table, key).await {
@@ -327,6 +336,16 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
+    fn retire_leaf(&self, client: &mut Client<F>, slot: Slot) {
+        if let Held::Leaf { addr, class } = slot.held() {
+            if self.shared.holes.has(Hole::ReuseAtOnce) {
+                client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
+            } else {
+                client.retire(addr, class_bytes(class), AllocKind::Leaf);
+            }
+        }
+    }
+
     /// A hashed key for `key`, under this pool's secret.
     pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
         HashedKey::new(self.shared.keys, key)
@@ -338,12 +357,6 @@ pub(super) const TURNS_MAX: u32 = 50_000;
 
 pub(super) fn no_progress(addr: GlobalAddr) -> IndexError {
     IndexError::Corrupt { addr, what: "an operation that never comes to an end" }
-}
-
-fn retire_leaf<F: Fabric>(client: &mut Client<F>, slot: Slot) {
-    if let Held::Leaf { addr, class } = slot.held() {
-        client.retire(addr, class_bytes(class), AllocKind::Leaf);
-    }
 }
 
 /// The slot that an edge without a child takes in its bucket, and what it holds: the edge's own tombstone, else the first

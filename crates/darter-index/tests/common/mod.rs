@@ -15,7 +15,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self::with(nodes, 64 << 20, DartOptions { cache_bytes: 1 << 20, frequency_every: 4 })
+        Self::with(nodes, 64 << 20, DartOptions { frequency_every: 4, ..DartOptions::default() })
     }
 
     pub(crate) fn with(nodes: usize, node_bytes: u64, options: DartOptions) -> Self {

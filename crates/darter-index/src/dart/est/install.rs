@@ -6,6 +6,7 @@
 
 use super::super::node::NodeRef;
 use super::super::prefix_hash::{HashKeys, HashedKey};
+use super::super::situations::{Situation, note};
 use super::split::{SplitOutcome, split};
 use super::table::Table;
 use super::{BUCKET_SLOTS, Entry, PrefixList};
@@ -124,6 +125,7 @@ pub(crate) async fn install<F: Fabric>(
             client.recycle(batch);
         } else {
             let done = client.submit(batch).await?;
+            note(Situation::ExpressInstalled);
             left.extend(swaps.iter().filter(|(cas, _)| !done.swapped(*cas)).map(|(_, wish)| *wish));
             client.recycle(done);
         }

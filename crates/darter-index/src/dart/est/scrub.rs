@@ -6,6 +6,7 @@
 //! another segment: the split is finished first, then the entry cleared where it went.
 
 use super::super::prefix_hash::{HashKeys, HashedKey};
+use super::super::situations::{Situation, note};
 use super::split::split;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry, SEGMENT_WORDS};
@@ -90,6 +91,7 @@ async fn scrub_chunk<F: Fabric>(
     if !clears.is_empty() {
         let mut batch = client.batch();
         let swaps: Vec<_> = clears.iter().map(|&(at, word, ..)| batch.cas(at, word, 0)).collect();
+        note(Situation::ScrubCleared);
         let done = client.submit(batch).await?;
         for (&(_, _, hash, addr), cas) in clears.iter().zip(swaps) {
             if !done.swapped(cas) {
@@ -99,6 +101,7 @@ async fn scrub_chunk<F: Fabric>(
         client.recycle(done);
     }
     for hash in sealed {
+        note(Situation::ScrubMetSplit);
         split(client, table, keys, version_addr, hash, true).await?;
     }
     Ok(left)

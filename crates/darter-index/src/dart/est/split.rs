@@ -18,6 +18,7 @@ use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
 use super::super::prefix_hash::{HashKeys, HashedKey, identity_depth};
 use super::super::seal::seal_all;
+use super::super::situations::{Situation, note};
 use super::table::Table;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
 use crate::IndexError;
@@ -120,7 +121,11 @@ pub(crate) async fn split<F: Fabric>(
             half.discard(client);
         }
     }
+    if begun {
+        note(Situation::SegmentHelped);
+    }
     if retire {
+        note(Situation::SegmentSplit);
         let mut batch = client.batch();
         batch.faa(version_addr, 1);
         let done = client.submit(batch).await?;

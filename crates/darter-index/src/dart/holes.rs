@@ -1,0 +1,75 @@
+//! Switches that bring an error back on purpose, so that the checker can be checked.
+//!
+//! Each restores one point of the published protocol that is incomplete or wrong (`docs/dart.md` argues what stands in its
+//! place), or a mistake of our own. The explorer must find a violation with any of them on, and none with all off. They
+//! are looked at on rare paths only, and nothing but the explorer sets them.
+
+/// One error that can be brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Hole {
+    /// A delete empties its slot, so that two inserters of one key can meet different first empty slots (paper, section
+    /// 4.2, "Insert").
+    DeleteToEmpty,
+    /// A type switch freezes the parent's pointer, waits a grace and copies, the old node's slots unsealed (paper, section
+    /// 4.2, "Node type switch"): a late CAS into the old node is lost.
+    FreezeParent,
+    /// An express entry that matches is believed without the identity word (paper, section 4.1).
+    TrustExpress,
+    /// What path compression skips is taken for equal on the way down (paper, section 2.1).
+    TrustCompression,
+    /// What is unlinked is free at once (no section 4.4).
+    ReuseAtOnce,
+    /// A node reached through a hint is believed although all its slots are sealed (rule R1).
+    TrustSealed,
+    /// A retired node is freed after one grace, its express entries left behind (rule R3).
+    SkipScrub,
+    /// A canary of our own: a put that meets an error after its CAS was posted frees the leaf.
+    FreeAfterError,
+}
+
+impl Hole {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::DeleteToEmpty,
+        Self::FreezeParent,
+        Self::TrustExpress,
+        Self::TrustCompression,
+        Self::ReuseAtOnce,
+        Self::TrustSealed,
+        Self::SkipScrub,
+        Self::FreeAfterError,
+    ];
+
+    /// The name in replay lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DeleteToEmpty => "delete-to-empty",
+            Self::FreezeParent => "freeze-parent",
+            Self::TrustExpress => "trust-express",
+            Self::TrustCompression => "trust-compression",
+            Self::ReuseAtOnce => "reuse-at-once",
+            Self::TrustSealed => "trust-sealed",
+            Self::SkipScrub => "skip-scrub",
+            Self::FreeAfterError => "free-after-error",
+        }
+    }
+}
+
+/// The holes that are open: none, unless the explorer opened some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holes(u32);
+
+impl Holes {
+    /// With one more open.
+    #[must_use]
+    pub const fn with(self, hole: Hole) -> Self {
+        Self(self.0 | 1 << hole as u32)
+    }
+
+    /// Whether one is open.
+    #[inline]
+    pub const fn has(self, hole: Hole) -> bool {
+        self.0 & 1 << hole as u32 != 0
+    }
+}
