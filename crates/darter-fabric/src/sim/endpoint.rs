@@ -41,11 +41,8 @@ impl Sim {
         let mut world = self.world();
         world.snapshots += 1;
         world.base = world.snapshots;
-        world.nodes.iter_mut().for_each(super::memory::Memory::mark_clean);
-        Snapshot {
-            id: world.base,
-            regions: world.nodes.iter().map(|memory| memory.words().to_vec()).collect(),
-        }
+        let id = world.base;
+        Snapshot { id, regions: world.nodes.iter_mut().map(super::memory::Memory::keep).collect() }
     }
 
     /// Brings the words of a snapshot of this simulation back; forgets processes, identities and verbs under way.

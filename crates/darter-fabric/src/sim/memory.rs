@@ -23,8 +23,11 @@ pub(super) struct Memory {
 #[derive(Debug)]
 pub struct Snapshot {
     pub(super) id: u64,
-    pub(super) regions: Vec<Vec<u64>>,
+    pub(super) regions: Vec<Pages>,
 }
+
+/// A region's words, pages of zeros left out.
+pub(super) type Pages = Vec<Option<Box<[u64]>>>;
 
 impl Memory {
     pub(super) fn new(bytes: u64) -> Self {
@@ -41,29 +44,32 @@ impl Memory {
         self.words.len() as u64 * 8
     }
 
-    pub(super) fn words(&self) -> &[u64] {
-        &self.words
+    /// What is there now, which is what [`Memory::restore`] expects to bring back from here on.
+    pub(super) fn keep(&mut self) -> Pages {
+        self.mark_clean();
+        let pages = self.words.chunks(PAGE_WORDS);
+        pages.map(|page| page.iter().any(|&word| word != 0).then(|| page.into())).collect()
     }
 
-    /// Takes what is there now for what [`Memory::restore`] will bring back.
-    pub(super) fn mark_clean(&mut self) {
+    fn mark_clean(&mut self) {
         for page in self.dirty_pages.drain(..) {
             self.dirty[page as usize] = false;
         }
     }
 
-    /// Goes back to a region's words, of which only pages written since the mark can differ, unless `all` may.
-    pub(super) fn restore(&mut self, region: &[u64], all: bool) {
+    /// Goes back to what was kept, from which only pages written since can differ, unless `all` may.
+    pub(super) fn restore(&mut self, pages: &Pages, all: bool) {
         if all {
-            self.words.copy_from_slice(region);
-            self.mark_clean();
-        } else {
-            for page in self.dirty_pages.drain(..) {
-                let start = page as usize * PAGE_WORDS;
-                let end = (start + PAGE_WORDS).min(region.len());
-                self.words[start..end].copy_from_slice(&region[start..end]);
-                self.dirty[page as usize] = false;
+            self.dirty_pages = (0..pages.len() as u32).collect();
+        }
+        for page in std::mem::take(&mut self.dirty_pages) {
+            let start = page as usize * PAGE_WORDS;
+            let end = (start + PAGE_WORDS).min(self.words.len());
+            match &pages[page as usize] {
+                Some(words) => self.words[start..end].copy_from_slice(words),
+                None => self.words[start..end].fill(0),
             }
+            self.dirty[page as usize] = false;
         }
         self.volatile = None;
     }

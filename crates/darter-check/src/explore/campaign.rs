@@ -1,0 +1,317 @@
+//! Many runs: plans drawn from a seed, spread over threads, summed up; the first violation is shrunk and explained.
+
+use super::plan::{Fault, Op, Plan};
+use super::run::{Outcome, Violation, run};
+use super::scenario::Scenario;
+use super::schedule::{Dice, Pct, Random, Replay, Schedule, Scheduler};
+use super::shrink::shrink;
+use super::stage::Stage;
+use darter_index::{Holes, Situation, take_situations};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How schedules are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerKind {
+    /// Uniformly.
+    Random,
+    /// By ranks with a few changes.
+    Pct,
+    /// By turns.
+    Mixed,
+}
+
+/// What a campaign explores.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Everything follows from it and the number of the run.
+    pub seed: u64,
+    /// Schedules.
+    pub runs: u64,
+    /// Most clients in a run; at least 2 take part.
+    pub clients: usize,
+    /// Most operations of a client.
+    pub ops: usize,
+    /// Most hot keys.
+    pub keys: usize,
+    /// Names of the faults that may strike, one in half of the runs.
+    pub faults: Vec<String>,
+    /// How schedules are drawn.
+    pub scheduler: SchedulerKind,
+    /// Where runs begin.
+    pub scenarios: Vec<Scenario>,
+    /// Errors brought back.
+    pub holes: Holes,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            runs: 10_000,
+            clients: 3,
+            ops: 3,
+            keys: 3,
+            faults: Vec::new(),
+            scheduler: SchedulerKind::Mixed,
+            scenarios: Scenario::all(),
+            holes: Holes::default(),
+            threads: 1,
+        }
+    }
+}
+
+/// What came of a campaign.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Runs performed.
+    pub runs: u64,
+    /// Events performed.
+    pub steps: u64,
+    /// Verbs executed.
+    pub verbs: u64,
+    /// Long verbs that executed in pieces.
+    pub torn: u64,
+    /// Faults that struck, by name.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Words that power failures took back.
+    pub words_lost: u64,
+    /// Operations in the longest history.
+    pub longest_history: u64,
+    /// Most verbs of one operation.
+    pub longest_op: u64,
+    /// How often each situation was met.
+    pub situations: BTreeMap<Situation, u64>,
+    /// The violation of the lowest run, if there was one.
+    pub finding: Option<Finding>,
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        self.runs += 1;
+        self.steps += outcome.steps;
+        self.verbs += outcome.counts.verbs;
+        self.torn += outcome.counts.torn;
+        self.words_lost += outcome.words_lost;
+        for fault in &outcome.struck {
+            *self.faults.entry(fault.parts().0).or_default() += 1;
+        }
+        self.longest_history = self.longest_history.max(outcome.history.len() as u64);
+        self.longest_op = self.longest_op.max(outcome.longest_op.iter().copied().max().unwrap_or(0));
+    }
+
+    fn join(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.steps += other.steps;
+        self.verbs += other.verbs;
+        self.torn += other.torn;
+        self.words_lost += other.words_lost;
+        for (name, count) in other.faults {
+            *self.faults.entry(name).or_default() += count;
+        }
+        self.longest_history = self.longest_history.max(other.longest_history);
+        self.longest_op = self.longest_op.max(other.longest_op);
+        for (situation, count) in other.situations {
+            *self.situations.entry(situation).or_default() += count;
+        }
+        if let Some(finding) = other.finding
+            && self.finding.as_ref().is_none_or(|mine| finding.run < mine.run)
+        {
+            self.finding = Some(finding);
+        }
+    }
+}
+
+/// A violation and how to see it again.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The number of the run that met it.
+    pub run: u64,
+    /// As it was met: plan and schedule.
+    pub plan: Plan,
+    /// The schedule as it was met.
+    pub schedule: Schedule,
+    /// The plan with everything left out that is not needed.
+    pub small_plan: Plan,
+    /// The schedule with as few context switches as could be found.
+    pub small_schedule: Schedule,
+    /// What the shrunk run does wrong.
+    pub violation: Violation,
+}
+
+impl Finding {
+    /// The line that reproduces the shrunk run.
+    pub fn replay_line(&self) -> String {
+        replay_line(&self.small_plan, &self.small_schedule)
+    }
+}
+
+/// Plan and schedule in one line.
+pub fn replay_line(plan: &Plan, schedule: &Schedule) -> String {
+    format!("{plan}#{}", schedule.clone().trimmed())
+}
+
+/// Reads a replay line back.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_replay(line: &str) -> Result<(Plan, Schedule), String> {
+    let (plan, schedule) = line.trim().split_once('#').unwrap_or((line.trim(), ""));
+    Ok((plan.parse()?, schedule.parse()?))
+}
+
+/// Stages by scenario and number of nodes, built once a thread.
+#[derive(Default)]
+pub struct Stages(HashMap<(Scenario, u8), Stage>);
+
+impl Stages {
+    /// The stage of a plan.
+    pub fn of(&mut self, plan: &Plan) -> &Stage {
+        let key = (plan.scenario, plan.nodes);
+        self.0.entry(key).or_insert_with(|| Stage::build(plan.scenario, plan.nodes))
+    }
+
+    /// Runs a plan; a panic is a violation.
+    pub fn run(&mut self, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+        let stage = self.of(plan);
+        match catch_unwind(AssertUnwindSafe(|| run(stage, plan, scheduler))) {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                let violation = Violation { kind: "panic", text: text.unwrap_or_default() };
+                self.0.remove(&(plan.scenario, plan.nodes));
+                Outcome { violation: Some(violation), ..Outcome::default() }
+            }
+        }
+    }
+
+    /// Replays a schedule.
+    pub fn replay(&mut self, plan: &Plan, schedule: &Schedule) -> Outcome {
+        self.run(plan, &mut Replay::new(schedule))
+    }
+}
+
+/// A number of its own for each run of a seed.
+fn seed_of(seed: u64, run: u64) -> u64 {
+    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ run.wrapping_add(1).wrapping_mul(0xd129_0b26_89fe_3a6b)
+}
+
+impl Settings {
+    /// The plan of a run.
+    pub fn plan(&self, run: u64) -> Plan {
+        let mut dice = Dice::new(seed_of(self.seed, run));
+        let scenario = self.scenarios[(run % self.scenarios.len() as u64) as usize];
+        let clients = 2 + dice.below(self.clients.saturating_sub(1).max(1) as u64) as usize;
+        let clients = clients.min(self.clients.max(1));
+        let hot = scenario.hot_keys().len().min(self.keys.max(1));
+        let keys = 1 + dice.below(hot as u64);
+        let mut plan = Plan {
+            scenario,
+            nodes: 1 + dice.below(2) as u8,
+            apart: !dice.one_in(4),
+            warm: !dice.one_in(8),
+            holes: self.holes,
+            faults: Vec::new(),
+            clients: (0..clients).map(|_| self.ops_of(scenario, keys, &mut dice)).collect(),
+        };
+        if !self.faults.is_empty() && dice.one_in(2) {
+            let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
+            let who = dice.below(u64::from(if name == "cancel" { clients as u32 } else { plan.processes() }));
+            let most = match &name[..] {
+                "cancel" | "refuse" => 12,
+                _ => 48,
+            };
+            plan.faults.extend(Fault::named(name, who as u32, dice.below(most)));
+        }
+        plan
+    }
+
+    fn ops_of(&self, scenario: Scenario, keys: u64, dice: &mut Dice) -> Vec<Op> {
+        let count = 1 + dice.below(self.ops.max(1) as u64);
+        let mut op = || {
+            let key = dice.below(keys) as u8;
+            match dice.below(20) {
+                0..3 => Op::Get(key),
+                3..6 => Op::Put(key),
+                6..9 => Op::Insert(key),
+                9 => Op::Update(key),
+                10 => Op::Replace(key),
+                11..15 => Op::Delete(key),
+                15 => Op::MultiGet,
+                16 => Op::Scan(false),
+                17 => Op::Scan(true),
+                18 if scenario == Scenario::Adjust => Op::Adjust,
+                _ => Op::Maintain,
+            }
+        };
+        (0..count).map(|_| op()).collect()
+    }
+
+    /// The scheduler of a run.
+    fn scheduler(&self, run: u64) -> Box<dyn Scheduler> {
+        let seed = seed_of(self.seed ^ 0x5ced, run);
+        let pct = match self.scheduler {
+            SchedulerKind::Random => false,
+            SchedulerKind::Pct => true,
+            SchedulerKind::Mixed => run / self.scenarios.len() as u64 % 2 == 1,
+        };
+        if pct {
+            let depth = 2 + (seed % 4) as u32;
+            Box::new(Pct::new(seed, depth, 120))
+        } else {
+            Box::new(Random::new(seed))
+        }
+    }
+
+    /// Runs everything, or up to the first violation. `progress` is told the number of runs done now and then.
+    pub fn explore(&self, progress: &(dyn Fn(u64) + Sync)) -> Summary {
+        let next = AtomicU64::new(0);
+        let stop_at = AtomicU64::new(self.runs);
+        let total = Mutex::new(Summary::default());
+        let worker = || {
+            let mut stages = Stages::default();
+            let mut summary = Summary::default();
+            take_situations();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= stop_at.load(Ordering::Relaxed) {
+                    break;
+                }
+                let plan = self.plan(at);
+                let mut scheduler = self.scheduler(at);
+                let outcome = stages.run(&plan, &mut *scheduler);
+                summary.add(&outcome);
+                if outcome.violation.is_some() {
+                    stop_at.fetch_min(at, Ordering::Relaxed);
+                    summary.finding = Some(finding(&mut stages, at, plan, outcome));
+                    break;
+                }
+                if at % 64 == 0 {
+                    progress(at);
+                }
+            }
+            summary.situations = take_situations();
+            let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            total.join(summary);
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.max(1) {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn finding(stages: &mut Stages, run: u64, plan: Plan, outcome: Outcome) -> Finding {
+    let schedule = outcome.schedule.trimmed();
+    let violation = outcome.violation.unwrap_or(Violation { kind: "none", text: String::new() });
+    let (small_plan, small_schedule, violation) = shrink(stages, &plan, &schedule, violation);
+    Finding { run, plan, schedule, small_plan, small_schedule, violation }
+}

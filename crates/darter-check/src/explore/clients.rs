@@ -1,0 +1,292 @@
+//! A simulated client: its operations one after another, each written into the history before it begins and when it ends.
+
+use super::plan::Op;
+use super::run::Violation;
+use super::scenario::Scenario;
+use super::stage::{initial_value, value_bytes, value_of};
+use crate::history::{Action, Operation, Outcome as Told};
+use darter_fabric::{FabricError, Sim};
+use darter_index::{Condition, Dart, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_pool::{Client, Pool, PoolError};
+use std::cell::RefCell;
+use std::future::Future;
+use std::ops::Bound;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// What all clients of a run write down.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    clock: u64,
+    pub history: Vec<Operation>,
+    /// Verbs executed for each client.
+    pub verbs: Vec<u64>,
+    /// Awaits of each client.
+    pub awaits: Vec<u64>,
+    pub longest_op: Vec<u64>,
+    pub errors: Vec<String>,
+    pub violation: Option<Violation>,
+}
+
+impl Recorder {
+    pub(super) fn new(clients: usize) -> Self {
+        Self {
+            verbs: vec![0; clients],
+            awaits: vec![0; clients],
+            longest_op: vec![0; clients],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn begin_at(&mut self, clock: u64) {
+        self.clock = clock;
+    }
+
+    pub(super) fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn violate(&mut self, kind: &'static str, text: String) {
+        self.violation.get_or_insert(Violation::new(kind, text));
+    }
+}
+
+/// Who a client is.
+pub(super) struct Cast<'s> {
+    pub index: u32,
+    pub scenario: Scenario,
+    pub hot: &'s [Vec<u8>],
+    pub filler: &'s [Vec<u8>],
+    /// The await at which its operation is dropped.
+    pub cancel_at: Option<u64>,
+}
+
+/// What an operation on the index answered.
+enum Answer {
+    Key(Told),
+    All(Vec<Option<u64>>),
+    Done,
+}
+
+/// How a step of a client ended.
+enum Ended {
+    Answered(Result<Answer, IndexError>),
+    Cancelled,
+}
+
+/// Drops a future at the so-manieth await of its client.
+async fn unless_cancelled(
+    future: impl Future<Output = Result<Answer, IndexError>>,
+    recorder: &RefCell<Recorder>,
+    client: usize,
+    cancel_at: Option<u64>,
+) -> Ended {
+    let mut future = pin!(future);
+    std::future::poll_fn(move |context| match future.as_mut().poll(context) {
+        Poll::Ready(answer) => Poll::Ready(Ended::Answered(answer)),
+        Poll::Pending => {
+            let mut recorder = recorder.borrow_mut();
+            recorder.awaits[client] += 1;
+            if cancel_at == Some(recorder.awaits[client] - 1) {
+                return Poll::Ready(Ended::Cancelled);
+            }
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+fn told(outcome: PutOutcome) -> Answer {
+    Answer::Key(match outcome {
+        PutOutcome::Inserted => Told::Inserted,
+        PutOutcome::Replaced => Told::Replaced,
+        PutOutcome::Refused => Told::Refused,
+    })
+}
+
+/// A client's life.
+pub(super) async fn client(
+    cast: Cast<'_>,
+    recorder: Rc<RefCell<Recorder>>,
+    pool: Pool<Sim>,
+    dart: Dart<Sim>,
+    mut own: Client<Sim>,
+    ops: Vec<Op>,
+) {
+    let me = cast.index as usize;
+    for (at, op) in ops.into_iter().enumerate() {
+        let value = 1000 * (u64::from(cast.index) + 1) + at as u64;
+        let asked = asked(&cast, op, value);
+        let (begun, first) = {
+            let mut recorder = recorder.borrow_mut();
+            let invoked = recorder.tick();
+            let first = recorder.history.len();
+            recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {
+                client: cast.index,
+                key,
+                action,
+                invoked,
+                returned: None,
+            }));
+            (recorder.verbs[me], first)
+        };
+        let answer = act(&cast, &pool, &dart, &mut own, op, value);
+        let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
+        let mut recorder = recorder.borrow_mut();
+        let returned = recorder.tick();
+        let verbs = recorder.verbs[me] - begun;
+        if !matches!(op, Op::Maintain | Op::Adjust) {
+            recorder.longest_op[me] = recorder.longest_op[me].max(verbs);
+        }
+        let count = match op {
+            Op::MultiGet | Op::Scan(_) => cast.hot.len(),
+            Op::Maintain | Op::Adjust => 0,
+            _ => 1,
+        };
+        // Others have written in between: ours are found by their number of invocation.
+        let mine: Vec<usize> = (first..recorder.history.len())
+            .filter(|&at| recorder.history[at].client == cast.index && recorder.history[at].returned.is_none())
+            .take(count)
+            .collect();
+        match ended {
+            Ended::Answered(Ok(Answer::Key(told))) => {
+                mine.into_iter().for_each(|at| recorder.history[at].returned = Some((returned, told)));
+            }
+            Ended::Answered(Ok(Answer::All(values))) => {
+                for (at, value) in mine.into_iter().zip(values) {
+                    recorder.history[at].returned = Some((returned, Told::Found(value)));
+                }
+            }
+            Ended::Answered(Ok(Answer::Done)) | Ended::Cancelled => {}
+            Ended::Answered(Err(error)) => {
+                let fatal = judge_error(&mut recorder, op, &error, &mine);
+                recorder.errors.push(format!("client {}: {op}: {error}", cast.index));
+                if fatal {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Whether a client has to end after an error. What cannot be explained by a fault is a violation.
+fn judge_error(recorder: &mut Recorder, op: Op, error: &IndexError, mine: &[usize]) -> bool {
+    match error {
+        IndexError::Pool(PoolError::OutOfSpace { .. }) => {
+            // It says that nothing was changed: as if it had never been asked.
+            for &at in mine.iter().rev() {
+                recorder.history[at].action = Action::Get;
+            }
+            false
+        }
+        IndexError::Fabric(FabricError::Disconnected { .. })
+        | IndexError::Pool(PoolError::Fabric(FabricError::Disconnected { .. })) => false,
+        IndexError::Fabric(FabricError::Fenced)
+        | IndexError::Pool(PoolError::Fabric(FabricError::Fenced) | PoolError::Evicted) => true,
+        _ => {
+            recorder.violate("error", format!("{op}: {error}"));
+            true
+        }
+    }
+}
+
+/// What an operation asks of which keys.
+fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
+    let one = |key: u8, action| vec![(u32::from(key), action)];
+    match op {
+        Op::Get(key) => one(key, Action::Get),
+        Op::Put(key) => one(key, Action::Put(value)),
+        Op::Insert(key) => one(key, Action::Insert(value)),
+        Op::Update(key) => one(key, Action::Update(value)),
+        Op::Replace(key) => one(key, Action::Replace { expected: expected(cast, key), value }),
+        Op::Delete(key) => one(key, Action::Delete),
+        Op::MultiGet | Op::Scan(_) => (0..cast.hot.len() as u32).map(|key| (key, Action::Get)).collect(),
+        Op::Maintain | Op::Adjust => Vec::new(),
+    }
+}
+
+/// What a conditional replacement expects: the value the scenario began with, or one that nobody wrote.
+fn expected(cast: &Cast<'_>, key: u8) -> u64 {
+    initial_value(cast.scenario, usize::from(key)).unwrap_or(999)
+}
+
+async fn act(
+    cast: &Cast<'_>,
+    pool: &Pool<Sim>,
+    dart: &Dart<Sim>,
+    own: &mut Client<Sim>,
+    op: Op,
+    value: u64,
+) -> Result<Answer, IndexError> {
+    let bytes = value_bytes(value);
+    let key = |key: u8| &cast.hot[usize::from(key)][..];
+    Ok(match op {
+        Op::Get(at) => {
+            Answer::Key(Told::Found(dart.get(own, key(at)).await?.map(|bytes| value_of(&bytes))))
+        }
+        Op::Put(at) => told(dart.put(own, key(at), &bytes, Condition::Always).await?),
+        Op::Insert(at) => told(dart.put(own, key(at), &bytes, Condition::Absent).await?),
+        Op::Update(at) => told(dart.put(own, key(at), &bytes, Condition::Present).await?),
+        Op::Replace(at) => {
+            let expected = value_bytes(expected(cast, at));
+            told(dart.put(own, key(at), &bytes, Condition::Equals(&expected)).await?)
+        }
+        Op::Delete(at) => Answer::Key(Told::Deleted(dart.delete(own, key(at)).await?)),
+        Op::MultiGet => {
+            let keys: Vec<&[u8]> = cast.hot.iter().map(|key| &key[..]).collect();
+            let values = dart.multi_get(own, &keys).await?;
+            Answer::All(values.into_iter().map(|value| value.map(|bytes| value_of(&bytes))).collect())
+        }
+        Op::Scan(reverse) => {
+            let (low, high) = (cast.hot.iter().min(), cast.hot.iter().max());
+            let bound = |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
+            let range = ScanRange { from: bound(low), to: bound(high), reverse };
+            let pairs = dart.scan(own, &range, usize::MAX).await?;
+            Answer::All(verify_scan(cast, &range, pairs)?)
+        }
+        Op::Maintain => {
+            pool.maintain(own).await?;
+            dart.maintain(own).await?;
+            Answer::Done
+        }
+        Op::Adjust => {
+            dart.adjust(own).await?;
+            Answer::Done
+        }
+    })
+}
+
+/// Holds a scan against its promise: in order, each key once, all of the filler and nothing that never was there. Answers
+/// what it said of the hot keys.
+fn verify_scan(
+    cast: &Cast<'_>,
+    range: &ScanRange,
+    mut pairs: Vec<KeyValue>,
+) -> Result<Vec<Option<u64>>, IndexError> {
+    let lie = |what| IndexError::Corrupt { addr: darter_fabric::GlobalAddr::NULL, what };
+    if range.reverse {
+        pairs.reverse();
+    }
+    if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
+        return Err(lie("a scan that is out of order or answers a key twice"));
+    }
+    let (low, high) = (cast.hot.iter().min(), cast.hot.iter().max());
+    let within = |key: &&Vec<u8>| low.is_none_or(|low| *key >= low) && high.is_none_or(|high| *key <= high);
+    let filler = cast.filler.iter().filter(within).count();
+    let (mut hot, mut met) = (vec![None; cast.hot.len()], 0);
+    for (key, value) in pairs {
+        if let Some(at) = cast.hot.iter().position(|hot| *hot == key) {
+            hot[at] = Some(value_of(&value));
+        } else if cast.filler.binary_search(&key).is_ok() && value_of(&value) == 0 {
+            met += 1;
+        } else {
+            return Err(lie("a scan that answers a key nobody put"));
+        }
+    }
+    if met != filler {
+        return Err(lie("a scan that missed a key which was there throughout"));
+    }
+    Ok(hot)
+}

@@ -1,0 +1,290 @@
+//! What one run does: who does which operations from which beginning, and what goes wrong when. A plan is a line of text.
+//!
+//! ```text
+//! dart/grow-n4/nodes=1/process=each/holes=/kill=0@17/p0,g1,s;d0,i1,M
+//! ```
+//!
+//! Index, scenario, memory nodes, whether clients are processes of their own, errors brought back, faults, and each client's
+//! operations. A schedule ([`super::schedule`]) behind it makes a replay line.
+
+use super::scenario::Scenario;
+use darter_index::{Hole, Holes};
+use std::fmt;
+use std::str::FromStr;
+
+/// One operation of a client. Keys are numbers of the scenario's hot keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Search.
+    Get(u8),
+    /// Upsert.
+    Put(u8),
+    /// Insert if absent.
+    Insert(u8),
+    /// Update if present.
+    Update(u8),
+    /// Replace if the value is the one the scenario began with.
+    Replace(u8),
+    /// Delete.
+    Delete(u8),
+    /// Search of all hot keys at once.
+    MultiGet,
+    /// Scan of everything hot, ascending or (`true`) descending.
+    Scan(bool),
+    /// A round of the pool's upkeep and of the index's.
+    Maintain,
+    /// An adjustment of the prefix list.
+    Adjust,
+}
+
+impl Op {
+    fn letter(self) -> (char, Option<u8>) {
+        match self {
+            Self::Get(key) => ('g', Some(key)),
+            Self::Put(key) => ('p', Some(key)),
+            Self::Insert(key) => ('i', Some(key)),
+            Self::Update(key) => ('u', Some(key)),
+            Self::Replace(key) => ('r', Some(key)),
+            Self::Delete(key) => ('d', Some(key)),
+            Self::MultiGet => ('m', None),
+            Self::Scan(false) => ('s', None),
+            Self::Scan(true) => ('z', None),
+            Self::Maintain => ('M', None),
+            Self::Adjust => ('A', None),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.letter() {
+            (letter, Some(key)) => write!(f, "{letter}{key}"),
+            (letter, None) => write!(f, "{letter}"),
+        }
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 m s z M A");
+        let mut letters = text.chars();
+        let letter = letters.next().ok_or_else(bad)?;
+        let rest = letters.as_str();
+        if rest.is_empty() {
+            return match letter {
+                'm' => Ok(Self::MultiGet),
+                's' => Ok(Self::Scan(false)),
+                'z' => Ok(Self::Scan(true)),
+                'M' => Ok(Self::Maintain),
+                'A' => Ok(Self::Adjust),
+                _ => Err(bad()),
+            };
+        }
+        let key = rest.parse::<u8>().map_err(|_| bad())?;
+        match letter {
+            'g' => Ok(Self::Get(key)),
+            'p' => Ok(Self::Put(key)),
+            'i' => Ok(Self::Insert(key)),
+            'u' => Ok(Self::Update(key)),
+            'r' => Ok(Self::Replace(key)),
+            'd' => Ok(Self::Delete(key)),
+            _ => Err(bad()),
+        }
+    }
+}
+
+/// One thing that goes wrong. Processes and clients are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A process dies when so many of its verbs have executed; what it has posted may still land.
+    Kill(u32, u64),
+    /// A client's operation is dropped at its so-manieth await.
+    Cancel(u32, u64),
+    /// A process stops when so many of its verbs have executed, and goes on when all others have ended and its lease is
+    /// long over.
+    Pause(u32, u64),
+    /// A process stops there for ever; nobody is told that it died.
+    Stop(u32, u64),
+    /// A process loses node 0 when so many of its verbs have executed, and has it again some events later.
+    Cut(u32, u64),
+    /// A process's so-manieth request for memory finds none.
+    Refuse(u32, u64),
+    /// All memory nodes lose power when so many verbs have executed altogether.
+    Power(u32, u64),
+}
+
+impl Fault {
+    /// Name, process or client, and when.
+    pub fn parts(self) -> (&'static str, u32, u64) {
+        match self {
+            Self::Kill(who, when) => ("kill", who, when),
+            Self::Cancel(who, when) => ("cancel", who, when),
+            Self::Pause(who, when) => ("pause", who, when),
+            Self::Stop(who, when) => ("stop", who, when),
+            Self::Cut(who, when) => ("cut", who, when),
+            Self::Refuse(who, when) => ("refuse", who, when),
+            Self::Power(who, when) => ("power", who, when),
+        }
+    }
+
+    /// The fault of this name.
+    pub fn named(name: &str, who: u32, when: u64) -> Option<Self> {
+        Some(match name {
+            "kill" => Self::Kill(who, when),
+            "cancel" => Self::Cancel(who, when),
+            "pause" => Self::Pause(who, when),
+            "stop" => Self::Stop(who, when),
+            "cut" => Self::Cut(who, when),
+            "refuse" => Self::Refuse(who, when),
+            "power" => Self::Power(who, when),
+            _ => return None,
+        })
+    }
+
+    /// The names of faults that can be asked for.
+    pub const NAMES: [&'static str; 7] = ["kill", "cancel", "pause", "stop", "cut", "refuse", "power"];
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, who, when) = self.parts();
+        write!(f, "{name}={who}@{when}")
+    }
+}
+
+/// What one run does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Where it begins.
+    pub scenario: Scenario,
+    /// Memory nodes.
+    pub nodes: u8,
+    /// Whether each client is a process of its own; else all are threads of one.
+    pub apart: bool,
+    /// Whether clients begin with memory in hand, so that no run is about block grants.
+    pub warm: bool,
+    /// Errors brought back.
+    pub holes: Holes,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// Each client's operations.
+    pub clients: Vec<Vec<Op>>,
+}
+
+impl Plan {
+    /// The process of a client.
+    pub fn process_of(&self, client: usize) -> u32 {
+        if self.apart { client as u32 } else { 0 }
+    }
+
+    /// How many processes there are.
+    pub fn processes(&self) -> u32 {
+        if self.apart { self.clients.len() as u32 } else { 1 }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, nodes, apart, warm, holes, faults, clients } = self;
+        let (process, start) = (if *apart { "each" } else { "one" }, if *warm { "warm" } else { "cold" });
+        write!(f, "dart/{scenario}/nodes={nodes}/process={process}/{start}")?;
+        for hole in Hole::ALL.into_iter().filter(|&hole| holes.has(hole)) {
+            write!(f, "/hole={}", hole.name())?;
+        }
+        for fault in faults {
+            write!(f, "/{fault}")?;
+        }
+        f.write_str("/")?;
+        for (at, ops) in clients.iter().enumerate() {
+            let ops: Vec<String> = ops.iter().map(ToString::to_string).collect();
+            write!(f, "{}{}", if at > 0 { ";" } else { "" }, ops.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// Most clients and operations a line may ask for.
+const CLIENTS_MAX: usize = 16;
+const OPS_MAX: usize = 1000;
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts: Vec<&str> = text.split('/').collect();
+        let ops = parts.pop().unwrap_or_default();
+        let ["dart", scenario, rest @ ..] = &parts[..] else {
+            return Err(format!("'{text}' is no plan: it must begin with dart/SCENARIO/"));
+        };
+        let mut plan = Self {
+            scenario: scenario.parse()?,
+            nodes: 1,
+            apart: true,
+            warm: true,
+            holes: Holes::default(),
+            faults: Vec::new(),
+            clients: Vec::new(),
+        };
+        for part in rest {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let bad = || format!("'{part}' is no part of a plan");
+            match (name, value) {
+                ("nodes", _) => {
+                    plan.nodes =
+                        value.parse().ok().filter(|nodes| (1..=8).contains(nodes)).ok_or_else(bad)?;
+                }
+                ("process", "each" | "one") => plan.apart = value == "each",
+                ("warm" | "cold", "") => plan.warm = name == "warm",
+                ("hole", _) => {
+                    let hole = Hole::ALL.into_iter().find(|hole| hole.name() == value).ok_or_else(bad)?;
+                    plan.holes = plan.holes.with(hole);
+                }
+                _ => {
+                    let (who, when) = value.split_once('@').ok_or_else(bad)?;
+                    let (who, when) = (who.parse().map_err(|_| bad())?, when.parse().map_err(|_| bad())?);
+                    plan.faults.push(Fault::named(name, who, when).ok_or_else(bad)?);
+                }
+            }
+        }
+        for client in ops.split(';') {
+            let ops: Vec<&str> = client.split(',').filter(|op| !op.is_empty()).collect();
+            if ops.len() > OPS_MAX || plan.clients.len() == CLIENTS_MAX {
+                return Err(format!("more than {OPS_MAX} operations or {CLIENTS_MAX} clients"));
+            }
+            plan.clients.push(ops.into_iter().map(str::parse).collect::<Result<_, _>>()?);
+        }
+        let keys = plan.scenario.hot_keys().len();
+        for op in plan.clients.iter().flatten() {
+            if let (_, Some(key)) = op.letter()
+                && usize::from(key) >= keys
+            {
+                return Err(format!("{op}: scenario {} has {keys} keys", plan.scenario));
+            }
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_read_back_as_written() {
+        let line = "dart/grow-n4/nodes=2/process=one/cold/hole=trust-express/kill=0@17/power=0@3/p0,g1,s;d0,M,m";
+        let plan: Plan = line.parse().unwrap();
+        assert_eq!(plan.to_string(), line);
+        assert_eq!((plan.clients.len(), plan.faults.len()), (2, 2));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in ["", "dart", "dart/nowhere/g0", "dart/plain/x9", "dart/plain/nodes=0/g0", "dart/plain/g99",
+            "dart/plain/kill=1/g0", "dart/plain/kill=x@y/g0", "smart/plain/g0", "dart/plain/hole=none/g0"]
+        {
+            assert!(line.parse::<Plan>().is_err(), "{line}");
+        }
+    }
+}

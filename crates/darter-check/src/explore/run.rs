@@ -1,0 +1,450 @@
+//! One run: a plan, a schedule, and what came of them.
+//!
+//! Clients run as tasks of the simulation until all have ended or stopped; faults strike when their moment has come. Then
+//! time stands still for the verdict: processes that live settle and close, the others are fenced, their blocks adopted, and a
+//! fresh process reads every hot key, checks the index and audits the pool. Whatever does not fit is a [`Violation`].
+
+use super::clients::{Cast, Recorder, client};
+use super::plan::{Fault, Op, Plan};
+use super::schedule::{Schedule, Scheduler};
+use super::stage::{LEASE_MS, Stage, initial_value};
+use super::verdict;
+use crate::history::Operation;
+use darter_fabric::sim::{Event, EventKind, Executor, SimCounts};
+use darter_fabric::block_on;
+use darter_index::{Dart, DartOptions, IndexError, OrderedIndex};
+use darter_pool::{AllocKind, Pool};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Steps after which a run is held to hang. Sealing and splitting a segment takes some 10,000.
+const STEPS_MAX: u64 = 2_000_000;
+/// Events that a lost connection stays lost.
+const CUT_EVENTS: u64 = 60;
+/// Rounds of upkeep in which everything unlinked is freed when nobody is in the way.
+const SETTLE_ROUNDS: usize = 8;
+
+/// Something that must not happen, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What kind: one word or two, the same for the same error.
+    pub kind: &'static str,
+    /// What happened, for a person.
+    pub text: String,
+}
+
+impl Violation {
+    pub(super) fn new(kind: &'static str, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What must not have happened.
+    pub violation: Option<Violation>,
+    /// Every decision that was made.
+    pub schedule: Schedule,
+    /// What clients did and were told.
+    pub history: Vec<Operation>,
+    /// Events performed.
+    pub steps: u64,
+    /// Verbs and the like.
+    pub counts: SimCounts,
+    /// Verbs of each process.
+    pub verbs: Vec<u64>,
+    /// Awaits of each client.
+    pub awaits: Vec<u64>,
+    /// Allocation requests of each process.
+    pub allocations: Vec<u64>,
+    /// Faults that struck.
+    pub struck: Vec<Fault>,
+    /// Most verbs that one operation of a client took, by the client.
+    pub longest_op: Vec<u64>,
+    /// Words that a power failure took back.
+    pub words_lost: u64,
+}
+
+struct Process {
+    pool: Pool<darter_fabric::Sim>,
+    dart: Dart<darter_fabric::Sim>,
+}
+
+/// Runs a plan on its stage.
+pub fn run(stage: &Stage, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(violation) = perform(stage, plan, scheduler, &mut outcome) {
+        outcome.violation = Some(violation);
+    }
+    outcome
+}
+
+fn broken(what: &'static str) -> impl FnOnce(IndexError) -> Violation {
+    move |error| Violation::new("error", format!("{what}: {error}"))
+}
+
+fn perform(
+    stage: &Stage,
+    plan: &Plan,
+    scheduler: &mut dyn Scheduler,
+    outcome: &mut Outcome,
+) -> Result<(), Violation> {
+    let sim = &stage.sim;
+    sim.schedule(false);
+    sim.restore(&stage.snapshot);
+    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
+    let options = DartOptions { frequency_every: 1, holes: plan.holes, ..DartOptions::default() };
+    let mut processes: Vec<Option<Process>> = Vec::new();
+    let mut executor = Executor::new(sim);
+    sim.schedule(false);
+    for process in 0..plan.processes() {
+        let opened = block_on(async {
+            let pool = Pool::open(sim.process(process)).await?;
+            let mut client = pool.client()?;
+            let dart = Dart::open(&mut client, options).await?;
+            Ok(Process { pool, dart })
+        });
+        processes.push(Some(opened.map_err(broken("a process cannot open the pool"))?));
+    }
+    for (at, ops) in plan.clients.iter().enumerate() {
+        let process = plan.process_of(at);
+        let Some(Process { pool, dart }) = &processes[process as usize] else { continue };
+        let mut own = pool.client().map_err(|error| broken("no client")(error.into()))?;
+        if plan.warm {
+            block_on(warm(&mut own, plan.nodes)).map_err(broken("no memory"))?;
+        }
+        let cast = Cast {
+            index: at as u32,
+            scenario: stage.scenario,
+            hot: &stage.hot,
+            filler: &stage.filler,
+            cancel_at: plan.faults.iter().find_map(|fault| match fault {
+                Fault::Cancel(who, when) if *who as usize == at => Some(*when),
+                _ => None,
+            }),
+        };
+        executor.spawn(process, client(cast, Rc::clone(&recorder), pool.clone(), dart.clone(), own, ops.clone()));
+    }
+    for process in 0..plan.processes() {
+        let refused = plan.faults.iter().find_map(|fault| match fault {
+            Fault::Refuse(who, when) if *who == process => Some(*when),
+            _ => None,
+        });
+        sim.process(process).refuse_allocation(refused);
+    }
+    if plan.faults.iter().any(|fault| matches!(fault, Fault::Power(..))) {
+        sim.watch_flushes();
+    }
+    sim.schedule(true);
+    let mut act = Act {
+        stage,
+        plan,
+        scheduler,
+        outcome,
+        recorder: &recorder,
+        current: 0,
+        pending: plan.faults.clone(),
+        healing: Vec::new(),
+        power_lost: false,
+    };
+    let ended = act.play(&mut executor, &mut processes);
+    let power_lost = act.power_lost;
+    finish_paused(stage, plan, &mut act, ended, &mut executor, &mut processes)?;
+    let act_pending = std::mem::take(&mut act.pending);
+    {
+        let awaits = recorder.borrow().awaits.clone();
+        outcome.struck.extend(act_pending.into_iter().filter(|fault| match *fault {
+            Fault::Cancel(who, when) => awaits.get(who as usize).is_some_and(|&awaits| awaits > when),
+            Fault::Refuse(who, when) => sim.process(who).allocations() > when,
+            _ => false,
+        }));
+    }
+    outcome.allocations = (0..plan.processes()).map(|process| sim.process(process).allocations()).collect();
+    drop(executor);
+    sim.schedule(false);
+    if power_lost {
+        return after_power_failure(stage, options);
+    }
+    let faultless = plan.faults.is_empty();
+    let closed = settle_and_close(&mut processes);
+    {
+        let recorder = recorder.borrow();
+        outcome.history.clone_from(&recorder.history);
+        outcome.awaits.clone_from(&recorder.awaits);
+        outcome.longest_op.clone_from(&recorder.longest_op);
+        if let Some(violation) = &recorder.violation {
+            return Err(violation.clone());
+        }
+        if let (true, Some(error)) = (faultless, recorder.errors.first()) {
+            return Err(Violation::new("error", error.clone()));
+        }
+    }
+    if let (true, Err(error)) = (faultless, closed) {
+        return Err(broken("a process cannot settle and close")(error));
+    }
+    outcome.counts = sim.counts();
+    last_look(stage, plan, options, outcome)?;
+    verdict::judge(&outcome.history, &|key| initial_value(stage.scenario, key as usize))
+}
+
+/// Lets a client take some memory of each kind that small runs need, so that they are not about block grants.
+async fn warm(client: &mut darter_pool::Client<darter_fabric::Sim>, nodes: u8) -> Result<(), IndexError> {
+    for node in 0..nodes {
+        for (bytes, kind) in [
+            (40, AllocKind::Inner),
+            (72, AllocKind::Inner),
+            (48, AllocKind::Leaf),
+            (80, AllocKind::Leaf),
+            (128, AllocKind::Leaf),
+        ] {
+            let addr = client.alloc(node, bytes, kind).await?;
+            client.free_unpublished(addr, bytes, kind);
+        }
+    }
+    Ok(())
+}
+
+/// The scheduled part of a run.
+struct Act<'r> {
+    stage: &'r Stage,
+    plan: &'r Plan,
+    scheduler: &'r mut dyn Scheduler,
+    outcome: &'r mut Outcome,
+    recorder: &'r RefCell<Recorder>,
+    current: u32,
+    /// Faults that have not struck.
+    pending: Vec<Fault>,
+    /// Processes cut off, and the step at which they are connected again.
+    healing: Vec<(u32, u64)>,
+    power_lost: bool,
+}
+
+impl Act<'_> {
+    /// Lets events happen until nobody who may move has anything left to do.
+    fn play(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process>]) -> Result<(), Violation> {
+        let mut events: Vec<Event> = Vec::new();
+        self.outcome.verbs.resize(processes.len(), 0);
+        self.strike(executor, processes);
+        loop {
+            if self.power_lost {
+                return Ok(());
+            }
+            executor.events(&mut events);
+            let runs = |event: &Event| !matches!(event.kind, EventKind::Execute { .. });
+            if executor.all_ended() && !events.iter().any(runs) && !self.has_living_verbs(&events) {
+                return Ok(());
+            }
+            if events.is_empty() {
+                return Err(Violation::new("stuck", "nothing can happen, but a client has not ended"));
+            }
+            let at = events.iter().position(|event| event.task >= self.current).unwrap_or(0);
+            events.rotate_left(at);
+            let decision = self.scheduler.decide(&events);
+            let event = events[usize::from(decision.event).min(events.len() - 1)];
+            self.outcome.schedule.0.push(decision);
+            self.current = event.task;
+            let (words, order) = decision.piece();
+            {
+                let mut recorder = self.recorder.borrow_mut();
+                recorder.tick();
+                if let EventKind::Execute { access, .. } = event.kind {
+                    let whole = !access.is_long || words >= access.words;
+                    let process = self.plan.process_of(event.task as usize) as usize;
+                    self.outcome.verbs[process] += u64::from(whole);
+                    recorder.verbs[event.task as usize] += u64::from(whole);
+                }
+            }
+            executor.perform(event, words, order);
+            self.outcome.steps += 1;
+            self.strike(executor, processes);
+            if self.outcome.steps > STEPS_MAX {
+                return Err(Violation::new("endless", format!("clients have not ended after {STEPS_MAX} steps")));
+            }
+        }
+    }
+
+    fn has_living_verbs(&self, events: &[Event]) -> bool {
+        events.iter().any(|event| {
+            let process = self.plan.process_of(event.task as usize);
+            !self.outcome.struck.iter().any(|fault| matches!(fault, Fault::Kill(who, _) if *who == process))
+        })
+    }
+
+    /// Lets the faults strike whose moment has come.
+    fn strike(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process>]) {
+        let step = self.outcome.steps;
+        let sim = &self.stage.sim;
+        self.healing.retain(|&(process, at)| {
+            let healed = at <= step;
+            if healed {
+                sim.process(process).heal(0);
+            }
+            !healed
+        });
+        for fault in std::mem::take(&mut self.pending) {
+            let (_, who, when) = fault.parts();
+            let verbs = match fault {
+                Fault::Power(..) => self.outcome.verbs.iter().sum(),
+                _ => self.outcome.verbs.get(who as usize).copied().unwrap_or(0),
+            };
+            if matches!(fault, Fault::Cancel(..) | Fault::Refuse(..)) || verbs < when {
+                self.pending.push(fault);
+                continue;
+            }
+            self.outcome.struck.push(fault);
+            match fault {
+                Fault::Kill(..) => {
+                    executor.kill(who);
+                    if let Some(process) = processes.get_mut(who as usize).and_then(Option::take) {
+                        process.pool.abandon();
+                    }
+                }
+                Fault::Pause(..) | Fault::Stop(..) => {
+                    sim.process(who).pause_process(true);
+                    sim.advance_ms(2 * LEASE_MS);
+                }
+                Fault::Cut(..) => {
+                    sim.process(who).cut(0);
+                    self.healing.push((who, step + CUT_EVENTS));
+                }
+                Fault::Power(..) => {
+                    for (at, process) in processes.iter_mut().enumerate() {
+                        executor.kill(at as u32);
+                        if let Some(process) = process.take() {
+                            process.pool.abandon();
+                        }
+                    }
+                    for node in 0..self.plan.nodes {
+                        let scheduler = &mut *self.scheduler;
+                        let mut choose = |possibilities| scheduler.pick(possibilities);
+                        self.outcome.words_lost += sim.lose_power(node, &mut choose);
+                    }
+                    self.power_lost = true;
+                }
+                Fault::Cancel(..) | Fault::Refuse(..) => {}
+            }
+        }
+    }
+}
+
+/// Paused processes go on only when everybody else has ended, and a janitor has had time to take their place.
+fn finish_paused(
+    stage: &Stage,
+    plan: &Plan,
+    act: &mut Act<'_>,
+    ended: Result<(), Violation>,
+    executor: &mut Executor<'_>,
+    processes: &mut [Option<Process>],
+) -> Result<(), Violation> {
+    ended?;
+    let sim = &stage.sim;
+    let has = |kind: fn(&Fault) -> bool| -> Vec<u32> {
+        act.outcome.struck.iter().filter(|fault| kind(fault)).map(|fault| fault.parts().1).collect()
+    };
+    let paused = has(|fault| matches!(fault, Fault::Pause(..)));
+    let stopped = has(|fault| matches!(fault, Fault::Stop(..)));
+    for &process in &stopped {
+        executor.kill(process);
+        if let Some(process) = processes[process as usize].take() {
+            process.pool.abandon();
+        }
+    }
+    if paused.is_empty() {
+        return Ok(());
+    }
+    sim.schedule(false);
+    let mut others: Vec<Option<Process>> = Vec::new();
+    for (at, process) in processes.iter_mut().enumerate() {
+        if !paused.contains(&(at as u32)) {
+            others.push(process.take());
+        }
+    }
+    // Errors here show again in the last look.
+    let _ = settle_and_close(&mut others);
+    let options = DartOptions { holes: plan.holes, ..DartOptions::default() };
+    block_on(verdict::repair(&sim.process(1000), options))?;
+    sim.schedule(true);
+    for &process in &paused {
+        sim.process(process).pause_process(false);
+    }
+    act.play(executor, processes)?;
+    for process in paused {
+        executor.kill(process);
+        if let Some(process) = processes[process as usize].take() {
+            process.pool.abandon();
+        }
+    }
+    Ok(())
+}
+
+/// Frees what can be freed and ends the memberships of those that live.
+fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<(), IndexError> {
+    let living: Vec<Process> = std::mem::take(processes).into_iter().flatten().collect();
+    block_on(async {
+        let mut clients = living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
+        for _ in 0..SETTLE_ROUNDS {
+            for (process, client) in living.iter().zip(&mut clients) {
+                process.pool.maintain(client).await?;
+                process.dart.maintain(client).await?;
+            }
+        }
+        drop(clients);
+        for Process { pool, dart } in living {
+            drop(dart);
+            pool.close().await?;
+        }
+        Ok(())
+    })
+}
+
+/// A fresh process reads every hot key into the history, and leaves nothing to the dead.
+fn last_look(stage: &Stage, plan: &Plan, options: DartOptions, outcome: &mut Outcome) -> Result<(), Violation> {
+    let sim = stage.sim.process(2000);
+    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
+    recorder.borrow_mut().begin_at(u64::MAX / 2);
+    let looked = block_on(async {
+        let pool = Pool::open(sim.clone()).await?;
+        let mut own = pool.client()?;
+        let dart = Dart::open(&mut own, options).await?;
+        let cast = Cast {
+            index: plan.clients.len() as u32,
+            scenario: stage.scenario,
+            hot: &stage.hot,
+            filler: &stage.filler,
+            cancel_at: None,
+        };
+        let mut ops: Vec<Op> = (0..stage.hot.len()).map(|key| Op::Get(key as u8)).collect();
+        ops.push(Op::Scan(false));
+        client(cast, Rc::clone(&recorder), pool.clone(), dart.clone(), own, ops).await;
+        drop(dart);
+        pool.close().await?;
+        Ok(())
+    });
+    looked.map_err(broken("nobody can open the pool any more"))?;
+    let mut recorder = recorder.borrow_mut();
+    if let Some(violation) = recorder.violation.take() {
+        return Err(violation);
+    }
+    if let Some(error) = recorder.errors.first() {
+        return Err(Violation::new("error", format!("after the run: {error}")));
+    }
+    outcome.history.append(&mut recorder.history);
+    block_on(verdict::repair(&stage.sim.process(3000), options))
+}
+
+/// Nothing is promised about what was not flushed, but nobody may panic or hang over it.
+fn after_power_failure(stage: &Stage, options: DartOptions) -> Result<(), Violation> {
+    let sim = stage.sim.process(2000);
+    block_on(async {
+        let Ok(pool) = Pool::open(sim).await else { return };
+        let Ok(mut client) = pool.client() else { return };
+        if let Ok(dart) = Dart::open(&mut client, options).await {
+            for key in &stage.hot {
+                let _ = dart.get(&mut client, key).await;
+            }
+            let _ = dart.check(&mut client).await;
+        }
+    });
+    Ok(())
+}

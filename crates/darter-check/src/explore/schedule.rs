@@ -1,0 +1,268 @@
+//! Which of the things that may happen next does happen: a run's schedule is a list of decisions, and who makes them.
+//!
+//! A decision is a number: 0 goes on with the task that moved last, `n` takes the n-th of the other events on offer. So
+//! a schedule of zeros is every client run to its end in turn, and a shrunk schedule is one with few context switches.
+
+use darter_fabric::sim::{Event, EventKind, TaskId, WordOrder};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::fmt;
+use std::str::FromStr;
+
+/// One step's decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Which event, counted from the task that moved last.
+    pub event: u16,
+    /// Words of a long verb that execute now; 0 for all.
+    pub words: u16,
+    /// Whether its last words come first.
+    pub descending: bool,
+}
+
+impl Decision {
+    /// The piece of a long verb, for the executor.
+    pub fn piece(self) -> (u32, WordOrder) {
+        let words = if self.words == 0 { u32::MAX } else { self.words.into() };
+        (words, if self.descending { WordOrder::Descending } else { WordOrder::Ascending })
+    }
+}
+
+/// A run's decisions, as far as they differ from zeros at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule(pub Vec<Decision>);
+
+impl Schedule {
+    /// Context switches and torn verbs: what a person has to read.
+    pub fn switches(&self) -> usize {
+        self.0.iter().filter(|&&decision| decision != Decision::default()).count()
+    }
+
+    /// Without the zeros at the end.
+    #[must_use]
+    pub fn trimmed(mut self) -> Self {
+        while self.0.last() == Some(&Decision::default()) {
+            self.0.pop();
+        }
+        self
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = &self.0[..];
+        let mut first = true;
+        while let [decision, ..] = rest {
+            let run = rest.iter().take_while(|next| *next == decision).count();
+            rest = &rest[run..];
+            if !std::mem::take(&mut first) {
+                f.write_str(".")?;
+            }
+            write!(f, "{}", decision.event)?;
+            if decision.words > 0 || decision.descending {
+                write!(f, ":{}{}", decision.words, if decision.descending { "d" } else { "" })?;
+            }
+            if run > 1 {
+                write!(f, "x{run}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Most decisions a line may hold.
+const DECISIONS_MAX: usize = 10_000_000;
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut decisions = Vec::new();
+        for token in text.split('.').filter(|token| !token.is_empty()) {
+            let bad = || format!("'{token}' is no decision of a schedule");
+            let (token_body, run) = token.split_once('x').unwrap_or((token, "1"));
+            let run: usize = run.parse().map_err(|_| bad())?;
+            let (event, piece) = token_body.split_once(':').unwrap_or((token_body, "0"));
+            let words = piece.strip_suffix('d').unwrap_or(piece);
+            let decision = Decision {
+                event: event.parse().map_err(|_| bad())?,
+                words: words.parse().map_err(|_| bad())?,
+                descending: piece.ends_with('d'),
+            };
+            if run > DECISIONS_MAX - decisions.len() {
+                return Err(format!("more than {DECISIONS_MAX} decisions"));
+            }
+            decisions.extend(std::iter::repeat_n(decision, run));
+        }
+        Ok(Self(decisions))
+    }
+}
+
+/// Makes the decisions of a run.
+pub trait Scheduler {
+    /// Chooses one of the events on offer, which begin with those of the task that moved last. `current` is whose they are.
+    fn decide(&mut self, events: &[Event]) -> Decision;
+
+    /// Chooses one of so many possibilities that are no events: what a power failure leaves of a word.
+    fn pick(&mut self, possibilities: usize) -> usize;
+}
+
+/// Random numbers for schedulers and plans.
+pub struct Dice(Pcg64Mcg);
+
+impl Dice {
+    /// The dice of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// One long verb in this many executes in pieces.
+const TORN_ONE_IN: u64 = 8;
+
+fn piece(dice: &mut Dice, event: &Event) -> (u16, bool) {
+    match event.kind {
+        EventKind::Execute { access, .. } if access.is_long && dice.one_in(TORN_ONE_IN) => {
+            let words = 1 + dice.below(u64::from(access.words.min(1024)));
+            (words as u16, dice.one_in(2))
+        }
+        _ => (0, false),
+    }
+}
+
+/// Every task with an event is as likely as every other, and so are its events.
+pub struct Random {
+    dice: Dice,
+    tasks: Vec<TaskId>,
+}
+
+impl Random {
+    /// The schedule of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { dice: Dice::new(seed), tasks: Vec::new() }
+    }
+}
+
+impl Scheduler for Random {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        self.tasks.clear();
+        for event in events {
+            if !self.tasks.contains(&event.task) {
+                self.tasks.push(event.task);
+            }
+        }
+        let task = self.tasks[self.dice.below(self.tasks.len() as u64) as usize];
+        let of_task = events.iter().filter(|event| event.task == task).count() as u64;
+        let nth = self.dice.below(of_task) as usize;
+        let of_task = events.iter().enumerate().filter(|(_, event)| event.task == task);
+        let (at, event) = of_task.into_iter().nth(nth).unwrap_or((0, &events[0]));
+        let (words, descending) = piece(&mut self.dice, event);
+        Decision { event: at as u16, words, descending }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.dice.below(possibilities.max(1) as u64) as usize
+    }
+}
+
+/// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): tasks have priorities, the first in rank always
+/// moves, and at a few random steps whoever moves falls to the last rank. Finds a bug that needs `d` orderings with
+/// probability at least 1/(n k^(d-1)).
+pub struct Pct {
+    dice: Dice,
+    /// By task, the rank; lower moves first.
+    ranks: Vec<u64>,
+    changes: Vec<u64>,
+    step: u64,
+    last_rank: u64,
+}
+
+impl Pct {
+    /// A schedule with `depth - 1` changes of rank within the first `steps` steps.
+    pub fn new(seed: u64, depth: u32, steps: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let changes = (1..depth).map(|_| dice.below(steps.max(1))).collect();
+        Self { dice, ranks: Vec::new(), changes, step: 0, last_rank: 1 << 32 }
+    }
+
+    fn rank(&mut self, task: TaskId) -> u64 {
+        while self.ranks.len() <= task as usize {
+            let rank = self.dice.below(1 << 32);
+            self.ranks.push(rank);
+        }
+        self.ranks[task as usize]
+    }
+}
+
+impl Scheduler for Pct {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        let first = events.iter().map(|event| event.task).min_by_key(|&task| self.rank(task)).unwrap_or(0);
+        if self.changes.contains(&self.step) {
+            self.last_rank += 1;
+            self.ranks[first as usize] = self.last_rank;
+        }
+        self.step += 1;
+        let task = events.iter().map(|event| event.task).min_by_key(|&task| self.rank(task)).unwrap_or(0);
+        let of_task = events.iter().filter(|event| event.task == task).count() as u64;
+        let nth = self.dice.below(of_task) as usize;
+        let at = events.iter().enumerate().filter(|(_, event)| event.task == task).nth(nth);
+        let (at, event) = at.unwrap_or((0, &events[0]));
+        let (words, descending) = piece(&mut self.dice, event);
+        Decision { event: at as u16, words, descending }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.dice.below(possibilities.max(1) as u64) as usize
+    }
+}
+
+/// Repeats a schedule, then goes on with zeros. A decision that is not on offer is a zero.
+pub struct Replay<'s> {
+    rest: std::slice::Iter<'s, Decision>,
+}
+
+impl<'s> Replay<'s> {
+    /// From the beginning.
+    pub fn new(schedule: &'s Schedule) -> Self {
+        Self { rest: schedule.0.iter() }
+    }
+}
+
+impl Scheduler for Replay<'_> {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        let decision = self.rest.next().copied().unwrap_or_default();
+        if usize::from(decision.event) < events.len() { decision } else { Decision::default() }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        let decision = self.rest.next().copied().unwrap_or_default();
+        // Words of a decision, so that a shrunk schedule keeps the newest value: 0.
+        possibilities - 1 - usize::from(decision.words).min(possibilities - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_read_back_as_written() {
+        let text = "0x12.3.0.2:5dx2.1:7";
+        let schedule: Schedule = text.parse().unwrap();
+        assert_eq!((schedule.to_string(), schedule.0.len(), schedule.switches()), (text.to_owned(), 17, 4));
+        assert_eq!("0x3".parse::<Schedule>().unwrap().trimmed().to_string(), "");
+        for bad in ["x", "1x99999999999", "a.b", "1:", "1:y"] {
+            assert!(bad.parse::<Schedule>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Making a failing run short: fewer clients, operations and faults, then fewer context switches, as long as it still fails in
+//! the same way.
+
+use super::campaign::Stages;
+use super::plan::Plan;
+use super::run::Violation;
+use super::schedule::{Decision, Random, Schedule};
+
+/// Replays spent on shrinking one finding.
+const REPLAYS_MAX: usize = 6000;
+/// Random schedules tried for a smaller plan.
+const TRIES: u64 = 60;
+
+struct Shrinking<'s> {
+    stages: &'s mut Stages,
+    kind: &'static str,
+    left: usize,
+}
+
+impl Shrinking<'_> {
+    /// The violation of a replay, when it is of the kind sought; and the schedule as it went.
+    fn replay(&mut self, plan: &Plan, schedule: &Schedule) -> Option<(Schedule, Violation)> {
+        self.left = self.left.checked_sub(1)?;
+        let outcome = self.stages.replay(plan, schedule);
+        let violation = outcome.violation.filter(|violation| violation.kind == self.kind)?;
+        Some((if outcome.schedule.0.is_empty() { schedule.clone() } else { outcome.schedule.trimmed() }, violation))
+    }
+
+    /// A schedule under which a smaller plan fails too: the old one's, or a random one.
+    fn search(&mut self, plan: &Plan, schedule: &Schedule) -> Option<(Schedule, Violation)> {
+        if let Some(found) = self.replay(plan, schedule) {
+            return Some(found);
+        }
+        for seed in 0..TRIES {
+            self.left = self.left.checked_sub(1)?;
+            let outcome = self.stages.run(plan, &mut Random::new(seed));
+            if let Some(violation) = outcome.violation.filter(|violation| violation.kind == self.kind) {
+                return Some((outcome.schedule.trimmed(), violation));
+            }
+        }
+        None
+    }
+}
+
+/// Plans that are one step smaller.
+fn smaller(plan: &Plan) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for fault in 0..plan.faults.len() {
+        let mut less = plan.clone();
+        less.faults.remove(fault);
+        plans.push(less);
+    }
+    for client in (0..plan.clients.len()).rev() {
+        for op in (0..plan.clients[client].len()).rev() {
+            let mut less = plan.clone();
+            less.clients[client].remove(op);
+            plans.push(less);
+        }
+    }
+    if plan.clients.last().is_some_and(Vec::is_empty) {
+        let mut less = plan.clone();
+        less.clients.pop();
+        let last = less.processes();
+        less.faults.retain(|fault| fault.parts().1 < last);
+        plans.insert(0, less);
+    }
+    if plan.nodes > 1 {
+        plans.push(Plan { nodes: 1, ..plan.clone() });
+    }
+    if !plan.warm {
+        plans.push(Plan { warm: true, ..plan.clone() });
+    }
+    plans
+}
+
+/// The smallest plan and schedule found that fail in the same way, and how.
+pub(super) fn shrink(
+    stages: &mut Stages,
+    plan: &Plan,
+    schedule: &Schedule,
+    violation: Violation,
+) -> (Plan, Schedule, Violation) {
+    let mut shrinking = Shrinking { stages, kind: violation.kind, left: REPLAYS_MAX };
+    let (mut plan, mut schedule, mut violation) = (plan.clone(), schedule.clone(), violation);
+    while let Some((next, found)) =
+        smaller(&plan).into_iter().find_map(|next| shrinking.search(&next, &schedule).map(|found| (next, found)))
+    {
+        plan = next;
+        (schedule, violation) = found;
+    }
+    // Context switches: runs of decisions become zeros, long runs first.
+    let mut width = schedule.0.len().next_power_of_two();
+    while width > 0 {
+        let mut at = 0;
+        while at < schedule.0.len() {
+            let end = (at + width).min(schedule.0.len());
+            let is_zero = |decision: &Decision| *decision == Decision::default();
+            if !schedule.0[at..end].iter().all(is_zero) {
+                let mut fewer = schedule.clone();
+                fewer.0[at..end].fill(Decision::default());
+                if let Some((went, found)) = shrinking.replay(&plan, &fewer)
+                    && went.switches() < schedule.switches()
+                {
+                    (schedule, violation) = (went, found);
+                }
+            }
+            at += width;
+        }
+        width /= 2;
+    }
+    (plan, schedule.trimmed(), violation)
+}

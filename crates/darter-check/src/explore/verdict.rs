@@ -1,0 +1,81 @@
+//! The judgement after a run: histories against the checker, the index against its invariants, the pool against leaks.
+
+use super::run::Violation;
+use crate::history::Operation;
+use crate::linear::{Checker, Verdict};
+use darter_fabric::Sim;
+use darter_index::{Dart, DartOptions, IndexError, OrderedIndex};
+use darter_pool::Pool;
+use std::cell::RefCell;
+
+/// Steps the checker may take for one key of one run.
+const CHECKER_STEPS: u64 = 1_000_000;
+
+thread_local! {
+    static CHECKER: RefCell<Checker> = RefCell::new(Checker::new());
+}
+
+/// Judges every key's history.
+pub(super) fn judge(history: &[Operation], initial: &dyn Fn(u32) -> Option<u64>) -> Result<(), Violation> {
+    let keys = history.iter().map(|operation| operation.key + 1).max().unwrap_or(0);
+    CHECKER.with_borrow_mut(|checker| {
+        for key in 0..keys {
+            let own: Vec<Operation> = history.iter().filter(|operation| operation.key == key).copied().collect();
+            match checker.check(&own, initial(key), CHECKER_STEPS) {
+                Verdict::Linearizable { .. } => {}
+                verdict @ Verdict::Violation { .. } => {
+                    let text = crate::linear::explain(&own, initial(key), &verdict);
+                    return Err(Violation::new("history", format!("key {key} is not linearizable\n{text}")));
+                }
+                Verdict::Unknown { steps } => {
+                    return Err(Violation::new("unknown", format!("key {key}: undecided after {steps} steps")));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Takes over what the dead left, checks everything, and counts leaks.
+pub(super) async fn repair(sim: &Sim, options: DartOptions) -> Result<(), Violation> {
+    match try_repair(sim, options).await {
+        Ok(None) => Ok(()),
+        Ok(Some(violation)) => Err(violation),
+        Err(error) => Err(Violation::new("error", format!("the last check: {error}"))),
+    }
+}
+
+async fn try_repair(sim: &Sim, options: DartOptions) -> Result<Option<Violation>, IndexError> {
+    let pool = Pool::open(sim.clone()).await?;
+    let mut client = pool.client()?;
+    let dart = Dart::open(&mut client, options).await?;
+    let adoption = pool.adopt(&mut client).await?;
+    let report = dart.check(&mut client).await?;
+    if let Some(what) = report.violations.first() {
+        return Ok(Some(Violation::new("check", what.clone())));
+    }
+    dart.scrub_unreachable(&mut client, &report.reachable).await?;
+    let swept = pool.finish_adoption(&mut client, adoption, &report.reachable).await?;
+    if let Some(what) = swept.violations.first() {
+        return Ok(Some(Violation::new("sweep", what.clone())));
+    }
+    if !swept.finished {
+        return Ok(Some(Violation::new("sweep", "a sweep waits for somebody, though nobody else is there")));
+    }
+    for _ in 0..2 {
+        pool.settle(&mut client).await?;
+        dart.maintain(&mut client).await?;
+    }
+    let report = dart.check(&mut client).await?;
+    let audit = pool.audit(&mut client, &report.reachable).await?;
+    if let Some(what) = audit.violations.first().or(report.violations.first()) {
+        return Ok(Some(Violation::new("audit", what.clone())));
+    }
+    if audit.leaked_bytes > 0 || audit.own_leaked_bytes > 0 {
+        let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);
+        return Ok(Some(Violation::new("leak", format!("{all} bytes belong to nobody, {own} of them in own blocks"))));
+    }
+    drop((client, dart));
+    pool.close().await?;
+    Ok(None)
+}
