@@ -26,6 +26,22 @@ pub enum Action {
     Delete,
 }
 
+impl Action {
+    /// What a key alone in the world does: the answer to this action where the key holds `state`, and what it holds next.
+    pub fn apply(self, state: Option<u64>) -> (Outcome, Option<u64>) {
+        match (self, state) {
+            (Action::Get, _) => (Outcome::Found(state), state),
+            (Action::Put(value) | Action::Insert(value), None) => (Outcome::Inserted, Some(value)),
+            (Action::Put(value) | Action::Update(value), Some(_)) => (Outcome::Replaced, Some(value)),
+            (Action::Replace { expected, value }, Some(held)) if held == expected => {
+                (Outcome::Replaced, Some(value))
+            }
+            (Action::Insert(_) | Action::Update(_) | Action::Replace { .. }, _) => (Outcome::Refused, state),
+            (Action::Delete, _) => (Outcome::Deleted(state.is_some()), None),
+        }
+    }
+}
+
 /// What the caller was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {

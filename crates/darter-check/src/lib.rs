@@ -1,3 +1,4 @@
 //! Whether darter is right: histories, and the checker that judges them.
 
 pub mod history;
+pub mod linear;

@@ -1,0 +1,195 @@
+//! Histories to judge: executions that are linearizable by construction, and what is left of them after disturbance.
+
+use std::ops::RangeInclusive;
+
+use darter_check::history::{Action, Operation, Outcome};
+use proptest::prelude::*;
+
+/// What one operation of a sequential execution is to become.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sketch {
+    action: Action,
+    /// How far its interval reaches before and behind the moment it takes effect; a moment comes every 10.
+    reach: (u64, u64),
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    /// Took effect and was never answered.
+    Cut,
+    /// Was never answered and took no effect.
+    Ignored,
+}
+
+fn actions() -> impl Strategy<Value = Action> {
+    let value = 0..3_u64;
+    prop_oneof![
+        4 => Just(Action::Get),
+        2 => value.clone().prop_map(Action::Put),
+        2 => value.clone().prop_map(Action::Insert),
+        1 => value.clone().prop_map(Action::Update),
+        1 => (value.clone(), value).prop_map(|(expected, value)| Action::Replace { expected, value }),
+        2 => Just(Action::Delete),
+    ]
+}
+
+/// What a key held at first, and the operations of a sequential execution on it.
+pub(crate) fn sketches(count: RangeInclusive<usize>) -> impl Strategy<Value = (Option<u64>, Vec<Sketch>)> {
+    let fate = prop_oneof![6 => Just(Fate::Answered), 1 => Just(Fate::Cut), 1 => Just(Fate::Ignored)];
+    let reach = (0..25_u64, 0..25_u64);
+    let sketch = (actions(), reach, fate).prop_map(|(action, reach, fate)| Sketch { action, reach, fate });
+    (proptest::option::of(0..3_u64), proptest::collection::vec(sketch, count))
+}
+
+/// Execute the sketches one after another and stretch the moments to intervals.
+pub(crate) fn stretched(initial: Option<u64>, sketches: &[Sketch]) -> Vec<Operation> {
+    let mut state = initial;
+    let mut operations = Vec::new();
+    for (client, &Sketch { action, reach, fate }) in (0..).zip(sketches) {
+        let moment = 30 + 10 * u64::from(client);
+        let mut returned = None;
+        if fate != Fate::Ignored {
+            let (outcome, next) = action.apply(state);
+            state = next;
+            returned = (fate == Fate::Answered).then_some((moment + reach.1, outcome));
+        }
+        operations.push(Operation { client, key: 7, action, invoked: moment - reach.0, returned });
+    }
+    operations
+}
+
+/// Stretched executions of which up to three operations were changed.
+pub(crate) fn perturbed(
+    count: RangeInclusive<usize>,
+) -> impl Strategy<Value = (Option<u64>, Vec<Operation>)> {
+    (sketches(count), 0..4_usize, any::<u64>()).prop_map(|((initial, sketches), disturbances, seed)| {
+        let mut operations = stretched(initial, &sketches);
+        let mut random = Random::new(seed);
+        for _ in 0..disturbances {
+            disturb(&mut random, &mut operations);
+        }
+        (initial, operations)
+    })
+}
+
+/// A small generator of numbers (splitmix64).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// What clients do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    pub(crate) clients: usize,
+    /// How many values there are, or `None` if each is written once.
+    pub(crate) values: Option<u64>,
+    /// One operation of so many is never answered; none if zero.
+    pub(crate) pending: u64,
+}
+
+/// A client's operation under way.
+#[derive(Clone, Copy)]
+struct Running {
+    index: usize,
+    outcome: Option<Outcome>,
+}
+
+/// Let clients act, one event at a time: one invokes an operation, or its operation takes effect, or it is answered. A
+/// client whose operation is never answered goes on with another under a new name.
+pub(crate) fn executed(random: &mut Random, mix: Mix, initial: Option<u64>, count: usize) -> Vec<Operation> {
+    let mut operations: Vec<Operation> = Vec::new();
+    let mut running: Vec<Option<Running>> = vec![None; mix.clients];
+    let mut names: Vec<u32> = (0..mix.clients as u32).collect();
+    let mut state = initial;
+    let mut now = 0;
+    while operations.len() < count || running.iter().any(Option::is_some) {
+        // Sometimes two events share a moment.
+        now += u64::from(random.below(4) != 0);
+        let client = random.below(mix.clients as u64) as usize;
+        match &mut running[client] {
+            idle @ None => {
+                if operations.len() < count {
+                    let action = any_action(random, mix.values, operations.len() as u64);
+                    *idle = Some(Running { index: operations.len(), outcome: None });
+                    let client = names[client];
+                    operations.push(Operation { client, key: 7, action, invoked: now, returned: None });
+                }
+            }
+            Some(Running { index, outcome: effect @ None }) => {
+                if mix.pending > 0 && random.below(mix.pending * 2) == 0 {
+                    running[client] = None;
+                    names[client] += mix.clients as u32;
+                } else {
+                    let (outcome, next) = operations[*index].action.apply(state);
+                    state = next;
+                    *effect = Some(outcome);
+                }
+            }
+            Some(Running { index, outcome: Some(outcome) }) => {
+                if mix.pending > 0 && random.below(mix.pending * 2) == 0 {
+                    names[client] += mix.clients as u32;
+                } else {
+                    operations[*index].returned = Some((now, *outcome));
+                }
+                running[client] = None;
+            }
+        }
+    }
+    operations
+}
+
+fn any_action(random: &mut Random, values: Option<u64>, serial: u64) -> Action {
+    let value = values.map_or(serial, |values| random.below(values));
+    match random.below(20) {
+        0..9 => Action::Get,
+        9..13 => Action::Put(value),
+        13..15 => Action::Insert(value),
+        15..17 => Action::Update(value),
+        17 => {
+            let expected =
+                values.map_or(serial.saturating_sub(random.below(20)), |values| random.below(values));
+            Action::Replace { expected, value }
+        }
+        _ => Action::Delete,
+    }
+}
+
+/// Change one operation: its outcome, what it asked, its interval, or that it was answered at all.
+pub(crate) fn disturb(random: &mut Random, operations: &mut [Operation]) {
+    let operation = &mut operations[random.below(operations.len() as u64) as usize];
+    let Some((returned, outcome)) = &mut operation.returned else {
+        operation.invoked += random.below(20);
+        return;
+    };
+    match random.below(6) {
+        0..3 => {
+            *outcome = match (operation.action, *outcome) {
+                (Action::Get, _) => {
+                    Outcome::Found([None, Some(0), Some(1), Some(2)][random.below(4) as usize])
+                }
+                (Action::Delete, _) => Outcome::Deleted(random.below(2) == 0),
+                (Action::Put(_), Outcome::Inserted) => Outcome::Replaced,
+                (Action::Put(_), _) | (Action::Insert(_), Outcome::Refused) => Outcome::Inserted,
+                (_, Outcome::Refused) => Outcome::Replaced,
+                _ => Outcome::Refused,
+            }
+        }
+        3 => *returned = operation.invoked,
+        4 => operation.invoked = *returned,
+        _ => operation.returned = None,
+    }
+}
