@@ -13,6 +13,7 @@ mod pairs;
 mod pool;
 mod scan;
 mod stats;
+mod stress;
 mod tree;
 
 use clap::{Parser, Subcommand};
@@ -48,8 +49,14 @@ enum Command {
     Stats(stats::StatsCommand),
     /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an invariant is broken
     Check(check::CheckCommand),
+    /// Kill and pause processes that work on one pool file, and judge whether all they were told can be true; exit code 1
+    /// when it cannot
+    Stress(stress::StressCommand),
     /// Draw the top of the tree
     Tree(tree::TreeCommand),
+    /// A worker of `stress`
+    #[command(name = stress::WORKER_COMMAND, hide = true)]
+    StressWorker(stress::WorkerCommand),
 }
 
 /// What a command that did not fail answers.
@@ -71,7 +78,9 @@ fn main() -> ExitCode {
         Command::Scan(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Check(command) => command.run(),
+        Command::Stress(command) => command.run(),
         Command::Tree(command) => command.run(),
+        Command::StressWorker(command) => command.run(),
     };
     match outcome {
         Ok(Answer::Done) => ExitCode::SUCCESS,

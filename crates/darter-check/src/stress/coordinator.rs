@@ -1,0 +1,381 @@
+//! The coordinator: makes the pool, disturbs the workers, and has the verdict reached.
+
+use super::collect::{Collected, LogSet};
+use super::dice::Dice;
+use super::fleet::{Failed, Fleet, Launch};
+use super::judge::{self, PoolJudgement, check_pool, read_all};
+use super::keys::{KEYS_MAX, KeySet};
+use super::repairer::{Repairs, next_in, repair_often};
+use super::worker::{THREADS_MAX, WorkerConfig, last_words};
+use super::{EVENTS_MIN, Progress, Report, StressConfig, StressError, Verdict};
+use darter::{PoolUrl, Scheme, Store};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Most worker processes at a time.
+pub const PROCESSES_MAX: u32 = 64;
+
+/// The lease of a pool made for the occasion: short, so that pauses outlast it.
+const LEASE: Duration = Duration::from_millis(100);
+/// Blocks of such a pool: small, so that many processes find room and objects often lie at a block's end.
+const BLOCK_BYTES: u64 = 256 << 10;
+/// Operations of a round: what the checker can hold in memory with ease.
+const ROUND_OPERATIONS: u64 = 500_000;
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(400);
+/// The longest of the short pauses.
+const SHORT_PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Between two looks at the workers and their logs.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs the stress and judges it. Call it from a thread that outlives the call: workers die with the thread that started them.
+///
+/// # Errors
+/// When what is asked for cannot be, or something fails that leaves no verdict. What is found wrong is in the report.
+pub fn run(
+    config: &StressConfig,
+    launch: &Launch<'_>,
+    observe: &mut dyn FnMut(&Progress),
+) -> Result<Report, StressError> {
+    validate(config)?;
+    let pool = prepare_pool(&config.pool)?;
+    let logs = log_directory(&pool)?;
+    let run = Run {
+        config,
+        pool: &pool,
+        logs: logs.path(),
+        keys: KeySet::new(config.keys),
+        dice: Dice::new(config.seed),
+        lives: 0,
+        launch,
+        observe,
+        report: Report {
+            worked: Duration::ZERO,
+            rounds: 0,
+            counts: Collected::new(config.keys),
+            kills: 0,
+            pauses: 0,
+            pause_max: Duration::ZERO,
+            repairs: 0,
+            repaired_bytes: 0,
+            longest_history: 0,
+            checker_steps: 0,
+            failures: Vec::new(),
+            pool: PoolJudgement::default(),
+            findings: Vec::new(),
+            logs: None,
+        },
+    };
+    match run.finish() {
+        Ok(report) if report.verdict() == Verdict::Linearizable => Ok(report),
+        Ok(mut report) => {
+            for failure in &report.failures {
+                let path = logs.path().join(format!("key-{}.txt", failure.rank));
+                std::fs::write(&path, &failure.explanation).map_err(|source| StressError::File {
+                    path,
+                    action: "write it",
+                    source,
+                })?;
+            }
+            report.logs = Some(logs.keep());
+            Ok(report)
+        }
+        Err(source) => Err(StressError::Interrupted { logs: logs.keep(), source: Box::new(source) }),
+    }
+}
+
+fn validate(config: &StressConfig) -> Result<(), StressError> {
+    let usage = |what: String| Err(StressError::Usage(what));
+    let between = |what: &str, n: u32, max: u32| match n {
+        n if (1..=max).contains(&n) => Ok(()),
+        n => usage(format!("{n} {what}: there must be from 1 to {max}")),
+    };
+    between("processes", config.processes, PROCESSES_MAX)?;
+    between("threads", config.threads, THREADS_MAX)?;
+    between("keys", config.keys, KEYS_MAX)?;
+    for rate in [config.kills_per_second, config.pauses_per_second, config.repairs_per_second] {
+        if !(0.0..=1000.0).contains(&rate) {
+            return usage(format!("{rate} events a second: there must be from 0 to 1000"));
+        }
+    }
+    if *config.pool.scheme() == Scheme::Memory {
+        return usage(format!(
+            "pool `{}`: other processes cannot reach a pool in memory; use `file:PATH?size=256M`",
+            config.pool
+        ));
+    }
+    Ok(())
+}
+
+/// Makes or opens the pool, which must have no keys, and answers its name without a size.
+fn prepare_pool(url: &PoolUrl) -> Result<PoolUrl, StressError> {
+    let store = Store::options().block_bytes(BLOCK_BYTES).lease(LEASE).open_url(url)?;
+    if let Some(pair) = store.session()?.scan(..).limit(1).next() {
+        let (key, _) = pair?;
+        return Err(StressError::Usage(format!(
+            "pool `{url}` holds keys, such as `{}`, and the stress would overwrite them; name a new file, as in \
+             `file:PATH?size=256M`",
+            key.escape_ascii()
+        )));
+    }
+    Ok(PoolUrl::file(url.path().unwrap_or(Path::new(""))))
+}
+
+/// A directory for the logs, beside the pool if possible: where there is room for one there is for the other.
+fn log_directory(pool: &PoolUrl) -> Result<TempDir, StressError> {
+    let prefix = "darter-stress-";
+    let beside = pool.path().and_then(Path::parent).map(|parent| {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        tempfile::Builder::new().prefix(prefix).tempdir_in(parent)
+    });
+    match beside {
+        // A device's directory is no place for files.
+        Some(Ok(directory))
+            if !directory.path().starts_with("/dev") || directory.path().starts_with("/dev/shm") =>
+        {
+            Ok(directory)
+        }
+        _ => tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir()
+            .map_err(|error| StressError::system("make a directory for the logs", error)),
+    }
+}
+
+/// A run under way.
+struct Run<'r> {
+    config: &'r StressConfig,
+    pool: &'r PoolUrl,
+    logs: &'r Path,
+    keys: KeySet,
+    dice: Dice,
+    /// Workers started so far.
+    lives: u32,
+    launch: &'r Launch<'r>,
+    observe: &'r mut dyn FnMut(&Progress),
+    report: Report,
+}
+
+impl Run<'_> {
+    /// All rounds, and the end.
+    fn finish(mut self) -> Result<Report, StressError> {
+        let mut initial = BTreeMap::new();
+        loop {
+            let collected = self.round()?;
+            initial = self.judge(collected, &initial)?;
+            self.report.rounds += 1;
+            if self.report.verdict() != Verdict::Linearizable {
+                return Ok(self.report);
+            }
+            if self.is_over(self.report.worked, 0) {
+                break;
+            }
+        }
+        self.empty(&initial)?;
+        Ok(self.report)
+    }
+
+    /// Whether the workers have done enough: `operations` more than in the rounds before.
+    fn is_over(&self, worked: Duration, operations: u64) -> bool {
+        let enough = |events: u64, rate: f64| events >= EVENTS_MIN || rate == 0.0;
+        let by_count = self.config.operations.is_some_and(|limit| {
+            self.report.counts.operations() + operations >= limit
+                && enough(self.report.kills, self.config.kills_per_second)
+                && enough(self.report.pauses, self.config.pauses_per_second)
+        });
+        by_count || worked >= self.config.duration
+    }
+
+    /// Lets workers work, disturbed, until the round is over and they have ended.
+    fn round(&mut self) -> Result<Collected, StressError> {
+        let stop = AtomicBool::new(false);
+        let repairs = Mutex::new(Repairs::default());
+        let (pool, per_second, seed) = (self.pool, self.config.repairs_per_second, self.dice.next());
+        let collected = std::thread::scope(|scope| {
+            scope.spawn(|| repair_often(pool, per_second, seed, &stop, &repairs));
+            let collected = self.disturb(&repairs);
+            stop.store(true, Ordering::Relaxed);
+            collected
+        })?;
+        let repairs = repairs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.report.repairs += repairs.count;
+        self.report.repaired_bytes += repairs.repaired_bytes;
+        self.report.findings.extend(repairs.findings);
+        Ok(collected)
+    }
+
+    fn disturb(&mut self, repairs: &Mutex<Repairs>) -> Result<Collected, StressError> {
+        let mut fleet = Fleet::new(self.launch);
+        let mut logs = LogSet::new();
+        for _ in 0..self.config.processes {
+            self.start(&mut fleet, &mut logs)?;
+        }
+        let begin = Instant::now();
+        let worked_before = self.report.worked;
+        let mut kill_at = self.next(begin, self.config.kills_per_second);
+        let mut pause_at = self.next(begin, self.config.pauses_per_second);
+        let mut look_at = begin;
+        loop {
+            let now = Instant::now();
+            fleet.wake(now)?;
+            if kill_at.is_some_and(|at| at <= now) {
+                let index = self.dice.below(fleet.len() as u64) as usize;
+                let killed = fleet.kill(index)?;
+                logs.end(&log_paths(&killed))?;
+                self.report.kills += 1;
+                self.start(&mut fleet, &mut logs)?;
+                kill_at = self.next(now, self.config.kills_per_second);
+            }
+            if pause_at.is_some_and(|at| at <= now) {
+                self.pause(&mut fleet, now)?;
+                pause_at = self.next(now, self.config.pauses_per_second);
+            }
+            if look_at <= now {
+                let ended = fleet.ended()?;
+                self.complain(&ended);
+                self.report.worked = worked_before + begin.elapsed();
+                let operations = logs.operations()?;
+                self.show(operations, false);
+                let found = !repairs.lock().unwrap_or_else(PoisonError::into_inner).findings.is_empty();
+                if !ended.is_empty()
+                    || found
+                    || operations >= ROUND_OPERATIONS
+                    || self.is_over(self.report.worked, operations)
+                {
+                    break;
+                }
+                look_at = now + LOOK;
+            }
+            let next =
+                [kill_at, pause_at, fleet.next_wake()].into_iter().flatten().fold(look_at, Instant::min);
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        let failed = fleet.end()?;
+        self.complain(&failed);
+        Ok(logs.read(self.config.keys)?)
+    }
+
+    fn next(&mut self, now: Instant, per_second: f64) -> Option<Instant> {
+        next_in(&mut self.dice, per_second).map(|wait| now + wait)
+    }
+
+    fn start(&mut self, fleet: &mut Fleet<'_>, logs: &mut LogSet) -> Result<(), StressError> {
+        self.lives += 1;
+        let config = WorkerConfig {
+            pool: self.pool.clone(),
+            logs: self.logs.to_owned(),
+            life: self.lives,
+            threads: self.config.threads,
+            keys: self.config.keys,
+            seed: self.config.seed,
+            coordinator: std::process::id(),
+        };
+        logs.follow(log_paths(&config));
+        fleet.start(config)
+    }
+
+    /// Stops a worker that goes, half of the time for long. One always goes on.
+    fn pause(&mut self, fleet: &mut Fleet<'_>, now: Instant) -> Result<(), StressError> {
+        let max = if self.dice.one_in(2) { PAUSE_MAX } else { SHORT_PAUSE_MAX };
+        let pause = max.mul_f64(self.dice.fraction());
+        let index = self.dice.below(fleet.len() as u64) as usize;
+        if fleet.stopped() + 1 < fleet.len().max(2) && fleet.stop(index, now + pause)? {
+            self.report.pauses += 1;
+            self.report.pause_max = self.report.pause_max.max(pause);
+        }
+        Ok(())
+    }
+
+    /// Notes workers that ended by themselves or would not end.
+    fn complain(&mut self, failed: &[Failed]) {
+        for Failed { config, status } in failed {
+            let words = last_words(&config.complaints());
+            self.report.findings.push(match status {
+                Some(status) => format!("worker {} ended by itself, {status}:\n  {words}", config.life),
+                None => format!(
+                    "worker {} does not end: an operation hangs; the last records of its logs say which\n  {words}",
+                    config.life
+                ),
+            });
+        }
+    }
+
+    fn show(&mut self, operations: u64, judging: bool) {
+        let Report { worked, kills, pauses, .. } = self.report;
+        let operations = self.report.counts.operations() + operations;
+        (self.observe)(&Progress { worked, operations, kills, pauses, judging });
+    }
+
+    /// Judges a round; answers what the keys hold after it.
+    fn judge(
+        &mut self,
+        mut collected: Collected,
+        initial: &BTreeMap<u32, u64>,
+    ) -> Result<BTreeMap<u32, u64>, StressError> {
+        self.report.counts.add_counts(&collected);
+        self.show(0, true);
+        let store = Store::options().must_exist(true).open_url(self.pool)?;
+        let state = read_all(&store, &self.keys, &mut collected)?;
+        drop(store);
+        self.report.findings.extend(state.broken);
+        if self.config.canary {
+            collected.falsify();
+        }
+        let judgement = judge::judge(&self.keys, &collected, initial);
+        self.report.longest_history = self.report.longest_history.max(judgement.longest_history);
+        self.report.checker_steps += judgement.steps;
+        self.report.failures.extend(judgement.failures);
+        self.check_pool(state.values.len() as u64)?;
+        if self.report.verdict() == Verdict::Linearizable {
+            self.remove_logs()?;
+        }
+        Ok(state.values)
+    }
+
+    fn check_pool(&mut self, keys: u64) -> Result<(), StressError> {
+        let found = check_pool(self.pool)?;
+        if found.keys != keys {
+            let what = format!("a walk of the index counts {} keys, searches find {keys}", found.keys);
+            self.report.findings.push(what);
+        }
+        self.report.pool.add(found);
+        Ok(())
+    }
+
+    /// Removes every key, so that another run can follow, and checks what is left.
+    fn empty(&mut self, values: &BTreeMap<u32, u64>) -> Result<(), StressError> {
+        let store = Store::options().must_exist(true).open_url(self.pool)?;
+        let mut session = store.session()?;
+        for &rank in values.keys() {
+            if !session.delete(self.keys.key(rank))? {
+                self.report.findings.push(format!("key {rank} was there, and could not be deleted"));
+            }
+        }
+        drop((session, store));
+        self.check_pool(0)
+    }
+
+    /// Makes room after a round that was found right.
+    fn remove_logs(&self) -> Result<(), StressError> {
+        let refused = |path: &Path, source| StressError::File {
+            path: path.to_owned(),
+            action: "clear the logs of a finished round",
+            source,
+        };
+        let entries = std::fs::read_dir(self.logs).map_err(|error| refused(self.logs, error))?;
+        for entry in entries {
+            let path = entry.map_err(|error| refused(self.logs, error))?.path();
+            std::fs::remove_file(&path).map_err(|error| refused(&path, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The logs of a worker's threads.
+fn log_paths(config: &WorkerConfig) -> Vec<PathBuf> {
+    (0..config.threads).map(|thread| config.log(thread)).collect()
+}

@@ -1,0 +1,165 @@
+//! The worker processes: started, killed, stopped, continued, ended, and never left behind.
+
+use super::StressError;
+use super::worker::{LIVES_MAX, WorkerConfig};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a worker may take to end once asked: what it has in hand, and closing the pool.
+const END_PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at processes that should end.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How to start a worker: the command without its standard streams.
+pub type Launch<'l> = dyn Fn(&WorkerConfig) -> io::Result<Command> + 'l;
+
+/// A running worker.
+struct Worker {
+    child: Child,
+    config: WorkerConfig,
+    /// When it goes on, if it is stopped.
+    stopped_until: Option<Instant>,
+}
+
+impl Worker {
+    fn signal(&self, signal: Signal) -> Result<(), StressError> {
+        // Until somebody waits for it, its number names nobody else.
+        kill_process(Pid::from_child(&self.child), signal)
+            .map_err(|error| StressError::system("signal a worker", error.into()))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Gone already, mostly.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A worker that did not end as it should have.
+pub(super) struct Failed {
+    pub(super) config: WorkerConfig,
+    /// How it ended, or `None` when it would not.
+    pub(super) status: Option<ExitStatus>,
+}
+
+/// All workers of a round.
+pub(super) struct Fleet<'l> {
+    launch: &'l Launch<'l>,
+    workers: Vec<Worker>,
+}
+
+impl<'l> Fleet<'l> {
+    pub(super) fn new(launch: &'l Launch<'l>) -> Self {
+        Self { launch, workers: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// How many are stopped.
+    pub(super) fn stopped(&self) -> usize {
+        self.workers.iter().filter(|worker| worker.stopped_until.is_some()).count()
+    }
+
+    /// Starts a worker.
+    pub(super) fn start(&mut self, config: WorkerConfig) -> Result<(), StressError> {
+        if config.life >= LIVES_MAX {
+            return Err(StressError::Usage(format!(
+                "more than {LIVES_MAX} workers were started; kill fewer or run for less time"
+            )));
+        }
+        let complaints = config.complaints();
+        let complaints = File::create(&complaints).map_err(|source| StressError::File {
+            path: complaints,
+            action: "create it",
+            source,
+        })?;
+        let child = (self.launch)(&config)
+            .and_then(|mut command| {
+                command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(complaints).spawn()
+            })
+            .map_err(|error| StressError::system("start a worker", error))?;
+        self.workers.push(Worker { child, config, stopped_until: None });
+        Ok(())
+    }
+
+    /// Kills the worker at an index as rudely as can be; answers who it was.
+    pub(super) fn kill(&mut self, index: usize) -> Result<WorkerConfig, StressError> {
+        let mut worker = self.workers.swap_remove(index);
+        let killed = worker.child.kill().and_then(|()| worker.child.wait());
+        killed.map_err(|error| StressError::system("kill a worker", error))?;
+        Ok(worker.config.clone())
+    }
+
+    /// Stops a worker for a while, unless it is stopped; answers whether it was.
+    pub(super) fn stop(&mut self, index: usize, until: Instant) -> Result<bool, StressError> {
+        let worker = &mut self.workers[index];
+        if worker.stopped_until.is_some() {
+            return Ok(false);
+        }
+        worker.signal(Signal::STOP)?;
+        worker.stopped_until = Some(until);
+        Ok(true)
+    }
+
+    /// Continues those whose time has come.
+    pub(super) fn wake(&mut self, now: Instant) -> Result<(), StressError> {
+        for worker in &mut self.workers {
+            if worker.stopped_until.is_some_and(|until| until <= now) {
+                worker.signal(Signal::CONT)?;
+                worker.stopped_until = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next stopped worker goes on.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.workers.iter().filter_map(|worker| worker.stopped_until).min()
+    }
+
+    /// Takes out the workers that have ended by themselves.
+    pub(super) fn ended(&mut self) -> Result<Vec<Failed>, StressError> {
+        let mut ended = Vec::new();
+        let mut index = 0;
+        while let Some(worker) = self.workers.get_mut(index) {
+            let status = worker.child.try_wait();
+            let status = status.map_err(|error| StressError::system("look after a worker", error))?;
+            if status.is_some() {
+                ended.push(Failed { config: self.workers.swap_remove(index).config.clone(), status });
+            } else {
+                index += 1;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Lets all workers end, and answers those that did not end well.
+    pub(super) fn end(mut self) -> Result<Vec<Failed>, StressError> {
+        for worker in &mut self.workers {
+            drop(worker.child.stdin.take());
+            if worker.stopped_until.take().is_some() {
+                worker.signal(Signal::CONT)?;
+            }
+        }
+        let deadline = Instant::now() + END_PATIENCE;
+        let mut failed = Vec::new();
+        while !self.workers.is_empty() && Instant::now() < deadline {
+            let ended = self.ended()?;
+            failed.extend(
+                ended.into_iter().filter(|ended| ended.status.is_none_or(|status| !status.success())),
+            );
+            std::thread::sleep(LOOK);
+        }
+        for worker in &self.workers {
+            failed.push(Failed { config: worker.config.clone(), status: None });
+        }
+        Ok(failed)
+    }
+}

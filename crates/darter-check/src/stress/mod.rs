@@ -1,0 +1,157 @@
+//! The stress with real processes: several of them work on one pool file, are killed and stopped at random moments, and
+//! everything they were told is judged by the [linearizability checker](crate::linear).
+//!
+//! ```text
+//! coordinator ──starts, SIGKILLs, SIGSTOPs, SIGCONTs──> worker processes, each with several threads
+//!      │                                                    │ operations        │ a log a thread
+//!      │ now and then a repair ────────────────────> pool file                  │
+//!      └──────────────── watches, and reads in the end ─────────────────────────┘
+//! ```
+//!
+//! [`coordinator::run`] works in *rounds*, which bound what the logs and the checker need. In each it starts workers, kills
+//! some and starts others in their place, stops some for longer than the pool's lease, repairs the pool while they work, and
+//! in the end lets them go. Then it reads every key itself, as part of the histories, and judges: no history may lack an
+//! order, no invariant of the pool may be broken, nothing may be leaked after a repair, no worker may have ended by itself or
+//! hang. What the keys hold is where the next round begins.
+//!
+//! [`worker`] does the operations and [`log`] defines what they leave on record. A killed worker's last operation, and one
+//! that met an error, is *pending*: it may have taken effect or not. Timestamps are of one clock that all processes of the
+//! machine share ([`clock`]).
+//!
+//! A seed fixes what everybody tries and when the coordinator strikes, not how the system schedules the processes: a run
+//! cannot be repeated, but the logs of a failed one are kept. What must repeat is the schedule explorer's business.
+
+pub mod clock;
+pub mod collect;
+pub mod coordinator;
+mod dice;
+mod error;
+mod fleet;
+pub mod judge;
+pub mod keys;
+pub mod log;
+mod repairer;
+pub mod worker;
+
+pub use error::StressError;
+pub use fleet::Launch;
+
+use collect::Collected;
+use darter::PoolUrl;
+use judge::{KeyFailure, PoolJudgement};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to do to a pool.
+#[derive(Clone, Debug)]
+pub struct StressConfig {
+    /// The pool: a file, absent or without keys.
+    pub pool: PoolUrl,
+    /// Worker processes at a time.
+    pub processes: u32,
+    /// Threads of each.
+    pub threads: u32,
+    /// Keys they work on.
+    pub keys: u32,
+    /// Where chance comes from.
+    pub seed: u64,
+    /// How long they work, judgements not counted.
+    pub duration: Duration,
+    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills and pauses.
+    pub operations: Option<u64>,
+    /// Kills a second, on average.
+    pub kills_per_second: f64,
+    /// Pauses a second, on average.
+    pub pauses_per_second: f64,
+    /// Repairs a second while they work, on average.
+    pub repairs_per_second: f64,
+    /// Falsify one outcome before the judgement, which must then find it: a test of the test.
+    pub canary: bool,
+}
+
+/// Kills and pauses that a run which ends by its count of operations waits for.
+pub const EVENTS_MIN: u64 = 3;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Time worked.
+    pub worked: Duration,
+    /// Operations begun.
+    pub operations: u64,
+    /// Workers killed.
+    pub kills: u64,
+    /// Pauses made.
+    pub pauses: u64,
+    /// Whether the round is over and being judged.
+    pub judging: bool,
+}
+
+/// What a run did and found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Time worked.
+    pub worked: Duration,
+    /// Rounds judged.
+    pub rounds: u64,
+    /// Counts of operations. Its histories are empty.
+    pub counts: Collected,
+    /// Workers killed.
+    pub kills: u64,
+    /// Pauses made.
+    pub pauses: u64,
+    /// The longest pause.
+    pub pause_max: Duration,
+    /// Repairs while the workers worked.
+    pub repairs: u64,
+    /// Bytes those gave back.
+    pub repaired_bytes: u64,
+    /// Operations on the key that had most in a round.
+    pub longest_history: u64,
+    /// Steps the checker took.
+    pub checker_steps: u64,
+    /// Keys whose history is not known to be linearizable.
+    pub failures: Vec<KeyFailure>,
+    /// What the last checks of the pool found.
+    pub pool: PoolJudgement,
+    /// Everything else that should not have been, each in a sentence.
+    pub findings: Vec<String>,
+    /// Where the logs are, when anything was found.
+    pub logs: Option<PathBuf>,
+}
+
+/// The verdict over a whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything was as promised.
+    Linearizable,
+    /// Something was not.
+    Violation,
+    /// The checker ran out of steps for a key, and nothing else was found.
+    Undecided,
+}
+
+impl Verdict {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linearizable => "linearizable",
+            Self::Violation => "violation",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+impl Report {
+    /// The verdict.
+    pub fn verdict(&self) -> Verdict {
+        let proven = self.failures.iter().any(|failure| failure.is_violation);
+        if proven || !self.findings.is_empty() || !self.pool.violations.is_empty() {
+            Verdict::Violation
+        } else if self.failures.is_empty() {
+            Verdict::Linearizable
+        } else {
+            Verdict::Undecided
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Repairs of the pool while others work on it, at random moments: from a thread of the coordinator, since a repair may have
+//! to wait for a worker that only the coordinator can continue.
+
+use super::dice::Dice;
+use darter::{PoolUrl, Store};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What repairs did so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repairs {
+    pub(super) count: u64,
+    pub(super) repaired_bytes: u64,
+    /// What they found that should not be.
+    pub(super) findings: Vec<String>,
+}
+
+/// Repairs again and again until told to stop.
+pub(super) fn repair_often(
+    url: &PoolUrl,
+    per_second: f64,
+    seed: u64,
+    stop: &AtomicBool,
+    repairs: &Mutex<Repairs>,
+) {
+    let mut dice = Dice::new(seed);
+    while let Some(wait) = next_in(&mut dice, per_second) {
+        let due = Instant::now() + wait;
+        while Instant::now() < due {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            std::thread::sleep(LOOK.min(due.saturating_duration_since(Instant::now())));
+        }
+        let outcome = Store::options().must_exist(true).open_url(url).and_then(|store| store.repair());
+        let mut repairs = repairs.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(check) => {
+                repairs.count += 1;
+                repairs.repaired_bytes += check.repaired_bytes;
+                let said = check.violations.into_iter();
+                repairs.findings.extend(said.map(|what| format!("a repair while others worked: {what}")));
+            }
+            // It needs some space itself, and others may have taken all.
+            Err(error) if error.is_out_of_space() => {}
+            Err(error) => repairs.findings.push(format!("a repair while others worked failed: {error}")),
+        }
+        if !repairs.findings.is_empty() {
+            return;
+        }
+    }
+}
+
+/// How long until the next of events that come `per_second` on average; `None` when none comes.
+pub(super) fn next_in(dice: &mut Dice, per_second: f64) -> Option<Duration> {
+    // Independent events: exponentially distributed gaps. A day is for ever.
+    const FOREVER_S: f64 = 86_400.0;
+    (per_second > 0.0).then(|| Duration::from_secs_f64((-dice.fraction().ln() / per_second).min(FOREVER_S)))
+}

@@ -1,0 +1,509 @@
+//! A worker: several threads of one process that do random operations on the common keys and keep a log each.
+//!
+//! Everybody works on the same few keys: half of the time in a neighbourhood that moves on with the shared clock, so that all
+//! meet there. Phases in which more is stored take turns with phases in which more is removed, so that nodes grow, split,
+//! switch type and collapse while others are in them.
+
+use super::StressError;
+use super::clock::now_ns;
+use super::dice::Dice;
+use super::keys::{KeySet, UNKNOWN_VALUE, value_bytes, value_number};
+use super::log::{Call, Entry, LogWriter, Refusal};
+use crate::history::Outcome;
+use darter::{Error, FabricError, PoolError, PoolUrl, PutOutcome, ScanRange, Session, Store};
+use std::fmt::Display;
+use std::io::Read;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a phase lasts.
+const PHASE_NS: u64 = 250_000_000;
+/// Keys of a neighbourhood.
+const NEIGHBOURS: u64 = 6;
+/// Most keys that one `multi_get` asks for.
+const MULTI_GET_KEYS: u64 = 8;
+/// How long to try to open the pool before giving up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Rest after the pool was found full or could not be opened.
+const REST: Duration = Duration::from_millis(2);
+
+/// Bits of a value's number that count a client's writes; the client is above them.
+const COUNTER_BITS: u32 = 32;
+/// Bits of a client's number that name the thread; the life is above them.
+const THREAD_BITS: u32 = 8;
+/// Most threads of a worker.
+pub const THREADS_MAX: u32 = 64;
+/// Lives that a run can have: numbers for clients end there.
+pub const LIVES_MAX: u32 = 1 << (31 - THREAD_BITS);
+
+/// What a worker must know.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// The pool, which exists.
+    pub pool: PoolUrl,
+    /// Where the logs go.
+    pub logs: PathBuf,
+    /// The number of this process among all the workers of a run, from 1 on.
+    pub life: u32,
+    /// Threads that work.
+    pub threads: u32,
+    /// Keys that they work on.
+    pub keys: u32,
+    /// Where chance comes from.
+    pub seed: u64,
+    /// The coordinator's process.
+    pub coordinator: u32,
+}
+
+impl WorkerConfig {
+    /// The number of a thread's client.
+    pub fn client(&self, thread: u32) -> u32 {
+        self.life << THREAD_BITS | thread
+    }
+
+    /// The log of a thread.
+    pub fn log(&self, thread: u32) -> PathBuf {
+        self.logs.join(format!("worker-{}-{thread}.log", self.life))
+    }
+
+    /// Where the process says what went wrong with it.
+    pub fn complaints(&self) -> PathBuf {
+        self.logs.join(format!("worker-{}.err", self.life))
+    }
+}
+
+/// The life of a worker process: works until its standard input ends, and dies with the coordinator.
+///
+/// # Errors
+/// When the pool cannot be opened, answers what it must not, or a log cannot be written.
+pub fn run(config: &WorkerConfig) -> Result<(), StressError> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    // A worker may be stopped when the coordinator dies, and could not see its input end.
+    let asked = set_parent_process_death_signal(Some(Signal::KILL));
+    asked.map_err(|error| StressError::system("ask to die with the coordinator", error.into()))?;
+    if getppid().map(|parent| parent.as_raw_nonzero().get() as u32) != Some(config.coordinator) {
+        // It died before that.
+        return Ok(());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    std::thread::Builder::new()
+        .name("stress-input".to_owned())
+        .spawn(move || {
+            // Nothing is ever sent; whatever it ends with, it ends.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            told.store(true, Ordering::Relaxed);
+        })
+        .map_err(|error| StressError::system("start a thread", error))?;
+    serve(config, &stop)
+}
+
+/// Works until `stop` is set.
+///
+/// # Errors
+/// As [`run`].
+pub fn serve(config: &WorkerConfig, stop: &AtomicBool) -> Result<(), StressError> {
+    let keys = KeySet::new(config.keys);
+    let mut clients = Vec::new();
+    for thread in 0..config.threads.min(THREADS_MAX) {
+        let id = config.client(thread);
+        clients.push(Client {
+            id,
+            keys: &keys,
+            log: LogWriter::create(config.log(thread), id)?,
+            dice: Dice::new(config.seed ^ u64::from(id) << 32),
+            seen: vec![None; keys.len()],
+            written: 0,
+        });
+    }
+    while !stop.load(Ordering::Relaxed) {
+        let store = open(&config.pool, stop)?;
+        let Some(store) = store else { return Ok(()) };
+        work(&store, &mut clients, stop)?;
+        // Whoever was shut out comes back as a new member of the pool.
+        drop(store);
+    }
+    Ok(())
+}
+
+/// Opens the pool, trying again for a while; `None` when told to stop meanwhile.
+fn open(pool: &PoolUrl, stop: &AtomicBool) -> Result<Option<Store>, StressError> {
+    let begin = Instant::now();
+    loop {
+        match Store::options().must_exist(true).open_url(pool) {
+            Ok(store) => return Ok(Some(store)),
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
+            Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
+            Err(_) => std::thread::sleep(REST),
+        }
+    }
+}
+
+/// Lets every client work in a thread of its own, until told to stop or one of them has lost the pool.
+fn work(store: &Store, clients: &mut [Client<'_>], stop: &AtomicBool) -> Result<(), StressError> {
+    let lost = AtomicBool::new(false);
+    let failure = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for client in clients {
+            scope.spawn(|| {
+                let outcome = store.session().map_err(StressError::from).and_then(|mut session| {
+                    while !stop.load(Ordering::Relaxed) && !lost.load(Ordering::Relaxed) {
+                        if client.step(&mut session)? == Step::Lost {
+                            break;
+                        }
+                    }
+                    Ok(())
+                });
+                lost.store(true, Ordering::Relaxed);
+                if let Err(error) = outcome {
+                    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                }
+            });
+        }
+    });
+    failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+}
+
+/// Where an operation leaves its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It may go on.
+    Done,
+    /// It must open the pool again.
+    Lost,
+}
+
+/// One thread's work.
+struct Client<'k> {
+    id: u32,
+    keys: &'k KeySet,
+    log: LogWriter,
+    dice: Dice,
+    /// What it saw last under each key: what a conditional write should expect.
+    seen: Vec<Option<u64>>,
+    written: u32,
+}
+
+impl Client<'_> {
+    /// One operation.
+    fn step(&mut self, session: &mut Session) -> Result<Step, StressError> {
+        let phase = now_ns() / PHASE_NS;
+        let key = self.choose_key(phase);
+        match self.choose_call(phase) {
+            Call::Get => self.get(session, key),
+            Call::Delete => {
+                self.log.begin(Call::Delete, key, 0, 0)?;
+                let outcome = session.delete(self.keys.key(key));
+                self.end_write(key, None, outcome.map(Outcome::Deleted))
+            }
+            Call::MultiGet => self.multi_get(session, key, phase),
+            Call::Scan => self.scan(session, key),
+            write => self.write(session, write, key),
+        }
+    }
+
+    fn choose_key(&mut self, phase: u64) -> u32 {
+        let count = self.keys.len() as u64;
+        let key = if self.dice.one_in(2) {
+            self.dice.below(count)
+        } else {
+            (Dice::new(phase).below(count) + self.dice.below(NEIGHBOURS)) % count
+        };
+        key as u32
+    }
+
+    fn choose_call(&mut self, phase: u64) -> Call {
+        // Of a hundred: growing, shrinking.
+        const WEIGHTS: [(Call, u64, u64); 8] = [
+            (Call::Get, 22, 22),
+            (Call::Put, 18, 6),
+            (Call::Insert, 20, 8),
+            (Call::Update, 8, 8),
+            (Call::Replace, 10, 10),
+            (Call::Delete, 8, 32),
+            (Call::MultiGet, 6, 6),
+            (Call::Scan, 8, 8),
+        ];
+        let mut chance = self.dice.below(100);
+        for (call, growing, shrinking) in WEIGHTS {
+            let weight = if phase.is_multiple_of(2) { growing } else { shrinking };
+            if chance < weight {
+                return call;
+            }
+            chance -= weight;
+        }
+        Call::Get
+    }
+
+    /// A value that nobody else writes, ever.
+    fn fresh_value(&mut self) -> u64 {
+        self.written += 1;
+        u64::from(self.id) << COUNTER_BITS | u64::from(self.written)
+    }
+
+    fn get(&mut self, session: &mut Session, key: u32) -> Result<Step, StressError> {
+        self.log.begin(Call::Get, key, 0, 0)?;
+        match session.get(self.keys.key(key)) {
+            Ok(found) => {
+                let found = found.as_deref().map(value_number);
+                self.seen[key as usize] = found;
+                self.log.end(key, Entry::End(Outcome::Found(found)))?;
+                Ok(Step::Done)
+            }
+            Err(error) => self.fail(key, error),
+        }
+    }
+
+    fn write(&mut self, session: &mut Session, call: Call, key: u32) -> Result<Step, StressError> {
+        let value = self.fresh_value();
+        // Expecting what was never there is refused, which is an answer to be judged too.
+        let expected = match call {
+            Call::Replace => self.seen[key as usize].filter(|&seen| seen != UNKNOWN_VALUE).unwrap_or(value),
+            _ => 0,
+        };
+        let bytes = value_bytes(value);
+        self.log.begin(call, key, value, expected)?;
+        let at = self.keys.key(key);
+        let outcome = match call {
+            Call::Insert => session.insert(at, bytes).map(|done| told(done, Outcome::Inserted)),
+            Call::Update => session.update(at, bytes).map(|done| told(done, Outcome::Replaced)),
+            Call::Replace => session
+                .replace_if_equal(at, value_bytes(expected), bytes)
+                .map(|done| told(done, Outcome::Replaced)),
+            _ => session.put(at, bytes).map(|outcome| match outcome {
+                PutOutcome::Inserted => Outcome::Inserted,
+                PutOutcome::Replaced => Outcome::Replaced,
+                PutOutcome::Refused => Outcome::Refused,
+            }),
+        };
+        self.end_write(key, Some(value), outcome)
+    }
+
+    /// `now` is what the key holds if the write took effect.
+    fn end_write(
+        &mut self,
+        key: u32,
+        now: Option<u64>,
+        outcome: Result<Outcome, Error>,
+    ) -> Result<Step, StressError> {
+        match outcome {
+            Ok(outcome) => {
+                self.log.end(key, Entry::End(outcome))?;
+                if outcome != Outcome::Refused {
+                    self.seen[key as usize] = now;
+                }
+                Ok(Step::Done)
+            }
+            Err(error) => self.fail(key, error),
+        }
+    }
+
+    fn multi_get(&mut self, session: &mut Session, key: u32, phase: u64) -> Result<Step, StressError> {
+        let mut ranks = vec![key];
+        for _ in 0..self.dice.below(MULTI_GET_KEYS) {
+            ranks.push(self.choose_key(phase));
+        }
+        let keys: Vec<&[u8]> = ranks.iter().map(|&rank| self.keys.key(rank)).collect();
+        self.log.begin(Call::MultiGet, 0, 0, 0)?;
+        match session.multi_get(&keys) {
+            Ok(found) if found.len() == ranks.len() => {
+                let found = found.iter().map(|value| value.as_deref().map(value_number));
+                self.end_reads(&ranks.into_iter().zip(found).collect::<Vec<_>>())
+            }
+            Ok(found) => Err(self.broken(format_args!(
+                "{} answers to {} keys of a multi_get",
+                found.len(),
+                ranks.len()
+            ))),
+            Err(error) => self.fail(0, error),
+        }
+    }
+
+    fn end_reads(&mut self, reads: &[(u32, Option<u64>)]) -> Result<Step, StressError> {
+        self.log.end_reads(reads)?;
+        for &(rank, found) in reads {
+            self.seen[rank as usize] = found;
+        }
+        Ok(Step::Done)
+    }
+
+    /// A scan that begins or ends at `key`, of any kind there is.
+    fn scan(&mut self, session: &mut Session, key: u32) -> Result<Step, StressError> {
+        let count = self.keys.len() as u64;
+        let length = if self.dice.one_in(8) { count } else { self.dice.below(12) };
+        let other = (u64::from(key) + length).min(count - 1) as u32;
+        let mut bound = |rank: u32| match self.dice.below(8) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Excluded(self.keys.key(rank).to_vec()),
+            _ => Bound::Included(self.keys.key(rank).to_vec()),
+        };
+        let (from, to) = (bound(key), bound(other));
+        let range = ScanRange { from, to, reverse: self.dice.one_in(2) };
+        if !self.keys.iter().any(|key| contains(&range, key)) {
+            // Nothing to be judged by.
+            return self.get(session, key);
+        }
+        let limit = if self.dice.one_in(3) { 1 + self.dice.below(8) as usize } else { usize::MAX };
+        self.log.begin(Call::Scan, 0, 0, 0)?;
+        // Both ways to scan: in one go, and chunk by chunk.
+        let pairs = if limit < usize::MAX && self.dice.one_in(2) {
+            session.scan_chunk(&range, limit)
+        } else {
+            session.scan(&range).limit(limit).collect()
+        };
+        match pairs {
+            Ok(pairs) => match scan_reads(self.keys, &range, limit, &pairs) {
+                Ok(reads) => self.end_reads(&reads),
+                Err(what) => Err(self.broken(format_args!("a scan of {range:?}: {what}"))),
+            },
+            Err(error) => self.fail(0, error),
+        }
+    }
+
+    /// The operation has ended with an error: goes on record, and says how to go on.
+    fn fail(&mut self, key: u32, error: Error) -> Result<Step, StressError> {
+        let refusal = refusal(&error);
+        self.log.end(key, Entry::Failed(refusal))?;
+        match refusal {
+            Refusal::OutOfSpace => {
+                std::thread::sleep(REST);
+                Ok(Step::Done)
+            }
+            Refusal::ShutOut => Ok(Step::Lost),
+            Refusal::Unexpected => Err(error.into()),
+        }
+    }
+
+    /// A promise was broken that no history is needed to judge.
+    fn broken(&self, what: impl Display) -> StressError {
+        StressError::Broken(format!("client {}: {what}", self.id))
+    }
+}
+
+fn told(done: bool, outcome: Outcome) -> Outcome {
+    if done { outcome } else { Outcome::Refused }
+}
+
+/// What an error means for whoever meets it.
+fn refusal(error: &Error) -> Refusal {
+    match error {
+        Error::Pool(PoolError::OutOfSpace { .. }) => Refusal::OutOfSpace,
+        Error::Pool(PoolError::Evicted)
+        | Error::Fabric(FabricError::Fenced | FabricError::Disconnected { .. }) => Refusal::ShutOut,
+        _ => Refusal::Unexpected,
+    }
+}
+
+/// What a scan read: every key of the set in its range, absent if it was not returned; when a limit cut the scan off, only
+/// up to the last one returned. An error says which promise the pairs break by themselves.
+pub(super) fn scan_reads(
+    keys: &KeySet,
+    range: &ScanRange,
+    limit: usize,
+    pairs: &[(Vec<u8>, Vec<u8>)],
+) -> Result<Vec<(u32, Option<u64>)>, String> {
+    let in_order = |a: &[u8], b: &[u8]| if range.reverse { a > b } else { a < b };
+    let text = |key: &[u8]| key.escape_ascii().to_string();
+    if pairs.len() > limit {
+        return Err(format!("{} pairs, the limit is {limit}", pairs.len()));
+    }
+    if let Some(pair) = pairs.windows(2).find(|pair| !in_order(&pair[0].0, &pair[1].0)) {
+        return Err(format!("key `{}` came after `{}`", text(&pair[1].0), text(&pair[0].0)));
+    }
+    let mut found = vec![None; keys.len()];
+    for (key, value) in pairs {
+        let rank = keys.rank(key).ok_or_else(|| format!("key `{}`, which nobody stored", text(key)))?;
+        if !contains(range, key) {
+            return Err(format!("key `{}` is outside of the range", text(key)));
+        }
+        found[rank as usize] = Some(value_number(value));
+    }
+    let last = pairs.last().filter(|_| pairs.len() == limit).map(|(key, _)| key);
+    let covered = |key: &[u8]| contains(range, key) && last.is_none_or(|last| !in_order(last, key));
+    Ok((0..)
+        .zip(keys.iter())
+        .filter(|(_, key)| covered(key))
+        .map(|(rank, _)| (rank, found[rank as usize]))
+        .collect())
+}
+
+fn contains(range: &ScanRange, key: &[u8]) -> bool {
+    let above = match &range.from {
+        Bound::Included(from) => key >= &from[..],
+        Bound::Excluded(from) => key > &from[..],
+        Bound::Unbounded => true,
+    };
+    let below = match &range.to {
+        Bound::Included(to) => key <= &to[..],
+        Bound::Excluded(to) => key < &to[..],
+        Bound::Unbounded => true,
+    };
+    above && below
+}
+
+/// The last lines of what a process complained about, for a report.
+pub(super) fn last_words(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(keys: &KeySet, ranks: &[u32]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        ranks.iter().map(|&rank| (keys.key(rank).to_vec(), value_bytes(rank.into()))).collect()
+    }
+
+    #[test]
+    fn a_scan_reads_what_it_returned_and_what_it_passed_over() {
+        let keys = KeySet::new(10);
+        let key = |rank| keys.key(rank).to_vec();
+        let range = ScanRange { from: Bound::Excluded(key(2)), to: Bound::Included(key(7)), reverse: false };
+        let reads = scan_reads(&keys, &range, 100, &pairs(&keys, &[3, 6])).unwrap();
+        assert_eq!(reads, [(3, Some(3)), (4, None), (5, None), (6, Some(6)), (7, None)]);
+        // Cut off by its limit: nothing is known beyond the last.
+        let reads = scan_reads(&keys, &range, 2, &pairs(&keys, &[3, 5])).unwrap();
+        assert_eq!(reads, [(3, Some(3)), (4, None), (5, Some(5))]);
+        let reads = scan_reads(&keys, &range.clone().reversed(), 1, &pairs(&keys, &[6])).unwrap();
+        assert_eq!(reads, [(6, Some(6)), (7, None)]);
+        let reads = scan_reads(&keys, &range, 3, &[]).unwrap();
+        assert_eq!(reads.len(), 5);
+    }
+
+    #[test]
+    fn a_scan_that_breaks_a_promise_by_itself_is_told_so() {
+        let keys = KeySet::new(10);
+        let range =
+            ScanRange { from: Bound::Unbounded, to: Bound::Excluded(keys.key(7).to_vec()), reverse: false };
+        for (ranks, limit, word) in
+            [(&[3, 2][..], 9, "after"), (&[2, 2], 9, "after"), (&[2, 7], 9, "outside"), (&[2, 3], 1, "limit")]
+        {
+            let error = scan_reads(&keys, &range, limit, &pairs(&keys, ranks)).unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        let error = scan_reads(&keys, &range, 9, &[(b"\0foreign".to_vec(), vec![])]).unwrap_err();
+        assert!(error.contains("nobody"), "{error}");
+    }
+
+    #[test]
+    fn values_of_different_writers_differ() {
+        let config = |life| WorkerConfig {
+            pool: "file:p".parse().unwrap(),
+            logs: PathBuf::new(),
+            life,
+            threads: 2,
+            keys: 1,
+            seed: 0,
+            coordinator: 0,
+        };
+        let last = config(LIVES_MAX - 1).client(THREADS_MAX - 1);
+        assert!(u64::from(last) << COUNTER_BITS | u64::from(u32::MAX) < UNKNOWN_VALUE - 1);
+        assert_ne!(config(1).client(1), config(2).client(0));
+    }
+}

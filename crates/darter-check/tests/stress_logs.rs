@@ -1,0 +1,186 @@
+//! The stress test's logs: what torn and damaged ones say, and that a lie in one is found out.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use darter::{PoolUrl, Store};
+use darter_check::history::{Action, Outcome};
+use darter_check::stress::collect::Collected;
+use darter_check::stress::judge::judge;
+use darter_check::stress::keys::{KeySet, UNKNOWN_VALUE};
+use darter_check::stress::log::{self, Call, Entry, LogError, LogWriter, RECORD_BYTES, Record, Refusal};
+use darter_check::stress::worker::{WorkerConfig, serve};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const KEYS: u32 = 4;
+
+/// A log with every kind of record; the last operation was never answered. Answers its bytes too.
+fn sample(directory: &Path) -> (PathBuf, Vec<u8>) {
+    let path = directory.join("sample.log");
+    let mut log = LogWriter::create(path.clone(), 7).unwrap();
+    log.begin(Call::Insert, 1, 100, 0).unwrap();
+    log.end(1, Entry::End(Outcome::Inserted)).unwrap();
+    log.begin(Call::MultiGet, 0, 0, 0).unwrap();
+    log.end_reads(&[(1, Some(100)), (3, None)]).unwrap();
+    log.begin(Call::Replace, 2, 101, 100).unwrap();
+    log.end(2, Entry::Failed(Refusal::OutOfSpace)).unwrap();
+    log.begin(Call::Delete, 1, 0, 0).unwrap();
+    drop(log);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes.len(), 8 * RECORD_BYTES);
+    (path, bytes)
+}
+
+fn read(path: &Path) -> Result<Collected, LogError> {
+    let mut collected = Collected::new(KEYS);
+    log::read(path, &mut collected).map(|()| collected)
+}
+
+#[test]
+fn a_log_is_read_as_it_was_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, _) = sample(directory.path());
+    let collected = read(&path).unwrap();
+    assert_eq!(
+        (collected.operations(), collected.pending, collected.out_of_space, collected.torn),
+        (4, 2, 1, 0)
+    );
+    assert_eq!(collected.calls(Call::MultiGet), 1);
+    let histories = collected.histories();
+    assert_eq!(histories.iter().map(Vec::len).collect::<Vec<_>>(), [0, 3, 1, 1]);
+    let [insert, get, delete] = histories[1][..] else { panic!("{histories:?}") };
+    assert_eq!((insert.client, insert.action), (7, Action::Insert(100)));
+    assert!(insert.returned.unwrap().0 <= get.invoked);
+    assert_eq!(get.returned.unwrap().1, Outcome::Found(Some(100)));
+    assert_eq!((delete.action, delete.returned), (Action::Delete, None));
+    let replace = histories[2][0];
+    assert_eq!((replace.action, replace.returned), (Action::Replace { expected: 100, value: 101 }, None));
+    assert!(read(&directory.path().join("absent.log")).unwrap().operations() == 0);
+}
+
+/// Whatever the length a log is cut to, what is left is a valid beginning.
+#[test]
+fn a_torn_log_loses_its_last_record_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, bytes) = sample(directory.path());
+    for length in 0..=bytes.len() {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let collected = read(&path).unwrap();
+        assert_eq!(collected.torn, u64::from(length % RECORD_BYTES != 0), "{length} bytes");
+        let begun = [0, 1, 1, 2, 2, 2, 3, 3, 4][length / RECORD_BYTES];
+        assert_eq!(collected.operations(), begun, "{length} bytes");
+    }
+    // The space was there, the bytes were not yet.
+    let last = bytes.len() - RECORD_BYTES;
+    fs::write(&path, [&bytes[..last], &[0; RECORD_BYTES]].concat()).unwrap();
+    let collected = read(&path).unwrap();
+    assert_eq!((collected.operations(), collected.torn), (3, 1));
+}
+
+#[test]
+fn a_damaged_log_says_where() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, bytes) = sample(directory.path());
+    let damaged = |bytes: &[u8], record: u64, word: &str| {
+        fs::write(&path, bytes).unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(matches!(error, LogError::Damaged { record: found, .. } if found == record), "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+    };
+    // Any flipped bit of a record that is not the last.
+    for bit in 0..RECORD_BYTES * 8 {
+        let mut bytes = bytes.clone();
+        bytes[2 * RECORD_BYTES + bit / 8] ^= 1 << (bit % 8);
+        damaged(&bytes, 2, "no record");
+    }
+    let records: Vec<[u8; RECORD_BYTES]> = bytes.as_chunks().0.to_vec();
+    let without = |index: usize| {
+        records.iter().enumerate().filter(|(i, _)| *i != index).map(|(_, r)| *r).collect::<Vec<_>>()
+    };
+    damaged(without(0).as_flattened(), 0, "did not begin");
+    damaged(without(1).as_flattened(), 1, "in the middle");
+    damaged(without(2).as_flattened(), 2, "another operation");
+    let mut swapped = records.clone();
+    swapped.swap(1, 0);
+    damaged(swapped.as_flattened(), 0, "did not begin");
+    let mut twice = records.clone();
+    twice.insert(2, records[1]);
+    damaged(twice.as_flattened(), 2, "twice");
+    let changed = |index: usize, record: u64, word: &str, change: &dyn Fn(&mut Record)| {
+        let mut record_there = Record::from_bytes(&records[index]).unwrap();
+        change(&mut record_there);
+        let mut records = records.clone();
+        records[index] = record_there.to_bytes();
+        damaged(records.as_flattened(), record, word);
+    };
+    changed(1, 1, "another kind", &|record| record.entry = Entry::End(Outcome::Deleted(true)));
+    changed(1, 1, "another key", &|record| record.key = 2);
+    changed(1, 1, "that is none", &|record| record.key = KEYS);
+    changed(1, 1, "another operation", &|record| record.client = 8);
+    changed(2, 2, "missing", &|record| record.sequence = 3);
+    changed(2, 2, "older", &|record| record.time = 0);
+}
+
+/// Two processes' worth of threads work for a while and are judged; then each of their logs is made to lie.
+#[test]
+fn a_falsified_outcome_is_a_violation() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = PoolUrl::file(directory.path().join("pool"));
+    drop(Store::options().block_bytes(256 << 10).open_url(&pool.clone().sized(64 << 20, 1)).unwrap());
+    let configs = [1, 2].map(|life| WorkerConfig {
+        pool: pool.clone(),
+        logs: directory.path().to_owned(),
+        life,
+        threads: 2,
+        keys: KEYS,
+        seed: 5,
+        coordinator: std::process::id(),
+    });
+    let logs: Vec<PathBuf> =
+        configs.iter().flat_map(|config| (0..config.threads).map(|thread| config.log(thread))).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for config in &configs {
+            scope.spawn(|| serve(config, &stop).unwrap());
+        }
+        // Enough for each to have been told something.
+        while !logs.iter().all(|log| fs::metadata(log).is_ok_and(|log| log.len() > 64 << 10)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let keys = KeySet::new(KEYS);
+    let judged = || {
+        let mut collected = Collected::new(KEYS);
+        for path in &logs {
+            log::read(path, &mut collected).unwrap();
+        }
+        assert!(collected.operations() > 400);
+        judge(&keys, &collected, &BTreeMap::new())
+    };
+    let judgement = judged();
+    assert!(judgement.failures.is_empty(), "{}", judgement.failures[0].excerpt());
+    for (path, lie) in logs.iter().zip([UNKNOWN_VALUE, UNKNOWN_VALUE - 1, 12345, 0]) {
+        let bytes = fs::read(path).unwrap();
+        let mut records: Vec<[u8; RECORD_BYTES]> = bytes.as_chunks().0.to_vec();
+        let is_search = |record: &Record| matches!(record.entry, Entry::End(Outcome::Found(_)));
+        let searched = |bytes| Record::from_bytes(bytes).filter(is_search);
+        let at = records.iter().rposition(|bytes| searched(bytes).is_some()).unwrap();
+        let mut record = searched(&records[at]).unwrap();
+        record.entry = Entry::End(Outcome::Found(Some(lie)));
+        records[at] = record.to_bytes();
+        fs::write(path, records.as_flattened()).unwrap();
+        let judgement = judged();
+        let [failure] = &judgement.failures[..] else { panic!("{} failures", judgement.failures.len()) };
+        assert!(failure.is_violation);
+        assert_eq!(failure.rank, record.key);
+        let told = format!("found {lie}");
+        assert!(
+            failure.excerpt().lines().any(|line| line.trim_start().starts_with('!') && line.contains(&told))
+        );
+        fs::write(path, bytes).unwrap();
+    }
+}

@@ -1,0 +1,303 @@
+//! `stress`: processes that are killed and paused on one pool file, and the judgement of all they were told.
+
+use crate::Answer;
+use crate::failure::{Failure, complain};
+use darter::PoolUrl;
+use darter_check::stress::log::Call;
+use darter_check::stress::{
+    Progress, Report, StressConfig, StressError, Verdict, coordinator, worker, worker::WorkerConfig,
+};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Redraws a second: few, since the workers share the cores with the bar.
+const REDRAWS_PER_SECOND: u8 = 5;
+/// The hidden command that a worker is started by.
+pub(crate) const WORKER_COMMAND: &str = "stress-worker";
+
+#[derive(clap::Args)]
+pub(crate) struct StressCommand {
+    /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or `file:PATH` of one without keys
+    #[arg(long, value_name = "URL", env = "DARTER_POOL")]
+    pool: PoolUrl,
+    /// Worker processes at a time
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(coordinator::PROCESSES_MAX)))]
+    processes: u32,
+    /// Threads of each process
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(worker::THREADS_MAX)))]
+    threads: u32,
+    /// How long the workers work, judgements not counted
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+    /// End sooner, after N operations and three kills and pauses, where there are any
+    #[arg(long, value_name = "N")]
+    ops: Option<u64>,
+    /// Keys that all work on
+    #[arg(long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(darter_check::stress::keys::KEYS_MAX)))]
+    keys: u32,
+    /// Where chance comes from; the same seed tries the same, but the system schedules as it likes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Workers killed a second, by SIGKILL; each is replaced
+    #[arg(long, value_name = "PER_SECOND", default_value = "2", value_parser = rate)]
+    kills: f64,
+    /// Workers paused a second, for up to four leases
+    #[arg(long, value_name = "PER_SECOND", default_value = "4", value_parser = rate)]
+    pauses: f64,
+    /// Repairs a second while the workers work
+    #[arg(long, value_name = "PER_SECOND", default_value = "1", value_parser = rate)]
+    repairs: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Falsify one outcome before the judgement, which must find it
+    #[arg(long, hide = true)]
+    canary: bool,
+}
+
+/// A number of seconds, with a fraction if need be.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "not a number of seconds, such as 10 or 0.5".to_owned())
+}
+
+/// A number of events a second.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.0..=1000.0).contains(rate));
+    rate.ok_or_else(|| "not a number from 0 to 1000, such as 2 or 0.5".to_owned())
+}
+
+impl From<StressError> for Failure {
+    fn from(error: StressError) -> Self {
+        if error.is_usage() { Self::usage(error) } else { Self::failed(error) }
+    }
+}
+
+impl StressCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let config = StressConfig {
+            pool: self.pool.clone(),
+            processes: self.processes,
+            threads: self.threads,
+            keys: self.keys,
+            seed: self.seed,
+            duration: self.seconds,
+            operations: self.ops,
+            kills_per_second: self.kills,
+            pauses_per_second: self.pauses,
+            repairs_per_second: self.repairs,
+            canary: self.canary,
+        };
+        let bar = self.bar();
+        let report = coordinator::run(&config, &launch, &mut |progress| self.show(&bar, progress));
+        bar.finish_and_clear();
+        let report = report?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", self.as_json(&report))?;
+        } else {
+            self.print(&mut out, &report)?;
+        }
+        out.flush()?;
+        if let Some(logs) = &report.logs {
+            complain(format_args!("the logs and the histories of the keys named are in {}", logs.display()));
+        }
+        Ok(if report.verdict() == Verdict::Linearizable { Answer::Done } else { Answer::No })
+    }
+
+    /// A bar that shows itself on a terminal only.
+    fn bar(&self) -> ProgressBar {
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        let length = u64::try_from(self.seconds.as_millis()).unwrap_or(u64::MAX);
+        let bar = ProgressBar::with_draw_target(Some(length), target);
+        match ProgressStyle::with_template("{wide_bar} {msg}") {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        }
+    }
+
+    fn show(&self, bar: &ProgressBar, progress: &Progress) {
+        let part = match self.ops {
+            Some(ops) if ops > 0 => progress.operations as f64 / ops as f64,
+            _ => 0.0,
+        };
+        let part = part.max(progress.worked.as_secs_f64() / self.seconds.as_secs_f64()).clamp(0.0, 1.0);
+        bar.set_position((part * bar.length().unwrap_or(0) as f64) as u64);
+        let judging = if progress.judging { ", judging" } else { "" };
+        bar.set_message(format!(
+            "{} operations, {} kills, {} pauses{judging}",
+            HumanCount(progress.operations),
+            progress.kills,
+            progress.pauses
+        ));
+    }
+
+    fn print(&self, out: &mut impl Write, report: &Report) -> std::io::Result<()> {
+        let Self { processes, threads, keys, .. } = self;
+        let Report { kills, pauses, rounds, counts, pool, .. } = report;
+        let worked = report.worked.as_secs_f64();
+        let operations = counts.operations();
+        writeln!(
+            out,
+            "operations    {} in {worked:.1} s by {processes} processes of {threads} threads",
+            HumanCount(operations)
+        )?;
+        for call in Call::ALL {
+            writeln!(out, "  {:<18}{:>12}", call.name(), HumanCount(counts.calls(call)).to_string())?;
+        }
+        writeln!(out, "kills         {kills}")?;
+        writeln!(out, "pauses        {pauses}, the longest {} ms", report.pause_max.as_millis())?;
+        writeln!(
+            out,
+            "repairs       {} while they worked, {} bytes given back",
+            report.repairs,
+            HumanCount(report.repaired_bytes)
+        )?;
+        writeln!(
+            out,
+            "pending       {} operations, of these {} out of space, {} shut out; {} torn logs",
+            counts.pending, counts.out_of_space, counts.shut_out, counts.torn
+        )?;
+        writeln!(
+            out,
+            "histories     {keys} keys in {rounds} rounds, the longest of {} operations, judged in {} steps",
+            HumanCount(report.longest_history),
+            HumanCount(report.checker_steps)
+        )?;
+        writeln!(
+            out,
+            "pool          {} violations; {} bytes leaked, {} after the repair",
+            pool.violations.len(),
+            HumanCount(pool.leaked_bytes_before),
+            pool.leaked_bytes_after
+        )?;
+        for what in report.findings.iter().chain(&pool.violations) {
+            writeln!(out, "violation: {what}")?;
+        }
+        for failure in &report.failures {
+            let key = failure.key.escape_ascii();
+            let what = if failure.is_violation {
+                "is not linearizable"
+            } else {
+                "is undecided: the checker ran out of steps; more keys or fewer threads make it easier"
+            };
+            writeln!(out, "\nthe history of key {} (`{key}`) {what}", failure.rank)?;
+            writeln!(out, "{}\n", failure.excerpt())?;
+        }
+        writeln!(out, "verdict       {}", report.verdict().name())
+    }
+
+    fn as_json(&self, report: &Report) -> Value {
+        let Report { counts, pool, .. } = report;
+        let calls: serde_json::Map<String, Value> =
+            Call::ALL.iter().map(|&call| (call.name().to_owned(), counts.calls(call).into())).collect();
+        let failures: Vec<Value> = report
+            .failures
+            .iter()
+            .map(|failure| {
+                json!({
+                    "key": failure.key.escape_ascii().to_string(),
+                    "rank": failure.rank,
+                    "verdict": if failure.is_violation { "violation" } else { "undecided" },
+                    "explanation": failure.excerpt(),
+                })
+            })
+            .collect();
+        json!({
+            "verdict": report.verdict().name(),
+            "seed": self.seed,
+            "processes": self.processes,
+            "threads": self.threads,
+            "keys": self.keys,
+            "seconds": report.worked.as_secs_f64(),
+            "rounds": report.rounds,
+            "operations": counts.operations(),
+            "calls": calls,
+            "kills": report.kills,
+            "pauses": report.pauses,
+            "pause_ms_max": u64::try_from(report.pause_max.as_millis()).unwrap_or(u64::MAX),
+            "repairs": report.repairs,
+            "repaired_bytes": report.repaired_bytes,
+            "pending": counts.pending,
+            "out_of_space": counts.out_of_space,
+            "shut_out": counts.shut_out,
+            "torn_logs": counts.torn,
+            "longest_history": report.longest_history,
+            "checker_steps": report.checker_steps,
+            "failures": failures,
+            "findings": report.findings,
+            "pool_violations": pool.violations,
+            "leaked_bytes_before_repair": pool.leaked_bytes_before,
+            "leaked_bytes": pool.leaked_bytes_after,
+            "logs": report.logs.as_ref().map(|logs| logs.display().to_string()),
+        })
+    }
+}
+
+/// This program as a worker.
+fn launch(config: &WorkerConfig) -> std::io::Result<std::process::Command> {
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    command.arg(WORKER_COMMAND);
+    if let Some(path) = config.pool.path() {
+        command.arg("--path").arg(path);
+    }
+    command.arg("--logs").arg(&config.logs);
+    for (name, number) in [
+        ("--life", config.life),
+        ("--threads", config.threads),
+        ("--keys", config.keys),
+        ("--coordinator", config.coordinator),
+    ] {
+        command.arg(name).arg(number.to_string());
+    }
+    command.arg("--seed").arg(config.seed.to_string());
+    Ok(command)
+}
+
+/// A worker of `stress`, which alone starts it.
+#[derive(clap::Args)]
+pub(crate) struct WorkerCommand {
+    /// The pool's file
+    #[arg(long)]
+    path: PathBuf,
+    /// Where the logs go
+    #[arg(long)]
+    logs: PathBuf,
+    /// The number of this process
+    #[arg(long)]
+    life: u32,
+    /// Threads that work
+    #[arg(long)]
+    threads: u32,
+    /// Keys
+    #[arg(long)]
+    keys: u32,
+    /// Where chance comes from
+    #[arg(long)]
+    seed: u64,
+    /// The process to die with
+    #[arg(long)]
+    coordinator: u32,
+}
+
+impl WorkerCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let config = WorkerConfig {
+            pool: PoolUrl::file(&self.path),
+            logs: self.logs.clone(),
+            life: self.life,
+            threads: self.threads,
+            keys: self.keys,
+            seed: self.seed,
+            coordinator: self.coordinator,
+        };
+        worker::run(&config)?;
+        Ok(Answer::Done)
+    }
+}

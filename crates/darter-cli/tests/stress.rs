@@ -1,0 +1,102 @@
+//! The stress command: real processes, killed and paused, and a verdict that must not depend on when.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Runs `darter stress` on a pool in a new directory; answers its exit code, what it printed, and the directory.
+fn stress(words: &[&str]) -> (i32, Value, String, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, out, err) = stress_on(directory.path(), "?size=64M&nodes=2", words);
+    (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("out: {out}\nerr: {err}")), err, directory)
+}
+
+fn stress_on(directory: &Path, options: &str, words: &[&str]) -> (i32, String, String) {
+    let pool = format!("file:{}{options}", directory.join("pool").display());
+    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+    let output = program
+        .args(["stress", "--json", "--pool", &pool])
+        .args(words)
+        .env_remove("DARTER_POOL")
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// It ends by counts, of operations, kills and pauses; the time is there to end a run that hangs.
+#[test]
+fn killed_and_paused_processes_leave_histories_that_are_linearizable() {
+    let (code, report, err, directory) = stress(&[
+        "--processes=3",
+        "--threads=2",
+        "--ops=200000",
+        "--seconds=300",
+        "--kills=10",
+        "--pauses=20",
+        "--repairs=5",
+        "--keys=24",
+    ]);
+    assert_eq!((code, &report["verdict"]), (0, &"linearizable".into()), "{report:#}\n{err}");
+    let number = |name: &str| report[name].as_u64().unwrap();
+    assert!(number("operations") >= 200_000 && number("kills") >= 3 && number("pauses") >= 3, "{report:#}");
+    assert_eq!((number("leaked_bytes"), number("torn_logs")), (0, 0));
+    assert_eq!(report["calls"].as_object().unwrap().len(), 8);
+    assert!(number("longest_history") > 200_000 / 24);
+    assert_eq!(report["failures"], Value::Array(vec![]));
+    // Neither logs nor keys are left: the same pool serves again.
+    assert_eq!(names(directory.path()), ["pool"]);
+    let (code, out, err) = stress_on(directory.path(), "", &["--ops=1", "--kills=0", "--pauses=0"]);
+    assert_eq!(code, 0, "{out}\n{err}");
+}
+
+#[test]
+fn a_falsified_outcome_fails_the_run_and_keeps_the_logs() {
+    let (code, report, err, directory) =
+        stress(&["--canary", "--ops=2000", "--seconds=300", "--kills=0", "--pauses=0", "--repairs=0"]);
+    assert_eq!((code, &report["verdict"]), (1, &"violation".into()), "{report:#}\n{err}");
+    let explanation = report["failures"][0]["explanation"].as_str().unwrap();
+    assert!(explanation.contains("NOT linearizable"), "{explanation}");
+    assert!(explanation.lines().count() < 60, "{explanation}");
+    let logs = report["logs"].as_str().unwrap();
+    assert!(logs.starts_with(directory.path().to_str().unwrap()) && err.contains(logs), "{logs}: {err}");
+    let kept = names(Path::new(logs));
+    assert!(
+        kept.contains(&"worker-1-0.log".to_owned()) && kept.contains(&"key-0.txt".to_owned()),
+        "{kept:?}"
+    );
+    // What is there is evidence, and not overwritten.
+    let (code, _, err) = stress_on(directory.path(), "", &["--ops=1"]);
+    assert!(code == 2 && err.contains("holds keys"), "{err}");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for (options, words, part) in [
+        ("", &[][..], "does not exist"),
+        ("?size=64M", &["--kills=-1"], "--kills"),
+        ("?size=64M", &["--pauses=often"], "0.5"),
+        ("?size=64M", &["--seconds=-3"], "--seconds"),
+        ("?size=64M", &["--processes=0"], "--processes"),
+        ("?size=64M", &["--keys=1000000"], "--keys"),
+        ("?size=64M", &["--pool", "mem:1G"], "cannot be used multiple times"),
+    ] {
+        let (code, _, err) = stress_on(directory.path(), options, words);
+        assert_eq!(code, 2, "{words:?}: {err}");
+        assert!(err.contains(part), "{words:?}: {err}");
+    }
+    assert_eq!(names(directory.path()), [""; 0]);
+    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+    let output = program.args(["stress", "--pool", "mem:64M"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("file:PATH"));
+}
