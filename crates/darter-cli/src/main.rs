@@ -12,6 +12,7 @@ mod notation;
 mod pairs;
 mod pool;
 mod scan;
+mod sim;
 mod stats;
 mod stress;
 mod tree;
@@ -49,6 +50,8 @@ enum Command {
     Stats(stats::StatsCommand),
     /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an invariant is broken
     Check(check::CheckCommand),
+    /// Explore schedules of simulated clients, judge each, and replay what was found; exit code 1 on a violation
+    Sim(Box<sim::SimCommand>),
     /// Kill and pause processes that work on one pool file, and judge whether all they were told can be true; exit code 1
     /// when it cannot
     Stress(stress::StressCommand),
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Scan(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Check(command) => command.run(),
+        Command::Sim(command) => command.run(),
         Command::Stress(command) => command.run(),
         Command::Tree(command) => command.run(),
         Command::StressWorker(command) => command.run(),

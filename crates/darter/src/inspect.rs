@@ -157,6 +157,8 @@ async fn repair<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result
     }
     // Hints must not lead to what is about to be freed.
     shared.index.scrub_unreachable(client, &walked.reachable).await?;
+    // That may have finished what a dead client had begun, and made something unreachable: walk once more.
+    let walked = shared.index.check(client).await?;
     let swept = shared.pool.finish_adoption(client, adoption, &walked.reachable).await?;
     let mut after = check(shared, client).await?;
     after.repaired_bytes = swept.reclaimed_bytes;

@@ -12,6 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Rounds of upkeep of each client in which both graces of a retired node pass.
+const GRACES: usize = 7;
+
 /// How schedules are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerKind {
@@ -82,8 +85,10 @@ pub struct Summary {
     pub words_lost: u64,
     /// Operations in the longest history.
     pub longest_history: u64,
-    /// Most verbs of one operation.
-    pub longest_op: u64,
+    /// The most round trips of one operation, and its verbs; upkeep left out.
+    pub longest_op: (u64, u64),
+    /// The same where a client had stopped for ever, of the others' operations.
+    pub longest_beside_stopped: (u64, u64),
     /// How often each situation was met.
     pub situations: BTreeMap<Situation, u64>,
     /// The violation of the lowest run, if there was one.
@@ -91,7 +96,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn add(&mut self, outcome: &Outcome) {
+    pub(super) fn add(&mut self, outcome: &Outcome) {
         self.runs += 1;
         self.steps += outcome.steps;
         self.verbs += outcome.counts.verbs;
@@ -101,7 +106,16 @@ impl Summary {
             *self.faults.entry(fault.parts().0).or_default() += 1;
         }
         self.longest_history = self.longest_history.max(outcome.history.len() as u64);
-        self.longest_op = self.longest_op.max(outcome.longest_op.iter().copied().max().unwrap_or(0));
+        let longest = |skip: Option<u32>| {
+            let others = (0_u32..).zip(&outcome.longest_op).filter(|(client, _)| Some(*client) != skip);
+            others.map(|(_, &took)| took).max().unwrap_or_default()
+        };
+        self.longest_op = self.longest_op.max(longest(None));
+        for fault in &outcome.struck {
+            if let Fault::Stop(who, _) = *fault {
+                self.longest_beside_stopped = self.longest_beside_stopped.max(longest(Some(who)));
+            }
+        }
     }
 
     fn join(&mut self, other: Self) {
@@ -115,6 +129,7 @@ impl Summary {
         }
         self.longest_history = self.longest_history.max(other.longest_history);
         self.longest_op = self.longest_op.max(other.longest_op);
+        self.longest_beside_stopped = self.longest_beside_stopped.max(other.longest_beside_stopped);
         for (situation, count) in other.situations {
             *self.situations.entry(situation).or_default() += count;
         }
@@ -219,6 +234,13 @@ impl Settings {
             faults: Vec::new(),
             clients: (0..clients).map(|_| self.ops_of(scenario, keys, &mut dice)).collect(),
         };
+        // So much upkeep in the middle that what was unlinked before it is free, and used again, after it.
+        if dice.one_in(6) {
+            for ops in &mut plan.clients {
+                ops.extend(std::iter::repeat_n(Op::Maintain, GRACES));
+                ops.extend(self.ops_of(scenario, keys, &mut dice));
+            }
+        }
         if !self.faults.is_empty() && dice.one_in(2) {
             let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
             let who = dice.below(u64::from(if name == "cancel" { clients as u32 } else { plan.processes() }));

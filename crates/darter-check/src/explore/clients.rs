@@ -24,8 +24,10 @@ pub(super) struct Recorder {
     pub verbs: Vec<u64>,
     /// Awaits of each client.
     pub awaits: Vec<u64>,
-    pub longest_op: Vec<u64>,
+    pub longest_op: Vec<(u64, u64)>,
     pub errors: Vec<String>,
+    /// Clients whose operation has not executed a verb yet.
+    fresh: Vec<bool>,
     pub violation: Option<Violation>,
 }
 
@@ -34,7 +36,8 @@ impl Recorder {
         Self {
             verbs: vec![0; clients],
             awaits: vec![0; clients],
-            longest_op: vec![0; clients],
+            fresh: vec![false; clients],
+            longest_op: vec![(0, 0); clients],
             ..Self::default()
         }
     }
@@ -46,6 +49,23 @@ impl Recorder {
     pub(super) fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+
+    /// The operation that a client has asked for begins no earlier than now, unless it has begun.
+    pub(super) fn begin_now(&mut self, client: u32) {
+        if std::mem::take(&mut self.fresh[client as usize]) {
+            let clock = self.clock;
+            let open =
+                |operation: &&mut Operation| operation.client == client && operation.returned.is_none();
+            // What was cancelled before keeps its interval: it is open at the end anyway.
+            let last = self.history.iter().rev().find(|operation| operation.client == client);
+            let invoked = last.map_or(clock, |operation| operation.invoked);
+            for operation in
+                self.history.iter_mut().filter(open).filter(|operation| operation.invoked == invoked)
+            {
+                operation.invoked = clock;
+            }
+        }
     }
 
     fn violate(&mut self, kind: &'static str, text: String) {
@@ -123,6 +143,7 @@ pub(super) async fn client(
             let mut recorder = recorder.borrow_mut();
             let invoked = recorder.tick();
             let first = recorder.history.len();
+            recorder.fresh[me] = true;
             recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {
                 client: cast.index,
                 key,
@@ -130,15 +151,15 @@ pub(super) async fn client(
                 invoked,
                 returned: None,
             }));
-            (recorder.verbs[me], first)
+            ((recorder.verbs[me], recorder.awaits[me]), first)
         };
         let answer = act(&cast, &pool, &dart, &mut own, op, value);
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
-        let verbs = recorder.verbs[me] - begun;
         if !matches!(op, Op::Maintain | Op::Adjust) {
-            recorder.longest_op[me] = recorder.longest_op[me].max(verbs);
+            let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
+            recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
         let count = match op {
             Op::MultiGet | Op::Scan(_) => cast.hot.len(),
@@ -147,7 +168,9 @@ pub(super) async fn client(
         };
         // Others have written in between: ours are found by their number of invocation.
         let mine: Vec<usize> = (first..recorder.history.len())
-            .filter(|&at| recorder.history[at].client == cast.index && recorder.history[at].returned.is_none())
+            .filter(|&at| {
+                recorder.history[at].client == cast.index && recorder.history[at].returned.is_none()
+            })
             .take(count)
             .collect();
         match ended {
@@ -223,9 +246,7 @@ async fn act(
     let bytes = value_bytes(value);
     let key = |key: u8| &cast.hot[usize::from(key)][..];
     Ok(match op {
-        Op::Get(at) => {
-            Answer::Key(Told::Found(dart.get(own, key(at)).await?.map(|bytes| value_of(&bytes))))
-        }
+        Op::Get(at) => Answer::Key(Told::Found(dart.get(own, key(at)).await?.map(|bytes| value_of(&bytes)))),
         Op::Put(at) => told(dart.put(own, key(at), &bytes, Condition::Always).await?),
         Op::Insert(at) => told(dart.put(own, key(at), &bytes, Condition::Absent).await?),
         Op::Update(at) => told(dart.put(own, key(at), &bytes, Condition::Present).await?),
@@ -241,7 +262,8 @@ async fn act(
         }
         Op::Scan(reverse) => {
             let (low, high) = (cast.hot.iter().min(), cast.hot.iter().max());
-            let bound = |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
+            let bound =
+                |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
             let range = ScanRange { from: bound(low), to: bound(high), reverse };
             let pairs = dart.scan(own, &range, usize::MAX).await?;
             Answer::All(verify_scan(cast, &range, pairs)?)

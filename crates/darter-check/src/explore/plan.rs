@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn plans_read_back_as_written() {
-        let line = "dart/grow-n4/nodes=2/process=one/cold/hole=trust-express/kill=0@17/power=0@3/p0,g1,s;d0,M,m";
+        let line =
+            "dart/grow-n4/nodes=2/process=one/cold/hole=trust-express/kill=0@17/power=0@3/p0,g1,s;d0,M,m";
         let plan: Plan = line.parse().unwrap();
         assert_eq!(plan.to_string(), line);
         assert_eq!((plan.clients.len(), plan.faults.len()), (2, 2));
@@ -281,9 +282,18 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in ["", "dart", "dart/nowhere/g0", "dart/plain/x9", "dart/plain/nodes=0/g0", "dart/plain/g99",
-            "dart/plain/kill=1/g0", "dart/plain/kill=x@y/g0", "smart/plain/g0", "dart/plain/hole=none/g0"]
-        {
+        for line in [
+            "",
+            "dart",
+            "dart/nowhere/g0",
+            "dart/plain/x9",
+            "dart/plain/nodes=0/g0",
+            "dart/plain/g99",
+            "dart/plain/kill=1/g0",
+            "dart/plain/kill=x@y/g0",
+            "smart/plain/g0",
+            "dart/plain/hole=none/g0",
+        ] {
             assert!(line.parse::<Plan>().is_err(), "{line}");
         }
     }

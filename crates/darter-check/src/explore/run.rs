@@ -6,12 +6,12 @@
 
 use super::clients::{Cast, Recorder, client};
 use super::plan::{Fault, Op, Plan};
-use super::schedule::{Schedule, Scheduler};
+use super::schedule::{Decision, Schedule, Scheduler};
 use super::stage::{LEASE_MS, Stage, initial_value};
 use super::verdict;
 use crate::history::Operation;
-use darter_fabric::sim::{Event, EventKind, Executor, SimCounts};
 use darter_fabric::block_on;
+use darter_fabric::sim::{Event, EventKind, Executor, SimCounts, WordOrder};
 use darter_index::{Dart, DartOptions, IndexError, OrderedIndex};
 use darter_pool::{AllocKind, Pool};
 use std::cell::RefCell;
@@ -60,10 +60,14 @@ pub struct Outcome {
     pub allocations: Vec<u64>,
     /// Faults that struck.
     pub struck: Vec<Fault>,
-    /// Most verbs that one operation of a client took, by the client.
-    pub longest_op: Vec<u64>,
+    /// The most round trips, and the verbs in them, that one operation of each client took; upkeep left out.
+    pub longest_op: Vec<(u64, u64)>,
     /// Words that a power failure took back.
     pub words_lost: u64,
+    /// The scheduler gave the run up: nothing was judged.
+    pub gave_up: bool,
+    /// What happened step by step, where the scheduler asked for it.
+    pub trace: Vec<String>,
 }
 
 struct Process {
@@ -124,7 +128,8 @@ fn perform(
                 _ => None,
             }),
         };
-        executor.spawn(process, client(cast, Rc::clone(&recorder), pool.clone(), dart.clone(), own, ops.clone()));
+        executor
+            .spawn(process, client(cast, Rc::clone(&recorder), pool.clone(), dart.clone(), own, ops.clone()));
     }
     for process in 0..plan.processes() {
         let refused = plan.faults.iter().find_map(|fault| match fault {
@@ -150,6 +155,14 @@ fn perform(
     };
     let ended = act.play(&mut executor, &mut processes);
     let power_lost = act.power_lost;
+    if act.outcome.gave_up {
+        drop(executor);
+        sim.schedule(false);
+        for process in processes.into_iter().flatten() {
+            process.pool.abandon();
+        }
+        return Ok(());
+    }
     finish_paused(stage, plan, &mut act, ended, &mut executor, &mut processes)?;
     let act_pending = std::mem::take(&mut act.pending);
     {
@@ -222,7 +235,11 @@ struct Act<'r> {
 
 impl Act<'_> {
     /// Lets events happen until nobody who may move has anything left to do.
-    fn play(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process>]) -> Result<(), Violation> {
+    fn play(
+        &mut self,
+        executor: &mut Executor<'_>,
+        processes: &mut [Option<Process>],
+    ) -> Result<(), Violation> {
         let mut events: Vec<Event> = Vec::new();
         self.outcome.verbs.resize(processes.len(), 0);
         self.strike(executor, processes);
@@ -240,11 +257,25 @@ impl Act<'_> {
             }
             let at = events.iter().position(|event| event.task >= self.current).unwrap_or(0);
             events.rotate_left(at);
+            if self.scheduler.is_eager()
+                && let Some(event) = events.iter().find(|event| runs(event)).copied()
+            {
+                self.current = event.task;
+                executor.perform(event, 0, WordOrder::Ascending);
+                continue;
+            }
             let decision = self.scheduler.decide(&events);
+            if self.scheduler.gives_up() {
+                self.outcome.gave_up = true;
+                return Ok(());
+            }
             let event = events[usize::from(decision.event).min(events.len() - 1)];
             self.outcome.schedule.0.push(decision);
             self.current = event.task;
             let (words, order) = decision.piece();
+            if self.scheduler.traces() {
+                self.outcome.trace.push(describe(&event, decision));
+            }
             {
                 let mut recorder = self.recorder.borrow_mut();
                 recorder.tick();
@@ -253,13 +284,19 @@ impl Act<'_> {
                     let process = self.plan.process_of(event.task as usize) as usize;
                     self.outcome.verbs[process] += u64::from(whole);
                     recorder.verbs[event.task as usize] += u64::from(whole);
+                    if self.scheduler.is_eager() {
+                        recorder.begin_now(event.task);
+                    }
                 }
             }
             executor.perform(event, words, order);
             self.outcome.steps += 1;
             self.strike(executor, processes);
             if self.outcome.steps > STEPS_MAX {
-                return Err(Violation::new("endless", format!("clients have not ended after {STEPS_MAX} steps")));
+                return Err(Violation::new(
+                    "endless",
+                    format!("clients have not ended after {STEPS_MAX} steps"),
+                ));
             }
         }
     }
@@ -328,6 +365,24 @@ impl Act<'_> {
     }
 }
 
+/// One step, for a person.
+fn describe(event: &Event, decision: Decision) -> String {
+    match event.kind {
+        EventKind::Run => format!("client {} begins or goes on", event.task),
+        EventKind::Complete => format!("client {} gets its answers and goes on", event.task),
+        EventKind::Execute { batch, node, verb, access } => {
+            let what = if access.writes { "writes" } else { "reads" };
+            let piece = match decision.words {
+                0 => String::new(),
+                words => format!(", only {words} words of it{}", if decision.descending { ", last first" } else { "" }),
+            };
+            let addr = access.start * 8;
+            let words = access.words;
+            format!("client {}: batch {batch} verb {verb} {what} {words} words at mn{node}+{addr:#x}{piece}", event.task)
+        }
+    }
+}
+
 /// Paused processes go on only when everybody else has ended, and a janitor has had time to take their place.
 fn finish_paused(
     stage: &Stage,
@@ -382,7 +437,8 @@ fn finish_paused(
 fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<(), IndexError> {
     let living: Vec<Process> = std::mem::take(processes).into_iter().flatten().collect();
     block_on(async {
-        let mut clients = living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
+        let mut clients =
+            living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
         for _ in 0..SETTLE_ROUNDS {
             for (process, client) in living.iter().zip(&mut clients) {
                 process.pool.maintain(client).await?;
@@ -399,10 +455,15 @@ fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<(), IndexErr
 }
 
 /// A fresh process reads every hot key into the history, and leaves nothing to the dead.
-fn last_look(stage: &Stage, plan: &Plan, options: DartOptions, outcome: &mut Outcome) -> Result<(), Violation> {
+fn last_look(
+    stage: &Stage,
+    plan: &Plan,
+    options: DartOptions,
+    outcome: &mut Outcome,
+) -> Result<(), Violation> {
     let sim = stage.sim.process(2000);
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
-    recorder.borrow_mut().begin_at(u64::MAX / 2);
+    recorder.borrow_mut().begin_at(outcome.history.iter().map(last_tick).max().unwrap_or(0));
     let looked = block_on(async {
         let pool = Pool::open(sim.clone()).await?;
         let mut own = pool.client()?;
@@ -431,6 +492,10 @@ fn last_look(stage: &Stage, plan: &Plan, options: DartOptions, outcome: &mut Out
     }
     outcome.history.append(&mut recorder.history);
     block_on(verdict::repair(&stage.sim.process(3000), options))
+}
+
+fn last_tick(operation: &Operation) -> u64 {
+    operation.returned.map_or(operation.invoked, |(at, _)| at)
 }
 
 /// Nothing is promised about what was not flushed, but nobody may panic or hang over it.

@@ -70,13 +70,14 @@ impl Scenario {
                 vec![long(300, 1), long(300, 2), long(150, 3)]
             }
             Self::Grow(_) | Self::Shrink(_) => stem(&[0, 251, 250]),
-            Self::Express => vec![
-                b"express-way-1".to_vec(),
-                b"express-way-2".to_vec(),
-                b"express-wagon".to_vec(),
-            ],
+            Self::Express => {
+                vec![b"express-way-1".to_vec(), b"express-way-2".to_vec(), b"express-wagon".to_vec()]
+            }
+            // Chosen when the stage is built.
             Self::Segment => vec![segment_key(65_500, 9), segment_key(65_501, 9), segment_key(65_502, 9)],
-            Self::Adjust => vec![b"adjusted-key-1".to_vec(), b"adjusted-key-2".to_vec(), b"adjusted-kex".to_vec()],
+            Self::Adjust => {
+                vec![b"adjusted-key-1".to_vec(), b"adjusted-key-2".to_vec(), b"adjusted-kex".to_vec()]
+            }
         }
     }
 
@@ -84,7 +85,9 @@ impl Scenario {
     pub fn present(self) -> &'static [usize] {
         match self {
             Self::Plain | Self::Prefixes => &[0],
-            Self::Split | Self::Express | Self::Adjust | Self::Pair | Self::Chain | Self::Shrink(_) => &[0, 1],
+            Self::Split | Self::Express | Self::Adjust | Self::Pair | Self::Chain | Self::Shrink(_) => {
+                &[0, 1]
+            }
             Self::Grow(_) | Self::Segment => &[],
         }
     }
@@ -100,15 +103,13 @@ impl Scenario {
             // With the two hot keys one more than half of what the type below holds.
             Self::Shrink(ty) => stem((CAPACITIES[usize::from(ty) - 1] / 2).saturating_sub(1)),
             Self::Express => vec![b"express".to_vec(), b"exp".to_vec(), b"expr-1".to_vec()],
-            Self::Segment => (0..).map(|at| segment_key(at, 0)).take(2 * SEGMENT_FILLER).enumerate()
-                .map(|(at, mut key)| {
-                    // Two keys below each pair of bytes make a node there, and an entry for it.
-                    key[..3].copy_from_slice(&segment_key((at / 2) as u32, 0)[..3]);
-                    key[3] = at as u8 & 1;
-                    key
-                })
+            // Pairs of keys below one node each, which has an entry; in this order, see `Stage::build`.
+            Self::Segment => {
+                return (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8)).collect();
+            }
+            Self::Adjust => (0..48_u8)
+                .map(|at| [&b"adjusted-ke"[..], &[b'a' + at % 24, b'0' + at / 24]].concat())
                 .collect(),
-            Self::Adjust => (0..48_u8).map(|at| [&b"adjusted-ke"[..], &[b'a' + at % 24, b'0' + at / 24]].concat()).collect(),
         };
         if matches!(self, Self::Grow(_) | Self::Shrink(_) | Self::Pair) {
             // A neighbour, so that the stem is a node's compressed path and not the root's only way.
@@ -131,8 +132,8 @@ impl Scenario {
     }
 }
 
-/// Nodes entered in the express skip table by [`Scenario::Segment`].
-const SEGMENT_FILLER: usize = 1400;
+/// Nodes to be entered in the express skip table by [`Scenario::Segment`], at most.
+const SEGMENT_NODES: u32 = 2000;
 
 fn segment_key(at: u32, end: u8) -> Vec<u8> {
     let at = at.wrapping_mul(40_503) & 0xffff;

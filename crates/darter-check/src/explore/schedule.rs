@@ -105,6 +105,21 @@ pub trait Scheduler {
 
     /// Chooses one of so many possibilities that are no events: what a power failure leaves of a word.
     fn pick(&mut self, possibilities: usize) -> usize;
+
+    /// Whether batches are to complete, and operations to begin, as early as they can, so that only verbs are decided on.
+    fn is_eager(&self) -> bool {
+        false
+    }
+
+    /// Whether each step is to be described.
+    fn traces(&self) -> bool {
+        false
+    }
+
+    /// Whether the rest of the run is of no interest.
+    fn gives_up(&self) -> bool {
+        false
+    }
 }
 
 /// Random numbers for schedulers and plans.
@@ -229,12 +244,18 @@ impl Scheduler for Pct {
 /// Repeats a schedule, then goes on with zeros. A decision that is not on offer is a zero.
 pub struct Replay<'s> {
     rest: std::slice::Iter<'s, Decision>,
+    traces: bool,
 }
 
 impl<'s> Replay<'s> {
     /// From the beginning.
     pub fn new(schedule: &'s Schedule) -> Self {
-        Self { rest: schedule.0.iter() }
+        Self { rest: schedule.0.iter(), traces: false }
+    }
+
+    /// The same, with each step described.
+    pub fn traced(schedule: &'s Schedule) -> Self {
+        Self { rest: schedule.0.iter(), traces: true }
     }
 }
 
@@ -248,6 +269,10 @@ impl Scheduler for Replay<'_> {
         let decision = self.rest.next().copied().unwrap_or_default();
         // Words of a decision, so that a shrunk schedule keeps the newest value: 0.
         possibilities - 1 - usize::from(decision.words).min(possibilities - 1)
+    }
+
+    fn traces(&self) -> bool {
+        self.traces
     }
 }
 

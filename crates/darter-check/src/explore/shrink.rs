@@ -23,7 +23,10 @@ impl Shrinking<'_> {
         self.left = self.left.checked_sub(1)?;
         let outcome = self.stages.replay(plan, schedule);
         let violation = outcome.violation.filter(|violation| violation.kind == self.kind)?;
-        Some((if outcome.schedule.0.is_empty() { schedule.clone() } else { outcome.schedule.trimmed() }, violation))
+        Some((
+            if outcome.schedule.0.is_empty() { schedule.clone() } else { outcome.schedule.trimmed() },
+            violation,
+        ))
     }
 
     /// A schedule under which a smaller plan fails too: the old one's, or a random one.
@@ -82,8 +85,9 @@ pub(super) fn shrink(
 ) -> (Plan, Schedule, Violation) {
     let mut shrinking = Shrinking { stages, kind: violation.kind, left: REPLAYS_MAX };
     let (mut plan, mut schedule, mut violation) = (plan.clone(), schedule.clone(), violation);
-    while let Some((next, found)) =
-        smaller(&plan).into_iter().find_map(|next| shrinking.search(&next, &schedule).map(|found| (next, found)))
+    while let Some((next, found)) = smaller(&plan)
+        .into_iter()
+        .find_map(|next| shrinking.search(&next, &schedule).map(|found| (next, found)))
     {
         plan = next;
         (schedule, violation) = found;

@@ -20,7 +20,8 @@ pub(super) fn judge(history: &[Operation], initial: &dyn Fn(u32) -> Option<u64>)
     let keys = history.iter().map(|operation| operation.key + 1).max().unwrap_or(0);
     CHECKER.with_borrow_mut(|checker| {
         for key in 0..keys {
-            let own: Vec<Operation> = history.iter().filter(|operation| operation.key == key).copied().collect();
+            let own: Vec<Operation> =
+                history.iter().filter(|operation| operation.key == key).copied().collect();
             match checker.check(&own, initial(key), CHECKER_STEPS) {
                 Verdict::Linearizable { .. } => {}
                 verdict @ Verdict::Violation { .. } => {
@@ -28,7 +29,10 @@ pub(super) fn judge(history: &[Operation], initial: &dyn Fn(u32) -> Option<u64>)
                     return Err(Violation::new("history", format!("key {key} is not linearizable\n{text}")));
                 }
                 Verdict::Unknown { steps } => {
-                    return Err(Violation::new("unknown", format!("key {key}: undecided after {steps} steps")));
+                    return Err(Violation::new(
+                        "unknown",
+                        format!("key {key}: undecided after {steps} steps"),
+                    ));
                 }
             }
         }
@@ -55,6 +59,7 @@ async fn try_repair(sim: &Sim, options: DartOptions) -> Result<Option<Violation>
         return Ok(Some(Violation::new("check", what.clone())));
     }
     dart.scrub_unreachable(&mut client, &report.reachable).await?;
+    let report = dart.check(&mut client).await?;
     let swept = pool.finish_adoption(&mut client, adoption, &report.reachable).await?;
     if let Some(what) = swept.violations.first() {
         return Ok(Some(Violation::new("sweep", what.clone())));
@@ -73,7 +78,10 @@ async fn try_repair(sim: &Sim, options: DartOptions) -> Result<Option<Violation>
     }
     if audit.leaked_bytes > 0 || audit.own_leaked_bytes > 0 {
         let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);
-        return Ok(Some(Violation::new("leak", format!("{all} bytes belong to nobody, {own} of them in own blocks"))));
+        return Ok(Some(Violation::new(
+            "leak",
+            format!("{all} bytes belong to nobody, {own} of them in own blocks"),
+        )));
     }
     drop((client, dart));
     pool.close().await?;

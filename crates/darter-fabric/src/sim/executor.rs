@@ -50,6 +50,8 @@ pub struct Access {
     pub writes: bool,
     /// Whether it can execute in pieces: READs and WRITEs of several words.
     pub is_long: bool,
+    /// Whether it is the first of its batch, or the last that its batch waits for.
+    pub is_border: bool,
 }
 
 struct Task<'f> {
@@ -102,9 +104,14 @@ impl<'f> Executor<'f> {
                 for lane in posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()) {
                     let verb = posted.batch.verbs()[lane.at];
                     let is_long = verb.words > 1 && matches!(verb.kind, VerbKind::Read | VerbKind::Write);
+                    let done = if lane.order == WordOrder::Ascending { lane.words_done } else { 0 };
+                    let is_last = posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()).count() == 1
+                        && !posted.batch.verbs()[lane.at + 1..].iter().any(|v| v.addr.node() == lane.node);
+                    let is_first = lane.at == 0 && lane.words_done == 0;
                     let access = Access {
-                        start: verb.addr.offset() / 8,
-                        words: verb.words,
+                        start: verb.addr.offset() / 8 + u64::from(done),
+                        words: verb.words - lane.words_done,
+                        is_border: is_last || is_first,
                         writes: verb.kind != VerbKind::Read,
                         is_long,
                     };

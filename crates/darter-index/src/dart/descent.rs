@@ -325,7 +325,9 @@ impl<'k> Descent<'k> {
         if !self.trusted {
             let current = slots.iter().any(|&word| !Slot::from_word(word).is_sealed());
             let off_path = !on_path && !shared.holes.has(Hole::TrustExpress);
-            if off_path || !current && !shared.holes.has(Hole::TrustSealed) {
+            let trusts_sealed =
+                shared.holes.has(Hole::TrustSealed) && matches!(self.purpose, Purpose::Read { .. });
+            if off_path || !current && !trusts_sealed {
                 note(if on_path { Situation::HintSealed } else { Situation::HintOffPath });
                 if let Some(hash) = self.cache_hash {
                     shared.hints.forget(hash);

@@ -11,8 +11,9 @@ pub enum Hole {
     /// A delete empties its slot, so that two inserters of one key can meet different first empty slots (paper, section
     /// 4.2, "Insert").
     DeleteToEmpty,
-    /// A type switch freezes the parent's pointer, waits a grace and copies, the old node's slots unsealed (paper, section
-    /// 4.2, "Node type switch"): a late CAS into the old node is lost.
+    /// A type switch freezes the parent's pointer, looks again after a while and copies, the old node's slots unsealed
+    /// (paper, section 4.2, "Node type switch"): a late CAS into the old node is lost. They are sealed after the link, so
+    /// that no hint believes the old node.
     FreezeParent,
     /// An express entry that matches is believed without the identity word (paper, section 4.1).
     TrustExpress,
@@ -20,7 +21,7 @@ pub enum Hole {
     TrustCompression,
     /// What is unlinked is free at once (no section 4.4).
     ReuseAtOnce,
-    /// A node reached through a hint is believed although all its slots are sealed (rule R1).
+    /// A search believes a node reached through a hint although all its slots are sealed (rule R1).
     TrustSealed,
     /// A retired node is freed after one grace, its express entries left behind (rule R3).
     SkipScrub,

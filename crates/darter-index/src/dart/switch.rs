@@ -263,6 +263,10 @@ impl<F: Fabric> Dart<F> {
             self.shared.remember_root(slot);
         }
         note_switch(node.ty, slot, image.is_some());
+        if self.shared.holes.has(Hole::FreezeParent) {
+            // Hints must not believe the old node for ever, or the error would be another one.
+            seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+        }
         if self.shared.holes.has(Hole::ReuseAtOnce) {
             client.free_unpublished(node.addr, node.ty.bytes(), AllocKind::Inner);
         } else {

@@ -1,0 +1,333 @@
+//! `sim`: many schedules of a few simulated clients, each judged; a violation ends it with a line that shows it again.
+
+use crate::Answer;
+use crate::failure::Failure;
+use clap::ValueEnum;
+use darter_check::explore::{
+    Exhaustion, Fault, Finding, Outcome, Plan, Replay, Scenario, Schedule, SchedulerKind, Settings, Stages, Summary, Sweep,
+    exhaust, expected_situations, hole_named, parse_replay,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::time::Instant;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SchedulerName {
+    /// Every event on offer is as likely as every other
+    Random,
+    /// Ranks with a few random changes (probabilistic concurrency testing)
+    Pct,
+    /// Random and pct by turns
+    Mixed,
+    /// Every schedule of one plan, independent steps in one order only; needs --plan
+    Exhaustive,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SimCommand {
+    /// The index to explore
+    #[arg(long, value_name = "NAME", default_value = "dart")]
+    index: String,
+    /// Everything follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Schedules
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    runs: u64,
+    /// Most clients in a run; at least two take part
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
+    clients: u64,
+    /// Most operations of a client, upkeep aside
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    ops: u64,
+    /// Most keys that clients fight over
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3))]
+    keys: u64,
+    /// What may go wrong, separated by commas: kill, cancel, pause, stop, cut, refuse, power, all or none
+    #[arg(long, value_name = "LIST", default_value = "none")]
+    faults: String,
+    /// How schedules are drawn
+    #[arg(long, value_name = "S", value_enum, default_value_t = SchedulerName::Mixed)]
+    scheduler: SchedulerName,
+    /// Where runs begin, separated by commas; all by default
+    #[arg(long, value_name = "LIST")]
+    scenarios: Option<String>,
+    /// Bring an error back, to see it found; may be repeated
+    #[arg(long = "hole", value_name = "NAME")]
+    holes: Vec<String>,
+    /// Strike each operation at every verb, await or allocation in turn, instead of at random
+    #[arg(long)]
+    sweep: bool,
+    /// The plan for --scheduler exhaustive, as in a replay line
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<String>,
+    /// With --scheduler exhaustive: execute long READs and WRITEs word by word
+    #[arg(long)]
+    tear: bool,
+    /// Run the one schedule of a line that a violation printed
+    #[arg(long, value_name = "LINE")]
+    replay: Option<String>,
+    /// Fail when one of the situations that a full exploration must meet was never met
+    #[arg(long)]
+    coverage: bool,
+    /// Threads; as many as there are cores by default
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl SimCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        if self.index != "dart" {
+            return Err(Failure::usage(format!("--index {}: this build can explore dart", self.index)));
+        }
+        if let Some(line) = &self.replay {
+            return self.replay(line);
+        }
+        let settings = self.settings()?;
+        let start = Instant::now();
+        if let SchedulerName::Exhaustive = self.scheduler {
+            return self.exhaust();
+        }
+        let summary = if self.sweep { self.sweep(&settings)? } else { self.explore(&settings) };
+        self.report(&summary, start.elapsed().as_secs_f64())
+    }
+
+    fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = Settings {
+            seed: self.seed,
+            runs: self.runs,
+            clients: self.clients as usize,
+            ops: self.ops as usize,
+            keys: self.keys as usize,
+            faults: faults(&self.faults)?,
+            scheduler: match self.scheduler {
+                SchedulerName::Random => SchedulerKind::Random,
+                SchedulerName::Pct => SchedulerKind::Pct,
+                SchedulerName::Mixed | SchedulerName::Exhaustive => SchedulerKind::Mixed,
+            },
+            threads: self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+            ..Settings::default()
+        };
+        if let Some(names) = &self.scenarios {
+            let scenarios = names.split(',').map(|name| name.trim().parse::<Scenario>());
+            settings.scenarios = scenarios.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        }
+        for name in &self.holes {
+            settings.holes = settings.holes.with(hole_named(name).map_err(Failure::usage)?);
+        }
+        Ok(settings)
+    }
+
+    fn explore(&self, settings: &Settings) -> Summary {
+        let bar = self.bar(settings.runs);
+        let summary = settings.explore(&|at| bar.set_position(at));
+        bar.finish_and_clear();
+        summary
+    }
+
+    fn sweep(&self, settings: &Settings) -> Result<Summary, Failure> {
+        if settings.faults.is_empty() {
+            return Err(Failure::usage("--sweep needs --faults: what is to strike"));
+        }
+        let sweep = Sweep {
+            faults: settings.faults.clone(),
+            scenarios: settings.scenarios.clone(),
+            schedules: 1,
+            seed: settings.seed,
+            holes: settings.holes,
+        };
+        let bar = self.bar(sweep.plans() as u64);
+        let summary = sweep.run(&|_| bar.inc(1));
+        bar.finish_and_clear();
+        Ok(summary)
+    }
+
+    fn bar(&self, length: u64) -> ProgressBar {
+        if self.json || !std::io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {per_sec} {eta}");
+        ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    }
+
+    fn exhaust(&self) -> Result<Answer, Failure> {
+        let plan = self.plan.as_ref().ok_or_else(|| {
+            Failure::usage("--scheduler exhaustive needs --plan, such as dart/plain/nodes=1/process=each/warm/p0;d0")
+        })?;
+        let plan: Plan = plan.parse().map_err(Failure::usage)?;
+        let bar = self.bar(self.runs);
+        let Exhaustion { runs, pruned, complete, finding } =
+            exhaust(&plan, self.tear, self.runs, &|at| bar.set_position(at));
+        bar.finish_and_clear();
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let finding = finding.as_ref().map(finding_json);
+            let object = json!({ "runs": runs, "pruned": pruned, "complete": complete, "finding": finding });
+            writeln!(out, "{object}")?;
+        } else {
+            writeln!(out, "plan       {plan}")?;
+            writeln!(out, "schedules  {} judged, {pruned} more cut short as equivalent", runs - pruned)?;
+            writeln!(out, "complete   {}", if complete { "yes: every schedule was judged" } else { "no" })?;
+            print_finding(&mut out, finding.as_ref())?;
+        }
+        out.flush()?;
+        Ok(if finding.is_none() { Answer::Done } else { Answer::No })
+    }
+
+    fn replay(&self, line: &str) -> Result<Answer, Failure> {
+        let (plan, schedule) = parse_replay(line).map_err(Failure::usage)?;
+        let outcome = Stages::default().run(&plan, &mut Replay::traced(&schedule));
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let violation = outcome.violation.as_ref();
+            let violation = violation.map(|it| json!({ "kind": it.kind, "text": it.text }));
+            let object =
+                json!({ "plan": plan.to_string(), "steps": outcome.steps, "violation": violation });
+            writeln!(out, "{object}")?;
+        } else {
+            print_replay(&mut out, &plan, &schedule, &outcome)?;
+        }
+        out.flush()?;
+        Ok(if outcome.violation.is_none() { Answer::Done } else { Answer::No })
+    }
+
+    fn report(&self, summary: &Summary, seconds: f64) -> Result<Answer, Failure> {
+        let missing: Vec<String> = if self.coverage {
+            let expected = expected_situations();
+            let never = expected.into_iter().filter(|situation| !summary.situations.contains_key(situation));
+            never.map(|situation| situation.name()).collect()
+        } else {
+            Vec::new()
+        };
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", summary_json(summary, seconds, &missing))?;
+        } else {
+            print_summary(&mut out, summary, seconds)?;
+            if !missing.is_empty() {
+                writeln!(out, "never met  {}", missing.join(", "))?;
+            }
+            print_finding(&mut out, summary.finding.as_ref())?;
+        }
+        out.flush()?;
+        let good = summary.finding.is_none() && missing.is_empty();
+        Ok(if good { Answer::Done } else { Answer::No })
+    }
+}
+
+fn faults(list: &str) -> Result<Vec<String>, Failure> {
+    match list {
+        "none" | "" => Ok(Vec::new()),
+        "all" => Ok(Fault::NAMES.map(str::to_owned).into()),
+        _ => {
+            let names = list.split(',').map(str::trim);
+            let known = names.map(|name| {
+                if Fault::NAMES.contains(&name) {
+                    return Ok(name.to_owned());
+                }
+                let names = Fault::NAMES.join(", ");
+                Err(Failure::usage(format!("--faults: '{name}' is no fault; those are {names}, all, none")))
+            });
+            known.collect()
+        }
+    }
+}
+
+fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::io::Result<()> {
+    let per_second = |count: u64| (count as f64 / seconds.max(1e-9)).round();
+    writeln!(out, "schedules  {} ({} a second)", summary.runs, per_second(summary.runs))?;
+    writeln!(
+        out,
+        "verbs      {} ({} a second), {} long ones torn",
+        summary.verbs,
+        per_second(summary.verbs),
+        summary.torn
+    )?;
+    let faults: Vec<String> = summary.faults.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    if !faults.is_empty() {
+        writeln!(out, "faults     {}", faults.join(", "))?;
+    }
+    if summary.words_lost > 0 {
+        writeln!(out, "power      {} unflushed words went back", summary.words_lost)?;
+    }
+    writeln!(out, "histories  {} operations in the longest", summary.longest_history)?;
+    let (trips, verbs) = summary.longest_op;
+    writeln!(out, "longest    {trips} round trips with {verbs} verbs, of any operation but upkeep")?;
+    if summary.longest_beside_stopped.0 > 0 {
+        let (trips, verbs) = summary.longest_beside_stopped;
+        writeln!(out, "           {trips} round trips with {verbs} verbs beside a client stopped for ever")?;
+    }
+    let met: Vec<String> =
+        summary.situations.iter().map(|(what, count)| format!("{} {count}", what.name())).collect();
+    writeln!(out, "met        {}", met.join(", "))
+}
+
+fn print_finding(out: &mut impl Write, finding: Option<&Finding>) -> std::io::Result<()> {
+    let Some(finding) = finding else {
+        return writeln!(out, "violations none");
+    };
+    let violation = &finding.violation;
+    writeln!(out, "\nVIOLATION in run {} ({}): {}", finding.run, violation.kind, violation.text.trim_end())?;
+    writeln!(out, "\nmet with   {}", finding.plan)?;
+    writeln!(
+        out,
+        "shrunk to  {} ({} context switches and torn verbs)",
+        finding.small_plan,
+        finding.small_schedule.switches()
+    )?;
+    writeln!(out, "see it     darter sim --replay '{}'", finding.replay_line())
+}
+
+fn print_replay(
+    out: &mut impl Write,
+    plan: &Plan,
+    schedule: &Schedule,
+    outcome: &Outcome,
+) -> std::io::Result<()> {
+    writeln!(out, "plan       {plan}")?;
+    writeln!(out, "schedule   {} steps, {} decisions told", outcome.steps, schedule.0.len())?;
+    for line in &outcome.trace {
+        writeln!(out, "  {line}")?;
+    }
+    match &outcome.violation {
+        Some(violation) => writeln!(out, "VIOLATION ({}): {}", violation.kind, violation.text.trim_end()),
+        None => writeln!(out, "violations none"),
+    }
+}
+
+fn finding_json(finding: &Finding) -> serde_json::Value {
+    json!({
+        "run": finding.run,
+        "kind": finding.violation.kind,
+        "text": finding.violation.text,
+        "plan": finding.plan.to_string(),
+        "replay": finding.replay_line(),
+    })
+}
+
+fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_json::Value {
+    let situations: serde_json::Map<String, serde_json::Value> =
+        summary.situations.iter().map(|(what, count)| (what.name(), json!(count))).collect();
+    json!({
+        "schedules": summary.runs,
+        "seconds": seconds,
+        "steps": summary.steps,
+        "verbs": summary.verbs,
+        "torn_verbs": summary.torn,
+        "faults": summary.faults,
+        "words_lost": summary.words_lost,
+        "longest_history": summary.longest_history,
+        "longest_operation": { "round_trips": summary.longest_op.0, "verbs": summary.longest_op.1 },
+        "beside_stopped": {
+            "round_trips": summary.longest_beside_stopped.0,
+            "verbs": summary.longest_beside_stopped.1,
+        },
+        "situations": situations,
+        "never_met": missing,
+        "finding": summary.finding.as_ref().map(finding_json),
+    })
+}
