@@ -12,10 +12,13 @@ use std::collections::BTreeMap;
 
 /// Steps the checker may take for a key: about a gigabyte of memory at worst.
 const STEPS_MAX: u64 = 10_000_000;
-/// Lines of a long explanation that a report shows before what could not come next, and after.
-const SHOWN_BEFORE: usize = 16;
-const SHOWN_AFTER: usize = 6;
-const SHOWN_MAX: usize = 48;
+/// Operations that an excerpt shows before one that could not come next, and after.
+const SHOWN_BEFORE: usize = 2;
+const SHOWN_AFTER: usize = 2;
+/// Operations shown before the last of these.
+const SHOWN_LAST: usize = 16;
+/// Most operations shown that could not come next.
+const SHOWN_BLOCKED: usize = 16;
 
 /// The client that reads everything at the end: the coordinator.
 const COORDINATOR: u32 = 0;
@@ -67,27 +70,42 @@ pub fn judge(keys: &KeySet, collected: &Collected, initial: &BTreeMap<u32, u64>)
 }
 
 impl KeyFailure {
-    /// The part of the explanation around what could not come next.
+    /// The parts of the explanation around what could not come next. A slow operation is told far above the quick ones that
+    /// it overlaps, so these need not lie together.
     pub fn excerpt(&self) -> String {
         let lines: Vec<&str> = self.explanation.lines().collect();
         let head =
             lines.iter().position(|line| line.trim_start().starts_with("rank ")).map_or(0, |at| at + 1);
-        let blocked = |line: &&str| line.trim_start().starts_with("! ");
-        let Some(first) = lines.iter().position(blocked) else {
-            return lines[..lines.len().min(SHOWN_MAX)].join("\n");
+        let mut blocked: Vec<usize> =
+            (head..lines.len()).filter(|&at| lines[at].trim_start().starts_with("! ")).collect();
+        let Some(&last) = blocked.last() else {
+            return lines[..lines.len().min(head + SHOWN_LAST)].join("\n");
         };
-        let last = lines.iter().rposition(blocked).unwrap_or(first);
-        let from = first.saturating_sub(SHOWN_BEFORE).max(head);
-        let to = (last + 1 + SHOWN_AFTER).min(lines.len()).min(from + SHOWN_MAX);
-        let mut shown: Vec<String> = lines[..head].iter().map(|line| (*line).to_owned()).collect();
-        if from > head {
-            shown.push(format!("  ... {} operations before", from - head));
+        blocked.truncate(SHOWN_BLOCKED);
+        let mut text = lines[..head].join("\n");
+        let mut told = head;
+        for at in blocked {
+            let before = if at == last { SHOWN_LAST } else { SHOWN_BEFORE };
+            let from = at.saturating_sub(before).max(told);
+            let to = (at + 1 + SHOWN_AFTER).min(lines.len());
+            skip(&mut text, from - told);
+            for line in &lines[from..to.max(from)] {
+                text.push('\n');
+                text.push_str(line);
+            }
+            told = to.max(told);
         }
-        shown.extend(lines[from..to].iter().map(|line| (*line).to_owned()));
-        if to < lines.len() {
-            shown.push(format!("  ... {} operations after", lines.len() - to));
-        }
-        shown.join("\n")
+        skip(&mut text, lines.len() - told);
+        text
+    }
+}
+
+/// Says that lines are left out.
+fn skip(text: &mut String, lines: usize) {
+    if lines > 0 {
+        text.push_str("\n   ... ");
+        text.push_str(&lines.to_string());
+        text.push_str(" operations");
     }
 }
 
@@ -177,4 +195,39 @@ pub(super) fn check_pool(url: &PoolUrl) -> Result<PoolJudgement, StressError> {
         leaked_bytes_after: after.leaked_bytes,
         keys: after.stats.keys,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What could not come next is shown, however far apart its lines are, and the rest is not.
+    #[test]
+    fn an_excerpt_is_short_and_shows_what_is_blocked() {
+        let get = |client, invoked, returned, found| Operation {
+            client,
+            key: 0,
+            action: Action::Get,
+            invoked,
+            returned: Some((returned, Outcome::Found(found))),
+        };
+        // Two slow lies around a thousand quick truths.
+        let mut collected = Collected::new(1);
+        collected.add(get(1, 10, 5000, Some(7)));
+        (0..1000).for_each(|n| collected.add(get(2, 20 + 2 * n, 21 + 2 * n, None)));
+        collected.add(get(3, 1020, 4999, Some(8)));
+        let judgement = judge(&KeySet::new(1), &collected, &BTreeMap::new());
+        let excerpt = judgement.failures[0].excerpt();
+        assert!(judgement.failures[0].is_violation);
+        for lie in ["found 7 (would be found absent)", "found 8 (would be found absent)"] {
+            assert!(excerpt.lines().any(|line| line.contains(lie) && line.contains('!')), "{excerpt}");
+        }
+        assert!(excerpt.lines().count() < 40, "{excerpt}");
+        let left_out: usize = excerpt
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("... ")?.split(' ').next()?.parse::<usize>().ok())
+            .sum();
+        let told = excerpt.lines().filter(|line| line.contains("get ->")).count();
+        assert_eq!(left_out + told, 1002);
+    }
 }
