@@ -193,8 +193,11 @@ fn perform(
             return Err(Violation::new("error", error.clone()));
         }
     }
-    if let (true, Err(error)) = (faultless, closed) {
-        return Err(broken("a process cannot settle and close")(error));
+    match closed {
+        Ok(0) => {}
+        Ok(frees) => return Err(Violation::new("audit", format!("{frees} frees named no object in use"))),
+        Err(error) if faultless => return Err(broken("a process cannot settle and close")(error)),
+        Err(_) => {}
     }
     outcome.counts = sim.counts();
     last_look(stage, plan, options, outcome)?;
@@ -433,8 +436,8 @@ fn finish_paused(
     Ok(())
 }
 
-/// Frees what can be freed and ends the memberships of those that live.
-fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<(), IndexError> {
+/// Frees what can be freed and ends the memberships of those that live; answers how many frees named nothing in use.
+fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<u64, IndexError> {
     let living: Vec<Process> = std::mem::take(processes).into_iter().flatten().collect();
     block_on(async {
         let mut clients =
@@ -445,12 +448,17 @@ fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<(), IndexErr
                 process.dart.maintain(client).await?;
             }
         }
+        let mut bad_frees = 0;
+        for (process, client) in living.iter().zip(&mut clients) {
+            process.pool.settle(client).await?;
+            bad_frees += process.pool.usage(client).await?.bad_frees;
+        }
         drop(clients);
         for Process { pool, dart } in living {
             drop(dart);
             pool.close().await?;
         }
-        Ok(())
+        Ok(bad_frees)
     })
 }
 

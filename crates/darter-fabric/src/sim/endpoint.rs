@@ -76,7 +76,8 @@ impl Sim {
         self.world().life(self.process) == Life::Fenced
     }
 
-    /// Cuts this process off from a node: verbs posted and not executed are lost, new ones fail.
+    /// Cuts this process off from a node: verbs posted and not executed are lost, and so are the replies to those that
+    /// have executed; new ones fail.
     pub fn cut(&self, node: u8) {
         self.world().cut(self.process, node);
     }

@@ -289,7 +289,8 @@ impl World {
         }
         for posted in self.posted.iter_mut().filter(|posted| posted.process == process) {
             let count = posted.batch.len();
-            for lane in posted.lanes.iter_mut().filter(|lane| lane.node == node && lane.at < count) {
+            // A batch that has executed loses its reply.
+            for lane in posted.lanes.iter_mut().filter(|lane| lane.node == node) {
                 lane.at = count;
                 posted.error = Some(FabricError::Disconnected { node });
             }
