@@ -1,6 +1,15 @@
-//! Whether darter is right: histories, and the checker that judges them.
+//! Whether darter is right.
+//!
+//! - [`history`]: what clients did and were told.
+//! - [`linear`]: whether all of it can be true of one key at a time.
+//! - [`explore`]: simulated clients under many schedules and faults, judged after every run.
+//! - [`stress`]: real processes, killed and paused, judged by the same checker.
+//!
+//! `docs/checking.md` teaches how to use it.
 
 pub mod explore;
 pub mod history;
 pub mod linear;
 pub mod stress;
+
+pub use darter_index::Situation;

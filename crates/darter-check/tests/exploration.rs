@@ -121,7 +121,13 @@ fn faults_at_every_point_harm_nothing() {
 fn nobody_waits_for_a_client_that_stopped() {
     let sweep = Sweep {
         faults: vec!["stop".into()],
-        scenarios: vec![Scenario::Plain, Scenario::Pair, Scenario::Split, Scenario::Grow(1), Scenario::Shrink(3)],
+        scenarios: vec![
+            Scenario::Plain,
+            Scenario::Pair,
+            Scenario::Split,
+            Scenario::Grow(1),
+            Scenario::Shrink(3),
+        ],
         schedules: 1,
         seed: 4,
         holes: Holes::default(),
@@ -171,14 +177,16 @@ fn a_seed_means_the_same_run_for_ever() {
     assert_eq!(one.faults, two.faults);
 }
 
-/// Lines of runs that once failed.
+/// Lines of runs that once failed, and how.
+const FOUND: &[(&str, &str)] = &[(
+    "dart/segment/nodes=2/process=each/warm/stop=0@2737/p0#",
+    "a repair finished a segment's split and left the old segment to nobody",
+)];
+
 #[test]
 fn what_was_found_stays_mended() {
     let mut stages = Stages::default();
-    for (line, what) in [(
-        "dart/segment/nodes=2/process=each/warm/stop=0@2737/p0#",
-        "a repair finished a segment's split and left the old segment to nobody",
-    )] {
+    for (line, what) in FOUND {
         let (plan, schedule) = parse_replay(line).unwrap();
         let violation = stages.replay(&plan, &schedule).violation;
         assert_eq!(violation, None, "{what}\n{line}");

@@ -3,9 +3,10 @@
 use crate::Answer;
 use crate::failure::Failure;
 use clap::ValueEnum;
+use darter_check::Situation;
 use darter_check::explore::{
-    Exhaustion, Fault, Finding, Outcome, Plan, Replay, Scenario, Schedule, SchedulerKind, Settings, Stages, Summary, Sweep,
-    exhaust, expected_situations, hole_named, parse_replay,
+    Exhaustion, Fault, Finding, Outcome, Plan, Replay, Scenario, Schedule, SchedulerKind, Settings, Stages,
+    Summary, Sweep, exhaust, expected_situations, hole_named, parse_replay,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -25,6 +26,7 @@ enum SchedulerName {
 }
 
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 pub(crate) struct SimCommand {
     /// The index to explore
     #[arg(long, value_name = "NAME", default_value = "dart")]
@@ -109,7 +111,9 @@ impl SimCommand {
                 SchedulerName::Pct => SchedulerKind::Pct,
                 SchedulerName::Mixed | SchedulerName::Exhaustive => SchedulerKind::Mixed,
             },
-            threads: self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+            threads: self
+                .threads
+                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
             ..Settings::default()
         };
         if let Some(names) = &self.scenarios {
@@ -156,7 +160,9 @@ impl SimCommand {
 
     fn exhaust(&self) -> Result<Answer, Failure> {
         let plan = self.plan.as_ref().ok_or_else(|| {
-            Failure::usage("--scheduler exhaustive needs --plan, such as dart/plain/nodes=1/process=each/warm/p0;d0")
+            Failure::usage(
+                "--scheduler exhaustive needs --plan, such as dart/plain/nodes=1/process=each/warm/p0;d0",
+            )
         })?;
         let plan: Plan = plan.parse().map_err(Failure::usage)?;
         let bar = self.bar(self.runs);
@@ -185,8 +191,7 @@ impl SimCommand {
         if self.json {
             let violation = outcome.violation.as_ref();
             let violation = violation.map(|it| json!({ "kind": it.kind, "text": it.text }));
-            let object =
-                json!({ "plan": plan.to_string(), "steps": outcome.steps, "violation": violation });
+            let object = json!({ "plan": plan.to_string(), "steps": outcome.steps, "violation": violation });
             writeln!(out, "{object}")?;
         } else {
             print_replay(&mut out, &plan, &schedule, &outcome)?;
@@ -199,7 +204,7 @@ impl SimCommand {
         let missing: Vec<String> = if self.coverage {
             let expected = expected_situations();
             let never = expected.into_iter().filter(|situation| !summary.situations.contains_key(situation));
-            never.map(|situation| situation.name()).collect()
+            never.map(Situation::name).collect()
         } else {
             Vec::new()
         };
@@ -254,7 +259,11 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     if summary.words_lost > 0 {
         writeln!(out, "power      {} unflushed words went back", summary.words_lost)?;
     }
-    writeln!(out, "histories  {} operations in the longest", summary.longest_history)?;
+    writeln!(
+        out,
+        "histories  {} operations in the longest, {} states checked",
+        summary.longest_history, summary.states
+    )?;
     let (trips, verbs) = summary.longest_op;
     writeln!(out, "longest    {trips} round trips with {verbs} verbs, of any operation but upkeep")?;
     if summary.longest_beside_stopped.0 > 0 {
@@ -320,6 +329,7 @@ fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_js
         "torn_verbs": summary.torn,
         "faults": summary.faults,
         "words_lost": summary.words_lost,
+        "states_checked": summary.states,
         "longest_history": summary.longest_history,
         "longest_operation": { "round_trips": summary.longest_op.0, "verbs": summary.longest_op.1 },
         "beside_stopped": {

@@ -83,6 +83,8 @@ pub struct Summary {
     pub faults: BTreeMap<&'static str, u64>,
     /// Words that power failures took back.
     pub words_lost: u64,
+    /// States that the checker looked at.
+    pub states: u64,
     /// Operations in the longest history.
     pub longest_history: u64,
     /// The most round trips of one operation, and its verbs; upkeep left out.
@@ -102,6 +104,7 @@ impl Summary {
         self.verbs += outcome.counts.verbs;
         self.torn += outcome.counts.torn;
         self.words_lost += outcome.words_lost;
+        self.states += outcome.states;
         for fault in &outcome.struck {
             *self.faults.entry(fault.parts().0).or_default() += 1;
         }
@@ -124,6 +127,7 @@ impl Summary {
         self.verbs += other.verbs;
         self.torn += other.torn;
         self.words_lost += other.words_lost;
+        self.states += other.states;
         for (name, count) in other.faults {
             *self.faults.entry(name).or_default() += count;
         }
@@ -313,7 +317,7 @@ impl Settings {
                     summary.finding = Some(finding(&mut stages, at, plan, outcome));
                     break;
                 }
-                if at % 64 == 0 {
+                if at.is_multiple_of(64) {
                     progress(at);
                 }
             }

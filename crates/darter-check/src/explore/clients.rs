@@ -175,7 +175,9 @@ pub(super) async fn client(
             .collect();
         match ended {
             Ended::Answered(Ok(Answer::Key(told))) => {
-                mine.into_iter().for_each(|at| recorder.history[at].returned = Some((returned, told)));
+                for at in mine {
+                    recorder.history[at].returned = Some((returned, told));
+                }
             }
             Ended::Answered(Ok(Answer::All(values))) => {
                 for (at, value) in mine.into_iter().zip(values) {

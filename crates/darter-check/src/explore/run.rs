@@ -64,6 +64,8 @@ pub struct Outcome {
     pub longest_op: Vec<(u64, u64)>,
     /// Words that a power failure took back.
     pub words_lost: u64,
+    /// States that the checker looked at.
+    pub states: u64,
     /// The scheduler gave the run up: nothing was judged.
     pub gave_up: bool,
     /// What happened step by step, where the scheduler asked for it.
@@ -177,7 +179,8 @@ fn perform(
     drop(executor);
     sim.schedule(false);
     if power_lost {
-        return after_power_failure(stage, options);
+        after_power_failure(stage, options);
+        return Ok(());
     }
     let faultless = plan.faults.is_empty();
     let closed = settle_and_close(&mut processes);
@@ -201,7 +204,8 @@ fn perform(
     }
     outcome.counts = sim.counts();
     last_look(stage, plan, options, outcome)?;
-    verdict::judge(&outcome.history, &|key| initial_value(stage.scenario, key as usize))
+    let initial = |key: u32| initial_value(stage.scenario, key as usize);
+    verdict::judge(&outcome.history, &initial, &mut outcome.states)
 }
 
 /// Lets a client take some memory of each kind that small runs need, so that they are not about block grants.
@@ -377,11 +381,17 @@ fn describe(event: &Event, decision: Decision) -> String {
             let what = if access.writes { "writes" } else { "reads" };
             let piece = match decision.words {
                 0 => String::new(),
-                words => format!(", only {words} words of it{}", if decision.descending { ", last first" } else { "" }),
+                words => format!(
+                    ", only {words} words of it{}",
+                    if decision.descending { ", last first" } else { "" }
+                ),
             };
             let addr = access.start * 8;
             let words = access.words;
-            format!("client {}: batch {batch} verb {verb} {what} {words} words at mn{node}+{addr:#x}{piece}", event.task)
+            format!(
+                "client {}: batch {batch} verb {verb} {what} {words} words at mn{node}+{addr:#x}{piece}",
+                event.task
+            )
         }
     }
 }
@@ -507,7 +517,7 @@ fn last_tick(operation: &Operation) -> u64 {
 }
 
 /// Nothing is promised about what was not flushed, but nobody may panic or hang over it.
-fn after_power_failure(stage: &Stage, options: DartOptions) -> Result<(), Violation> {
+fn after_power_failure(stage: &Stage, options: DartOptions) {
     let sim = stage.sim.process(2000);
     block_on(async {
         let Ok(pool) = Pool::open(sim).await else { return };
@@ -519,5 +529,4 @@ fn after_power_failure(stage: &Stage, options: DartOptions) -> Result<(), Violat
             let _ = dart.check(&mut client).await;
         }
     });
-    Ok(())
 }

@@ -93,12 +93,7 @@ async fn keys_before_split(sim: &Sim, keys: &[Vec<u8>]) -> Result<usize, IndexEr
     Ok(keys.len() - 6)
 }
 
-async fn build(
-    sim: &Sim,
-    scenario: Scenario,
-    hot: &[Vec<u8>],
-    filler: &[Vec<u8>],
-) -> Result<(), IndexError> {
+async fn build(sim: &Sim, scenario: Scenario, hot: &[Vec<u8>], filler: &[Vec<u8>]) -> Result<(), IndexError> {
     let (pool, mut client, dart) = open_new(sim).await?;
     let former = scenario.former();
     for key in former.iter().chain(filler) {

@@ -86,8 +86,14 @@ impl Sweep {
                                 let (small_plan, small_schedule, violation) =
                                     shrink(&mut stages, &plan, &schedule, violation);
                                 let run = summary.runs;
-                                summary.finding =
-                                    Some(Finding { run, plan, schedule, small_plan, small_schedule, violation });
+                                summary.finding = Some(Finding {
+                                    run,
+                                    plan,
+                                    schedule,
+                                    small_plan,
+                                    small_schedule,
+                                    violation,
+                                });
                                 break 'all;
                             }
                         }

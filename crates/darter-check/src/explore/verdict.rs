@@ -15,14 +15,20 @@ thread_local! {
     static CHECKER: RefCell<Checker> = RefCell::new(Checker::new());
 }
 
-/// Judges every key's history.
-pub(super) fn judge(history: &[Operation], initial: &dyn Fn(u32) -> Option<u64>) -> Result<(), Violation> {
+/// Judges every key's history; adds the states that the checker looked at.
+pub(super) fn judge(
+    history: &[Operation],
+    initial: &dyn Fn(u32) -> Option<u64>,
+    states: &mut u64,
+) -> Result<(), Violation> {
     let keys = history.iter().map(|operation| operation.key + 1).max().unwrap_or(0);
     CHECKER.with_borrow_mut(|checker| {
         for key in 0..keys {
             let own: Vec<Operation> =
                 history.iter().filter(|operation| operation.key == key).copied().collect();
-            match checker.check(&own, initial(key), CHECKER_STEPS) {
+            let verdict = checker.check(&own, initial(key), CHECKER_STEPS);
+            *states += checker.steps();
+            match verdict {
                 Verdict::Linearizable { .. } => {}
                 verdict @ Verdict::Violation { .. } => {
                     let text = crate::linear::explain(&own, initial(key), &verdict);

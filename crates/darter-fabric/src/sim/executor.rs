@@ -105,7 +105,8 @@ impl<'f> Executor<'f> {
                     let verb = posted.batch.verbs()[lane.at];
                     let is_long = verb.words > 1 && matches!(verb.kind, VerbKind::Read | VerbKind::Write);
                     let done = if lane.order == WordOrder::Ascending { lane.words_done } else { 0 };
-                    let is_last = posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()).count() == 1
+                    let is_last = posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()).count()
+                        == 1
                         && !posted.batch.verbs()[lane.at + 1..].iter().any(|v| v.addr.node() == lane.node);
                     let is_first = lane.at == 0 && lane.words_done == 0;
                     let access = Access {
