@@ -136,6 +136,17 @@ impl Batch {
         self.push(VerbKind::Write, addr, at, payload.len());
     }
 
+    /// Adds a WRITE of words given as little-endian bytes; what is left over after whole words is not written.
+    #[inline]
+    pub fn write_bytes(&mut self, addr: GlobalAddr, payload: &[u8]) {
+        let words = payload.len() / 8;
+        let at = self.grow(words);
+        for (word, bytes) in self.inner.data[at..at + words].iter_mut().zip(payload.chunks_exact(8)) {
+            *word = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        }
+        self.push(VerbKind::Write, addr, at, words);
+    }
+
     /// Adds an 8-byte compare-and-swap.
     #[inline]
     pub fn cas(&mut self, addr: GlobalAddr, expected: u64, desired: u64) -> CasId {

@@ -44,6 +44,7 @@ mod executor;
 pub mod local;
 pub mod sim;
 mod size;
+pub mod tcp;
 mod url;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
@@ -56,6 +57,7 @@ pub use executor::block_on;
 pub use local::Local;
 pub use sim::Sim;
 pub use size::{ByteSize, SizeError};
+pub use tcp::{Tcp, TcpOptions};
 pub use url::{PoolUrl, Scheme, UrlError};
 
 /// The first word of every memory node's region: "DARTER", a line feed and a control-Z, so that a transfer as text

@@ -1,0 +1,357 @@
+//! The wire format between a client and a memory node: little-endian words, one frame a batch.
+//!
+//! ```text
+//! hello    magic | version, token bytes | session | 0          then the token
+//! welcome  magic | version, refusal | region bytes | boot id | frame bytes at most, text bytes | 0   then the text
+//!
+//! request  kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload
+//!   verb   kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
+//! reply    refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then what the verbs answer, or a text
+//! ```
+//!
+//! A connection is a reliable ordered channel, so requests execute and are answered in the order they were sent; the id is
+//! there to notice a peer that has lost its place. Every length is checked before anything is kept or done: a frame that
+//! is malformed, too long or out of bounds gets a refusal and touches no memory.
+
+use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind};
+use bytemuck::{Pod, Zeroable, bytes_of, cast_slice};
+
+/// "DARTERTC", the first word each side sends.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
+/// The version spoken here.
+pub const VERSION: u32 = 1;
+/// Most bytes of a token.
+pub const TOKEN_BYTES_MAX: usize = 256;
+/// Most bytes of a refusal's text.
+pub const TEXT_BYTES_MAX: usize = 1024;
+/// Most verbs in a frame.
+pub const VERBS_MAX: usize = 4096;
+/// Most payload bytes of a frame, either way, unless a node says less.
+pub const FRAME_BYTES_MAX: u32 = 4 << 20;
+/// Bytes of request and reply headers, and of a verb's.
+pub const HEADER_BYTES: usize = 16;
+
+/// Why a memory node does not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Refusal {
+    /// Nothing was refused.
+    None = 0,
+    /// Another protocol, or another version of it.
+    Version = 1,
+    /// No token, or a wrong one.
+    Credentials = 2,
+    /// Others have declared this session dead.
+    Fenced = 3,
+    /// The node has as many connections as it takes.
+    Busy = 4,
+    /// A frame that makes no sense, or is too long.
+    Malformed = 5,
+    /// A verb outside the region.
+    OutOfBounds = 6,
+    /// A verb at an address that is not a multiple of 8.
+    Misaligned = 7,
+    /// The node is shutting down.
+    Closing = 8,
+    /// A member slot that another live session holds.
+    Taken = 9,
+    /// A request the node could not carry out: its text says why.
+    Failed = 10,
+}
+
+impl Refusal {
+    /// The refusal of this code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::None,
+            1 => Self::Version,
+            2 => Self::Credentials,
+            3 => Self::Fenced,
+            4 => Self::Busy,
+            5 => Self::Malformed,
+            6 => Self::OutOfBounds,
+            7 => Self::Misaligned,
+            8 => Self::Closing,
+            9 => Self::Taken,
+            10 => Self::Failed,
+            _ => return None,
+        })
+    }
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RequestKind {
+    /// Verbs, to be executed in order.
+    Batch = 1,
+    /// A member slot (in the id's place of the payload: 8 bytes) for this session.
+    Claim = 2,
+    /// Gives a member slot back.
+    Release = 3,
+    /// Shuts out the session that holds a member slot, unless it lives.
+    Fence = 4,
+    /// Makes everything written so far durable.
+    Persist = 5,
+}
+
+impl RequestKind {
+    /// The kind of this code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+}
+
+/// What a client says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Hello {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Bytes of the token that follows.
+    pub token_bytes: u32,
+    /// The process's random number: all its connections carry it, and a fence names it.
+    pub session: u64,
+    /// Zero.
+    pub reserved: u64,
+}
+
+/// What a memory node answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Welcome {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// A [`Refusal`]'s code; 0 when the client is welcome.
+    pub refusal: u32,
+    /// Bytes of the node's region.
+    pub region_bytes: u64,
+    /// Drawn when the region was made: another number means another memory.
+    pub boot_id: u64,
+    /// Most payload bytes of a frame.
+    pub frame_bytes: u32,
+    /// Bytes of the text that follows.
+    pub text_bytes: u32,
+    /// Zero.
+    pub reserved: u64,
+}
+
+/// The head of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RequestHead {
+    /// A [`RequestKind`]'s code.
+    pub kind: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// Verbs in the payload.
+    pub verbs: u16,
+    /// Bytes of the payload.
+    pub bytes: u32,
+    /// Counts a connection's requests.
+    pub id: u64,
+}
+
+/// The head of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct ReplyHead {
+    /// A [`Refusal`]'s code; 0 when everything was done.
+    pub refusal: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// Verbs that were executed.
+    pub verbs: u16,
+    /// Bytes of the payload.
+    pub bytes: u32,
+    /// The request's.
+    pub id: u64,
+}
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct VerbHead {
+    kind: u8,
+    reserved: [u8; 3],
+    words: u32,
+    offset: u64,
+}
+
+const _: () = assert!(
+    size_of::<RequestHead>() == HEADER_BYTES
+        && size_of::<ReplyHead>() == HEADER_BYTES
+        && size_of::<VerbHead>() == HEADER_BYTES
+);
+
+/// Words that a verb carries to the node.
+pub fn request_words(verb: &Verb) -> usize {
+    match verb.kind {
+        VerbKind::Read => 0,
+        VerbKind::Write => verb.words as usize,
+        VerbKind::Cas => 2,
+        VerbKind::Faa => 1,
+    }
+}
+
+/// Words that a verb brings back.
+pub fn reply_words(verb: &Verb) -> usize {
+    match verb.kind {
+        VerbKind::Read => verb.words as usize,
+        VerbKind::Write => 0,
+        VerbKind::Cas | VerbKind::Faa => 1,
+    }
+}
+
+/// Appends a verb with the words it carries, which begin at `verb.at` of the batch's buffer.
+pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
+    let head =
+        VerbHead { kind: verb.kind as u8, reserved: [0; 3], words: verb.words, offset: verb.addr.offset() };
+    out.extend_from_slice(bytes_of(&head));
+    let at = verb.at as usize;
+    out.extend_from_slice(cast_slice(&data[at..at + request_words(verb)]));
+}
+
+/// Adds a frame's verbs to a batch, all on memory node 0; `None` when the payload is not exactly `verbs` whole verbs, or
+/// asks for more than `reply_bytes_max` bytes.
+pub fn parse_verbs(payload: &[u8], verbs: u16, reply_bytes_max: u32, batch: &mut Batch) -> Option<()> {
+    let mut rest = payload;
+    let mut reply_left = reply_bytes_max as usize / 8;
+    for _ in 0..verbs {
+        let (head, tail) = rest.split_at_checked(HEADER_BYTES)?;
+        let head: VerbHead = bytemuck::pod_read_unaligned(head);
+        if head.offset >= crate::OFFSET_LIMIT {
+            return None;
+        }
+        let addr = GlobalAddr::new(0, head.offset);
+        let words = head.words as usize;
+        let carried = match head.kind {
+            kind if kind == VerbKind::Read as u8 => 0,
+            kind if kind == VerbKind::Write as u8 => words,
+            kind if kind == VerbKind::Cas as u8 => 2,
+            kind if kind == VerbKind::Faa as u8 => 1,
+            _ => return None,
+        };
+        let (carried, tail) = tail.split_at_checked(carried.checked_mul(8)?)?;
+        rest = tail;
+        let word = |at: usize| carried[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let brought = match head.kind {
+            kind if kind == VerbKind::Read as u8 => {
+                // Before the batch makes room for them.
+                reply_left = reply_left.checked_sub(words)?;
+                batch.read(addr, words);
+                continue;
+            }
+            kind if kind == VerbKind::Write as u8 => {
+                batch.write_bytes(addr, carried);
+                0
+            }
+            kind if kind == VerbKind::Cas as u8 && words == 1 => {
+                batch.cas(addr, word(0), word(1));
+                1
+            }
+            _ if words == 1 => {
+                batch.faa(addr, word(0));
+                1
+            }
+            _ => return None,
+        };
+        reply_left = reply_left.checked_sub(brought)?;
+    }
+    rest.is_empty().then_some(())
+}
+
+/// Appends what a batch's first `verbs` verbs answer.
+pub fn put_answers(out: &mut Vec<u8>, batch: &mut Batch, verbs: usize) {
+    let (all, data) = batch.parts_mut();
+    for verb in &all[..verbs] {
+        let at = verb.at as usize;
+        out.extend_from_slice(cast_slice(&data[at..at + reply_words(verb)]));
+    }
+}
+
+/// A header at the front of some bytes, when all of it is there.
+pub fn head<T: Pod>(bytes: &[u8]) -> Option<T> {
+    bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
+}
+
+/// The error that a client makes of a refusal.
+pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
+    match refusal {
+        Refusal::Fenced => FabricError::Fenced,
+        Refusal::OutOfBounds | Refusal::Misaligned | Refusal::Malformed => FabricError::geometry(format!(
+            "memory node {node} refused a batch: {text}; run `darter check` on the pool"
+        )),
+        Refusal::Credentials => {
+            FabricError::geometry(format!("memory node {node} does not accept the credentials: {text}"))
+        }
+        _ => FabricError::geometry(format!("memory node {node} refused: {text}")),
+    }
+}
+
+/// A header as bytes.
+pub fn as_bytes<T: Pod>(head: &T) -> &[u8] {
+    bytes_of(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(batch: &mut Batch) -> Vec<u8> {
+        let mut out = Vec::new();
+        let (verbs, data) = batch.parts_mut();
+        for verb in verbs {
+            put_verb(&mut out, verb, data);
+        }
+        out
+    }
+
+    fn some_batch() -> Batch {
+        let mut batch = Batch::new();
+        batch.write(GlobalAddr::new(0, 64), &[1, 2, 3]);
+        batch.cas(GlobalAddr::new(0, 128), 7, 8);
+        batch.read(GlobalAddr::new(0, 256), 5);
+        batch.faa(GlobalAddr::new(0, 512), 9);
+        batch
+    }
+
+    #[test]
+    fn verbs_survive_the_wire() {
+        let mut sent = some_batch();
+        let bytes = frame(&mut sent);
+        let mut got = Batch::new();
+        parse_verbs(&bytes, 4, 64, &mut got).unwrap();
+        let shape = |batch: &Batch| -> Vec<_> {
+            batch.verbs().iter().map(|verb| (verb.kind, verb.addr, verb.words)).collect()
+        };
+        assert_eq!(shape(&sent), shape(&got));
+        assert_eq!(frame(&mut got), bytes);
+    }
+
+    #[test]
+    fn every_cut_and_every_flip_is_refused_or_bounded() {
+        let bytes = frame(&mut some_batch());
+        for keep in 0..bytes.len() {
+            assert!(parse_verbs(&bytes[..keep], 4, 1 << 20, &mut Batch::new()).is_none(), "{keep}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(parse_verbs(&longer, 4, 1 << 20, &mut Batch::new()).is_none());
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let mut batch = Batch::new();
+            if parse_verbs(&flipped, 4, 1 << 20, &mut batch).is_some() {
+                // Whatever it now says, it asks for no more than was allowed.
+                let words: usize = batch.verbs().iter().map(reply_words).sum();
+                assert!(words * 8 <= 1 << 20);
+            }
+        }
+        assert!(parse_verbs(&bytes, 4, 32, &mut Batch::new()).is_none(), "more asked for than allowed");
+    }
+}

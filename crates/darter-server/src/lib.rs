@@ -1,0 +1,3 @@
+//! What runs as a daemon: memory nodes, which serve nothing but memory.
+
+pub mod memnode;

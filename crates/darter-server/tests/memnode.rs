@@ -1,0 +1,299 @@
+//! Memory nodes on loopback: the whole index over them, and everything a client can do wrong.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use darter_fabric::tcp::wire::{self, Hello, Refusal, RequestHead, Welcome};
+use darter_fabric::{
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Tcp, TcpOptions, block_on,
+};
+use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
+use darter_pool::{Pool, PoolOptions};
+use darter_server::memnode::{MemNode, MemNodeCounts, MemNodeOptions};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A memory node in a thread of this process.
+struct Node {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<MemNodeCounts>>,
+}
+
+impl Node {
+    fn start(region: &Local, boot_id: u64, address: &str, options: MemNodeOptions) -> Self {
+        let mut node = MemNode::bind(address.parse().unwrap(), region.clone(), boot_id, options).unwrap();
+        let address = node.address().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let theirs = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || node.serve(&theirs).unwrap());
+        Self { address, stop, thread: Some(thread) }
+    }
+
+    fn small(options: MemNodeOptions) -> Self {
+        Self::start(&Local::memory(1 << 20, 1).unwrap(), 7, "127.0.0.1:0", options)
+    }
+
+    fn end(&mut self) -> MemNodeCounts {
+        self.stop.store(true, Ordering::Release);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.end();
+        }
+    }
+}
+
+fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
+    let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
+    Tcp::connect(&addresses, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
+}
+
+#[test]
+fn an_index_lives_on_three_memory_nodes() {
+    let nodes: Vec<Node> = (0..3)
+        .map(|at| {
+            Node::start(
+                &Local::memory(16 << 20, 1).unwrap(),
+                at + 1,
+                "127.0.0.1:0",
+                MemNodeOptions::default(),
+            )
+        })
+        .collect();
+    let fabric = connect(&nodes.iter().collect::<Vec<_>>(), b"").unwrap();
+    block_on(async {
+        let pool = Pool::create(fabric.clone(), &PoolOptions::default()).await.unwrap();
+        let mut client = pool.client().unwrap();
+        let dart = Dart::open_or_create(&mut client, DartOptions::default()).await.unwrap();
+        for n in 0..3000_u32 {
+            let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            dart.put(&mut client, &key, &n.to_le_bytes(), Condition::Always).await.unwrap();
+        }
+        // Another process, as far as the nodes can tell.
+        let other = Pool::open(connect(&nodes.iter().collect::<Vec<_>>(), b"").unwrap()).await.unwrap();
+        let mut theirs = other.client().unwrap();
+        let same = Dart::open(&mut theirs, DartOptions::default()).await.unwrap();
+        for n in (0..3000_u32).step_by(7) {
+            let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+            assert_eq!(same.get(&mut theirs, &key).await.unwrap(), Some(n.to_le_bytes().to_vec()));
+            assert!(same.delete(&mut theirs, &key).await.unwrap());
+        }
+        let kept = 3000 - 3000_usize.div_ceil(7);
+        assert_eq!(dart.scan(&mut client, &ScanRange::all(), usize::MAX).await.unwrap().len(), kept);
+        // A value longer than a frame may be is refused by size, one that is not goes through in pieces of a batch.
+        let long = vec![5; 1 << 20];
+        dart.put(&mut client, b"long", &long, Condition::Always).await.unwrap();
+        assert_eq!(dart.get(&mut client, b"long").await.unwrap(), Some(long));
+        let report = dart.check(&mut client).await.unwrap();
+        assert_eq!(report.violations, Vec::<String>::new());
+        assert_eq!(report.stats.keys, kept as u64 + 1);
+        drop((client, dart, theirs, same));
+        other.close().await.unwrap();
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn many_operations_share_a_thread() {
+    let node = Node::small(MemNodeOptions::default());
+    let fabric = connect(&[&node], b"").unwrap();
+    let counter = GlobalAddr::new(0, 64);
+    let mut endpoints: Vec<_> = (0..300).map(|_| fabric.endpoint().unwrap()).collect();
+    let mut futures: Vec<_> = endpoints
+        .iter_mut()
+        .map(|endpoint| {
+            Box::pin(async move {
+                for _ in 0..10 {
+                    let mut batch = endpoint.batch();
+                    batch.faa(counter, 1);
+                    let done = endpoint.submit(batch).await.unwrap();
+                    endpoint.recycle(done);
+                }
+            })
+        })
+        .collect();
+    block_on(std::future::poll_fn(|context| {
+        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if futures.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    }));
+    drop(futures);
+    let mut batch = endpoints[0].batch();
+    let read = batch.read(counter, 1);
+    assert_eq!(block_on(endpoints[0].submit(batch)).unwrap().words(read), [3000]);
+}
+
+#[test]
+fn bad_verbs_are_refused_and_the_connection_goes_on() {
+    let node = Node::small(MemNodeOptions::default());
+    let fabric = connect(&[&node], b"").unwrap();
+    let mut endpoint = fabric.endpoint().unwrap();
+    for (addr, what) in [
+        (GlobalAddr::new(0, 1 << 20), "outside"),
+        (GlobalAddr::new(0, 12), "aligned"),
+        (GlobalAddr::new(1, 0), "no memory node"),
+    ] {
+        let mut batch = endpoint.batch();
+        batch.write(addr, &[1]);
+        let error = block_on(endpoint.submit(batch)).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    let mut batch = endpoint.batch();
+    let read = batch.read(GlobalAddr::new(0, 0), 1);
+    assert_eq!(block_on(endpoint.submit(batch)).unwrap().words(read), [0]);
+}
+
+#[test]
+fn a_dropped_future_leaves_its_verbs_to_land() {
+    let node = Node::small(MemNodeOptions::default());
+    let fabric = connect(&[&node], b"").unwrap();
+    let mut endpoint = fabric.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    batch.write(GlobalAddr::new(0, 64), &[9]);
+    {
+        let mut future = Box::pin(endpoint.submit(batch));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    }
+    while endpoint.in_flight() > 0 {
+        std::thread::yield_now();
+    }
+    let mut batch = endpoint.batch();
+    let read = batch.read(GlobalAddr::new(0, 64), 1);
+    assert_eq!(block_on(endpoint.submit(batch)).unwrap().words(read), [9]);
+}
+
+#[test]
+fn credentials_are_asked_for() {
+    let node = Node::small(MemNodeOptions { token: b"open sesame".to_vec(), ..MemNodeOptions::default() });
+    for wrong in [&b""[..], b"open", b"open sesamy", &[0; 256]] {
+        let error = connect(&[&node], wrong).unwrap_err().to_string();
+        assert!(error.contains("credentials"), "{error}");
+    }
+    assert!(connect(&[&node], &[0; 257]).is_err());
+    connect(&[&node], b"open sesame").unwrap();
+}
+
+#[test]
+fn a_lost_node_is_an_error_and_comes_back() {
+    let region = Local::memory(1 << 20, 1).unwrap();
+    let mut node = Node::start(&region, 7, "127.0.0.1:0", MemNodeOptions::default());
+    let fabric = connect(&[&node], b"").unwrap();
+    let mut endpoint = fabric.endpoint().unwrap();
+    let write = |endpoint: &mut darter_fabric::tcp::TcpEndpoint, word: u64| {
+        let mut batch = endpoint.batch();
+        batch.write(GlobalAddr::new(0, 64), &[word]);
+        block_on(endpoint.submit(batch)).map(drop)
+    };
+    write(&mut endpoint, 1).unwrap();
+    let address = node.address.to_string();
+    node.end();
+    assert!(matches!(write(&mut endpoint, 2), Err(FabricError::Disconnected { node: 0 })));
+    // The same memory is taken up again, another is not.
+    let mut again = Node::start(&region, 7, &address, MemNodeOptions::default());
+    write(&mut endpoint, 3).unwrap();
+    again.end();
+    assert!(write(&mut endpoint, 4).is_err());
+    let _other = Node::start(&Local::memory(1 << 20, 1).unwrap(), 8, &address, MemNodeOptions::default());
+    let error = write(&mut endpoint, 5).unwrap_err().to_string();
+    assert!(error.contains("another memory"), "{error}");
+}
+
+#[test]
+fn a_member_is_fenced_when_its_connections_are_gone() {
+    let node = Node::small(MemNodeOptions::default());
+    let (one, two) = (connect(&[&node], b"").unwrap(), connect(&[&node], b"").unwrap());
+    let identity = one.claim(3).unwrap();
+    assert!(matches!(two.claim(3), Err(FabricError::IdentityTaken { slot: 3 })));
+    assert_eq!(two.fence(3).unwrap(), FenceOutcome::Alive);
+    drop(identity);
+    let identity = two.claim(3).unwrap();
+    std::mem::forget(identity);
+    // Its process is gone; the node hears of it by the end of its connections.
+    drop(two);
+    let fenced = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        one.fence(3).unwrap() == FenceOutcome::Fenced
+    });
+    assert!(fenced || one.claim(3).is_err());
+}
+
+/// Sends bytes as they are after a proper greeting; answers what comes back until the node hangs up or falls silent.
+fn say(node: &Node, greeted: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(node.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    if greeted {
+        let hello =
+            Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session: 5, reserved: 0 };
+        stream.write_all(wire::as_bytes(&hello)).unwrap();
+        let mut welcome = [0; size_of::<Welcome>()];
+        stream.read_exact(&mut welcome).unwrap();
+        assert_eq!(wire::head::<Welcome>(&welcome).unwrap().refusal, 0);
+    }
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.take(1 << 20).read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn malformed_frames_touch_no_memory() {
+    let region = Local::memory(1 << 20, 1).unwrap();
+    let node = Node::start(&region, 7, "127.0.0.1:0", MemNodeOptions::default());
+    assert!(say(&node, false, b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").is_empty());
+    let head = |kind, verbs, bytes| RequestHead { kind, reserved: 0, verbs, bytes, id: 1 };
+    let refusal = |answer: &[u8]| {
+        wire::head::<wire::ReplyHead>(answer).and_then(|head| Refusal::from_code(head.refusal))
+    };
+    for bad in [head(9, 0, 0), head(0, 0, 0), head(1, 0, u32::MAX), head(2, 0, 0), head(1, 3, 0)] {
+        let answer = say(&node, true, wire::as_bytes(&bad));
+        assert_eq!(refusal(&answer), Some(Refusal::Malformed), "{bad:?}");
+    }
+    // A frame whose only verb is a write that says it has more words than follow.
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    for length in 0..40_u32 {
+        let noise: Vec<u8> = (0..length)
+            .map(|_| {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (dice >> 56) as u8 | 0x80
+            })
+            .collect();
+        let frame = [wire::as_bytes(&head(1, 1, length)), &noise[..]].concat();
+        let answer = say(&node, true, &frame);
+        assert!(matches!(refusal(&answer), Some(Refusal::Malformed)), "{length}");
+    }
+    let mut endpoint = region.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    let read = batch.read(GlobalAddr::new(0, 0), (1 << 20) / 8);
+    assert!(block_on(endpoint.submit(batch)).unwrap().words(read).iter().all(|&word| word == 0));
+    connect(&[&node], b"").unwrap();
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_dropped() {
+    let options = MemNodeOptions {
+        patience: Duration::from_millis(300),
+        waiting_bytes_max: 1 << 20,
+        ..MemNodeOptions::default()
+    };
+    let mut node = Node::small(options);
+    let mut stream = TcpStream::connect(node.address).unwrap();
+    let hello = Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session: 5, reserved: 0 };
+    stream.write_all(wire::as_bytes(&hello)).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    // READs of 64 KiB without end, whose answers nobody takes.
+    let mut verb = [0_u8; wire::HEADER_BYTES];
+    verb[4..8].copy_from_slice(&(8192_u32).to_le_bytes());
+    let head = RequestHead { kind: 1, reserved: 0, verbs: 1, bytes: verb.len() as u32, id: 1 };
+    let frame = [wire::as_bytes(&head), &verb[..]].concat();
+    let ended = (0..10_000_000_u32).any(|_| stream.write_all(&frame).is_err());
+    assert!(ended);
+    assert_eq!(node.end().dropped, 1);
+}
