@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod failure;
 mod load;
+mod memnode;
 mod notation;
 mod pairs;
 mod pool;
@@ -24,7 +25,8 @@ use std::process::ExitCode;
 /// An ordered key-value index in disaggregated memory.
 ///
 /// Pools are named `mem:SIZE`, this process's memory, or `file:PATH`, a file shared by all processes that open it (also
-/// in /dev/shm). `?size=8G` creates an absent file, `nodes=N` splits the pool into several memory nodes.
+/// in /dev/shm), or `tcp://HOST:PORT,HOST:PORT`, memory nodes started by `darter memnode`. `?size=8G` creates an absent
+/// file, `nodes=N` splits the pool into several memory nodes.
 #[derive(Parser)]
 #[command(name = "darter", version, max_term_width = 110)]
 struct Arguments {
@@ -55,6 +57,11 @@ enum Command {
     /// Kill and pause processes that work on one pool file, and judge whether all they were told can be true; exit code 1
     /// when it cannot
     Stress(stress::StressCommand),
+    /// Serve memory to clients over TCP, as one memory node of a pool, until SIGTERM
+    Memnode(memnode::MemNodeCommand),
+    /// Make a pool of memory nodes, or describe one
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
     /// Draw the top of the tree
     Tree(tree::TreeCommand),
     /// A worker of `stress`
@@ -83,6 +90,8 @@ fn main() -> ExitCode {
         Command::Check(command) => command.run(),
         Command::Sim(command) => command.run(),
         Command::Stress(command) => command.run(),
+        Command::Memnode(command) => command.run(),
+        Command::Pool(command) => command.run(),
         Command::Tree(command) => command.run(),
         Command::StressWorker(command) => command.run(),
     };

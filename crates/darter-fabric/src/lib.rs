@@ -42,6 +42,7 @@ mod endpoint;
 mod error;
 mod executor;
 pub mod local;
+mod provider;
 pub mod sim;
 mod size;
 pub mod tcp;
@@ -55,6 +56,7 @@ pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKin
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
 pub use executor::block_on;
 pub use local::Local;
+pub use provider::{Provider, ProviderEndpoint};
 pub use sim::Sim;
 pub use size::{ByteSize, SizeError};
 pub use tcp::{Tcp, TcpOptions};

@@ -3,6 +3,7 @@
 //! ```text
 //! mem:SIZE[?nodes=N]                          this process's memory, gone with it
 //! file:PATH[?size=SIZE&nodes=N&preallocate]   a file mapped by every process that opens it
+//! tcp://HOST:PORT[,HOST:PORT…]                memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
 //! ```
 //!
 //! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up to the first `?`;
@@ -20,6 +21,8 @@ pub enum Scheme {
     Memory,
     /// A file mapped by every process that opens it; also `/dev/shm` and DAX devices.
     File(PathBuf),
+    /// Memory nodes reached over TCP, by address.
+    Tcp(Vec<String>),
 }
 
 /// A parsed pool name.
@@ -33,7 +36,9 @@ pub struct PoolUrl {
 
 /// Why a text names no pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("pool `{text}`: {what}; for example `mem:1G?nodes=3` or `file:/dev/shm/pool?size=8G`")]
+#[error(
+    "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G` or `tcp://host:7000`"
+)]
 pub struct UrlError {
     text: String,
     what: String,
@@ -48,6 +53,11 @@ impl PoolUrl {
     /// An existing pool in a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { scheme: Scheme::File(path.into()), size: None, nodes: None, preallocate: false }
+    }
+
+    /// Memory nodes at these addresses, `host:port` each.
+    pub fn tcp(addresses: Vec<String>) -> Self {
+        Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, preallocate: false }
     }
 
     /// The same pool, to be created with `bytes` in all over `nodes` memory nodes.
@@ -66,7 +76,7 @@ impl PoolUrl {
     /// The file, when it is one.
     pub fn path(&self) -> Option<&Path> {
         match &self.scheme {
-            Scheme::Memory => None,
+            Scheme::Memory | Scheme::Tcp(_) => None,
             Scheme::File(path) => Some(path),
         }
     }
@@ -78,6 +88,9 @@ impl PoolUrl {
 
     /// Memory nodes to create it with; 1 when not given.
     pub fn nodes(&self) -> usize {
+        if let Scheme::Tcp(addresses) = &self.scheme {
+            return addresses.len();
+        }
         usize::from(self.nodes.unwrap_or(1))
     }
 
@@ -121,6 +134,11 @@ impl PoolUrl {
     /// Checks what can be checked before anything is opened.
     fn verified(self) -> Result<Self, String> {
         match (&self.scheme, self.size) {
+            (Scheme::Tcp(_), size) if size.is_some() || self.nodes.is_some() || self.preallocate => {
+                return Err(
+                    "memory nodes have the sizes they were started with: it takes no options".to_owned()
+                );
+            }
             (Scheme::Memory, None) => return Err("it lacks a size".to_owned()),
             (Scheme::Memory, _) if self.preallocate => return Err("`preallocate` is for files".to_owned()),
             (Scheme::File(_), None) if self.nodes.is_some() || self.preallocate => {
@@ -140,20 +158,43 @@ impl PoolUrl {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once(':').ok_or("it does not begin with `mem:` or `file:`")?;
+        let (scheme, rest) =
+            text.split_once(':').ok_or("it does not begin with `mem:`, `file:` or `tcp://`")?;
         let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
         let mut url = match scheme {
             "mem" if place.is_empty() => Self { size: None, ..Self::memory(0) },
             "mem" => Self::memory(place.parse::<ByteSize>().map_err(|error| error.to_string())?.0),
             "file" if place.is_empty() => return Err("it lacks a path".to_owned()),
             "file" => Self::file(place),
-            _ => return Err(format!("unknown kind `{scheme}:`; there are `mem:` and `file:`")),
+            "tcp" => Self::tcp(addresses(place)?),
+            _ => return Err(format!("unknown kind `{scheme}:`; there are `mem:`, `file:` and `tcp://`")),
         };
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             url.apply(pair)?;
         }
         url.verified()
     }
+}
+
+/// Reads `//host:port,host:port`.
+fn addresses(place: &str) -> Result<Vec<String>, String> {
+    let list = place.strip_prefix("//").ok_or("it lacks the `//` of `tcp://host:port`")?;
+    if list.contains('@') {
+        return Err("credentials do not belong in a name; give them by option or environment".to_owned());
+    }
+    let list: Vec<String> = list.trim_end_matches('/').split(',').map(str::to_owned).collect();
+    if list.len() > NODES_MAX {
+        return Err(format!("it names {} memory nodes; a pool has {NODES_MAX} at most", list.len()));
+    }
+    for address in &list {
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+        let is_host =
+            !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
+        if !is_host || port.parse::<u16>().is_err() {
+            return Err(format!("`{address}` is no `host:port`; IPv6 addresses stand in brackets"));
+        }
+    }
+    Ok(list)
 }
 
 impl FromStr for PoolUrl {
@@ -174,6 +215,7 @@ impl fmt::Display for PoolUrl {
         };
         match (&self.scheme, self.size) {
             (Scheme::Memory, size) => write!(f, "mem:{}", ByteSize(size.unwrap_or(0)))?,
+            (Scheme::Tcp(addresses), _) => write!(f, "tcp://{}", addresses.join(","))?,
             (Scheme::File(path), size) => {
                 write!(f, "file:{}", path.display())?;
                 if let Some(size) = size {
@@ -204,6 +246,8 @@ mod tests {
             "file:relative/a b:c=d&e",
             "file:/p?size=8G",
             "file:/p?size=8G&nodes=256&preallocate",
+            "tcp://127.0.0.1:7000",
+            "tcp://mn-0.rack:7000,mn-1.rack:7000,[::1]:7000",
         ] {
             let url: PoolUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), text);
@@ -222,7 +266,14 @@ mod tests {
         for (text, word) in [
             ("", "mem:"),
             ("/dev/shm/pool", "does not begin"),
-            ("tcp:host", "unknown kind"),
+            ("udp:host", "unknown kind"),
+            ("tcp:host:1", "lacks the `//`"),
+            ("tcp://", "no `host:port`"),
+            ("tcp://host", "no `host:port`"),
+            ("tcp://::1:7000", "brackets"),
+            ("tcp://host:70000", "no `host:port`"),
+            ("tcp://me:secret@host:7000", "credentials"),
+            ("tcp://host:7000?size=1G", "no options"),
             ("mem:", "lacks a size"),
             ("mem:1Q", "unknown suffix"),
             ("mem:1G?size=2G", "twice"),

@@ -1,7 +1,7 @@
 //! How a store is opened, beyond its pool's name.
 
 use crate::{DefaultFabric, Error, Store};
-use darter_fabric::{Fabric, PoolUrl};
+use darter_fabric::{Fabric, PoolUrl, TcpOptions};
 use darter_index::DartOptions;
 use darter_pool::{Pool, PoolOptions};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub struct StoreOptions {
     pub(crate) maintenance: bool,
     pub(crate) must_exist: bool,
     pub(crate) overwrite: bool,
+    pub(crate) create: bool,
+    pub(crate) tcp: TcpOptions,
 }
 
 impl Default for StoreOptions {
@@ -35,6 +37,8 @@ impl Default for StoreOptions {
             maintenance: true,
             must_exist: false,
             overwrite: false,
+            create: false,
+            tcp: TcpOptions::default(),
         }
     }
 }
@@ -62,6 +66,19 @@ impl StoreOptions {
     /// How long this process may be silent before others ask whether it is dead. Whole milliseconds, at least 1.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
+        self
+    }
+
+    /// Makes a pool of memory nodes that hold none. Without it such nodes are refused: an empty node may be one that was
+    /// restarted and has lost its memory.
+    pub fn create(mut self, yes: bool) -> Self {
+        self.create = yes;
+        self
+    }
+
+    /// What memory nodes ask for, and how to wait for their answers.
+    pub fn tcp(mut self, options: TcpOptions) -> Self {
+        self.tcp = options;
         self
     }
 

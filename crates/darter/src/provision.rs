@@ -7,7 +7,7 @@
 
 use crate::{DefaultFabric, Error, StoreOptions};
 use darter_fabric::local::{FileOptions, Space};
-use darter_fabric::{Counting, Local, PoolUrl, Scheme, block_on};
+use darter_fabric::{Counting, Local, PoolUrl, Provider, Scheme, Tcp, block_on};
 use darter_index::Dart;
 use darter_pool::Pool;
 use std::ffi::OsString;
@@ -35,19 +35,38 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
             }
             open_file(url, path)
         }
+        Scheme::Tcp(addresses) => open_nodes(url, addresses, options),
     }
+}
+
+/// Memory nodes appear when they are started and keep what they hold: a pool on them is made when that is asked for.
+fn open_nodes(
+    url: &PoolUrl,
+    addresses: &[String],
+    options: &StoreOptions,
+) -> Result<Pool<DefaultFabric>, Error> {
+    let fabric = Counting::new(Provider::Tcp(Tcp::connect(addresses, options.tcp.clone())?));
+    let opened = if options.create {
+        block_on(Pool::create(fabric, &options.pool))
+    } else {
+        block_on(Pool::open(fabric))
+    };
+    opened.map_err(|source| Error::Open { pool: url.to_string(), source })
+}
+
+fn counted(fabric: Local) -> DefaultFabric {
+    Counting::new(Provider::Local(fabric))
 }
 
 fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
     let fabric = Local::memory(url.node_bytes().unwrap_or(0), url.nodes())?;
-    block_on(Pool::create(Counting::new(fabric), &options.pool))
+    block_on(Pool::create(counted(fabric), &options.pool))
         .map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 fn open_file(url: &PoolUrl, path: &Path) -> Result<Pool<DefaultFabric>, Error> {
     let fabric = Local::file_open(path)?;
-    block_on(Pool::open(Counting::new(fabric)))
-        .map_err(|source| Error::Open { pool: url.to_string(), source })
+    block_on(Pool::open(counted(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 /// What stands at a pool's path.
@@ -108,7 +127,7 @@ fn create_at(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<(), E
     let space = if url.preallocate() { Space::Reserved } else { Space::Sparse };
     let how = FileOptions { overwrite: options.overwrite, space };
     let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
-    fill(Counting::new(fabric), options).map_err(|error| match error {
+    fill(counted(fabric), options).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },
         error => error,
     })

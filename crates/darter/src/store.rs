@@ -2,13 +2,13 @@
 
 use crate::upkeep::Upkeep;
 use crate::{AsyncSession, Error, Session, StoreOptions, inspect};
-use darter_fabric::{Counting, Fabric, Local, PoolUrl, block_on};
+use darter_fabric::{Counting, Fabric, PoolUrl, Provider, block_on};
 use darter_index::{AdjustReport, Dart, TreeView};
 use darter_pool::Pool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a [`Store`] opened by name runs on: the local provider, counted.
-pub type DefaultFabric = Counting<Local>;
+/// What a [`Store`] opened by name runs on: whichever provider the name asks for, counted.
+pub type DefaultFabric = Counting<Provider>;
 
 /// An ordered key-value map in a memory pool. Clones are the same store.
 ///

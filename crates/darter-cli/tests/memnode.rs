@@ -1,0 +1,109 @@
+//! Memory nodes as processes: a pool over three of them, its commands, and what is refused.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A `darter memnode` process; killed when dropped.
+struct Node {
+    child: Child,
+    address: String,
+}
+
+impl Node {
+    fn start(token: Option<&Path>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "16M"]).stdout(Stdio::piped());
+        if let Some(token) = token {
+            command.arg("--token-file").arg(token);
+        }
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("tcp://").unwrap().to_owned();
+        Self { child, address }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn darter(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn a_pool_over_three_memory_nodes() {
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(None)).collect();
+    let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
+    let url = format!("tcp://{}", addresses.join(","));
+    let missing = darter(&["put", "--pool", &url, "k", "v"]);
+    assert!(
+        !missing.status.success() && said(&missing).contains("holds no darter pool"),
+        "{}",
+        said(&missing)
+    );
+    let created = darter(&["pool", "create", "--pool", &url]);
+    assert!(created.status.success() && said(&created).contains("3 memory nodes"), "{}", said(&created));
+    let again = darter(&["pool", "create", "--pool", &url]);
+    assert!(!again.status.success(), "{}", said(&again));
+    for n in 0..20 {
+        let put = darter(&["put", "--pool", &url, &format!("key-{n}"), "value"]);
+        assert!(put.status.success(), "{}", said(&put));
+    }
+    let got = darter(&["get", "--pool", &url, "key-7"]);
+    assert_eq!(String::from_utf8_lossy(&got.stdout).trim(), "value");
+    let scanned = darter(&["scan", "--pool", &url]);
+    assert_eq!(String::from_utf8_lossy(&scanned.stdout).lines().count(), 20, "{}", said(&scanned));
+    let status = darter(&["pool", "status", "--pool", &url]);
+    assert!(said(&status).contains("node 2") && said(&status).contains("this command"), "{}", said(&status));
+    let check = darter(&["check", "--pool", &url]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+    // Nodes in another order are another pool.
+    let swapped = format!("tcp://{},{},{}", addresses[1], addresses[0], addresses[2]);
+    assert!(!darter(&["get", "--pool", &swapped, "key-7"]).status.success());
+    drop(nodes);
+    let gone = darter(&["get", "--pool", &url, "key-7"]);
+    assert_eq!(gone.status.code(), Some(1), "{}", said(&gone));
+}
+
+#[test]
+fn a_token_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "open sesame\n").unwrap();
+    let node = Node::start(Some(&token));
+    let url = format!("tcp://{}", node.address);
+    let refused = darter(&["pool", "create", "--pool", &url]);
+    assert!(!refused.status.success() && said(&refused).contains("credentials"), "{}", said(&refused));
+    let token = token.to_str().unwrap();
+    assert!(darter(&["pool", "create", "--pool", &url, "--token-file", token]).status.success());
+    assert!(darter(&["put", "--pool", &url, "--token-file", token, "k", "v"]).status.success());
+    let absent = directory.path().join("absent");
+    let unread = darter(&["get", "--pool", &url, "--token-file", absent.to_str().unwrap(), "k"]);
+    assert_eq!(unread.status.code(), Some(2), "{}", said(&unread));
+}
+
+#[test]
+fn bad_arguments_exit_with_2() {
+    for arguments in [
+        &["memnode", "--listen", "nowhere", "--size", "1M"][..],
+        &["memnode", "--listen", "127.0.0.1:0"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1"],
+        &["get", "--pool", "tcp://nowhere", "k"],
+        &["pool", "create", "--pool", "mem:1M"],
+    ] {
+        let output = darter(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+    }
+}

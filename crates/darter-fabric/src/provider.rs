@@ -1,0 +1,96 @@
+//! Any provider that a pool's name can ask for, chosen when the pool is opened: one branch a round trip.
+
+use crate::local::LocalEndpoint;
+use crate::tcp::TcpEndpoint;
+use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Local, Tcp};
+
+/// Memory of this machine, or memory nodes over TCP.
+#[derive(Clone, Debug)]
+pub enum Provider {
+    /// This process's memory or a mapped file.
+    Local(Local),
+    /// Memory nodes.
+    Tcp(Tcp),
+}
+
+/// An endpoint of a [`Provider`].
+#[derive(Debug)]
+pub enum ProviderEndpoint {
+    /// This process's memory or a mapped file.
+    Local(LocalEndpoint),
+    /// Memory nodes.
+    Tcp(TcpEndpoint),
+}
+
+/// Does the same with whichever provider it is.
+macro_rules! each {
+    ($self:expr, $inner:ident => $what:expr) => {
+        match $self {
+            Self::Local($inner) => $what,
+            Self::Tcp($inner) => $what,
+        }
+    };
+}
+
+impl Fabric for Provider {
+    type Endpoint = ProviderEndpoint;
+
+    fn endpoint(&self) -> Result<ProviderEndpoint, FabricError> {
+        Ok(match self {
+            Self::Local(inner) => ProviderEndpoint::Local(inner.endpoint()?),
+            Self::Tcp(inner) => ProviderEndpoint::Tcp(inner.endpoint()?),
+        })
+    }
+
+    #[inline]
+    fn nodes(&self) -> usize {
+        each!(self, inner => inner.nodes())
+    }
+
+    #[inline]
+    fn node_bytes(&self, node: u8) -> u64 {
+        each!(self, inner => inner.node_bytes(node))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        each!(self, inner => inner.capabilities())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        each!(self, inner => inner.notes())
+    }
+
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        each!(self, inner => inner.claim(slot))
+    }
+
+    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
+        each!(self, inner => inner.fence(slot))
+    }
+
+    fn persist(&self) -> Result<(), FabricError> {
+        each!(self, inner => inner.persist())
+    }
+}
+
+impl Endpoint for ProviderEndpoint {
+    #[inline]
+    fn batch(&mut self) -> Batch {
+        each!(self, inner => inner.batch())
+    }
+
+    #[inline]
+    fn recycle(&mut self, batch: Batch) {
+        each!(self, inner => inner.recycle(batch));
+    }
+
+    #[inline]
+    async fn submit(&mut self, batch: Batch) -> Result<Batch, FabricError> {
+        each!(self, inner => inner.submit(batch).await)
+    }
+
+    #[inline]
+    fn in_flight(&self) -> usize {
+        each!(self, inner => inner.in_flight())
+    }
+}
