@@ -68,7 +68,7 @@ impl<F: Fabric> Dart<F> {
         let Some(other) = keys_below(client, &[node]).await?.pop().flatten() else {
             // Every key below is gone; nothing stands in the way once the node is collapsed.
             let target = Target { node, incoming: at, above, words: None };
-            self.remove_empty(client, table, &target).await?;
+            self.remove_empty(client, &target).await?;
             return Ok(Turn::Again);
         };
         let depth = common_prefix(draft.key, &other);

@@ -10,7 +10,6 @@
 //! allocated before the first seal, so that running out of space leaves the node as it was.
 
 use super::Dart;
-use super::descend_any::keys_below;
 use super::descent::{Descent, End, Purpose, SlotAt};
 use super::drafts::Drafts;
 use super::est::install::{KnownBucket, install, wishes_for};
@@ -277,28 +276,68 @@ impl<F: Fabric> Dart<F> {
         Ok(Switched::Done { added })
     }
 
-    /// Takes a node without keys out of the tree, though nobody can tell its prefix any more.
+    /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more. One step: whoever wants
+    /// the subtree gone looks again.
+    ///
+    /// From the bottom, because a node above cannot go while it has a child. A sealed node on the way is replaced first:
+    /// its slots, and with them the children, can change no more.
     pub(super) async fn remove_empty(
         &self,
         client: &mut Client<F>,
-        table: &Table,
         target: &Target<'_>,
     ) -> Result<(), IndexError> {
-        let node = target.node;
-        let mut words = self.read_node(client, node).await?;
-        seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
-        if !live_children(&words, node.ty, None).is_empty() {
-            // A key came back before the seal, and with it the prefix.
-            if let Some(key) = keys_below(client, &[node]).await?.pop().flatten() {
-                let mut hashed = self.hashed(&key);
-                self.switch(client, table, &mut hashed, target, None, &[]).await?;
+        let Target { mut node, mut incoming, mut above, .. } = *target;
+        loop {
+            let mut words = self.read_node(client, node).await?;
+            node::verify_depth(node, &words)?;
+            let child = node::slots(node.ty, &words).find(|(_, slot)| slot.is_live());
+            if let Some((at, slot)) = child {
+                let Held::Node { addr, ty, skip } = slot.held() else {
+                    // A key came back, and with it the prefix.
+                    return Ok(());
+                };
+                if node::slots(node.ty, &words).any(|(_, slot)| slot.is_sealed()) {
+                    let target = Target { node, incoming, above, words: None };
+                    return self.replace_nameless(client, &target, words).await;
+                }
+                incoming = SlotAt { addr: node.addr.plus(at as u64 * 8), slot };
+                above = node.depth;
+                node = NodeRef { addr, ty, depth: above + 1 + usize::from(skip) };
+                continue;
             }
-            return Ok(());
+            seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+            let target = Target { node, incoming, above, words: None };
+            return self.replace_nameless(client, &target, words).await;
         }
-        let tomb = Slot::tomb(target.incoming.slot.edge().unwrap_or(0));
-        if self.publish(client, &[], target.incoming, tomb).await? {
-            note(Situation::CollapseToNothing);
+    }
+
+    /// Replaces a node by what is left in it, without its prefix: hints to the successor are lost.
+    async fn replace_nameless(
+        &self,
+        client: &mut Client<F>,
+        target: &Target<'_>,
+        mut words: Vec<u64>,
+    ) -> Result<(), IndexError> {
+        let (node, at) = (target.node, target.incoming);
+        node::verify_edges(node, &words)?;
+        let mut drafts = Drafts::new();
+        seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+        let (slot, image) = match self.final_successor(target, &words, None).0 {
+            Successor::Slot(slot) => (slot, None),
+            Successor::Node(ty) => {
+                let addr = drafts.alloc(client, at.addr.node(), ty.bytes(), AllocKind::Inner).await?;
+                let image = node::image(ty, words[0], &live_children(&words, node.ty, None));
+                (Slot::node(at.slot.edge().unwrap_or(0), ty, skip_of(at.slot), addr), Some((addr, image)))
+            }
+        };
+        let writes: Vec<(GlobalAddr, &[u64])> =
+            image.iter().map(|(addr, words)| (*addr, &words[..])).collect();
+        if self.publish(client, &writes, at, slot).await? {
+            drafts.keep();
+            note_switch(node.ty, slot, image.is_some());
             client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
+        } else {
+            drafts.discard(client);
         }
         Ok(())
     }
