@@ -38,6 +38,7 @@ fn explored(open: Option<Hole>, sought: Hole, budget: u64) -> Summary {
             schedules: budget.div_ceil(1000),
             seed: 1,
             holes: open.map_or(Holes::default(), |hole| Holes::default().with(hole)),
+            threads: 2,
         };
         return sweep.run(&|_| {});
     }
@@ -109,6 +110,7 @@ fn faults_at_every_point_harm_nothing() {
             schedules: 1,
             seed: 3,
             holes: Holes::default(),
+            threads: 2,
         };
         let summary = sweep.run(&|_| {});
         assert_clean(summary.finding.as_ref());
@@ -131,6 +133,7 @@ fn nobody_waits_for_a_client_that_stopped() {
         schedules: 1,
         seed: 4,
         holes: Holes::default(),
+        threads: 2,
     };
     let summary = sweep.run(&|_| {});
     assert_clean(summary.finding.as_ref());

@@ -143,6 +143,7 @@ impl SimCommand {
             schedules: 1,
             seed: settings.seed,
             holes: settings.holes,
+            threads: settings.threads,
         };
         let bar = self.bar(sweep.plans() as u64);
         let summary = sweep.run(&|_| bar.inc(1));

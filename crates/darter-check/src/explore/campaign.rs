@@ -121,7 +121,7 @@ impl Summary {
         }
     }
 
-    fn join(&mut self, other: Self) {
+    pub(super) fn join(&mut self, other: Self) {
         self.runs += other.runs;
         self.steps += other.steps;
         self.verbs += other.verbs;

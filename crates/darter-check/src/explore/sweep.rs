@@ -7,6 +7,8 @@ use super::scenario::Scenario;
 use super::schedule::{Random, Scheduler};
 use super::shrink::shrink;
 use darter_index::{Holes, take_situations};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// What is swept.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct Sweep {
     pub seed: u64,
     /// Errors brought back.
     pub holes: Holes,
+    /// Threads.
+    pub threads: usize,
 }
 
 /// Operations that the victim of a sweep performs, each in plans of its own.
@@ -58,51 +62,76 @@ impl Sweep {
     }
 
     /// Sweeps everything, or up to the first violation. `progress` hears of every plan.
-    pub fn run(&self, progress: &dyn Fn(&Plan)) -> Summary {
-        let mut stages = Stages::default();
-        let mut summary = Summary::default();
-        take_situations();
-        'all: for &scenario in &self.scenarios {
-            for victim in victims(scenario) {
-                let plan = self.plan(scenario, &victim);
-                progress(&plan);
-                let quiet = stages.replay(&plan, &super::Schedule::default());
-                summary.add(&quiet);
-                for name in &self.faults {
-                    let points = match &name[..] {
-                        "cancel" => quiet.awaits.first().copied().unwrap_or(0),
-                        "refuse" => quiet.allocations.first().copied().unwrap_or(0),
-                        "power" => quiet.verbs.iter().sum(),
-                        _ => quiet.verbs.first().copied().unwrap_or(0) + 1,
-                    };
-                    for point in 0..points {
-                        let mut plan = plan.clone();
-                        plan.faults.extend(Fault::named(name, 0, point));
-                        for schedule in 0..self.schedules {
-                            let outcome = stages.run(&plan, &mut self.scheduler(schedule));
-                            summary.add(&outcome);
-                            if let Some(violation) = outcome.violation {
-                                let schedule = outcome.schedule.trimmed();
-                                let (small_plan, small_schedule, violation) =
-                                    shrink(&mut stages, &plan, &schedule, violation);
-                                let run = summary.runs;
-                                summary.finding = Some(Finding {
-                                    run,
-                                    plan,
-                                    schedule,
-                                    small_plan,
-                                    small_schedule,
-                                    violation,
-                                });
-                                break 'all;
-                            }
-                        }
+    pub fn run(&self, progress: &(dyn Fn(&Plan) + Sync)) -> Summary {
+        let plans: Vec<Plan> = self
+            .scenarios
+            .iter()
+            .flat_map(|&scenario| victims(scenario).into_iter().map(move |victim| (scenario, victim)))
+            .map(|(scenario, victim)| self.plan(scenario, &victim))
+            .collect();
+        let (next, stop_at) = (AtomicUsize::new(0), AtomicUsize::new(plans.len()));
+        let total = Mutex::new(Summary::default());
+        let worker = || {
+            let (mut stages, mut summary) = (Stages::default(), Summary::default());
+            take_situations();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= stop_at.load(Ordering::Relaxed) {
+                    break;
+                }
+                progress(&plans[at]);
+                if let Some(finding) = self.sweep(&plans[at], &mut stages, &mut summary) {
+                    stop_at.fetch_min(at, Ordering::Relaxed);
+                    summary.finding = Some(Finding { run: at as u64, ..finding });
+                    break;
+                }
+            }
+            summary.situations = take_situations();
+            total.lock().unwrap_or_else(PoisonError::into_inner).join(summary);
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.max(1) {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        total.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Strikes one plan at every point.
+    fn sweep(&self, plan: &Plan, stages: &mut Stages, summary: &mut Summary) -> Option<Finding> {
+        let quiet = stages.replay(plan, &super::Schedule::default());
+        summary.add(&quiet);
+        for name in &self.faults {
+            let points = match &name[..] {
+                "cancel" => quiet.awaits.first().copied().unwrap_or(0),
+                "refuse" => quiet.allocations.first().copied().unwrap_or(0),
+                "power" => quiet.verbs.iter().sum(),
+                _ => quiet.verbs.first().copied().unwrap_or(0) + 1,
+            };
+            for point in 0..points {
+                let mut plan = plan.clone();
+                plan.faults.extend(Fault::named(name, 0, point));
+                for schedule in 0..self.schedules {
+                    let outcome = stages.run(&plan, &mut self.scheduler(schedule));
+                    summary.add(&outcome);
+                    if let Some(violation) = outcome.violation {
+                        let schedule = outcome.schedule.trimmed();
+                        let (small_plan, small_schedule, violation) =
+                            shrink(stages, &plan, &schedule, violation);
+                        return Some(Finding {
+                            run: 0,
+                            plan,
+                            schedule,
+                            small_plan,
+                            small_schedule,
+                            violation,
+                        });
                     }
                 }
             }
         }
-        summary.situations = take_situations();
-        summary
+        None
     }
 
     fn scheduler(&self, schedule: u64) -> impl Scheduler + use<> {
