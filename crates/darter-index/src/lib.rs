@@ -9,7 +9,7 @@ mod ordered;
 
 pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
 #[doc(hidden)]
-pub use dart::{Hole, Holes, Situation, take_situations};
+pub use dart::{Hole, Holes, Situation, take_situations, without_situations};
 pub use error::IndexError;
 pub use ordered::{
     CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,

@@ -6,7 +6,7 @@ use super::scenario::Scenario;
 use super::schedule::{Dice, Pct, Random, Replay, Schedule, Scheduler};
 use super::shrink::shrink;
 use super::stage::Stage;
-use darter_index::{Holes, Situation, take_situations};
+use darter_index::{Holes, Situation, take_situations, without_situations};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -191,7 +191,7 @@ impl Stages {
     /// The stage of a plan.
     pub fn of(&mut self, plan: &Plan) -> &Stage {
         let key = (plan.scenario, plan.nodes);
-        self.0.entry(key).or_insert_with(|| Stage::build(plan.scenario, plan.nodes))
+        self.0.entry(key).or_insert_with(|| without_situations(|| Stage::build(plan.scenario, plan.nodes)))
     }
 
     /// Runs a plan; a panic is a violation.

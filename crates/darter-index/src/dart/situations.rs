@@ -76,6 +76,14 @@ pub(crate) fn note(situation: Situation) {
     COUNTS.with_borrow_mut(|counts| *counts.entry(situation).or_default() += 1);
 }
 
+/// Does something whose situations do not count.
+pub fn without_situations<R>(act: impl FnOnce() -> R) -> R {
+    let kept = COUNTS.take();
+    let result = act();
+    COUNTS.set(kept);
+    result
+}
+
 /// What this thread has met since the last call.
 pub fn take_situations() -> BTreeMap<Situation, u64> {
     COUNTS.take()
