@@ -3,9 +3,8 @@
 use crate::Answer;
 use crate::failure::{Failure, complain};
 use darter::ByteSize;
-use darter_fabric::Local;
+use darter_fabric::{Local, random_word};
 use darter_server::memnode::{MemNode, MemNodeOptions};
-use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,8 +61,7 @@ impl MemNodeCommand {
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
             signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
         }
-        let boot_id = RandomState::new().hash_one(std::time::SystemTime::now());
-        let mut node = MemNode::bind(self.listen, region, boot_id, options).map_err(Failure::failed)?;
+        let mut node = MemNode::bind(self.listen, region, random_word(), options).map_err(Failure::failed)?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "tcp://{}", node.address().map_err(Failure::failed)?)?;
         out.flush()?;

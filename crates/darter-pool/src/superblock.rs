@@ -12,8 +12,7 @@
 //! These words never change. The magic word is written last, node 0's after all others', so a creation that was cut
 //! short leaves no pool. What changes (epoch, root words, tables) is checked where it is used.
 
-use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC};
-use std::hash::{BuildHasher, RandomState};
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
 use crate::PoolError;
 use crate::layout::{EPOCH_AT, Layout, MEMBERS_AT, TABLE_AT};
@@ -109,11 +108,6 @@ fn spread(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ word >> 31
-}
-
-/// A word from the operating system's randomness, by way of std's hash keys.
-pub(crate) fn random_word() -> u64 {
-    RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
 /// Node sizes, when there is a countable number of nodes.

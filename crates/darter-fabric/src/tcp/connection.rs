@@ -1,16 +1,13 @@
 //! One connection to a memory node: the handshake, and frames out and in without waiting.
 
+use super::batches::Ticket;
+use super::buffer::{Inbox, Outbox};
 use super::wire::{self, Hello, RequestHead, Welcome};
 use crate::FabricError;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
-
-/// Bytes asked of the socket in one call.
-const READ_BYTES: usize = 256 << 10;
-/// Buffers beyond this size are given up when they are empty.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// How long to wait for a node that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,10 +16,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub id: u64,
-    /// Which of the hub's batches it is a part of.
-    pub batch: usize,
-    /// The batch's generation, so that an answer to a batch given up finds nobody.
-    pub generation: u64,
+    /// The batch that it is a part of. One given up meanwhile is not found any more.
+    pub batch: Ticket,
     /// The verbs of the batch that it holds: those of this node from `first` up to `end`.
     pub first: usize,
     pub end: usize,
@@ -32,10 +27,8 @@ pub(super) struct Sent {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub stream: TcpStream,
-    pub out: Vec<u8>,
-    written: usize,
-    input: Vec<u8>,
-    consumed: usize,
+    pub out: Outbox,
+    input: Inbox,
     pub sent: VecDeque<Sent>,
     next_id: u64,
     pub frame_bytes: u32,
@@ -107,10 +100,8 @@ impl Connection {
     pub(super) fn new(stream: TcpStream, welcome: &Welcome) -> Self {
         Self {
             stream,
-            out: Vec::new(),
-            written: 0,
-            input: Vec::new(),
-            consumed: 0,
+            out: Outbox::default(),
+            input: Inbox::default(),
             sent: VecDeque::new(),
             next_id: 0,
             frame_bytes: welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX),
@@ -119,58 +110,29 @@ impl Connection {
 
     /// Begins a frame; answers where its head stands, to be completed by [`Connection::end_frame`].
     pub(super) fn begin_frame(&mut self) -> usize {
-        let at = self.out.len();
-        self.out.extend_from_slice(&[0; wire::HEADER_BYTES]);
+        let at = self.out.bytes.len();
+        self.out.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
         at
     }
 
     /// Completes a frame, and answers its id.
     pub(super) fn end_frame(&mut self, at: usize, kind: wire::RequestKind, verbs: u16) -> u64 {
         self.next_id += 1;
-        let bytes = (self.out.len() - at - wire::HEADER_BYTES) as u32;
+        let bytes = (self.out.bytes.len() - at - wire::HEADER_BYTES) as u32;
         let head = RequestHead { kind: kind as u8, reserved: 0, verbs, bytes, id: self.next_id };
-        self.out[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&head));
+        self.out.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&head));
         self.next_id
     }
 
     /// Sends as much as the socket takes; answers whether all is gone.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
-        while self.written < self.out.len() {
-            match self.stream.write(&self.out[self.written..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.written = 0;
-        self.out.clear();
-        if self.out.capacity() > KEPT_BYTES {
-            self.out = Vec::new();
-        }
-        Ok(true)
+        self.out.send(&mut self.stream)?;
+        Ok(self.out.waiting() == 0)
     }
 
     /// Takes in what has arrived; answers whether anything has.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
-        if self.consumed > 0 {
-            self.input.drain(..self.consumed);
-            self.consumed = 0;
-        }
-        let old = self.input.len();
-        self.input.resize(old + READ_BYTES, 0);
-        let result = loop {
-            match self.stream.read(&mut self.input[old..]) {
-                Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => break Ok(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(0),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
-            }
-        };
-        self.input.truncate(old + result.as_ref().copied().unwrap_or(0));
-        Ok(result? > 0)
+        self.input.receive(&mut self.stream)
     }
 
     /// The next whole reply, its payload to be taken by [`Connection::payload`].
@@ -180,17 +142,17 @@ impl Connection {
     pub(super) fn next_reply(
         &mut self,
     ) -> io::Result<Option<(Sent, wire::ReplyHead, std::ops::Range<usize>)>> {
-        let rest = &self.input[self.consumed..];
-        let Some(head) = wire::head::<wire::ReplyHead>(rest) else { return Ok(None) };
+        let arrived = self.input.arrived();
+        let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
         if head.bytes > wire::FRAME_BYTES_MAX {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let end = wire::HEADER_BYTES + head.bytes as usize;
-        if rest.len() < end {
+        let bytes = head.bytes as usize;
+        if arrived.len() < wire::HEADER_BYTES + bytes {
             return Ok(None);
         }
-        let range = self.consumed + wire::HEADER_BYTES..self.consumed + end;
-        self.consumed += end;
+        self.input.take(wire::HEADER_BYTES);
+        let range = self.input.take(bytes);
         match self.sent.pop_front() {
             Some(sent) if sent.id == head.id => Ok(Some((sent, head, range))),
             _ => Err(io::ErrorKind::InvalidData.into()),
@@ -199,6 +161,6 @@ impl Connection {
 
     /// A reply's payload.
     pub(super) fn payload(&self, range: std::ops::Range<usize>) -> &[u8] {
-        &self.input[range]
+        self.input.taken(range)
     }
 }

@@ -1,9 +1,12 @@
 //! The fabric over TCP, its endpoints, and how a thread waits for answers.
 
+use super::batches::Ticket;
 use super::connection::{Connection, connect};
-use super::hub::{Hub, Ticket};
+use super::hub::Hub;
 use super::wire::{self, Refusal, RequestKind};
-use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX};
+use crate::{
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, random_word,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::future::Future;
@@ -128,9 +131,9 @@ impl Tcp {
 
 fn exchange(connection: &mut Connection, kind: RequestKind, slot: u64) -> io::Result<(Refusal, String)> {
     let at = connection.begin_frame();
-    connection.out.extend_from_slice(&slot.to_le_bytes());
+    connection.out.bytes.extend_from_slice(&slot.to_le_bytes());
     let id = connection.end_frame(at, kind, 0);
-    connection.sent.push_back(super::connection::Sent { id, batch: 0, generation: 0, first: 0, end: 0 });
+    connection.sent.push_back(super::connection::Sent { id, batch: Ticket::default(), first: 0, end: 0 });
     let deadline = Instant::now() + super::connection::PATIENCE;
     loop {
         let all_sent = connection.flush()?;
@@ -155,12 +158,6 @@ fn sleep_on(sockets: &mut [PollFd<'_>], most: Duration) {
     let timeout = Timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
     // Woken early or not at all: the caller looks again.
     let _ = poll(sockets, Some(&timeout));
-}
-
-/// A word from the operating system's randomness, by way of std's hash keys.
-fn random_word() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
 /// A held member slot, given back when dropped.

@@ -1,5 +1,6 @@
 //! A thread's connections, and the batches that its tasks have under way on them.
 
+use super::batches::{Batches, Pending, Ticket};
 use super::connection::{Connection, Sent, connect};
 use super::fabric::Shared;
 use super::wire::{self, Refusal, RequestKind};
@@ -8,36 +9,14 @@ use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A batch under way.
-#[derive(Debug)]
-struct Pending {
-    batch: Batch,
-    /// Frames that have not been answered.
-    frames: usize,
-    error: Option<FabricError>,
-    waker: Option<Waker>,
-    endpoint: u64,
-    /// Nobody waits for it any more.
-    orphan: bool,
-}
-
 /// What the tasks of one thread share.
 #[derive(Debug)]
 pub(super) struct Hub {
     shared: Arc<Shared>,
     connections: Vec<Option<Connection>>,
-    pending: Vec<Option<Pending>>,
-    generations: Vec<u64>,
-    free: Vec<usize>,
+    batches: Batches,
     next_endpoint: u64,
     pub(super) spares: Vec<Batch>,
-}
-
-/// Names a batch under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
-    at: usize,
-    generation: u64,
 }
 
 impl Hub {
@@ -46,9 +25,7 @@ impl Hub {
         Self {
             shared,
             connections: (0..nodes).map(|_| None).collect(),
-            pending: Vec::new(),
-            generations: Vec::new(),
-            free: Vec::new(),
+            batches: Batches::default(),
             next_endpoint: 0,
             spares: Vec::new(),
         }
@@ -60,8 +37,7 @@ impl Hub {
     }
 
     pub(super) fn in_flight(&self, endpoint: u64) -> usize {
-        let mine = |pending: &&Pending| pending.orphan && pending.endpoint == endpoint;
-        self.pending.iter().flatten().filter(mine).count()
+        self.batches.orphans_of(endpoint)
     }
 
     /// Connects to a node unless that is done; the connection must lead to the memory the fabric knows.
@@ -96,14 +72,8 @@ impl Hub {
 
     /// Puts a batch's frames on their connections; nothing is sent yet.
     pub(super) fn post(&mut self, endpoint: u64, batch: Batch) -> Ticket {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.pending.push(None);
-            self.generations.push(0);
-            self.pending.len() - 1
-        });
-        self.generations[at] += 1;
-        let ticket = Ticket { at, generation: self.generations[at] };
-        let mut pending = Pending { batch, frames: 0, error: None, waker: None, endpoint, orphan: false };
+        let ticket = self.batches.reserve();
+        let mut pending = Pending::new(batch, endpoint);
         let mut seen: [u64; 4] = [0; 4];
         for first in 0..pending.batch.len() {
             let node = pending.batch.verbs()[first].addr.node();
@@ -116,7 +86,7 @@ impl Hub {
                 }
             }
         }
-        self.pending[at] = Some(pending);
+        self.batches.put(ticket, pending);
         ticket
     }
 
@@ -158,13 +128,12 @@ impl Hub {
                         break;
                     }
                     (there, back, count) = (there + more, back + answer, count + 1);
-                    wire::put_verb(&mut connection.out, verb, data);
+                    wire::put_verb(&mut connection.out.bytes, verb, data);
                 }
                 end += 1;
             }
             let id = connection.end_frame(at, RequestKind::Batch, count);
-            let Ticket { at, generation } = ticket;
-            connection.sent.push_back(Sent { id, batch: at, generation, first: from, end });
+            connection.sent.push_back(Sent { id, batch: ticket, first: from, end });
             frames += 1;
             from = end;
         }
@@ -194,11 +163,7 @@ impl Hub {
         while let Some((sent, head, range)) = connection.next_reply()? {
             let refusal = Refusal::from_code(head.refusal).ok_or(io::ErrorKind::InvalidData)?;
             let payload = connection.payload(range);
-            if self.generations[sent.batch] != sent.generation {
-                continue;
-            }
-            let Some(pending) = &mut self.pending[sent.batch] else { continue };
-            pending.frames -= 1;
+            let Some(pending) = self.batches.of(sent) else { continue };
             if refusal == Refusal::None {
                 if !take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
                     return Err(io::ErrorKind::InvalidData.into());
@@ -207,14 +172,7 @@ impl Hub {
                 let text = String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]);
                 pending.error.get_or_insert(wire::error_of(refusal, node as u8, &text));
             }
-            if pending.frames == 0 {
-                if pending.orphan {
-                    self.pending[sent.batch] = None;
-                    self.free.push(sent.batch);
-                } else if let Some(waker) = pending.waker.take() {
-                    waker.wake();
-                }
-            }
+            self.batches.frame_ended(sent);
         }
         Ok(true)
     }
@@ -223,49 +181,26 @@ impl Hub {
     fn lose(&mut self, node: u8) {
         let Some(connection) = self.connections[usize::from(node)].take() else { return };
         for sent in connection.sent {
-            if self.generations[sent.batch] != sent.generation {
-                continue;
-            }
-            let Some(pending) = &mut self.pending[sent.batch] else { continue };
-            pending.frames -= 1;
-            pending.error.get_or_insert(FabricError::Disconnected { node });
-            if pending.frames == 0 {
-                if pending.orphan {
-                    self.pending[sent.batch] = None;
-                    self.free.push(sent.batch);
-                } else if let Some(waker) = pending.waker.take() {
-                    waker.wake();
-                }
+            if let Some(pending) = self.batches.of(sent) {
+                pending.error.get_or_insert(FabricError::Disconnected { node });
+                self.batches.frame_ended(sent);
             }
         }
     }
 
     /// A batch's result, when all its frames are answered.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Batch, FabricError>> {
-        if self.pending[ticket.at].as_ref()?.frames > 0 {
-            return None;
-        }
-        let pending = self.pending[ticket.at].take()?;
-        self.free.push(ticket.at);
-        Some(pending.error.map_or(Ok(pending.batch), Err))
+        self.batches.take(ticket)
     }
 
     /// Whom to wake when a batch is answered.
     pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) {
-        if let Some(pending) = &mut self.pending[ticket.at] {
-            pending.waker = Some(waker.clone());
-        }
+        self.batches.wait(ticket, waker);
     }
 
     /// Nobody waits for a batch any more; what was posted is sent all the same.
     pub(super) fn give_up(&mut self, ticket: Ticket) {
-        let Some(pending) = &mut self.pending[ticket.at] else { return };
-        if pending.frames == 0 {
-            self.pending[ticket.at] = None;
-            self.free.push(ticket.at);
-        } else {
-            pending.orphan = true;
-            pending.waker = None;
+        if self.batches.give_up(ticket) {
             self.pump();
         }
     }

@@ -10,6 +10,8 @@
 //! verbs may have landed or not; the next batch connects again. A node that comes back with another memory (its boot id
 //! differs) is refused for good.
 
+mod batches;
+pub mod buffer;
 mod connection;
 mod fabric;
 mod hub;

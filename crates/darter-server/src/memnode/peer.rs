@@ -1,19 +1,15 @@
 //! One connection of a client, as the node sees it.
 
 use super::{MemNodeOptions, Service, execute};
+use darter_fabric::tcp::buffer::{Inbox, Outbox};
 use darter_fabric::tcp::wire::{self, Hello, Refusal, ReplyHead, RequestHead, RequestKind, Welcome};
 use darter_fabric::{Endpoint, FabricError};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// Bytes taken from a socket in one call.
-const READ_BYTES: usize = 256 << 10;
 /// Calls for one peer before others get a turn.
 const READS_PER_TURN: usize = 4;
-
-/// Buffers beyond this size are given up when they are empty.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// What became of a peer's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +21,8 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) struct Peer {
     stream: TcpStream,
-    input: Vec<u8>,
-    output: Vec<u8>,
-    written: usize,
+    input: Inbox,
+    output: Outbox,
     session: u64,
     is_greeted: bool,
     /// Nothing more is heard; what is in `output` still goes.
@@ -45,9 +40,8 @@ impl Peer {
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
-            input: Vec::new(),
-            output: Vec::new(),
-            written: 0,
+            input: Inbox::default(),
+            output: Outbox::default(),
             session: 0,
             is_greeted: false,
             is_closing: false,
@@ -67,7 +61,7 @@ impl Peer {
 
     /// Whether it has not greeted, or not read its answers, for too long.
     pub(super) fn is_late(&self, now: Instant, options: &MemNodeOptions) -> bool {
-        let owes = !self.is_greeted || self.written < self.output.len();
+        let owes = !self.is_greeted || self.output.waiting() > 0;
         owes && now.saturating_duration_since(self.prompt) > options.patience
     }
 
@@ -85,21 +79,15 @@ impl Peer {
                 return Progress::Ended;
             }
             if self.is_closing {
-                return if self.output.is_empty() { Progress::Ended } else { Progress::GoesOn };
+                return if self.output.waiting() == 0 { Progress::Ended } else { Progress::GoesOn };
             }
-            if self.output.len() - self.written > service.options.waiting_bytes_max {
+            if self.output.waiting() > service.options.waiting_bytes_max {
                 // Heard no further until it reads.
                 return Progress::GoesOn;
             }
-            let old = self.input.len();
-            self.input.resize(old + READ_BYTES, 0);
-            let read = self.stream.read(&mut self.input[old..]);
-            self.input.truncate(old + read.as_ref().copied().unwrap_or(0));
-            match read {
-                Ok(0) => return Progress::Ended,
-                Ok(_) => self.take_frames(service, endpoint),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::GoesOn,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            match self.input.receive(&mut self.stream) {
+                Ok(true) => self.take_frames(service, endpoint),
+                Ok(false) => return Progress::GoesOn,
                 Err(_) => return Progress::Ended,
             }
         }
@@ -109,53 +97,34 @@ impl Peer {
 
     /// What the peer is waited for: requests, unless it leaves too many answers unread; room for answers, when some wait.
     pub(super) fn interest(&self, options: &MemNodeOptions) -> (bool, bool) {
-        let waiting = self.output.len() - self.written;
+        let waiting = self.output.waiting();
         (!self.is_closing && waiting <= options.waiting_bytes_max, waiting > 0)
     }
 
     fn send(&mut self) -> io::Result<()> {
-        while self.written < self.output.len() {
-            match self.stream.write(&self.output[self.written..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    self.written += count;
-                    self.prompt = Instant::now();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let waited = self.output.waiting();
+        self.output.send(&mut self.stream)?;
+        let waits = self.output.waiting();
+        if waits == 0 || waits < waited {
+            self.prompt = Instant::now();
         }
-        self.output.clear();
-        if self.output.capacity() > KEPT_BYTES {
-            self.output = Vec::new();
-        }
-        self.written = 0;
-        self.prompt = Instant::now();
         Ok(())
     }
 
     /// Does every whole frame that has arrived.
     fn take_frames(&mut self, service: &mut Service<'_>, endpoint: &mut impl Endpoint) {
-        let input = std::mem::take(&mut self.input);
-        let mut rest = &input[..];
+        let mut input = std::mem::take(&mut self.input);
         while !self.is_closing {
+            let arrived = input.arrived();
             let taken = if self.is_greeted {
-                self.take_request(rest, service, endpoint)
+                self.take_request(arrived, service, endpoint)
             } else {
-                self.take_hello(rest, service)
+                self.take_hello(arrived, service)
             };
-            match taken {
-                Some(count) => rest = &rest[count..],
-                None => break,
-            }
+            let Some(count) = taken else { break };
+            input.take(count);
         }
-        let left = rest.len();
         self.input = input;
-        self.input.drain(..self.input.len() - left);
-        if left == 0 && self.input.capacity() > KEPT_BYTES {
-            self.input = Vec::new();
-        }
     }
 
     fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
@@ -190,8 +159,8 @@ impl Peer {
             text_bytes: text.len() as u32,
             reserved: 0,
         };
-        self.output.extend_from_slice(wire::as_bytes(&welcome));
-        self.output.extend_from_slice(text.as_bytes());
+        self.output.bytes.extend_from_slice(wire::as_bytes(&welcome));
+        self.output.bytes.extend_from_slice(text.as_bytes());
         if refusal == Refusal::None {
             self.is_greeted = true;
             self.session = hello.session;
@@ -268,10 +237,10 @@ impl Peer {
         let verbs = batch.len();
         match execute(endpoint, batch) {
             Ok(mut done) => {
-                let at = self.output.len();
-                self.output.extend_from_slice(&[0; wire::HEADER_BYTES]);
-                wire::put_answers(&mut self.output, &mut done, verbs);
-                let bytes = (self.output.len() - at - wire::HEADER_BYTES) as u32;
+                let at = self.output.bytes.len();
+                self.output.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
+                wire::put_answers(&mut self.output.bytes, &mut done, verbs);
+                let bytes = (self.output.bytes.len() - at - wire::HEADER_BYTES) as u32;
                 let reply = ReplyHead {
                     refusal: Refusal::None as u8,
                     reserved: 0,
@@ -279,7 +248,7 @@ impl Peer {
                     bytes,
                     id: head.id,
                 };
-                self.output[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&reply));
+                self.output.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&reply));
                 service.counts.verbs += verbs as u64;
                 endpoint.recycle(done);
             }
@@ -304,8 +273,8 @@ impl Peer {
             bytes: text.len() as u32,
             id: head.id,
         };
-        self.output.extend_from_slice(wire::as_bytes(&reply));
-        self.output.extend_from_slice(text);
+        self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
+        self.output.bytes.extend_from_slice(text);
     }
 }
 
