@@ -3,8 +3,7 @@
 use crate::Answer;
 use crate::failure::{Failure, complain};
 use darter::ByteSize;
-use darter_fabric::{Local, random_word};
-use darter_server::memnode::{MemNode, MemNodeOptions};
+use darter_server::memnode::{MemNode, MemNodeOptions, Region};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +19,9 @@ pub(crate) struct MemNodeCommand {
     /// Bytes of the region, such as 8G; the system grants them as they are touched
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
+    /// Keep the region in this file, to be offered again by the next node that is started with it; FILE.node goes with it
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// A file whose content, line end left off, clients must know
     #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
     token_file: Option<PathBuf>,
@@ -47,7 +49,11 @@ pub(crate) fn token(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
 impl MemNodeCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let unit = darter_fabric::SUPERBLOCK_BYTES;
-        let region = Local::memory(self.size.0 / unit * unit, 1).map_err(Failure::usage)?;
+        let bytes = self.size.0 / unit * unit;
+        let region = match &self.file {
+            Some(path) => Region::file(path, bytes).map_err(Failure::failed)?,
+            None => Region::memory(bytes).map_err(Failure::usage)?,
+        };
         let options = MemNodeOptions {
             token: token(self.token_file.as_deref())?,
             connections_max: self.connections,
@@ -61,7 +67,7 @@ impl MemNodeCommand {
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
             signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
         }
-        let mut node = MemNode::bind(self.listen, region, random_word(), options).map_err(Failure::failed)?;
+        let mut node = MemNode::bind(self.listen, region, options).map_err(Failure::failed)?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "tcp://{}", node.address().map_err(Failure::failed)?)?;
         out.flush()?;

@@ -80,12 +80,28 @@ pub struct Capabilities {
 pub enum FenceOutcome {
     /// The client is gone or shut out; its epoch may be ignored and its blocks adopted.
     Fenced,
-    /// The provider has proof that the client lives; leave it alone.
+    /// The client lives, or may live and is within its lease; leave it alone.
     Alive,
 }
 
 /// Holds a client's identity at the provider until dropped; its loss is what proves death to others.
-pub trait Identity: Send + Sync + std::fmt::Debug {}
+pub trait Identity: Send + Sync + std::fmt::Debug {
+    /// What the provider calls the holder, for others to name it by in a [`Suspect`]; 0 where a slot says enough.
+    fn holder(&self) -> u64 {
+        0
+    }
+}
+
+/// A client that may be dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// The client slot it took.
+    pub slot: u32,
+    /// [`Identity::holder`], as the client published it.
+    pub holder: u64,
+    /// It has been silent for longer than its lease: a provider that can shut it out does so even if it may live.
+    pub lapsed: bool,
+}
 
 /// A way to reach the memory nodes of one pool.
 pub trait Fabric: Clone + Send + Sync + 'static {
@@ -118,11 +134,11 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// [`FabricError::IdentityTaken`] when another live process holds it.
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError>;
 
-    /// Makes sure the holder of client slot `slot` can write no more, or reports that it lives.
+    /// Makes sure a client can write no more, or reports that it lives.
     ///
     /// # Errors
     /// When a memory node cannot be reached, so that nothing is known.
-    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError>;
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError>;
 
     /// Makes everything written so far survive a power failure, where the provider is persistent.
     ///

@@ -2,7 +2,9 @@
 
 use crate::local::LocalEndpoint;
 use crate::tcp::TcpEndpoint;
-use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Local, Tcp};
+use crate::{
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Local, Suspect, Tcp,
+};
 
 /// Memory of this machine, or memory nodes over TCP.
 #[derive(Clone, Debug)]
@@ -64,8 +66,8 @@ impl Fabric for Provider {
         each!(self, inner => inner.claim(slot))
     }
 
-    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
-        each!(self, inner => inner.fence(slot))
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
+        each!(self, inner => inner.fence(suspect))
     }
 
     fn persist(&self) -> Result<(), FabricError> {

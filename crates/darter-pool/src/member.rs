@@ -7,20 +7,27 @@
 //!      3  lease deadline                 milliseconds since 1970; when it has passed, others ask whether we live
 //!      4  process id                     for people
 //!      5  1 while garbage waits here     others then help the epoch on
+//!      6  holder                         what the provider calls this process
 //! ```
 //!
-//! Words 1 to 5 are written by the holder of the slot only. Word 0 changes by CAS: free to live by a process that
+//! Words 1 to 6 are written by the holder of the slot only. Word 0 changes by CAS: free to live by a process that
 //! holds the slot's [`darter_fabric::Identity`], live to free by that process, and live to free by another process
 //! *after* [`darter_fabric::Fabric::fence`] has proved that the holder can write no more. The incarnation in the word
 //! makes a late CAS of any of them fail. So `live | i` read from the table means that incarnation `i` has not ended,
-//! and a word that was `live | i` and no longer is means that it has, for ever. A lease that runs out proves nothing
-//! (a paused process is alive); it only tells when to ask.
+//! and a word that was `live | i` and no longer is means that it has, for ever.
+//!
+//! *Leases.* A member writes word 3 anew every quarter of its lease. Others compare no clocks with it: a member has lapsed
+//! when its line says the same for a lease's time by the *observer's* clock. A member that lapsed may be alive (paused, or
+//! cut off); it is shut out where the provider can do that, and left alone where only death can be proved.
+//!
+//! *Whom a fence means.* The line says who its holder is. It is read before the state word is confirmed to be `live | i`
+//! still; the next holder writes its name only after that has ended, so the name read is `i`'s.
 //!
 //! *Registration and epochs.* A new member publishes the global epoch it read, goes live, reads the global epoch
 //! again and publishes that, all before its first pin. An advance whose scan missed the new member read the global
 //! epoch before that second reading, so it can carry the epoch at most one beyond it: the same lag as for any member.
 
-use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity};
+use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect};
 
 use crate::PoolError;
 use crate::block::Owner;
@@ -42,6 +49,7 @@ pub(crate) struct MemberLine {
     pub deadline_ms: u64,
     pub pid: u64,
     pub has_garbage: bool,
+    pub holder: u64,
 }
 
 impl MemberLine {
@@ -54,6 +62,7 @@ impl MemberLine {
             deadline_ms: words[3],
             pid: words[4],
             has_garbage: words[5] != 0,
+            holder: words[6],
         }
     }
 }
@@ -121,17 +130,19 @@ pub(crate) struct Publication {
     pub flushed: u64,
     pub deadline_ms: u64,
     pub has_garbage: bool,
+    pub holder: u64,
 }
 
 impl Publication {
-    /// Words 1 to 5 of the line.
-    pub(crate) fn words(self) -> [u64; 5] {
+    /// Words 1 to 6 of the line.
+    pub(crate) fn words(self) -> [u64; 6] {
         [
             self.published,
             self.flushed,
             self.deadline_ms,
             std::process::id().into(),
             u64::from(self.has_garbage),
+            self.holder,
         ]
     }
 }
@@ -148,20 +159,24 @@ pub(crate) struct Membership {
     pub epoch: u64,
 }
 
-/// Takes a slot for this process.
+/// Takes a slot for this process, after ending the members that are gone.
 pub(crate) async fn register<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     lease_ms: u64,
 ) -> Result<Membership, PoolError> {
-    for slot in 0..MEMBERS {
+    let table = read_table(endpoint, 1).await?;
+    bury_dead(fabric, endpoint, table.live().map(|(slot, line)| (slot, *line, false))).await?;
+    let table = read_table(endpoint, table.lines.len() as u32).await?;
+    let is_live = |slot: u32| table.lines.get(slot as usize).is_some_and(|line| line.live);
+    for slot in (0..MEMBERS).filter(|&slot| !is_live(slot)) {
         let identity = match fabric.claim(slot) {
             Ok(identity) => identity,
             Err(FabricError::IdentityTaken { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
-        // The claim succeeded, so whoever held the slot before is gone, whatever its state word says.
-        if let Some((me, epoch)) = go_live(endpoint, slot, lease_ms).await? {
+        // From the claim on nobody else goes live here.
+        if let Some((me, epoch)) = go_live(endpoint, slot, lease_ms, identity.holder()).await? {
             return Ok(Membership { me, identity, epoch });
         }
     }
@@ -172,33 +187,26 @@ async fn go_live<E: Endpoint>(
     endpoint: &mut E,
     slot: u32,
     lease_ms: u64,
+    holder: u64,
 ) -> Result<Option<(Owner, u64)>, PoolError> {
     raise_used(endpoint, slot + 1).await?;
     let table = read_table(endpoint, slot + 1).await?;
     let Some(line) = table.lines.get(slot as usize).copied() else { return Ok(None) };
+    if line.live {
+        // Somebody went live here since we looked, and holds no claim: others will ask whether it is gone.
+        return Ok(None);
+    }
     let me = Owner { member: slot as u8, incarnation: line.incarnation.wrapping_add(1) };
     let publication = Publication {
         published: table.epoch,
         flushed: table.epoch,
         deadline_ms: endpoint.now_ms().saturating_add(lease_ms),
         has_garbage: false,
+        holder,
     };
-    // A line that still says live belongs to a dead incarnation. Retire it first: from here until our own word is
-    // there nobody counts this line, so the publication below speaks for nobody else.
-    let mut found = state_word(line.live, line.incarnation);
-    if line.live {
-        let mut batch = endpoint.batch();
-        let cas = batch.cas(line_addr(slot), found, state_word(false, line.incarnation));
-        let batch = endpoint.submit(batch).await?;
-        let ended = batch.swapped(cas) || batch.found(cas) == state_word(false, line.incarnation);
-        endpoint.recycle(batch);
-        if !ended {
-            return Ok(None);
-        }
-        found = state_word(false, line.incarnation);
-    }
     let mut batch = endpoint.batch();
     batch.write(publication_addr(me), &publication.words());
+    let found = state_word(false, line.incarnation);
     let cas = batch.cas(line_addr(slot), found, state_word(true, me.incarnation));
     let epoch = batch.read(GlobalAddr::new(0, EPOCH_AT), 1);
     let batch = endpoint.submit(batch).await?;
@@ -249,22 +257,65 @@ pub(crate) async fn end<E: Endpoint>(endpoint: &mut E, owner: Owner) -> Result<(
     Ok(())
 }
 
-/// Ends every live member but `me` that the provider can prove dead; answers how many. With `lapsed_by` only those
-/// whose lease ended before are asked about.
+/// Ends those members, read as live, that are gone, or that have lapsed and can be shut out; answers how many. Of each:
+/// slot, line, and whether the line has said the same for a lease's time up to now.
 pub(crate) async fn bury_dead<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
-    me: Owner,
-    table: &MemberTable,
-    lapsed_by: Option<u64>,
+    suspects: impl Iterator<Item = (u32, MemberLine, bool)>,
 ) -> Result<u32, PoolError> {
     let mut buried = 0;
-    for (slot, line) in table.live() {
-        let lapsed = lapsed_by.is_none_or(|now| line.deadline_ms < now);
-        if slot != u32::from(me.member) && lapsed && fabric.fence(slot)? == FenceOutcome::Fenced {
+    for (slot, line, lapsed) in suspects {
+        let now = read_line(endpoint, slot).await?;
+        if !now.live || now.incarnation != line.incarnation {
+            continue;
+        }
+        let lapsed = lapsed && now.deadline_ms == line.deadline_ms;
+        let suspect = Suspect { slot, holder: line.holder, lapsed };
+        if fabric.fence(suspect)? == FenceOutcome::Fenced {
             end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;
             buried += 1;
         }
     }
     Ok(buried)
+}
+
+async fn read_line<E: Endpoint>(endpoint: &mut E, slot: u32) -> Result<MemberLine, PoolError> {
+    let mut batch = endpoint.batch();
+    let read = batch.read(line_addr(slot), LINE_WORDS);
+    let batch = endpoint.submit(batch).await?;
+    let line = MemberLine::parse(batch.words(read));
+    endpoint.recycle(batch);
+    Ok(line)
+}
+
+/// What this process has seen of the others' lines, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Sightings {
+    /// By slot: the line's incarnation and deadline, and when it was first seen to say so.
+    seen: Vec<(u32, u64, u64)>,
+}
+
+impl Sightings {
+    /// Takes a table into account that was read at `now_ms` or before.
+    pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64) {
+        self.seen.resize(table.lines.len().max(self.seen.len()), (0, 0, now_ms));
+        for (seen, line) in self.seen.iter_mut().zip(&table.lines) {
+            if (seen.0, seen.1) != (line.incarnation, line.deadline_ms) {
+                *seen = (line.incarnation, line.deadline_ms, now_ms);
+            }
+        }
+    }
+
+    /// Milliseconds that a line had said the same when the clock showed `now_ms`.
+    pub(crate) fn silent_ms(&self, slot: u32, line: &MemberLine, now_ms: u64) -> u64 {
+        match self.seen.get(slot as usize) {
+            Some(&(incarnation, deadline, since))
+                if (incarnation, deadline) == (line.incarnation, line.deadline_ms) =>
+            {
+                now_ms.saturating_sub(since)
+            }
+            _ => 0,
+        }
+    }
 }

@@ -75,6 +75,8 @@ pub(crate) struct Shared<F: Fabric> {
     /// Closing has begun, or is not to be done.
     pub closing: AtomicBool,
     pub identity: Mutex<Option<Box<dyn Identity>>>,
+    /// What the provider calls this process.
+    pub holder: u64,
 }
 
 /// A process's membership in a pool. Clones are handles of the same membership.
@@ -152,15 +154,14 @@ impl<F: Fabric> Pool<F> {
             touched: Mutex::default(),
             stragglers: Mutex::default(),
             closing: AtomicBool::new(false),
+            holder: membership.identity.holder(),
             identity: Mutex::new(Some(membership.identity)),
             me: membership.me,
             fabric,
             layout,
             superblock,
         };
-        let pool = Self { shared: Arc::new(shared) };
-        pool.shared.bury_dead(&mut endpoint).await?;
-        Ok(pool)
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The fabric below.

@@ -8,13 +8,15 @@
 //!    of other members' blocks by FAA on their freed bits.
 //! 4. If no client is pinned below the epoch, publish it. If every live member's line, read in step 2, showed it too,
 //!    and somebody has garbage, CAS the global epoch on by one, in the same batch.
-//! 5. Ask the fabric about members whose lease has run out; end those that it proves dead.
+//! 5. Ask the fabric about members that have been silent for half a lease; end those that are gone, and those silent for
+//!    a whole lease that it can shut out.
 //!
 //! A round that is cancelled anywhere does no harm: what it may still write late is a publication or an epoch that was
 //! true when it was composed, and both only grow stale on the safe side. Only freed bits on their way must not be
 //! taken for landed: their birth then stays in [`Upkeep::stuck`] and holds sweeps back.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::PoolError;
@@ -22,7 +24,7 @@ use crate::epoch::lock;
 use crate::heap::{ClaimFilter, Freed};
 use crate::layout::{EPOCH_AT, Layout};
 use crate::limbo::{Limbo, Retired};
-use crate::member::{self, MemberTable, Publication};
+use crate::member::{self, MemberTable, Publication, Sightings};
 use crate::pool::Shared;
 
 /// Wholly free blocks a process keeps between rounds.
@@ -44,6 +46,7 @@ pub(crate) struct Upkeep {
     flushed: AtomicU64,
     deadline_ms: AtomicU64,
     asked_ms: AtomicU64,
+    sightings: Mutex<Sightings>,
     pressure: AtomicBool,
     /// Sweeps that wait for the epoch to move.
     sweeps: AtomicU32,
@@ -92,6 +95,7 @@ impl Upkeep {
             flushed: AtomicU64::new(epoch),
             deadline_ms: AtomicU64::new(now_ms.saturating_add(lease_ms)),
             asked_ms: AtomicU64::new(0),
+            sightings: Mutex::default(),
             pressure: AtomicBool::new(false),
             sweeps: AtomicU32::new(0),
             stuck: AtomicU64::new(u64::MAX),
@@ -143,6 +147,7 @@ impl<F: Fabric> Shared<F> {
         }
         let mark = self.limbo.mark();
         let table = self.read_members(endpoint).await?;
+        lock(&self.upkeep.sightings).note(&table, endpoint.now_ms());
         self.limbo.stamp(mark, table.epoch);
         self.clients.observe(table.epoch);
         self.reap_stragglers();
@@ -156,7 +161,7 @@ impl<F: Fabric> Shared<F> {
         let now = endpoint.now_ms();
         if now.saturating_sub(self.upkeep.asked_ms.load(Ordering::Relaxed)) > self.upkeep.lease_ms / 4 {
             self.upkeep.asked_ms.store(now, Ordering::Relaxed);
-            member::bury_dead(&self.fabric, endpoint, self.me, &table, Some(now)).await?;
+            self.bury_silent(endpoint, &table, self.upkeep.lease_ms / 2).await?;
         }
         Ok(Some(table))
     }
@@ -180,10 +185,29 @@ impl<F: Fabric> Shared<F> {
         Ok(table)
     }
 
-    /// Ends all members that can be proved dead, whatever their lease says.
+    /// Ends all members that are gone, however short their silence, or that have lapsed.
     pub(crate) async fn bury_dead(&self, endpoint: &mut F::Endpoint) -> Result<u32, PoolError> {
         let table = self.read_members(endpoint).await?;
-        member::bury_dead(&self.fabric, endpoint, self.me, &table, None).await
+        self.bury_silent(endpoint, &table, 0).await
+    }
+
+    async fn bury_silent(
+        &self,
+        endpoint: &mut F::Endpoint,
+        table: &MemberTable,
+        silent_ms_min: u64,
+    ) -> Result<u32, PoolError> {
+        let now = endpoint.now_ms();
+        let suspects: Vec<_> = {
+            let sightings = lock(&self.upkeep.sightings);
+            let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
+            let silent = others.map(|(slot, line)| (slot, line, sightings.silent_ms(slot, line, now)));
+            silent
+                .filter(|(_, _, silent)| *silent >= silent_ms_min)
+                .map(|(slot, line, silent)| (slot, *line, silent > self.upkeep.lease_ms))
+                .collect()
+        };
+        member::bury_dead(&self.fabric, endpoint, suspects.into_iter()).await
     }
 
     fn reap_stragglers(&self) {
@@ -297,7 +321,7 @@ impl<F: Fabric> Shared<F> {
         }
         let deadline_ms = now.saturating_add(upkeep.lease_ms);
         let mut batch = endpoint.batch();
-        let publication = Publication { published, flushed, deadline_ms, has_garbage };
+        let publication = Publication { published, flushed, deadline_ms, has_garbage, holder: self.holder };
         batch.write(member::publication_addr(self.me), &publication.words());
         if advance {
             batch.cas(GlobalAddr::new(0, EPOCH_AT), epoch, epoch + 1);

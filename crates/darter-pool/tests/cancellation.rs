@@ -74,8 +74,8 @@ impl Fabric for Late {
         self.inner.claim(slot)
     }
 
-    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
-        self.inner.fence(slot)
+    fn fence(&self, suspect: darter_fabric::Suspect) -> Result<FenceOutcome, FabricError> {
+        self.inner.fence(suspect)
     }
 
     fn persist(&self) -> Result<(), FabricError> {

@@ -184,3 +184,35 @@ fn a_member_declared_dead_is_told() {
     let mut client = other.client().unwrap();
     assert_eq!(block_on(other.usage(&mut client)).unwrap().members.len(), 1);
 }
+
+#[test]
+fn a_member_silent_beyond_its_lease_is_shut_out_and_holds_nothing_back() {
+    let sim = darter_fabric::Sim::new(1, 2 << 20);
+    let lease_ms = 1000;
+    let options = PoolOptions { lease_ms, ..options(256 << 10) };
+    let one = block_on(Pool::create(sim.process(0), &options)).unwrap();
+    let two = block_on(Pool::open(sim.process(1))).unwrap();
+    let (mut mine, mut theirs) = (one.client().unwrap(), two.client().unwrap());
+    let round = |mine: &mut Client<_>| block_on(one.maintain(mine)).unwrap();
+    let live = |mine: &mut Client<_>| block_on(one.usage(mine)).unwrap().members.len();
+    // As long as it renews its lease now and then, it is left alone however long that goes on.
+    for _ in 0..20 {
+        sim.advance_ms(lease_ms * 3 / 4);
+        block_on(two.maintain(&mut theirs)).unwrap();
+        round(&mut mine);
+        assert_eq!(live(&mut mine), 2);
+    }
+    // Then it falls silent in the middle of an operation.
+    let pinned = block_on(theirs.pin(OpKind::Get)).unwrap();
+    sim.advance_ms(lease_ms - 1);
+    round(&mut mine);
+    assert_eq!(live(&mut mine), 2);
+    assert!(!sim.process(1).is_fenced());
+    sim.advance_ms(lease_ms / 2);
+    round(&mut mine);
+    assert_eq!(live(&mut mine), 1);
+    assert!(sim.process(1).is_fenced());
+    drop(pinned);
+    assert!(block_on(two.maintain(&mut theirs)).is_err());
+    two.abandon();
+}

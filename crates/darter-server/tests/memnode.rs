@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use darter_fabric::tcp::wire::{self, Hello, Refusal, RequestHead, Welcome};
+use darter_fabric::tcp::wire::{self, Control, Hello, Refusal, RequestHead, RequestKind, Welcome};
 use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Tcp, TcpOptions, block_on,
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, Tcp, TcpOptions, block_on,
 };
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_pool::{Pool, PoolOptions};
-use darter_server::memnode::{MemNode, MemNodeCounts, MemNodeOptions};
+use darter_server::memnode::{MemNode, MemNodeCounts, MemNodeOptions, Region};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ struct Node {
 }
 
 impl Node {
-    fn start(region: &Local, boot_id: u64, address: &str, options: MemNodeOptions) -> Self {
-        let mut node = MemNode::bind(address.parse().unwrap(), region.clone(), boot_id, options).unwrap();
+    fn start(region: Region, address: &str, options: MemNodeOptions) -> Self {
+        let mut node = MemNode::bind(address.parse().unwrap(), region, options).unwrap();
         let address = node.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&stop);
@@ -34,7 +34,7 @@ impl Node {
     }
 
     fn small(options: MemNodeOptions) -> Self {
-        Self::start(&Local::memory(1 << 20, 1).unwrap(), 7, "127.0.0.1:0", options)
+        Self::start(Region::memory(1 << 20).unwrap(), "127.0.0.1:0", options)
     }
 
     fn end(&mut self) -> MemNodeCounts {
@@ -59,14 +59,7 @@ fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
 #[test]
 fn an_index_lives_on_three_memory_nodes() {
     let nodes: Vec<Node> = (0..3)
-        .map(|at| {
-            Node::start(
-                &Local::memory(16 << 20, 1).unwrap(),
-                at + 1,
-                "127.0.0.1:0",
-                MemNodeOptions::default(),
-            )
-        })
+        .map(|_| Node::start(Region::memory(16 << 20).unwrap(), "127.0.0.1:0", MemNodeOptions::default()))
         .collect();
     let fabric = connect(&nodes.iter().collect::<Vec<_>>(), b"").unwrap();
     block_on(async {
@@ -183,8 +176,9 @@ fn credentials_are_asked_for() {
 
 #[test]
 fn a_lost_node_is_an_error_and_comes_back() {
-    let region = Local::memory(1 << 20, 1).unwrap();
-    let mut node = Node::start(&region, 7, "127.0.0.1:0", MemNodeOptions::default());
+    let dir = tempfile::tempdir().unwrap();
+    let region = || Region::file(&dir.path().join("region"), 1 << 20).unwrap();
+    let mut node = Node::start(region(), "127.0.0.1:0", MemNodeOptions::default());
     let fabric = connect(&[&node], b"").unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
     let write = |endpoint: &mut darter_fabric::tcp::TcpEndpoint, word: u64| {
@@ -197,46 +191,112 @@ fn a_lost_node_is_an_error_and_comes_back() {
     node.end();
     assert!(matches!(write(&mut endpoint, 2), Err(FabricError::Disconnected { node: 0 })));
     // The same memory is taken up again, another is not.
-    let mut again = Node::start(&region, 7, &address, MemNodeOptions::default());
+    let mut again = Node::start(region(), &address, MemNodeOptions::default());
     write(&mut endpoint, 3).unwrap();
     again.end();
     assert!(write(&mut endpoint, 4).is_err());
-    let _other = Node::start(&Local::memory(1 << 20, 1).unwrap(), 8, &address, MemNodeOptions::default());
+    let _other = Node::start(Region::memory(1 << 20).unwrap(), &address, MemNodeOptions::default());
     let error = write(&mut endpoint, 5).unwrap_err().to_string();
     assert!(error.contains("another memory"), "{error}");
 }
 
 #[test]
-fn a_member_is_fenced_when_its_connections_are_gone() {
-    let node = Node::small(MemNodeOptions::default());
-    let (one, two) = (connect(&[&node], b"").unwrap(), connect(&[&node], b"").unwrap());
-    let identity = one.claim(3).unwrap();
-    assert!(matches!(two.claim(3), Err(FabricError::IdentityTaken { slot: 3 })));
-    assert_eq!(two.fence(3).unwrap(), FenceOutcome::Alive);
-    drop(identity);
-    let identity = two.claim(3).unwrap();
-    std::mem::forget(identity);
-    // Its process is gone; the node hears of it by the end of its connections.
-    drop(two);
+fn a_member_is_fenced_when_its_connections_are_gone_or_its_lease_is_over() {
+    let nodes = [Node::small(MemNodeOptions::default()), Node::small(MemNodeOptions::default())];
+    let nodes = [&nodes[0], &nodes[1]];
+    let (one, three) = (connect(&nodes, b"").unwrap(), connect(&nodes, b"").unwrap());
+    // A process that takes a slot and dies.
+    let mut stream = greeted(nodes[0], 5);
+    let head = RequestHead { kind: RequestKind::Claim as u8, reserved: 0, verbs: 0, bytes: 16, id: 1 };
+    let claim = Control { number: 3, flag: 0 };
+    stream.write_all(&[wire::as_bytes(&head), wire::as_bytes(&claim)].concat()).unwrap();
+    let mut reply = [0; size_of::<wire::ReplyHead>()];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(wire::head::<wire::ReplyHead>(&reply).unwrap().refusal, Refusal::None as u8);
+    let suspect = Suspect { slot: 3, holder: 5, lapsed: false };
+    assert!(matches!(one.claim(3), Err(FabricError::IdentityTaken { slot: 3 })));
+    assert_eq!(one.fence(suspect).unwrap(), FenceOutcome::Alive);
+    drop(stream);
+    // The node hears of it by the end of its connection.
     let fenced = (0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-        one.fence(3).unwrap() == FenceOutcome::Fenced
+        one.fence(suspect).unwrap() == FenceOutcome::Fenced
     });
-    assert!(fenced || one.claim(3).is_err());
+    assert!(fenced);
+    // A session that is connected to both nodes, and silent in the pool's books beyond its lease.
+    let identity = three.claim(3).unwrap();
+    let mut endpoint = three.endpoint().unwrap();
+    let write = |endpoint: &mut darter_fabric::tcp::TcpEndpoint, node: u8| {
+        let mut batch = endpoint.batch();
+        batch.write(GlobalAddr::new(node, 64), &[5]);
+        block_on(endpoint.submit(batch)).map(drop)
+    };
+    write(&mut endpoint, 0).unwrap();
+    write(&mut endpoint, 1).unwrap();
+    let suspect = Suspect { slot: 3, holder: identity.holder(), lapsed: false };
+    assert_eq!(one.fence(suspect).unwrap(), FenceOutcome::Alive);
+    assert_eq!(one.fence(Suspect { lapsed: true, ..suspect }).unwrap(), FenceOutcome::Fenced);
+    for node in [1, 0] {
+        // The node may have hung up already.
+        let first = write(&mut endpoint, node).unwrap_err();
+        assert!(matches!(first, FabricError::Fenced | FabricError::Disconnected { .. }), "{first}");
+        for _ in 0..3 {
+            assert!(matches!(write(&mut endpoint, node), Err(FabricError::Fenced)), "node {node}");
+        }
+    }
+    assert!(matches!(three.endpoint().map(|mut fresh| write(&mut fresh, 1)), Ok(Err(FabricError::Fenced))));
+    assert!(one.claim(3).is_ok());
 }
 
-/// Sends bytes as they are after a proper greeting; answers what comes back until the node hangs up or falls silent.
-fn say(node: &Node, greeted: bool, bytes: &[u8]) -> Vec<u8> {
+#[test]
+fn a_session_shut_out_stays_so_when_its_node_is_restarted() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = || Region::file(&dir.path().join("region"), 1 << 20).unwrap();
+    let mut node = Node::start(region(), "127.0.0.1:0", MemNodeOptions::default());
+    let address = node.address.to_string();
+    let (one, two) = (connect(&[&node], b"").unwrap(), connect(&[&node], b"").unwrap());
+    let holder = two.claim(0).unwrap().holder();
+    let suspect = Suspect { slot: 0, holder, lapsed: true };
+    assert_eq!(one.fence(suspect).unwrap(), FenceOutcome::Fenced);
+    node.end();
+    let _again = Node::start(region(), &address, MemNodeOptions::default());
+    let mut endpoint = two.endpoint().unwrap();
+    let mut batch = endpoint.batch();
+    batch.write(GlobalAddr::new(0, 64), &[5]);
+    let error = block_on(endpoint.submit(batch)).map(drop).unwrap_err();
+    assert!(matches!(error, FabricError::Fenced), "{error}");
+}
+
+#[test]
+fn a_region_file_is_one_nodes_and_keeps_its_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("region");
+    let held = Region::file(&path, 1 << 20).unwrap();
+    let error = Region::file(&path, 1 << 20).unwrap_err().to_string();
+    assert!(error.contains("in use"), "{error}");
+    drop(held);
+    let error = Region::file(&path, 2 << 20).unwrap_err().to_string();
+    assert!(error.contains("has 1M, not 2M"), "{error}");
+    std::fs::remove_file(dir.path().join("region.node")).unwrap();
+    let error = Region::file(&path, 1 << 20).unwrap_err().to_string();
+    assert!(error.contains("region.node"), "{error}");
+}
+
+/// A bare connection after a proper greeting.
+fn greeted(node: &Node, session: u64) -> TcpStream {
     let mut stream = TcpStream::connect(node.address).unwrap();
+    let hello = Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session, reserved: 0 };
+    stream.write_all(wire::as_bytes(&hello)).unwrap();
+    let mut welcome = [0; size_of::<Welcome>()];
+    stream.read_exact(&mut welcome).unwrap();
+    assert_eq!(wire::head::<Welcome>(&welcome).unwrap().refusal, 0);
+    stream
+}
+
+/// Sends bytes as they are; answers what comes back until the node hangs up or falls silent.
+fn say(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = if is_greeted { greeted(node, 5) } else { TcpStream::connect(node.address).unwrap() };
     stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    if greeted {
-        let hello =
-            Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session: 5, reserved: 0 };
-        stream.write_all(wire::as_bytes(&hello)).unwrap();
-        let mut welcome = [0; size_of::<Welcome>()];
-        stream.read_exact(&mut welcome).unwrap();
-        assert_eq!(wire::head::<Welcome>(&welcome).unwrap().refusal, 0);
-    }
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let _ = stream.take(1 << 20).read_to_end(&mut answer);
@@ -246,7 +306,7 @@ fn say(node: &Node, greeted: bool, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn malformed_frames_touch_no_memory() {
     let region = Local::memory(1 << 20, 1).unwrap();
-    let node = Node::start(&region, 7, "127.0.0.1:0", MemNodeOptions::default());
+    let node = Node::start(Region::of(region.clone()).unwrap(), "127.0.0.1:0", MemNodeOptions::default());
     assert!(say(&node, false, b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").is_empty());
     let head = |kind, verbs, bytes| RequestHead { kind, reserved: 0, verbs, bytes, id: 1 };
     let refusal = |answer: &[u8]| {
@@ -284,9 +344,7 @@ fn a_peer_that_does_not_read_is_dropped() {
         ..MemNodeOptions::default()
     };
     let mut node = Node::small(options);
-    let mut stream = TcpStream::connect(node.address).unwrap();
-    let hello = Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session: 5, reserved: 0 };
-    stream.write_all(wire::as_bytes(&hello)).unwrap();
+    let mut stream = greeted(&node, 5);
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     // READs of 64 KiB without end, whose answers nobody takes.
     let mut verb = [0_u8; wire::HEADER_BYTES];

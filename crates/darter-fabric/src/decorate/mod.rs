@@ -44,8 +44,8 @@ macro_rules! forward_fabric {
             self.inner.claim(slot)
         }
 
-        fn fence(&self, slot: u32) -> Result<crate::FenceOutcome, crate::FabricError> {
-            self.inner.fence(slot)
+        fn fence(&self, suspect: crate::Suspect) -> Result<crate::FenceOutcome, crate::FabricError> {
+            self.inner.fence(suspect)
         }
 
         fn persist(&self) -> Result<(), crate::FabricError> {

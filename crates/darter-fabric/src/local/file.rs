@@ -115,6 +115,23 @@ impl PoolFile {
         Ok((pool, mapping, bytes_per_node, nodes))
     }
 
+    /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process alone. Also answers
+    /// whether it was made.
+    pub(super) fn region(path: &Path, bytes: usize) -> Result<(Self, Mapping, bool), FabricError> {
+        let pool = Self::opened(path, true)?;
+        pool.lock(LockKind::Exclusive)?;
+        let held = pool.held_bytes()?;
+        let is_new = held == 0;
+        if is_new {
+            pool.file.set_len(bytes as u64).map_err(|source| pool.error("extend it", source))?;
+        } else if held != bytes as u64 && !(pool.is_device && held > bytes as u64) {
+            let (held, bytes) = (ByteSize(held), ByteSize(bytes as u64));
+            return Err(pool.refusal(&format!("has {held}, not {bytes}; give its own size or another file")));
+        }
+        let mapping = Mapping::shared(&pool.file, path, bytes)?;
+        Ok((pool, mapping, is_new))
+    }
+
     fn opened(path: &Path, create: bool) -> Result<Self, FabricError> {
         let io = |action| move |source| FabricError::io(path, action, source);
         let mut how = OpenOptions::new();

@@ -25,7 +25,7 @@ mod notes;
 pub use endpoint::LocalEndpoint;
 pub use file::{FileOptions, Space};
 
-use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity};
+use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity, Suspect};
 use crate::{NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use endpoint::Regions;
 use file::PoolFile;
@@ -66,6 +66,19 @@ impl Local {
         let bytes = total_bytes(bytes_per_node, nodes)?;
         let mapping = Mapping::anonymous(bytes)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
+    }
+
+    /// One region of `bytes` bytes in a file that is this process's alone, for a memory node to serve. The file is made
+    /// when it is absent or empty, and must have just as many bytes otherwise; what it holds is kept. Also answers whether
+    /// it is new.
+    ///
+    /// # Errors
+    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file has another size or is in use;
+    /// [`FabricError::Io`] when the system refuses.
+    pub fn file_region(path: impl AsRef<Path>, bytes: u64) -> Result<(Self, bool), FabricError> {
+        let total = total_bytes(bytes, 1)?;
+        let (file, mapping, is_new) = PoolFile::region(path.as_ref(), total)?;
+        Ok((Self::over(mapping, bytes, 1, Source::File(file)), is_new))
     }
 
     /// Creates a pool file of `nodes` regions of `bytes_per_node` zero bytes each. The file is sparse: disk space is
@@ -176,10 +189,10 @@ impl Fabric for Local {
         }
     }
 
-    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
         match &self.shared.source {
-            Source::Memory(identities) => Ok(identities.fence(slot)),
-            Source::File(file) => FileIdentity::fence(file, slot),
+            Source::Memory(identities) => Ok(identities.fence(suspect.slot)),
+            Source::File(file) => FileIdentity::fence(file, suspect.slot),
         }
     }
 

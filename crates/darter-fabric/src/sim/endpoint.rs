@@ -1,8 +1,8 @@
 //! The fabric and its endpoints as simulated processes see them, and the strings the simulation pulls.
 
 use super::memory::Snapshot;
-use super::world::{Life, SimCounts, World};
-use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity};
+use super::world::{Life, SimCounts, World, holder_number};
+use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Suspect};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -139,7 +139,11 @@ struct SimIdentity {
     slot: u32,
 }
 
-impl Identity for SimIdentity {}
+impl Identity for SimIdentity {
+    fn holder(&self) -> u64 {
+        holder_number(self.sim.process)
+    }
+}
 
 impl Drop for SimIdentity {
     fn drop(&mut self) {
@@ -182,10 +186,10 @@ impl Fabric for Sim {
         Ok(Box::new(SimIdentity { sim: self.clone(), slot }))
     }
 
-    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
         let mut world = self.world();
         world.admit(self.process)?;
-        Ok(world.fence(slot))
+        Ok(world.fence(suspect))
     }
 
     fn persist(&self) -> Result<(), FabricError> {

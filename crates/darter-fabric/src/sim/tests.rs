@@ -1,7 +1,7 @@
 //! What a simulation promises, each on the smallest case.
 
 use super::*;
-use crate::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, block_on};
+use crate::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Suspect, block_on};
 use std::cell::RefCell;
 
 const BYTES: u64 = 1 << 16;
@@ -98,14 +98,14 @@ fn a_dead_processs_verbs_may_land_until_it_is_fenced() {
     for fence_first in [false, true] {
         let sim = Sim::new(1, BYTES);
         let identity = sim.process(1).claim(3).unwrap();
-        assert_eq!(sim.fence(3).unwrap(), FenceOutcome::Alive);
+        assert_eq!(sim.fence(suspect(3)).unwrap(), FenceOutcome::Alive);
         let mut executor = Executor::new(&sim);
         executor.spawn(1, async { write(sim.process(1), at(8), vec![9]).await.unwrap() });
         executor.perform(Event { task: 0, kind: EventKind::Run }, 0, WordOrder::Ascending);
         executor.kill(1);
         assert!(executor.has_ended(0) && sim.process(1).endpoint().is_err());
         if fence_first {
-            assert_eq!(sim.fence(3).unwrap(), FenceOutcome::Fenced);
+            assert_eq!(sim.fence(suspect(3)).unwrap(), FenceOutcome::Fenced);
         }
         run(&mut executor);
         drop((executor, identity));
@@ -114,13 +114,34 @@ fn a_dead_processs_verbs_may_land_until_it_is_fenced() {
     }
 }
 
+/// Process 1, which may be dead.
+fn suspect(slot: u32) -> Suspect {
+    Suspect { slot, holder: 2, lapsed: false }
+}
+
+#[test]
+fn a_process_beyond_its_lease_is_shut_out_though_it_lives() {
+    let sim = Sim::new(1, BYTES);
+    let other = sim.process(1);
+    let identity = other.claim(0).unwrap();
+    assert_eq!(identity.holder(), 2);
+    let lapsed = Suspect { lapsed: true, ..suspect(0) };
+    // Another holder of the slot is not meant.
+    assert_eq!(sim.fence(Suspect { holder: 7, ..lapsed }).unwrap(), FenceOutcome::Fenced);
+    block_on(write(other.clone(), at(8), vec![1])).unwrap();
+    assert_eq!(sim.fence(suspect(0)).unwrap(), FenceOutcome::Alive);
+    assert_eq!(sim.fence(lapsed).unwrap(), FenceOutcome::Fenced);
+    assert!(matches!(block_on(write(other, at(8), vec![2])), Err(FabricError::Fenced)));
+    assert_eq!(read(&sim, at(8), 1), [1]);
+}
+
 #[test]
 fn a_paused_process_wakes_to_find_itself_fenced() {
     let sim = Sim::new(1, BYTES);
     let other = sim.process(1);
     let _identity = other.claim(0).unwrap();
     other.pause_process(true);
-    assert_eq!(sim.fence(0).unwrap(), FenceOutcome::Fenced);
+    assert_eq!(sim.fence(suspect(0)).unwrap(), FenceOutcome::Fenced);
     other.pause_process(false);
     assert!(other.is_fenced());
     assert!(matches!(block_on(write(other, at(8), vec![1])), Err(FabricError::Fenced)));

@@ -2,7 +2,12 @@
 
 use super::WordOrder;
 use super::memory::{Memory, Snapshot};
-use crate::{Batch, FabricError, VerbKind};
+use crate::{Batch, FabricError, FenceOutcome, Suspect, VerbKind};
+
+/// What others call a process when they ask about it.
+pub(super) fn holder_number(process: u32) -> u64 {
+    u64::from(process) + 1
+}
 
 /// What has happened in a simulation so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -304,10 +309,10 @@ impl World {
 
     pub(super) fn claim(&mut self, slot: u32, process: u32) -> Result<(), FabricError> {
         if let Some(&(_, holder)) = self.identities.iter().find(|(held, _)| *held == slot) {
-            if self.fence(slot) == crate::FenceOutcome::Alive {
+            let suspect = Suspect { slot, holder: holder_number(holder), lapsed: false };
+            if self.fence(suspect) == FenceOutcome::Alive {
                 return Err(FabricError::IdentityTaken { slot });
             }
-            debug_assert_ne!(holder, process);
         }
         self.identities.push((slot, process));
         Ok(())
@@ -317,17 +322,19 @@ impl World {
         self.identities.retain(|held| *held != (slot, process));
     }
 
-    pub(super) fn fence(&mut self, slot: u32) -> crate::FenceOutcome {
-        let holder = self.identities.iter().find(|(held, _)| *held == slot).map(|&(_, holder)| holder);
-        if let Some(holder) = holder {
-            if self.life(holder) == Life::Live {
-                return crate::FenceOutcome::Alive;
+    /// Shuts a process out unless it runs within its lease. One that is paused is as good as disconnected.
+    pub(super) fn fence(&mut self, suspect: Suspect) -> FenceOutcome {
+        let Suspect { slot, holder, lapsed } = suspect;
+        let held = self.identities.iter().find(|&&(held, by)| held == slot && holder_number(by) == holder);
+        if let Some(&(_, process)) = held {
+            if self.life(process) == Life::Live && !lapsed {
+                return FenceOutcome::Alive;
             }
-            self.discard_verbs(holder);
-            self.set_life(holder, Life::Fenced);
-            self.release(slot, holder);
+            self.discard_verbs(process);
+            self.set_life(process, Life::Fenced);
+            self.release(slot, process);
         }
-        crate::FenceOutcome::Fenced
+        FenceOutcome::Fenced
     }
 
     /// Notes an allocation request; answers whether it is to be refused.

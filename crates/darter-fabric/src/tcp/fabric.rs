@@ -3,15 +3,17 @@
 use super::batches::Ticket;
 use super::connection::{Connection, connect};
 use super::hub::Hub;
-use super::wire::{self, Refusal, RequestKind};
+use super::wire::{self, Control, Refusal, RequestKind};
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, random_word,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect,
+    random_word,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -45,6 +47,8 @@ pub(super) struct Shared {
     pub nodes: Vec<NodeInfo>,
     pub options: TcpOptions,
     pub session: u64,
+    /// A node has said that this session was shut out: then it is, everywhere and for good.
+    pub fenced: AtomicBool,
     /// Connections for claims and fences, which wait for their answer.
     control: Mutex<Vec<Option<Connection>>>,
 }
@@ -88,7 +92,8 @@ impl Tcp {
                 wire::TOKEN_BYTES_MAX
             )));
         }
-        let session = random_word();
+        // 0 is nobody.
+        let session = random_word().max(1);
         let mut nodes = Vec::with_capacity(addresses.len());
         let mut control = Vec::with_capacity(addresses.len());
         for (node, address) in addresses.iter().enumerate() {
@@ -100,12 +105,13 @@ impl Tcp {
             });
             control.push(Some(Connection::new(stream, &welcome)));
         }
-        let shared = Shared { nodes, options, session, control: Mutex::new(control) };
+        let shared =
+            Shared { nodes, options, session, fenced: AtomicBool::new(false), control: Mutex::new(control) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// One request on a node's control connection, and its answer.
-    fn ask(&self, node: u8, kind: RequestKind, slot: u64) -> Result<Refusal, FabricError> {
+    fn ask(&self, node: u8, kind: RequestKind, about: Control) -> Result<Refusal, FabricError> {
         let mut control = lock(&self.shared.control);
         let at = usize::from(node);
         let known = &self.shared.nodes[at];
@@ -118,7 +124,7 @@ impl Tcp {
             control[at] = Some(Connection::new(stream, &welcome));
         }
         let Some(connection) = &mut control[at] else { return Err(FabricError::Disconnected { node }) };
-        let Ok((refusal, text)) = exchange(connection, kind, slot) else {
+        let Ok((refusal, text)) = exchange(connection, kind, about) else {
             control[at] = None;
             return Err(FabricError::Disconnected { node });
         };
@@ -129,9 +135,9 @@ impl Tcp {
     }
 }
 
-fn exchange(connection: &mut Connection, kind: RequestKind, slot: u64) -> io::Result<(Refusal, String)> {
+fn exchange(connection: &mut Connection, kind: RequestKind, about: Control) -> io::Result<(Refusal, String)> {
     let at = connection.begin_frame();
-    connection.out.bytes.extend_from_slice(&slot.to_le_bytes());
+    connection.out.bytes.extend_from_slice(wire::as_bytes(&about));
     let id = connection.end_frame(at, kind, 0);
     connection.sent.push_back(super::connection::Sent { id, batch: Ticket::default(), first: 0, end: 0 });
     let deadline = Instant::now() + super::connection::PATIENCE;
@@ -167,16 +173,22 @@ struct TcpIdentity {
     slot: u32,
 }
 
-impl Identity for TcpIdentity {}
+impl Identity for TcpIdentity {
+    fn holder(&self) -> u64 {
+        self.fabric.shared.session
+    }
+}
 
 impl Drop for TcpIdentity {
     fn drop(&mut self) {
-        for node in 0..self.fabric.shared.nodes.len() {
-            // A node that cannot be told sees the session's connections end.
-            let _ = self.fabric.ask(node as u8, RequestKind::Release, self.slot.into());
-        }
+        // A node that cannot be told sees the session's connections end.
+        let about = Control { number: self.slot.into(), flag: 0 };
+        let _ = self.fabric.ask(ARBITER, RequestKind::Release, about);
     }
 }
+
+/// The node that decides who holds a slot, and who is gone.
+const ARBITER: u8 = 0;
 
 impl Fabric for Tcp {
     type Endpoint = TcpEndpoint;
@@ -207,28 +219,30 @@ impl Fabric for Tcp {
         Capabilities { ordered_batches: true, on_chip_bytes: 0, persistent: false, inline_bytes: 0 }
     }
 
-    /// Node 0 decides who holds a slot; the others are told, so that they can shut the session out.
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
-        for node in 0..self.shared.nodes.len() {
-            if self.ask(node as u8, RequestKind::Claim, slot.into())? == Refusal::Taken {
-                return Err(FabricError::IdentityTaken { slot });
-            }
+        let about = Control { number: slot.into(), flag: 0 };
+        if self.ask(ARBITER, RequestKind::Claim, about)? == Refusal::Taken {
+            return Err(FabricError::IdentityTaken { slot });
         }
         Ok(Box::new(TcpIdentity { fabric: self.clone(), slot }))
     }
 
-    fn fence(&self, slot: u32) -> Result<FenceOutcome, FabricError> {
-        for node in 0..self.shared.nodes.len() {
-            if self.ask(node as u8, RequestKind::Fence, slot.into())? == Refusal::Taken {
-                return Ok(FenceOutcome::Alive);
-            }
+    /// One node decides; when it has shut the session out, all others must too, whatever they know of it.
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
+        let mut about = Control { number: suspect.holder, flag: suspect.lapsed.into() };
+        if self.ask(ARBITER, RequestKind::Fence, about)? == Refusal::Taken {
+            return Ok(FenceOutcome::Alive);
+        }
+        about.flag = 1;
+        for node in (0..self.shared.nodes.len() as u8).filter(|&node| node != ARBITER) {
+            self.ask(node, RequestKind::Fence, about)?;
         }
         Ok(FenceOutcome::Fenced)
     }
 
     fn persist(&self) -> Result<(), FabricError> {
         for node in 0..self.shared.nodes.len() {
-            self.ask(node as u8, RequestKind::Persist, 0)?;
+            self.ask(node as u8, RequestKind::Persist, Control { number: 0, flag: 0 })?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::wire::{self, Refusal, RequestKind};
 use crate::{Batch, FabricError, Verb};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 /// What the tasks of one thread share.
@@ -42,6 +43,9 @@ impl Hub {
 
     /// Connects to a node unless that is done; the connection must lead to the memory the fabric knows.
     fn reach(&mut self, node: u8) -> Result<&mut Connection, FabricError> {
+        if self.shared.fenced.load(Ordering::Relaxed) {
+            return Err(FabricError::Fenced);
+        }
         let at = usize::from(node);
         let known = self
             .shared
@@ -169,6 +173,9 @@ impl Hub {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             } else {
+                if refusal == Refusal::Fenced {
+                    self.shared.fenced.store(true, Ordering::Relaxed);
+                }
                 let text = String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]);
                 pending.error.get_or_insert(wire::error_of(refusal, node as u8, &text));
             }

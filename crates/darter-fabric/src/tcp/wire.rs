@@ -4,7 +4,7 @@
 //! hello    magic | version, token bytes | session | 0          then the token
 //! welcome  magic | version, refusal | region bytes | boot id | frame bytes at most, text bytes | 0   then the text
 //!
-//! request  kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload
+//! request  kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, or number 8 | flag 8
 //!   verb   kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
 //! reply    refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then what the verbs answer, or a text
 //! ```
@@ -53,7 +53,7 @@ pub enum Refusal {
     Misaligned = 7,
     /// The node is shutting down.
     Closing = 8,
-    /// A member slot that another live session holds.
+    /// A member slot that another live session holds; a session that is not to be shut out.
     Taken = 9,
     /// A request the node could not carry out: its text says why.
     Failed = 10,
@@ -85,11 +85,11 @@ impl Refusal {
 pub enum RequestKind {
     /// Verbs, to be executed in order.
     Batch = 1,
-    /// A member slot (in the id's place of the payload: 8 bytes) for this session.
+    /// The member slot [`Control::number`] for this session.
     Claim = 2,
-    /// Gives a member slot back.
+    /// Gives that member slot back.
     Release = 3,
-    /// Shuts out the session that holds a member slot, unless it lives.
+    /// Shuts out the session [`Control::number`]; unless [`Control::flag`] is set, only if it is known to be gone.
     Fence = 4,
     /// Makes everything written so far durable.
     Persist = 5,
@@ -156,6 +156,16 @@ pub struct RequestHead {
     pub bytes: u32,
     /// Counts a connection's requests.
     pub id: u64,
+}
+
+/// The payload of every request but a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Control {
+    /// What the request is about.
+    pub number: u64,
+    /// 0 or 1; what it says depends on the request.
+    pub flag: u64,
 }
 
 /// The head of a reply.

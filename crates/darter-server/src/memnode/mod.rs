@@ -5,8 +5,12 @@
 //! its connection at most: lengths are checked before anything is kept, verbs before anything is touched, and a peer that
 //! does not read its answers is heard no further, and dropped when that lasts.
 
+mod ledger;
 mod peer;
+mod region;
 mod sessions;
+
+pub use region::Region;
 
 use darter_fabric::tcp::wire;
 use darter_fabric::{Endpoint, Fabric, FabricError, Local};
@@ -17,6 +21,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -76,6 +81,16 @@ pub enum MemNodeError {
         /// How many there are.
         nodes: usize,
     },
+    /// The file beside the region's, where the node keeps whom it has shut out, cannot be used.
+    #[error("{}: cannot {action}: {source}; it belongs to the region's file and goes with it", path.display())]
+    Ledger {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The region cannot be reached.
     #[error(transparent)]
     Fabric(#[from] FabricError),
@@ -100,8 +115,9 @@ pub struct MemNodeCounts {
 #[derive(Debug)]
 pub struct MemNode {
     listener: TcpListener,
-    region: Local,
+    memory: Local,
     boot_id: u64,
+    sessions: Sessions,
     options: MemNodeOptions,
     counts: MemNodeCounts,
 }
@@ -109,9 +125,9 @@ pub struct MemNode {
 /// What all peers share while they are served.
 struct Service<'s> {
     options: &'s MemNodeOptions,
-    region_bytes: u64,
+    region: &'s Local,
     boot_id: u64,
-    sessions: Sessions,
+    sessions: &'s mut Sessions,
     counts: MemNodeCounts,
 }
 
@@ -127,24 +143,18 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> MemNodeError {
 }
 
 impl MemNode {
-    /// Listens at an address and serves a region: a pool of one node, in memory or in a file. `boot_id` names the memory:
-    /// another number for every region that begins anew.
+    /// Listens at an address, to serve a region.
     ///
     /// # Errors
-    /// When the address is taken or the region has not one node.
-    pub fn bind(
-        address: SocketAddr,
-        region: Local,
-        boot_id: u64,
-        options: MemNodeOptions,
-    ) -> Result<Self, MemNodeError> {
-        if region.nodes() != 1 {
-            return Err(MemNodeError::Regions { nodes: region.nodes() });
-        }
+    /// When the address is taken.
+    pub fn bind(address: SocketAddr, region: Region, options: MemNodeOptions) -> Result<Self, MemNodeError> {
         let listener =
             TcpListener::bind(address).map_err(|source| MemNodeError::Listen { address, source })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
-        Ok(Self { listener, region, boot_id, options, counts: MemNodeCounts::default() })
+        let Region { memory, ledger, remembered } = region;
+        let sessions = Sessions::new(ledger, &remembered);
+        let (boot_id, counts) = (remembered.boot_id, MemNodeCounts::default());
+        Ok(Self { listener, memory, boot_id, sessions, options, counts })
     }
 
     /// Where it listens.
@@ -174,12 +184,12 @@ impl MemNode {
                 .map_err(errno)
         };
         watch(&self.listener, LISTENER).map_err(system("wait for connections"))?;
-        let mut endpoint = self.region.endpoint()?;
+        let mut endpoint = self.memory.endpoint()?;
         let mut service = Service {
             options: &self.options,
-            region_bytes: self.region.node_bytes(0),
+            region: &self.memory,
             boot_id: self.boot_id,
-            sessions: Sessions::default(),
+            sessions: &mut self.sessions,
             counts: self.counts,
         };
         let mut peers: HashMap<u64, Peer> = HashMap::new();
@@ -241,8 +251,9 @@ impl MemNode {
                 }
             }
         }
-        for peer in peers.values_mut() {
+        for mut peer in peers.into_values() {
             peer.serve(&mut service, &mut endpoint);
+            peer.part(&mut service);
         }
         self.counts = service.counts;
         Ok(service.counts)

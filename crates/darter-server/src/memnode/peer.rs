@@ -1,9 +1,9 @@
 //! One connection of a client, as the node sees it.
 
-use super::{MemNodeOptions, Service, execute};
+use super::{MemNodeError, MemNodeOptions, Service, execute};
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
-use darter_fabric::tcp::wire::{self, Hello, Refusal, ReplyHead, RequestHead, RequestKind, Welcome};
-use darter_fabric::{Endpoint, FabricError};
+use darter_fabric::tcp::wire::{self, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind, Welcome};
+use darter_fabric::{Endpoint, Fabric, FabricError};
 use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
@@ -153,7 +153,7 @@ impl Peer {
             magic: wire::MAGIC,
             version: wire::VERSION,
             refusal: refusal as u32,
-            region_bytes: service.region_bytes,
+            region_bytes: service.region.node_bytes(0),
             boot_id: service.boot_id,
             frame_bytes: service.options.frame_bytes_max,
             text_bytes: text.len() as u32,
@@ -199,21 +199,28 @@ impl Peer {
             self.run_batch(&head, payload, service, endpoint);
             return Some(end);
         }
-        let Some(slot) = payload.first_chunk().map(|slot| u64::from_le_bytes(*slot)) else {
-            self.refuse(&head, Refusal::Malformed, "a request without its number");
+        let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
+        let (Some(about), true) = (about, payload.len() == size_of::<Control>()) else {
+            self.refuse(&head, Refusal::Malformed, "a request that is not about anything");
             self.is_closing = true;
+            service.counts.dropped += 1;
             return None;
         };
-        let refusal = match kind {
-            RequestKind::Claim => service.sessions.claim(slot, self.session),
-            RequestKind::Fence => service.sessions.fence(slot),
+        let done = match kind {
+            RequestKind::Claim => service.sessions.claim(about.number, self.session),
+            RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
             RequestKind::Release => {
-                service.sessions.release(slot, self.session);
-                Refusal::None
+                service.sessions.release(about.number, self.session);
+                Ok(Refusal::None)
             }
-            RequestKind::Persist | RequestKind::Batch => Refusal::None,
+            RequestKind::Persist | RequestKind::Batch => {
+                service.region.persist().map(|()| Refusal::None).map_err(MemNodeError::from)
+            }
         };
-        self.refuse(&head, refusal, "");
+        match done {
+            Ok(refusal) => self.refuse(&head, refusal, ""),
+            Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
+        }
         Some(end)
     }
 

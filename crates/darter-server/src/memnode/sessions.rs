@@ -1,7 +1,12 @@
 //! Sessions: which process holds which member slot, which are connected, which are shut out for ever.
+//!
+//! A session that had a slot here and has no connection any more is gone: its process has ended, or will find the door
+//! closed. Of a session that has not been here since the node was started nothing is known; only its lease tells.
 
+use super::MemNodeError;
+use super::ledger::{Ledger, Remembered};
 use darter_fabric::tcp::wire::Refusal;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Sessions that a node has shut out and remembers; the oldest are forgotten beyond this. A session's number is random and
 /// used by one process only, so only a process that slept while a million others died could slip through.
@@ -14,10 +19,19 @@ pub(super) struct Sessions {
     /// The session that holds each member slot.
     slots: HashMap<u64, u64>,
     fenced: HashSet<u64>,
-    fenced_in_order: std::collections::VecDeque<u64>,
+    fenced_in_order: VecDeque<u64>,
+    ledger: Option<Ledger>,
 }
 
 impl Sessions {
+    /// Nobody is connected, and those remembered are shut out.
+    pub(super) fn new(ledger: Option<Ledger>, remembered: &Remembered) -> Self {
+        let mut sessions = Self { ledger, ..Self::default() };
+        let skipped = remembered.fenced.len().saturating_sub(FENCED_MAX);
+        remembered.fenced.iter().skip(skipped).for_each(|&session| sessions.remember(session));
+        sessions
+    }
+
     pub(super) fn is_fenced(&self, session: u64) -> bool {
         self.fenced.contains(&session)
     }
@@ -35,7 +49,7 @@ impl Sessions {
         }
     }
 
-    fn shut_out(&mut self, session: u64) {
+    fn remember(&mut self, session: u64) {
         if self.fenced.insert(session) {
             self.fenced_in_order.push_back(session);
             if self.fenced_in_order.len() > FENCED_MAX
@@ -46,21 +60,30 @@ impl Sessions {
         }
     }
 
-    /// Takes a slot for a session. A holder without a connection is shut out first.
-    pub(super) fn claim(&mut self, slot: u64, session: u64) -> Refusal {
-        match self.slots.get(&slot) {
-            Some(&holder) if holder == session => Refusal::None,
-            Some(holder) if self.connected.contains_key(holder) => Refusal::Taken,
-            Some(&holder) => {
-                self.shut_out(holder);
-                self.slots.insert(slot, session);
-                Refusal::None
+    /// Shuts a session out; where there is a ledger, on the medium before anyone hears of it.
+    fn shut_out(&mut self, session: u64) -> Result<Refusal, MemNodeError> {
+        if !self.is_fenced(session) {
+            if let Some(ledger) = &mut self.ledger {
+                ledger.fenced(session)?;
             }
-            None => {
-                self.slots.insert(slot, session);
-                Refusal::None
-            }
+            self.remember(session);
         }
+        self.slots.retain(|_, holder| *holder != session);
+        Ok(Refusal::None)
+    }
+
+    /// Takes a slot for a session. A holder without a connection is shut out first.
+    pub(super) fn claim(&mut self, slot: u64, session: u64) -> Result<Refusal, MemNodeError> {
+        match self.slots.get(&slot).copied() {
+            Some(holder) if holder == session => {}
+            Some(holder) if self.connected.contains_key(&holder) => return Ok(Refusal::Taken),
+            Some(holder) => {
+                self.shut_out(holder)?;
+            }
+            None => {}
+        }
+        self.slots.insert(slot, session);
+        Ok(Refusal::None)
     }
 
     pub(super) fn release(&mut self, slot: u64, session: u64) {
@@ -69,17 +92,11 @@ impl Sessions {
         }
     }
 
-    /// Shuts out the holder of a slot, unless it is connected.
-    pub(super) fn fence(&mut self, slot: u64) -> Refusal {
-        match self.slots.get(&slot).copied() {
-            Some(holder) if self.connected.contains_key(&holder) => Refusal::Taken,
-            Some(holder) => {
-                self.shut_out(holder);
-                self.slots.remove(&slot);
-                Refusal::None
-            }
-            None => Refusal::None,
-        }
+    /// Shuts a session out if it is known to be gone, or if it has lapsed.
+    pub(super) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
+        let is_gone =
+            !self.connected.contains_key(&session) && self.slots.values().any(|&holder| holder == session);
+        if lapsed || is_gone || self.is_fenced(session) { self.shut_out(session) } else { Ok(Refusal::Taken) }
     }
 }
 
@@ -91,20 +108,31 @@ mod tests {
     fn a_holder_lives_as_long_as_it_is_connected() {
         let mut sessions = Sessions::default();
         sessions.enter(1);
-        assert_eq!(sessions.claim(0, 1), Refusal::None);
-        assert_eq!((sessions.claim(0, 2), sessions.fence(0)), (Refusal::Taken, Refusal::Taken));
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::Taken);
         sessions.leave(1);
-        assert_eq!(sessions.fence(0), Refusal::None);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(1) && !sessions.is_fenced(2));
-        assert_eq!(sessions.claim(0, 2), Refusal::None);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
         // A new holder shuts the old one out, connected again or not.
-        assert_eq!(sessions.claim(0, 3), Refusal::None);
+        assert_eq!(sessions.claim(0, 3).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(2));
         sessions.release(0, 2);
         sessions.enter(3);
-        assert_eq!(sessions.fence(0), Refusal::Taken);
-        sessions.release(0, 3);
-        assert_eq!(sessions.fence(0), Refusal::None);
-        assert!(!sessions.is_fenced(3));
+        assert_eq!(sessions.fence(3, false).unwrap(), Refusal::Taken);
+        // Connected or not: silent beyond its lease.
+        assert_eq!(sessions.fence(3, true).unwrap(), Refusal::None);
+        assert!(sessions.is_fenced(3));
+        assert_eq!(sessions.claim(0, 4).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn of_a_session_from_before_a_restart_only_its_lease_tells() {
+        let mut sessions = Sessions::new(None, &Remembered { boot_id: 1, fenced: vec![8] });
+        assert!(sessions.is_fenced(8));
+        assert_eq!(sessions.fence(9, false).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.fence(9, true).unwrap(), Refusal::None);
+        assert!(sessions.is_fenced(9));
     }
 }
