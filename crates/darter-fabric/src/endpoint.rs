@@ -120,6 +120,24 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Bytes in a node's region, a multiple of 8.
     fn node_bytes(&self, node: u8) -> u64;
 
+    /// Where a node is found, as a pool's name would say it; `None` where there is no such thing.
+    fn node_address(&self, _node: u8) -> Option<String> {
+        None
+    }
+
+    /// Reaches one more node at an address; its number is that of the nodes so far. All endpoints can use it afterwards.
+    ///
+    /// # Errors
+    /// When it cannot be reached, is one of the others, or pools of this kind cannot grow.
+    fn add_node(&self, _node: u8, _address: &str) -> Result<(), FabricError> {
+        Err(FabricError::geometry(
+            "a pool of this kind cannot grow; make a larger one, or use memory nodes (tcp://)",
+        ))
+    }
+
+    /// Takes the last node back out, unless it has another number: it is none of the pool's after all.
+    fn forget_node(&self, _node: u8) {}
+
     /// What this provider can do.
     fn capabilities(&self) -> Capabilities;
 

@@ -54,6 +54,18 @@ impl Fabric for Provider {
         each!(self, inner => inner.node_bytes(node))
     }
 
+    fn node_address(&self, node: u8) -> Option<String> {
+        each!(self, inner => inner.node_address(node))
+    }
+
+    fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
+        each!(self, inner => inner.add_node(node, address))
+    }
+
+    fn forget_node(&self, node: u8) {
+        each!(self, inner => inner.forget_node(node));
+    }
+
     fn capabilities(&self) -> Capabilities {
         each!(self, inner => inner.capabilities())
     }

@@ -158,7 +158,7 @@ impl<F: Fabric> Shared<F> {
     pub(crate) async fn adopt(&self, endpoint: &mut F::Endpoint) -> Result<Adoption, PoolError> {
         self.bury_dead(endpoint).await?;
         let mut tables = Vec::new();
-        for node in 0..self.layout.nodes.len() as u8 {
+        for node in 0..self.layout.node_count() {
             tables.push(self.read_block_table(endpoint, node).await?);
         }
         // Members after blocks: an owner that is not there now has gone for good.

@@ -79,7 +79,7 @@ impl<F: Fabric> Shared<F> {
         }
         let idle = self.idle();
         let mut tables = Vec::new();
-        for node in 0..self.layout.nodes.len() as u8 {
+        for node in 0..self.layout.node_count() {
             tables.push(self.read_block_table(endpoint, node).await?);
         }
         let members = self.read_members(endpoint).await?;

@@ -28,7 +28,7 @@ pub struct Client<F: Fabric> {
     /// There until the client is dropped.
     endpoint: Option<F::Endpoint>,
     state: Arc<ClientState>,
-    magazines: Box<[Option<Arc<Magazine>>]>,
+    magazines: Vec<Option<Arc<Magazine>>>,
     epoch: u64,
     /// [`Pinned`] guards alive.
     depth: u32,
@@ -38,8 +38,8 @@ pub struct Client<F: Fabric> {
     has_hand: bool,
     until_upkeep: u32,
     bags: u32,
-    /// Nodes that had no room at the last try: others' magazines are then as good.
-    full: Box<[bool]>,
+    /// A bit for each node that had no room at the last try: others' magazines are then as good.
+    full: [u64; 4],
     /// A simulation refused the allocation under way.
     refused: bool,
 }
@@ -57,18 +57,18 @@ impl<F: Fabric> Client<F> {
     pub(crate) fn new(pool: Pool<F>) -> Result<Self, PoolError> {
         let endpoint = pool.shared.fabric.endpoint()?;
         let state = pool.shared.clients.add();
-        let sizes = pool.shared.layout.nodes.len() * AllocKind::COUNT * CLASSES;
+        let sizes = usize::from(pool.shared.layout.node_count()) * AllocKind::COUNT * CLASSES;
         Ok(Self {
             epoch: pool.epoch(),
             endpoint: Some(endpoint),
             state,
-            magazines: vec![None; sizes].into(),
+            magazines: vec![None; sizes],
             depth: 0,
             lingers: false,
             has_hand: false,
             until_upkeep: UPKEEP_OPERATIONS,
             bags: 0,
-            full: vec![false; pool.shared.layout.nodes.len()].into(),
+            full: [0; 4],
             refused: false,
             pool,
         })
@@ -257,7 +257,8 @@ impl<F: Fabric> Client<F> {
     async fn alloc_slowly(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Result<GlobalAddr, PoolError> {
         let class = class_in(&self.pool.shared.layout, bytes)?;
         let node = node % self.pool.nodes();
-        if self.full[usize::from(node)] {
+        let (full_word, full_bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
+        if self.full[full_word] & full_bit != 0 {
             let nodes = self.pool.nodes();
             let mut others = (1..nodes).map(|step| (u16::from(node) + u16::from(step)) % u16::from(nodes));
             if let Some(addr) = others.find_map(|node| self.try_alloc(node as u8, bytes, kind)) {
@@ -276,7 +277,11 @@ impl<F: Fabric> Client<F> {
             return Err(error);
         }
         let first = taken[0];
-        self.full[usize::from(node)] = first.node() != node;
+        if first.node() == node {
+            self.full[full_word] &= !full_bit;
+        } else {
+            self.full[full_word] |= full_bit;
+        }
         // The rest goes to the magazine of the node it lies on, in an order that hands out ascending addresses.
         let magazine = self.magazine(first.node(), kind, class);
         let surplus: Vec<_> = taken[1..].iter().rev().copied().filter(|&addr| !magazine.push(addr)).collect();
@@ -285,8 +290,13 @@ impl<F: Fabric> Client<F> {
     }
 
     fn magazine(&mut self, node: u8, kind: AllocKind, class: u8) -> &Magazine {
+        let at = Self::magazine_index(node, kind, class);
+        if self.magazines.len() <= at {
+            // A node that came since.
+            self.magazines.resize((usize::from(node) + 1) * AllocKind::COUNT * CLASSES, None);
+        }
         let state = &self.state;
-        self.magazines[Self::magazine_index(node, kind, class)].get_or_insert_with(|| {
+        self.magazines[at].get_or_insert_with(|| {
             let magazine = Arc::new(Magazine::new(class));
             lock(&state.magazines).push(Arc::clone(&magazine));
             magazine
@@ -305,7 +315,7 @@ impl<F: Fabric> Client<F> {
     /// Gives an object back that nobody else has ever seen. `bytes` and `kind` are those of its allocation.
     pub fn free_unpublished(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
         let Some(class) = class_of(bytes) else { return };
-        if usize::from(addr.node()) >= self.pool.shared.layout.nodes.len() {
+        if self.pool.shared.layout.node(addr.node()).is_none() {
             return;
         }
         if self.lingers || self.endpoint().in_flight() > 0 {

@@ -45,7 +45,7 @@ impl<F: Fabric> Shared<F> {
         want: usize,
         out: &mut Vec<GlobalAddr>,
     ) -> Result<(), PoolError> {
-        let nodes = self.layout.nodes.len();
+        let nodes = usize::from(self.usable_nodes());
         for is_last in [false, true] {
             for step in 0..nodes {
                 let node = ((usize::from(node) + step) % nodes) as u8;
@@ -74,7 +74,7 @@ impl<F: Fabric> Shared<F> {
         let Need { kind, class, want, is_last } = need;
         let mut may_claim = self.had_company.load(Ordering::Relaxed) && run_pages(class).is_none();
         // Other clients may take what we cut, and closed blocks may have no room for us; each turn uses up a block.
-        for _ in 0..=self.layout.nodes[usize::from(node)].blocks {
+        for _ in 0..=self.layout.blocks(node) {
             let cut = {
                 let mut heap = lock(&self.heap);
                 if heap.take(node, kind, class, want, out) {
@@ -129,7 +129,7 @@ impl<F: Fabric> Shared<F> {
         endpoint: &mut F::Endpoint,
         node: u8,
     ) -> Result<Vec<u64>, PoolError> {
-        let blocks = self.layout.nodes[usize::from(node)].blocks as usize;
+        let blocks = self.layout.blocks(node) as usize;
         let mut batch = endpoint.batch();
         let reads: Vec<_> = (0..blocks)
             .step_by(TABLE_WORDS_PER_READ)

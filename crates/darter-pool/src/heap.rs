@@ -150,19 +150,25 @@ pub(crate) struct Heap {
 impl Heap {
     /// No blocks.
     pub(crate) fn new(layout: Layout) -> Self {
-        let nodes = layout.nodes.len();
-        let mut queues = Vec::new();
-        queues.resize_with(nodes * AllocKind::COUNT * CLASSES, Queue::default);
-        Self {
+        let mut heap = Self {
             layout,
             blocks: BTreeMap::new(),
-            queues,
-            open: vec![Vec::new(); nodes * AllocKind::COUNT],
+            queues: Vec::new(),
+            open: Vec::new(),
             empty_blocks: 0,
             cursor: None,
             object_bytes: 0,
             bad_frees: 0,
-        }
+        };
+        heap.take_nodes_in();
+        heap
+    }
+
+    /// Makes room for the blocks of nodes that came since.
+    pub(crate) fn take_nodes_in(&mut self) {
+        let lists = usize::from(self.layout.node_count()) * AllocKind::COUNT;
+        self.queues.resize_with(lists * CLASSES, Queue::default);
+        self.open.resize_with(lists, Vec::new);
     }
 
     fn queue_index(node: u8, kind: AllocKind, class: u8) -> usize {

@@ -51,7 +51,7 @@ fn word(kind: AllocKind) -> BlockWord {
 impl Model {
     fn new() -> Self {
         let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
-        let free_blocks = (0..layout.nodes[0].blocks).map(|index| BlockId { node: 0, index }).collect();
+        let free_blocks = (0..layout.blocks(0)).map(|index| BlockId { node: 0, index }).collect();
         Self { heap: Heap::new(layout.clone()), layout, used: BTreeMap::new(), free_blocks }
     }
 
@@ -188,7 +188,7 @@ proptest! {
             assert_eq!(model.heap.free(addr, class), Freed::Here);
         }
         model.return_blocks();
-        assert_eq!(model.free_blocks.len(), model.layout.nodes[0].blocks as usize);
+        assert_eq!(model.free_blocks.len(), model.layout.blocks(0) as usize);
         assert_eq!(model.heap.object_bytes(), 0);
     }
 }

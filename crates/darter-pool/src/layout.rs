@@ -3,12 +3,14 @@
 //! ```text
 //! region            0 +--------------------------------------------+
 //!                     | superblock constants, 16 words             |  every node (`superblock`)
-//!                 128 | global epoch | member lines used | unused  |  node 0 only, zero elsewhere
+//!                 128 | global epoch | member lines | nodes in use |  node 0 only, zero elsewhere
 //!                 512 | root words, 64: the index's own            |  node 0 only
 //!                1024 | unused                                     |
 //!                4096 +--------------------------------------------+
 //!                     | member lines, 256 of 64 bytes (`member`)   |  node 0 only
 //!               20480 +--------------------------------------------+
+//!                     | node directory, 256 of 128 bytes (`nodes`) |  node 0 only
+//!               53248 +--------------------------------------------+
 //!                     | block table, one word a block (`block`)    |  every node
 //!           multiple  +--------------------------------------------+
 //!          of 64 KiB  | block 0 | block 1 | …                      |
@@ -26,12 +28,16 @@
 //! slab of up to 64 objects, and of a run, is the page's freed word; a slab of more objects begins with its bitmap.
 
 use darter_fabric::{GlobalAddr, SUPERBLOCK_BYTES};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::PoolError;
 use crate::size_class::{CLASSES, class_align, class_bytes, class_of};
 
 /// Words on node 0 that belong to the index.
 pub const ROOT_WORDS: usize = 64;
+/// Most memory nodes of a pool: a node's number takes 8 bits, and 255 stands for none.
+const NODES_MAX: usize = 255;
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: u64 = 64 << 10;
 /// Member lines in the member table.
@@ -44,15 +50,21 @@ pub(crate) const BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// The largest class that shares a page with others of its kind; larger objects fill runs of pages.
 pub(crate) const SLAB_CLASS_BYTES_MAX: u64 = 32 << 10;
 
-/// The global epoch, followed by the number of member lines ever used.
+/// Lines in the node directory, and the bytes of one.
+pub(crate) const NODES: u64 = 256;
+pub(crate) const NODE_LINE_BYTES: u64 = 128;
+
+/// The global epoch, followed by the number of member lines ever used and that of the nodes in use.
 pub(crate) const EPOCH_AT: u64 = 128;
+pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
 const ROOT_AT: u64 = 512;
 pub(crate) const MEMBERS_AT: u64 = 4096;
-pub(crate) const TABLE_AT: u64 = MEMBERS_AT + MEMBERS as u64 * MEMBER_BYTES;
+pub(crate) const DIRECTORY_AT: u64 = MEMBERS_AT + MEMBERS as u64 * MEMBER_BYTES;
+pub(crate) const TABLE_AT: u64 = DIRECTORY_AT + NODES * NODE_LINE_BYTES;
 
 const _: () = assert!(EPOCH_AT.is_multiple_of(64) && ROOT_AT.is_multiple_of(64));
 const _: () = assert!(ROOT_AT + ROOT_WORDS as u64 * 8 <= MEMBERS_AT && MEMBERS_AT >= SUPERBLOCK_BYTES);
-const _: () = assert!(TABLE_AT == 20480);
+const _: () = assert!(DIRECTORY_AT == 20480 && TABLE_AT == 53248);
 // Page words and freed words of the largest block leave room for objects in page 0.
 const _: () = assert!(BLOCK_BYTES_MAX / PAGE_BYTES * 16 < PAGE_BYTES / 2);
 
@@ -129,10 +141,17 @@ pub(crate) struct NodeLayout {
     pub blocks_at: u64,
 }
 
-/// The geometry of a pool.
+/// The nodes' layouts. Nodes come while others look, and never go.
+#[derive(Debug)]
+struct Nodes {
+    layouts: Box<[OnceLock<NodeLayout>]>,
+    known: AtomicUsize,
+}
+
+/// The geometry of a pool. Clones share their nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    pub nodes: Vec<NodeLayout>,
+    nodes: Arc<Nodes>,
     pub block_bytes: u64,
     pub pages: u32,
     shapes: Box<[Option<Shape>; CLASSES]>,
@@ -145,22 +164,58 @@ impl Layout {
         if !block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block_bytes) {
             return Err(PoolError::Options("block_bytes must be a power of two from 256 KiB to 64 MiB"));
         }
-        let mut nodes = Vec::with_capacity(node_bytes.len());
-        for (node, &bytes) in node_bytes.iter().enumerate() {
-            let mut blocks = bytes / block_bytes;
-            let start = |blocks: u64| (TABLE_AT + blocks * 8).next_multiple_of(PAGE_BYTES);
-            while blocks > 0 && start(blocks) + blocks * block_bytes > bytes {
-                blocks -= 1;
-            }
-            if blocks == 0 {
-                let needed = start(1) + block_bytes;
-                return Err(PoolError::TooSmall { node: node as u8, node_bytes: bytes, needed });
-            }
-            nodes.push(NodeLayout { bytes, blocks: blocks as u32, blocks_at: start(blocks) });
-        }
         let pages = (block_bytes / PAGE_BYTES) as u32;
         let shapes = |base| Box::new(std::array::from_fn(|class| Shape::slab(class as u8, base)));
-        Ok(Self { nodes, block_bytes, pages, shapes: shapes(0), first_shapes: shapes(u64::from(pages) * 16) })
+        let layouts = (0..NODES_MAX).map(|_| OnceLock::new()).collect();
+        let nodes = Arc::new(Nodes { layouts, known: AtomicUsize::new(0) });
+        let layout = Self {
+            nodes,
+            block_bytes,
+            pages,
+            shapes: shapes(0),
+            first_shapes: shapes(u64::from(pages) * 16),
+        };
+        for &bytes in node_bytes {
+            layout.add_node(bytes)?;
+        }
+        Ok(layout)
+    }
+
+    /// Lays out one more node. One thread at a time.
+    pub(crate) fn add_node(&self, bytes: u64) -> Result<(), PoolError> {
+        let node = self.node_count();
+        let mut blocks = bytes / self.block_bytes;
+        let start = |blocks: u64| (TABLE_AT + blocks * 8).next_multiple_of(PAGE_BYTES);
+        while blocks > 0 && start(blocks) + blocks * self.block_bytes > bytes {
+            blocks -= 1;
+        }
+        if blocks == 0 {
+            let needed = start(1) + self.block_bytes;
+            return Err(PoolError::TooSmall { node, node_bytes: bytes, needed });
+        }
+        let laid_out = NodeLayout { bytes, blocks: blocks as u32, blocks_at: start(blocks) };
+        let place = self.nodes.layouts.get(usize::from(node));
+        if place.is_none_or(|place| place.set(laid_out).is_err()) {
+            return Err(PoolError::Options("a pool has at most 255 memory nodes"));
+        }
+        self.nodes.known.store(usize::from(node) + 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Nodes that are laid out: those that this process can reach.
+    pub(crate) fn node_count(&self) -> u8 {
+        self.nodes.known.load(Ordering::Acquire) as u8
+    }
+
+    /// One node's share.
+    #[inline]
+    pub(crate) fn node(&self, node: u8) -> Option<&NodeLayout> {
+        self.nodes.layouts.get(usize::from(node))?.get()
+    }
+
+    /// Blocks of a node, 0 where there is none.
+    pub(crate) fn blocks(&self, node: u8) -> u32 {
+        self.node(node).map_or(0, |node| node.blocks)
     }
 
     /// The block size for a pool whose smallest node has `node_bytes` bytes: a 64th of it, from 2 to 16 MiB; pools
@@ -201,8 +256,8 @@ impl Layout {
     /// The first byte of a block, where its page words lie.
     #[inline]
     pub(crate) fn block_addr(&self, block: BlockId) -> GlobalAddr {
-        let at = self.nodes[usize::from(block.node)].blocks_at + u64::from(block.index) * self.block_bytes;
-        GlobalAddr::new(block.node, at)
+        let blocks_at = self.node(block.node).map_or(0, |node| node.blocks_at);
+        GlobalAddr::new(block.node, blocks_at + u64::from(block.index) * self.block_bytes)
     }
 
     /// The freed words of a block.
@@ -227,7 +282,7 @@ impl Layout {
     /// The page an address lies in.
     #[inline]
     pub(crate) fn page_of(&self, addr: GlobalAddr) -> Option<PageId> {
-        let node = self.nodes.get(usize::from(addr.node()))?;
+        let node = self.node(addr.node())?;
         let within = addr.offset().checked_sub(node.blocks_at)?;
         let index = within / self.block_bytes;
         if index >= u64::from(node.blocks) {
@@ -307,7 +362,7 @@ mod tests {
     #[test]
     fn slabs_fit_their_pages_and_objects_find_back() {
         let layout = Layout::new(&[8 << 20, 3 << 20], 1 << 20).unwrap();
-        assert_eq!(layout.nodes[0].blocks, 7);
+        assert_eq!(layout.blocks(0), 7);
         for class in 0..CLASSES as u8 {
             for page in [0, 1, layout.pages - 1] {
                 let Some(shape) = layout.shape(page, class) else { continue };

@@ -46,6 +46,7 @@ mod layout;
 mod limbo;
 mod magazine;
 mod member;
+mod nodes;
 mod pool;
 mod reachable;
 pub mod size_class;

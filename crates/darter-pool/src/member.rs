@@ -8,9 +8,10 @@
 //!      4  process id                     for people
 //!      5  1 while garbage waits here     others then help the epoch on
 //!      6  holder                         what the provider calls this process
+//!      7  memory nodes it can reach      others use a node when all can (`nodes`)
 //! ```
 //!
-//! Words 1 to 6 are written by the holder of the slot only. Word 0 changes by CAS: free to live by a process that
+//! Words 1 to 7 are written by the holder of the slot only. Word 0 changes by CAS: free to live by a process that
 //! holds the slot's [`darter_fabric::Identity`], live to free by that process, and live to free by another process
 //! *after* [`darter_fabric::Fabric::fence`] has proved that the holder can write no more. The incarnation in the word
 //! makes a late CAS of any of them fail. So `live | i` read from the table means that incarnation `i` has not ended,
@@ -50,6 +51,7 @@ pub(crate) struct MemberLine {
     pub pid: u64,
     pub has_garbage: bool,
     pub holder: u64,
+    pub nodes: u64,
 }
 
 impl MemberLine {
@@ -63,14 +65,16 @@ impl MemberLine {
             pid: words[4],
             has_garbage: words[5] != 0,
             holder: words[6],
+            nodes: words[7],
         }
     }
 }
 
-/// The global epoch and the member lines, as read in one round trip (two when lines were added since).
+/// The global epoch, the count of nodes and the member lines, as read in one round trip (two when lines were added since).
 #[derive(Debug)]
 pub(crate) struct MemberTable {
     pub epoch: u64,
+    pub nodes: u8,
     pub lines: Vec<MemberLine>,
 }
 
@@ -80,6 +84,11 @@ impl MemberTable {
         self.lines
             .get(usize::from(owner.member))
             .is_some_and(|line| line.live && line.incarnation == owner.incarnation)
+    }
+
+    /// Nodes that every live member can reach.
+    pub(crate) fn reached_by_all(&self) -> u8 {
+        self.live().map(|(_, line)| line.nodes).fold(self.nodes.into(), u64::min) as u8
     }
 
     /// The live members with their slots.
@@ -105,17 +114,18 @@ pub(crate) async fn read_table<E: Endpoint>(
     let mut expected = expected.min(MEMBERS);
     loop {
         let mut batch = endpoint.batch();
-        let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 2);
+        let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 3);
         let table = batch.read(line_addr(0), expected as usize * LINE_WORDS);
         let batch = endpoint.submit(batch).await?;
         let (epoch, used) = (batch.words(head)[0], batch.words(head)[1]);
-        if used > u64::from(MEMBERS) || epoch >= EPOCH_LIMIT {
+        let nodes = u8::try_from(batch.words(head)[2]).ok().filter(|&nodes| nodes > 0);
+        let (Some(nodes), true) = (nodes, used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
             return Err(PoolError::Damaged { node: 0, what: "its epoch line holds numbers that cannot be" });
-        }
+        };
         if used <= u64::from(expected) {
             let lines = batch.words(table).chunks_exact(LINE_WORDS).map(MemberLine::parse).collect();
             endpoint.recycle(batch);
-            return Ok(MemberTable { epoch, lines });
+            return Ok(MemberTable { epoch, nodes, lines });
         }
         // At most once more often than there are lines.
         expected = used as u32;
@@ -131,11 +141,12 @@ pub(crate) struct Publication {
     pub deadline_ms: u64,
     pub has_garbage: bool,
     pub holder: u64,
+    pub nodes: u8,
 }
 
 impl Publication {
-    /// Words 1 to 6 of the line.
-    pub(crate) fn words(self) -> [u64; 6] {
+    /// Words 1 to 7 of the line.
+    pub(crate) fn words(self) -> [u64; 7] {
         [
             self.published,
             self.flushed,
@@ -143,6 +154,7 @@ impl Publication {
             std::process::id().into(),
             u64::from(self.has_garbage),
             self.holder,
+            self.nodes.into(),
         ]
     }
 }
@@ -157,6 +169,9 @@ pub(crate) struct Membership {
     pub me: Owner,
     pub identity: Box<dyn Identity>,
     pub epoch: u64,
+    /// Nodes there were when this process had gone live, and those of them that all members could reach.
+    pub nodes: u8,
+    pub usable: u8,
 }
 
 /// Takes a slot for this process, after ending the members that are gone.
@@ -164,6 +179,7 @@ pub(crate) async fn register<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     lease_ms: u64,
+    nodes: u8,
 ) -> Result<Membership, PoolError> {
     let table = read_table(endpoint, 1).await?;
     bury_dead(fabric, endpoint, table.live().map(|(slot, line)| (slot, *line, false))).await?;
@@ -176,8 +192,10 @@ pub(crate) async fn register<F: Fabric>(
             Err(error) => return Err(error.into()),
         };
         // From the claim on nobody else goes live here.
-        if let Some((me, epoch)) = go_live(endpoint, slot, lease_ms, identity.holder()).await? {
-            return Ok(Membership { me, identity, epoch });
+        let name = (identity.holder(), nodes);
+        if let Some((me, table)) = go_live(endpoint, slot, lease_ms, name).await? {
+            let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
+            return Ok(Membership { me, identity, epoch, nodes, usable });
         }
     }
     Err(PoolError::MembersFull { max: MEMBERS })
@@ -187,8 +205,8 @@ async fn go_live<E: Endpoint>(
     endpoint: &mut E,
     slot: u32,
     lease_ms: u64,
-    holder: u64,
-) -> Result<Option<(Owner, u64)>, PoolError> {
+    (holder, nodes): (u64, u8),
+) -> Result<Option<(Owner, MemberTable)>, PoolError> {
     raise_used(endpoint, slot + 1).await?;
     let table = read_table(endpoint, slot + 1).await?;
     let Some(line) = table.lines.get(slot as usize).copied() else { return Ok(None) };
@@ -203,26 +221,28 @@ async fn go_live<E: Endpoint>(
         deadline_ms: endpoint.now_ms().saturating_add(lease_ms),
         has_garbage: false,
         holder,
+        nodes,
     };
     let mut batch = endpoint.batch();
     batch.write(publication_addr(me), &publication.words());
     let found = state_word(false, line.incarnation);
     let cas = batch.cas(line_addr(slot), found, state_word(true, me.incarnation));
-    let epoch = batch.read(GlobalAddr::new(0, EPOCH_AT), 1);
     let batch = endpoint.submit(batch).await?;
-    let (swapped, epoch) = (batch.swapped(cas), batch.words(epoch)[0]);
+    let swapped = batch.swapped(cas);
     endpoint.recycle(batch);
     if !swapped {
         return Ok(None);
     }
-    if epoch < table.epoch || epoch >= EPOCH_LIMIT {
+    // Both anew, now that others see us.
+    let (before, table) = (table.epoch, read_table(endpoint, slot + 1).await?);
+    if table.epoch < before {
         return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
     }
     let mut batch = endpoint.batch();
-    batch.write(publication_addr(me), &[epoch, epoch]);
+    batch.write(publication_addr(me), &[table.epoch, table.epoch]);
     let batch = endpoint.submit(batch).await?;
     endpoint.recycle(batch);
-    Ok(Some((me, epoch)))
+    Ok(Some((me, table)))
 }
 
 /// Makes others read at least `used` member lines.
@@ -272,7 +292,10 @@ pub(crate) async fn bury_dead<F: Fabric>(
         }
         let lapsed = lapsed && now.deadline_ms == line.deadline_ms;
         let suspect = Suspect { slot, holder: line.holder, lapsed };
-        if fabric.fence(suspect)? == FenceOutcome::Fenced {
+        // Shut out at all nodes that this process knows; were there more, somebody who knows them has to do it.
+        if fabric.fence(suspect)? == FenceOutcome::Fenced
+            && usize::from(read_table(endpoint, 0).await?.nodes) <= fabric.nodes()
+        {
             end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;
             buried += 1;
         }

@@ -6,7 +6,7 @@
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, Identity};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::adoption::{Adoption, SweepReport};
@@ -20,7 +20,7 @@ use crate::limbo::Limbo;
 use crate::superblock::{self, LEASE_MS_MAX, Superblock};
 use crate::upkeep::Upkeep;
 use crate::usage::PoolUsage;
-use crate::{PoolError, ReachableSet, member};
+use crate::{PoolError, ReachableSet, member, nodes};
 
 /// What an object is. A block holds objects of one kind as long as it is granted, so that an inner node's memory never
 /// becomes a leaf's while anyone can mistake one for the other.
@@ -77,6 +77,8 @@ pub(crate) struct Shared<F: Fabric> {
     pub identity: Mutex<Option<Box<dyn Identity>>>,
     /// What the provider calls this process.
     pub holder: u64,
+    /// Nodes that every live member can reach.
+    pub usable: AtomicU8,
 }
 
 /// A process's membership in a pool. Clones are handles of the same membership.
@@ -95,7 +97,7 @@ impl<F: Fabric> std::fmt::Debug for Pool<F> {
         let shared = &self.shared;
         f.debug_struct("Pool")
             .field("id", &format_args!("{:#x}", shared.superblock.pool_id))
-            .field("nodes", &shared.layout.nodes.len())
+            .field("nodes", &shared.layout.node_count())
             .field("block_bytes", &shared.layout.block_bytes)
             .field("member", &shared.me)
             .finish_non_exhaustive()
@@ -117,7 +119,7 @@ impl<F: Fabric> Pool<F> {
         let layout = Layout::new(&sizes, block_bytes)?;
         let superblock = Superblock::new(sizes.len() as u32, block_bytes, options.lease_ms, options.secret);
         let mut endpoint = fabric.endpoint()?;
-        superblock::write(&mut endpoint, &superblock, &layout).await?;
+        superblock::write(&fabric, &mut endpoint, &superblock, &layout).await?;
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
@@ -129,12 +131,13 @@ impl<F: Fabric> Pool<F> {
     pub async fn open(fabric: F) -> Result<Self, PoolError> {
         let sizes = superblock::node_sizes(&fabric)?;
         let mut endpoint = fabric.endpoint()?;
-        let superblock = superblock::read(&mut endpoint, &sizes).await?;
+        let (superblock, count) = superblock::read(&mut endpoint, &sizes).await?;
         let damaged = PoolError::Damaged { node: 0, what: "its superblock holds numbers that cannot be" };
         if !(1..=LEASE_MS_MAX).contains(&superblock.lease_ms) {
             return Err(damaged);
         }
         let layout = Layout::new(&sizes, superblock.block_bytes).map_err(|_| damaged)?;
+        nodes::learn(&fabric, &mut endpoint, &superblock, &layout, count).await?;
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
@@ -144,7 +147,10 @@ impl<F: Fabric> Pool<F> {
         superblock: Superblock,
         layout: Layout,
     ) -> Result<Self, PoolError> {
-        let membership = member::register(&fabric, &mut endpoint, superblock.lease_ms).await?;
+        let nodes = layout.node_count();
+        let membership = member::register(&fabric, &mut endpoint, superblock.lease_ms, nodes).await?;
+        // Whoever missed our line went no further than this; the next upkeep tells the others that we follow.
+        nodes::learn(&fabric, &mut endpoint, &superblock, &layout, membership.nodes).await?;
         let shared = Shared {
             heap: Mutex::new(Heap::new(layout.clone())),
             clients: Clients::new(membership.epoch),
@@ -154,6 +160,7 @@ impl<F: Fabric> Pool<F> {
             touched: Mutex::default(),
             stragglers: Mutex::default(),
             closing: AtomicBool::new(false),
+            usable: AtomicU8::new(membership.usable.min(nodes)),
             holder: membership.identity.holder(),
             identity: Mutex::new(Some(membership.identity)),
             me: membership.me,
@@ -196,9 +203,9 @@ impl<F: Fabric> Pool<F> {
         self.shared.superblock.pool_id
     }
 
-    /// Memory nodes.
+    /// Memory nodes in use: those that every member can reach. Grows when one is added.
     pub fn nodes(&self) -> u8 {
-        self.shared.layout.nodes.len() as u8
+        self.shared.usable_nodes()
     }
 
     /// Bytes of a block.
@@ -248,6 +255,27 @@ impl<F: Fabric> Pool<F> {
     pub async fn usage(&self, client: &mut Client<F>) -> Result<PoolUsage, PoolError> {
         let (shared, endpoint) = client.parts();
         shared.usage(endpoint).await
+    }
+
+    /// Adds the memory node at an address to the pool, for all members to use as soon as each of them can reach it.
+    /// Answers its number.
+    ///
+    /// # Errors
+    /// [`PoolError::AlreadyAPool`], [`PoolError::TooSmall`]; fabric errors, among them that pools of this kind cannot
+    /// grow. The pool is then as it was.
+    pub async fn add_node(&self, client: &mut Client<F>, address: &str) -> Result<u8, PoolError> {
+        let (shared, endpoint) = client.parts();
+        shared.add_node(endpoint, address).await
+    }
+
+    /// Waits until all live members can reach all nodes, a few of their rounds of upkeep; answers the slots of those that
+    /// could not in `patience_ms` milliseconds.
+    ///
+    /// # Errors
+    /// As [`Pool::maintain`].
+    pub async fn await_nodes(&self, client: &mut Client<F>, patience_ms: u64) -> Result<Vec<u32>, PoolError> {
+        let (shared, endpoint) = client.parts();
+        shared.await_nodes(endpoint, patience_ms).await
     }
 
     /// First step of a sweep: takes the blocks of dead members, and those that members left behind at their clean

@@ -4,21 +4,23 @@
 //! word  0  magic                       word  6 … 9   secret: keys the index's hashes
 //!       1  format version                   10       lease in milliseconds
 //!       2  pool id, random                  11 … 14  zero
-//!       3  node count | this node << 32     15       checksum over words 0 to 14
+//!       3  first nodes | this node << 32    15       checksum over words 0 to 14
 //!       4  bytes of this node
 //!       5  bytes of a block
 //! ```
 //!
 //! These words never change. The magic word is written last, node 0's after all others', so a creation that was cut
-//! short leaves no pool. What changes (epoch, root words, tables) is checked where it is used.
+//! short leaves no pool. `first nodes` counts those the pool was made with; how many there are now, the count beside the
+//! epoch says (`nodes`). What changes (epoch, root words, tables) is checked where it is used.
 
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
 use crate::PoolError;
-use crate::layout::{EPOCH_AT, Layout, MEMBERS_AT, TABLE_AT};
+use crate::layout::{EPOCH_AT, Layout, MEMBERS_AT, NODES_AT, TABLE_AT};
+use crate::nodes;
 
 /// The version of everything this crate lays out.
-pub(crate) const FORMAT_VERSION: u64 = 1;
+pub(crate) const FORMAT_VERSION: u64 = 2;
 /// Words that never change.
 pub(crate) const CONSTANT_WORDS: usize = 16;
 /// The first epoch; older stamps than any can then be named.
@@ -118,12 +120,13 @@ pub(crate) fn node_sizes<F: Fabric>(fabric: &F) -> Result<Vec<u64>, PoolError> {
 }
 
 /// Writes the superblocks and empty tables of a new pool.
-pub(crate) async fn write<E: Endpoint>(
-    endpoint: &mut E,
+pub(crate) async fn write<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
     superblock: &Superblock,
     layout: &Layout,
 ) -> Result<(), PoolError> {
-    for node in 0..layout.nodes.len() as u8 {
+    for node in 0..layout.node_count() {
         let batch = endpoint.batch();
         let (batch, words) = read_constants(endpoint, batch, node).await?;
         endpoint.recycle(batch);
@@ -131,27 +134,57 @@ pub(crate) async fn write<E: Endpoint>(
             return Err(PoolError::AlreadyAPool { node });
         }
     }
-    for (node, sizes) in layout.nodes.iter().enumerate().rev() {
-        let node = node as u8;
-        let zeros = vec![0; ZERO_WORDS];
-        let table_end = TABLE_AT + u64::from(sizes.blocks) * 8;
-        for start in (0..table_end).step_by(ZERO_WORDS * 8) {
-            let words = ((table_end - start) / 8).min(ZERO_WORDS as u64) as usize;
-            let mut batch = endpoint.batch();
-            batch.write(GlobalAddr::new(node, start), &zeros[..words]);
-            let batch = endpoint.submit(batch).await?;
-            endpoint.recycle(batch);
-        }
-        let words = superblock.words(node, sizes.bytes);
+    for node in (1..layout.node_count()).rev() {
+        write_node(endpoint, superblock, node, fabric.node_bytes(node), layout.blocks(node)).await?;
+    }
+    write_zeros(endpoint, 0, layout.blocks(0)).await?;
+    nodes::write_directory(fabric, endpoint, layout).await?;
+    let mut batch = endpoint.batch();
+    batch.write(GlobalAddr::new(0, EPOCH_AT), &[FIRST_EPOCH, 0, layout.node_count().into()]);
+    let done = endpoint.submit(batch).await?;
+    endpoint.recycle(done);
+    write_constants(endpoint, superblock, 0, fabric.node_bytes(0)).await
+}
+
+/// Writes the superblock and an empty table on a node other than 0.
+pub(crate) async fn write_node<E: Endpoint>(
+    endpoint: &mut E,
+    superblock: &Superblock,
+    node: u8,
+    bytes: u64,
+    blocks: u32,
+) -> Result<(), PoolError> {
+    write_zeros(endpoint, node, blocks).await?;
+    write_constants(endpoint, superblock, node, bytes).await
+}
+
+/// Clears everything before a node's blocks.
+async fn write_zeros<E: Endpoint>(endpoint: &mut E, node: u8, blocks: u32) -> Result<(), PoolError> {
+    let zeros = vec![0; ZERO_WORDS];
+    let table_end = TABLE_AT + u64::from(blocks) * 8;
+    for start in (0..table_end).step_by(ZERO_WORDS * 8) {
+        let words = ((table_end - start) / 8).min(ZERO_WORDS as u64) as usize;
         let mut batch = endpoint.batch();
-        if node == 0 {
-            batch.write(GlobalAddr::new(0, EPOCH_AT), &[FIRST_EPOCH, 0]);
-        }
-        batch.write(GlobalAddr::new(node, 8), &words[1..]);
-        batch.write(GlobalAddr::new(node, 0), &words[..1]);
+        batch.write(GlobalAddr::new(node, start), &zeros[..words]);
         let batch = endpoint.submit(batch).await?;
         endpoint.recycle(batch);
     }
+    Ok(())
+}
+
+/// Writes the words that make a node one of a pool's, the magic one last.
+async fn write_constants<E: Endpoint>(
+    endpoint: &mut E,
+    superblock: &Superblock,
+    node: u8,
+    bytes: u64,
+) -> Result<(), PoolError> {
+    let words = superblock.words(node, bytes);
+    let mut batch = endpoint.batch();
+    batch.write(GlobalAddr::new(node, 8), &words[1..]);
+    batch.write(GlobalAddr::new(node, 0), &words[..1]);
+    let batch = endpoint.submit(batch).await?;
+    endpoint.recycle(batch);
     Ok(())
 }
 
@@ -167,27 +200,47 @@ async fn read_constants<E: Endpoint>(
     Ok((batch, words))
 }
 
-/// Reads and compares every node's superblock.
-pub(crate) async fn read<E: Endpoint>(endpoint: &mut E, node_bytes: &[u64]) -> Result<Superblock, PoolError> {
+/// Reads one node's superblock.
+pub(crate) async fn read_node<E: Endpoint>(
+    endpoint: &mut E,
+    node: u8,
+    bytes: u64,
+) -> Result<Superblock, PoolError> {
+    if bytes < MEMBERS_AT {
+        return Err(PoolError::TooSmall { node, node_bytes: bytes, needed: TABLE_AT });
+    }
+    let batch = endpoint.batch();
+    let (batch, words) = read_constants(endpoint, batch, node).await?;
+    endpoint.recycle(batch);
+    Superblock::parse(&words, node, bytes)
+}
+
+/// Reads and compares the superblocks of the nodes that are given, and the count of those in use.
+pub(crate) async fn read<E: Endpoint>(
+    endpoint: &mut E,
+    node_bytes: &[u64],
+) -> Result<(Superblock, u8), PoolError> {
     let mut first: Option<Superblock> = None;
     for (node, &bytes) in node_bytes.iter().enumerate() {
         let node = node as u8;
-        if bytes < MEMBERS_AT {
-            return Err(PoolError::TooSmall { node, node_bytes: bytes, needed: TABLE_AT });
-        }
-        let batch = endpoint.batch();
-        let (batch, words) = read_constants(endpoint, batch, node).await?;
-        endpoint.recycle(batch);
-        let found = Superblock::parse(&words, node, bytes)?;
-        if found.nodes as usize != node_bytes.len() {
-            return Err(PoolError::NodeMismatch { node, what: "the pool has another number of nodes" });
-        }
+        let found = read_node(endpoint, node, bytes).await?;
         if first.is_some_and(|first| first != found) {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
         }
         first = Some(found);
     }
-    first.ok_or(PoolError::NotAPool { node: 0 })
+    let superblock = first.ok_or(PoolError::NotAPool { node: 0 })?;
+    let mut batch = endpoint.batch();
+    let read = batch.read(GlobalAddr::new(0, NODES_AT), 1);
+    let batch = endpoint.submit(batch).await?;
+    let in_use = batch.words(read)[0];
+    endpoint.recycle(batch);
+    let count = u8::try_from(in_use).ok().filter(|&count| u32::from(count) >= superblock.nodes.max(1));
+    let count = count.ok_or(PoolError::Damaged { node: 0, what: "its count of nodes cannot be" })?;
+    if node_bytes.len() > usize::from(count) {
+        return Err(PoolError::NodeMismatch { node: count, what: "the pool has fewer nodes" });
+    }
+    Ok((superblock, count))
 }
 
 #[cfg(test)]

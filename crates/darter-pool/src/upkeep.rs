@@ -148,6 +148,7 @@ impl<F: Fabric> Shared<F> {
         let mark = self.limbo.mark();
         let table = self.read_members(endpoint).await?;
         lock(&self.upkeep.sightings).note(&table, endpoint.now_ms());
+        self.follow_nodes(endpoint, &table).await?;
         self.limbo.stamp(mark, table.epoch);
         self.clients.observe(table.epoch);
         self.reap_stragglers();
@@ -172,6 +173,9 @@ impl<F: Fabric> Shared<F> {
         let known = self.clients.epoch();
         let table = member::read_table(endpoint, self.upkeep.lines()).await?;
         self.upkeep.lines.store(table.lines.len() as u32, Ordering::Relaxed);
+        if table.nodes < self.layout.node_count() {
+            return Err(PoolError::Damaged { node: 0, what: "its count of nodes went backwards" });
+        }
         if table.epoch < known {
             return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
         }
@@ -312,8 +316,10 @@ impl<F: Fabric> Shared<F> {
         let now = endpoint.now_ms();
         let left = upkeep.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
         let mine = table.lines.get(usize::from(self.me.member));
+        let nodes = self.layout.node_count();
         let is_told = mine.is_some_and(|line| {
             (line.published, line.flushed, line.has_garbage) == (published, flushed, has_garbage)
+                && line.nodes == u64::from(nodes)
         });
         let is_news = !is_told || left < upkeep.lease_ms - upkeep.lease_ms / 4;
         if !is_news && !advance {
@@ -321,7 +327,8 @@ impl<F: Fabric> Shared<F> {
         }
         let deadline_ms = now.saturating_add(upkeep.lease_ms);
         let mut batch = endpoint.batch();
-        let publication = Publication { published, flushed, deadline_ms, has_garbage, holder: self.holder };
+        let publication =
+            Publication { published, flushed, deadline_ms, has_garbage, holder: self.holder, nodes };
         batch.write(member::publication_addr(self.me), &publication.words());
         if advance {
             batch.cas(GlobalAddr::new(0, EPOCH_AT), epoch, epoch + 1);

@@ -13,6 +13,8 @@ use crate::size_class::class_bytes;
 pub struct NodeUsage {
     /// The node.
     pub node: u8,
+    /// Where it is found, when that is not the pool's name's affair.
+    pub address: Option<String>,
     /// Bytes of its region.
     pub bytes: u64,
     /// Blocks there are.
@@ -50,6 +52,8 @@ pub struct MemberUsage {
     pub lease_left_ms: i64,
     /// Whether it has garbage waiting.
     pub has_garbage: bool,
+    /// Memory nodes it can reach; a node is used when all members can.
+    pub nodes: u64,
     /// Whether it is this process.
     pub is_me: bool,
 }
@@ -90,14 +94,15 @@ impl PoolUsage {
 impl<F: Fabric> Shared<F> {
     pub(crate) async fn usage(&self, endpoint: &mut F::Endpoint) -> Result<PoolUsage, PoolError> {
         let mut tables = Vec::new();
-        for node in 0..self.layout.nodes.len() as u8 {
+        for node in 0..self.layout.node_count() {
             tables.push(self.read_block_table(endpoint, node).await?);
         }
         let members = self.read_members(endpoint).await?;
         let nodes = (0u8..).zip(&tables).map(|(node, table)| {
             let mut usage = NodeUsage {
                 node,
-                bytes: self.layout.nodes[usize::from(node)].bytes,
+                bytes: self.layout.node(node).map_or(0, |node| node.bytes),
+                address: self.fabric.node_address(node),
                 blocks: table.len() as u64,
                 ..NodeUsage::default()
             };
@@ -129,6 +134,7 @@ impl<F: Fabric> Shared<F> {
             epoch: line.published,
             lease_left_ms: i64::from_ne_bytes(line.deadline_ms.wrapping_sub(now).to_ne_bytes()),
             has_garbage: line.has_garbage,
+            nodes: line.nodes,
             is_me: slot == u32::from(self.me.member),
         });
         let magazine_bytes = self.magazine_bytes();

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // these are tests
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, Local, OpKind, block_on};
+use darter_fabric::decorate::FailPoint;
+use darter_fabric::{Endpoint, Fabric, Failing, GlobalAddr, Local, OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool, PoolError, PoolOptions, ROOT_WORDS};
 
 fn options(block_bytes: u64) -> PoolOptions {
@@ -91,7 +92,7 @@ fn every_flipped_superblock_word_is_refused_and_nothing_is_harmed() {
 #[test]
 fn damaged_tables_are_errors_or_violations_never_panics() {
     for bit in 0..64 {
-        for word in [128, 136, 4096, 4104, 4112, 20480, 20488] {
+        for word in [128, 136, 144, 4096, 4104, 4112, 20480, 53248, 53256] {
             let fabric = memory(2 << 20, 1);
             drop(block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap());
             xor(&fabric, GlobalAddr::new(0, word), 1 << bit);
@@ -215,4 +216,101 @@ fn a_member_silent_beyond_its_lease_is_shut_out_and_holds_nothing_back() {
     drop(pinned);
     assert!(block_on(two.maintain(&mut theirs)).is_err());
     two.abandon();
+}
+
+/// A simulation of three nodes of which processes 0 to 2 reach only the first, with a pool on that.
+fn one_node_of_three() -> (darter_fabric::Sim, Pool<darter_fabric::Sim>) {
+    let sim = darter_fabric::Sim::new(3, 2 << 20);
+    (0..3).for_each(|process| sim.process(process).limit_nodes(1));
+    let pool = block_on(Pool::create(sim.process(0), &options(256 << 10))).unwrap();
+    (sim, pool)
+}
+
+#[test]
+fn a_node_is_used_when_all_members_can_reach_it() {
+    let (sim, one) = one_node_of_three();
+    let two = block_on(Pool::open(sim.process(1))).unwrap();
+    let (mut mine, mut theirs) = (one.client().unwrap(), two.client().unwrap());
+    assert_eq!(block_on(one.add_node(&mut mine, "sim:1")).unwrap(), 1);
+    block_on(one.maintain(&mut mine)).unwrap();
+    block_on(one.maintain(&mut mine)).unwrap();
+    // The other has not heard of it.
+    assert_eq!((one.nodes(), two.nodes()), (1, 1));
+    assert_eq!(block_on(mine.alloc(1, 100, AllocKind::Leaf)).unwrap().node(), 0);
+    // Whoever joins knows it, and still waits for the other.
+    let three = block_on(Pool::open(sim.process(2))).unwrap();
+    assert_eq!((three.nodes(), sim.process(2).nodes()), (1, 2));
+    let mut third = three.client().unwrap();
+    block_on(two.maintain(&mut theirs)).unwrap();
+    assert_eq!(sim.process(1).nodes(), 2);
+    for (pool, client) in [(&one, &mut mine), (&two, &mut theirs), (&three, &mut third)] {
+        block_on(pool.maintain(client)).unwrap();
+        block_on(pool.maintain(client)).unwrap();
+        assert_eq!(pool.nodes(), 2);
+        assert_eq!(block_on(client.alloc(1, 100, AllocKind::Leaf)).unwrap().node(), 1);
+    }
+    assert!(block_on(one.await_nodes(&mut mine, 0)).unwrap().is_empty());
+    assert_eq!(block_on(one.add_node(&mut mine, "sim:2")).unwrap(), 2);
+    assert_eq!(block_on(one.await_nodes(&mut mine, 5)).unwrap(), [0, 1, 2][1..]);
+}
+
+#[test]
+fn an_addition_that_was_cut_short_anywhere_is_finished_or_begun_again() {
+    for cut_at in 0.. {
+        let (sim, one) = one_node_of_three();
+        let two = block_on(Pool::open(sim.process(1))).unwrap();
+        let failing = Failing::new(sim.process(2));
+        let adder = block_on(Pool::open(failing.clone())).unwrap();
+        let mut client = adder.client().unwrap();
+        failing.plan().fail_from(FailPoint::Verb(cut_at));
+        let added = block_on(adder.add_node(&mut client, "sim:1"));
+        drop(client);
+        adder.abandon();
+        // The adder is dead. Others can add the same node, or find it added.
+        let mut mine = one.client().unwrap();
+        sim.advance_ms(100_000);
+        for _ in 0..3 {
+            block_on(two.maintain(&mut two.client().unwrap())).unwrap();
+            block_on(one.maintain(&mut mine)).unwrap();
+            sim.advance_ms(2000);
+        }
+        let again = block_on(one.add_node(&mut mine, "sim:1"));
+        let count = sim.process(0).nodes();
+        assert!(again.is_ok() || count == 2, "cut at {cut_at}: {again:?}, {count} nodes");
+        for _ in 0..2 {
+            block_on(two.maintain(&mut two.client().unwrap())).unwrap();
+            block_on(one.maintain(&mut mine)).unwrap();
+        }
+        assert_eq!((one.nodes(), two.nodes()), (2, 2), "cut at {cut_at}");
+        assert_eq!(block_on(mine.alloc(1, 100, AllocKind::Leaf)).unwrap().node(), 1);
+        if added.is_ok() {
+            assert!(cut_at > 5);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_none_is_not_added() {
+    let (sim, one) = one_node_of_three();
+    let mut mine = one.client().unwrap();
+    for address in ["", "sim:2", "elsewhere", &"x".repeat(105)] {
+        assert!(block_on(one.add_node(&mut mine, address)).is_err(), "{address}");
+    }
+    // Another pool's node.
+    let other = sim.process(7);
+    drop(block_on(async {
+        let mut endpoint = other.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        batch.write(GlobalAddr::new(1, 0), &[darter_fabric::SUPERBLOCK_MAGIC]);
+        endpoint.submit(batch).await
+    }));
+    let error = block_on(one.add_node(&mut mine, "sim:1")).unwrap_err();
+    assert!(matches!(error, PoolError::AlreadyAPool { node: 1 }), "{error}");
+    assert_eq!(sim.process(0).nodes(), 1);
+    // A pool in one piece cannot grow.
+    let whole = block_on(Pool::create(memory(4 << 20, 1), &options(1 << 20))).unwrap();
+    let mut client = whole.client().unwrap();
+    let error = block_on(whole.add_node(&mut client, "127.0.0.1:1")).unwrap_err().to_string();
+    assert!(error.contains("cannot grow"), "{error}");
 }

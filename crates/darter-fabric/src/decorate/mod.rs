@@ -32,6 +32,18 @@ macro_rules! forward_fabric {
             self.inner.node_bytes(node)
         }
 
+        fn node_address(&self, node: u8) -> Option<String> {
+            self.inner.node_address(node)
+        }
+
+        fn add_node(&self, node: u8, address: &str) -> Result<(), crate::FabricError> {
+            self.inner.add_node(node, address)
+        }
+
+        fn forget_node(&self, node: u8) {
+            self.inner.forget_node(node);
+        }
+
         fn capabilities(&self) -> crate::Capabilities {
             self.inner.capabilities()
         }

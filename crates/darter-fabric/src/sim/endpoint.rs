@@ -27,6 +27,11 @@ impl Sim {
         Self { world: Arc::clone(&self.world), process }
     }
 
+    /// This process reaches only the first so many nodes, until it is told of more.
+    pub fn limit_nodes(&self, count: usize) {
+        self.world().limit(self.process, count);
+    }
+
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,7 +172,29 @@ impl Fabric for Sim {
     }
 
     fn nodes(&self) -> usize {
-        self.world().nodes.len()
+        self.world().reach(self.process)
+    }
+
+    fn node_address(&self, node: u8) -> Option<String> {
+        Some(format!("sim:{node}"))
+    }
+
+    fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
+        let mut world = self.world();
+        world.admit(self.process)?;
+        let is_next = usize::from(node) == world.reach(self.process) && usize::from(node) < world.nodes.len();
+        if !is_next || address != format!("sim:{node}") {
+            return Err(FabricError::geometry(format!("{address} is not node {node} of this simulation")));
+        }
+        world.limit(self.process, usize::from(node) + 1);
+        Ok(())
+    }
+
+    fn forget_node(&self, node: u8) {
+        let mut world = self.world();
+        if world.reach(self.process) == usize::from(node) + 1 {
+            world.limit(self.process, usize::from(node));
+        }
     }
 
     fn node_bytes(&self, node: u8) -> u64 {

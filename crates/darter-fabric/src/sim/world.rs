@@ -77,6 +77,8 @@ pub(super) struct World {
     identities: Vec<(u32, u32)>,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
+    /// Processes that reach only the first so many nodes.
+    limits: Vec<(u32, usize)>,
     /// The task being polled.
     pub current: u32,
     /// The task being polled asked to wait for the clock.
@@ -103,6 +105,7 @@ impl World {
             processes: Vec::new(),
             identities: Vec::new(),
             cuts: Vec::new(),
+            limits: Vec::new(),
             current: 0,
             slept: false,
             allocations: Vec::new(),
@@ -124,6 +127,7 @@ impl World {
         self.processes.clear();
         self.identities.clear();
         self.cuts.clear();
+        self.limits.clear();
         self.allocations.clear();
         self.clock_ms = 0;
         self.next_id = 0;
@@ -156,6 +160,17 @@ impl World {
         self.next_endpoint
     }
 
+    /// Nodes that a process reaches.
+    pub(super) fn reach(&self, process: u32) -> usize {
+        let limit = self.limits.iter().find(|(limited, _)| *limited == process);
+        limit.map_or(self.nodes.len(), |&(_, count)| count.min(self.nodes.len()))
+    }
+
+    pub(super) fn limit(&mut self, process: u32, count: usize) {
+        self.limits.retain(|(limited, _)| *limited != process);
+        self.limits.push((process, count));
+    }
+
     pub(super) fn is_cut(&self, process: u32, node: u8) -> bool {
         self.cuts.contains(&(process, node))
     }
@@ -171,7 +186,7 @@ impl World {
             let node = verb.addr.node();
             if !lanes.iter().any(|lane: &Lane| lane.node == node) {
                 let mut lane = Lane { node, at, words_done: 0, order: WordOrder::default() };
-                if usize::from(node) >= self.nodes.len() {
+                if usize::from(node) >= self.reach(process) {
                     error = Some(FabricError::out_of_bounds(verb.addr, u64::from(verb.words) * 8, 0));
                     lane.at = batch.len();
                 } else if self.is_cut(process, node) {
