@@ -9,7 +9,7 @@
 //! - [`local`]: the provider for this process's memory and for shared files.
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
 //! - [`PoolUrl`]: the name of a pool on a command line.
-//! - [`block_on`]: the blocking face's executor.
+//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread.
 //!
 //! ```
 //! use darter_fabric::{block_on, Endpoint, Fabric, FabricError, GlobalAddr, local::Local};
@@ -55,7 +55,7 @@ pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
 pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKind, Suspect};
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
-pub use executor::block_on;
+pub use executor::{block_on, run_all};
 pub use local::Local;
 pub use provider::{Provider, ProviderEndpoint};
 pub use random::random_word;

@@ -1,25 +1,43 @@
-//! The batches that a thread's tasks have under way: a slab, whose places are used again under another generation.
+//! The batches that are under way on a hub: a slab, whose places are used again under another generation.
 
 use super::connection::Sent;
 use crate::{Batch, FabricError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 /// A batch under way.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub batch: Batch,
-    /// Frames that have not been answered.
-    pub frames: usize,
+    /// Frames that have not been answered, and nodes that are still to be connected to.
+    pub parts: usize,
     pub error: Option<FabricError>,
     waker: Option<Waker>,
-    endpoint: u64,
     /// Nobody waits for it any more.
-    orphan: bool,
+    orphan: Option<Orphan>,
 }
 
 impl Pending {
-    pub(super) fn new(batch: Batch, endpoint: u64) -> Self {
-        Self { batch, frames: 0, error: None, waker: None, endpoint, orphan: false }
+    pub(super) fn new(batch: Batch) -> Self {
+        Self { batch, parts: 0, error: None, waker: None, orphan: None }
+    }
+}
+
+/// One of an endpoint's batches whose future was dropped; counted until its verbs have completed.
+#[derive(Debug)]
+pub(super) struct Orphan(Arc<AtomicUsize>);
+
+impl Orphan {
+    pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -36,7 +54,7 @@ struct Place {
     pending: Option<Pending>,
 }
 
-/// All of a thread's batches under way.
+/// All of a hub's batches under way.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     places: Vec<Place>,
@@ -59,59 +77,57 @@ impl Batches {
         self.places[ticket.at].pending = Some(pending);
     }
 
+    /// A batch, if it is still under way.
+    pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
+        let place = &mut self.places[ticket.at];
+        place.pending.as_mut().filter(|_| place.generation == ticket.generation)
+    }
+
     /// The batch that a frame is a part of, if it is still under way.
     pub(super) fn of(&mut self, sent: Sent) -> Option<&mut Pending> {
-        let place = &mut self.places[sent.batch.at];
-        place.pending.as_mut().filter(|_| place.generation == sent.batch.generation)
+        self.get(sent.batch)
     }
 
-    /// One of a batch's frames is answered, or never will be. The last one wakes whoever waits.
-    pub(super) fn frame_ended(&mut self, sent: Sent) {
-        let Some(pending) = self.of(sent) else { return };
-        pending.frames -= 1;
-        if pending.frames > 0 {
-            return;
+    /// One of a batch's parts is done, or never will be. Answers whom to wake when it was the last.
+    pub(super) fn part_ended(&mut self, ticket: Ticket) -> Option<Waker> {
+        let pending = self.get(ticket)?;
+        pending.parts -= 1;
+        if pending.parts > 0 {
+            return None;
         }
-        if pending.orphan {
-            self.clear(sent.batch.at);
-        } else if let Some(waker) = pending.waker.take() {
-            waker.wake();
+        if pending.orphan.is_some() {
+            self.clear(ticket.at);
+            return None;
         }
+        pending.waker.take()
     }
 
-    /// A batch's result, when all its frames are answered.
+    /// A batch's result, when nothing of it is under way.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Batch, FabricError>> {
-        let pending = self.places[ticket.at].pending.take_if(|pending| pending.frames == 0)?;
+        let pending = self.places[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
         self.free.push(ticket.at);
         Some(pending.error.map_or(Ok(pending.batch), Err))
     }
 
-    /// Whom to wake when a batch is answered.
-    pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) {
-        if let Some(pending) = &mut self.places[ticket.at].pending {
-            match &mut pending.waker {
-                Some(known) => known.clone_from(waker),
-                none => *none = Some(waker.clone()),
-            }
+    /// Whom to wake when a batch is done. Answers the waker that this one replaces, to be dropped without a lock.
+    pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
+        let pending = self.get(ticket)?;
+        match &pending.waker {
+            Some(known) if known.will_wake(waker) => None,
+            _ => pending.waker.replace(waker.clone()),
         }
     }
 
-    /// Nobody waits for a batch any more; answers whether some of it is still on its way.
-    pub(super) fn give_up(&mut self, ticket: Ticket) -> bool {
-        let Some(pending) = &mut self.places[ticket.at].pending else { return false };
-        if pending.frames == 0 {
+    /// Nobody waits for a batch any more. Answers its waker.
+    pub(super) fn give_up(&mut self, ticket: Ticket, count: &Arc<AtomicUsize>) -> Option<Waker> {
+        let pending = self.get(ticket)?;
+        let waker = pending.waker.take();
+        if pending.parts == 0 {
             self.clear(ticket.at);
-            return false;
+        } else {
+            pending.orphan = Some(Orphan::new(count));
         }
-        pending.orphan = true;
-        pending.waker = None;
-        true
-    }
-
-    /// Batches of an endpoint that are on their way and that nobody waits for.
-    pub(super) fn orphans_of(&self, endpoint: u64) -> usize {
-        let pending = self.places.iter().filter_map(|place| place.pending.as_ref());
-        pending.filter(|pending| pending.orphan && pending.endpoint == endpoint).count()
+        waker
     }
 
     fn clear(&mut self, at: usize) {

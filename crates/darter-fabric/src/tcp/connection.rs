@@ -32,6 +32,8 @@ pub(super) struct Connection {
     pub sent: VecDeque<Sent>,
     next_id: u64,
     pub frame_bytes: u32,
+    /// The socket is watched for room to send.
+    pub wants_room: bool,
 }
 
 fn io_error(address: &str, action: &'static str, error: io::Error) -> FabricError {
@@ -105,6 +107,7 @@ impl Connection {
             sent: VecDeque::new(),
             next_id: 0,
             frame_bytes: welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX),
+            wants_room: false,
         }
     }
 

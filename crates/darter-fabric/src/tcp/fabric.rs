@@ -1,21 +1,16 @@
-//! The fabric over TCP, its endpoints, and how a thread waits for answers.
+//! The fabric over TCP: its nodes, its hubs, and what is asked of nodes beside verbs.
 
 use super::batches::Ticket;
 use super::connection::{Connection, connect};
+use super::endpoint::TcpEndpoint;
 use super::hub::Hub;
+use super::reactor;
 use super::wire::{self, Control, Refusal, RequestKind};
-use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect,
-    random_word,
-};
+use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, random_word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::cell::RefCell;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// How a process uses its memory nodes.
@@ -44,30 +39,82 @@ pub(super) struct NodeInfo {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub nodes: Vec<NodeInfo>,
+    /// Grows when a node is added to the pool.
+    nodes: RwLock<Vec<NodeInfo>>,
+    /// How many there are, to be asked for each batch.
+    node_count: AtomicUsize,
     pub options: TcpOptions,
     pub session: u64,
     /// A node has said that this session was shut out: then it is, everywhere and for good.
-    pub fenced: AtomicBool,
+    pub fenced: Arc<AtomicBool>,
     /// Connections for claims and fences, which wait for their answer.
     control: Mutex<Vec<Option<Connection>>>,
+    /// The hubs of all threads.
+    hubs: Mutex<Vec<Weak<Hub>>>,
+    /// The hub of tasks of other executors, once there was one.
+    common: Mutex<Option<Arc<Hub>>>,
+}
+
+impl Shared {
+    /// Nodes there are.
+    pub(super) fn node_count(&self) -> usize {
+        self.node_count.load(Ordering::Acquire)
+    }
+
+    /// What is known of a node.
+    pub(super) fn node(&self, node: u8) -> Option<NodeInfo> {
+        let nodes = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(usize::from(node)).cloned()
+    }
+
+    /// Changes the list of nodes.
+    fn with_nodes<R>(&self, change: impl FnOnce(&mut Vec<NodeInfo>) -> R) -> R {
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut nodes);
+        self.node_count.store(nodes.len(), Ordering::Release);
+        result
+    }
+
+    /// The hub of tasks of other executors.
+    pub(super) fn common_hub(self: &Arc<Self>) -> Result<Arc<Hub>, FabricError> {
+        let mut common = lock(&self.common);
+        if let Some(hub) = &*common {
+            return Ok(Arc::clone(hub));
+        }
+        let hub = reactor::start(self)?;
+        self.enlist(&hub);
+        Ok(Arc::clone(common.insert(hub)))
+    }
+
+    /// Remembers a hub, to be closed with the fabric.
+    pub(super) fn enlist(&self, hub: &Arc<Hub>) {
+        let mut hubs = lock(&self.hubs);
+        hubs.retain(|hub| hub.strong_count() > 0);
+        hubs.push(Arc::downgrade(hub));
+    }
+
+    /// Sends and receives what can be on all hubs.
+    pub(super) fn turn_all(&self) {
+        let hubs: Vec<Arc<Hub>> = lock(&self.hubs).iter().filter_map(Weak::upgrade).collect();
+        for hub in hubs {
+            hub.turn_once();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Threads keep their hubs; a node has to see that this client is gone.
+        for hub in lock(&self.hubs).iter().filter_map(Weak::upgrade) {
+            hub.close();
+        }
+    }
 }
 
 /// Memory nodes reached over TCP. Clones reach the same nodes as the same session.
 #[derive(Clone, Debug)]
 pub struct Tcp {
     shared: Arc<Shared>,
-}
-
-/// How long an idle sleep lasts at most; then the hub looks again.
-const NAP: Duration = Duration::from_millis(50);
-
-/// A fabric's hub in this thread.
-type OwnHub = (Weak<Shared>, Weak<Mutex<Hub>>);
-
-thread_local! {
-    /// This thread's hubs, one a fabric.
-    static HUBS: RefCell<Vec<OwnHub>> = const { RefCell::new(Vec::new()) };
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -98,6 +145,11 @@ impl Tcp {
         let mut control = Vec::with_capacity(addresses.len());
         for (node, address) in addresses.iter().enumerate() {
             let (stream, welcome) = connect(address, node as u8, session, &options.token)?;
+            if let Some(twin) = nodes.iter().position(|known: &NodeInfo| known.boot_id == welcome.boot_id) {
+                return Err(FabricError::geometry(format!(
+                    "{address}: it is memory node {twin} already; name each node once"
+                )));
+            }
             nodes.push(NodeInfo {
                 address: address.clone(),
                 bytes: welcome.region_bytes,
@@ -105,8 +157,16 @@ impl Tcp {
             });
             control.push(Some(Connection::new(stream, &welcome)));
         }
-        let shared =
-            Shared { nodes, options, session, fenced: AtomicBool::new(false), control: Mutex::new(control) };
+        let shared = Shared {
+            node_count: AtomicUsize::new(nodes.len()),
+            nodes: RwLock::new(nodes),
+            options,
+            session,
+            fenced: Arc::default(),
+            control: Mutex::new(control),
+            hubs: Mutex::default(),
+            common: Mutex::default(),
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -114,7 +174,10 @@ impl Tcp {
     fn ask(&self, node: u8, kind: RequestKind, about: Control) -> Result<Refusal, FabricError> {
         let mut control = lock(&self.shared.control);
         let at = usize::from(node);
-        let known = &self.shared.nodes[at];
+        let known = self.shared.node(node).ok_or(FabricError::Disconnected { node })?;
+        if control.len() <= at {
+            control.resize_with(at + 1, || None);
+        }
         if control[at].is_none() {
             let (stream, welcome) =
                 connect(&known.address, node, self.shared.session, &self.shared.options.token)?;
@@ -194,25 +257,50 @@ impl Fabric for Tcp {
     type Endpoint = TcpEndpoint;
 
     fn endpoint(&self) -> Result<TcpEndpoint, FabricError> {
-        let hub = HUBS.with_borrow_mut(|hubs| {
-            hubs.retain(|(_, hub)| hub.strong_count() > 0);
-            let mine = |(shared, _): &&OwnHub| shared.as_ptr() == Arc::as_ptr(&self.shared);
-            hubs.iter().find(mine).and_then(|(_, hub)| hub.upgrade()).unwrap_or_else(|| {
-                let hub = Arc::new(Mutex::new(Hub::new(Arc::clone(&self.shared))));
-                hubs.push((Arc::downgrade(&self.shared), Arc::downgrade(&hub)));
-                hub
-            })
-        });
-        let id = lock(&hub).new_endpoint();
-        Ok(TcpEndpoint { hub, id, spin: self.shared.options.spin })
+        Ok(TcpEndpoint::new(Arc::clone(&self.shared)))
     }
 
     fn nodes(&self) -> usize {
-        self.shared.nodes.len()
+        self.shared.node_count()
     }
 
     fn node_bytes(&self, node: u8) -> u64 {
-        self.shared.nodes.get(usize::from(node)).map_or(0, |node| node.bytes)
+        self.shared.node(node).map_or(0, |node| node.bytes)
+    }
+
+    fn node_address(&self, node: u8) -> Option<String> {
+        self.shared.node(node).map(|node| node.address)
+    }
+
+    fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
+        let (stream, welcome) = connect(address, node, self.shared.session, &self.shared.options.token)?;
+        let added =
+            NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id: welcome.boot_id };
+        self.shared.with_nodes(|nodes| {
+            if let Some(known) = nodes.iter().position(|known| known.boot_id == added.boot_id) {
+                return Err(FabricError::geometry(format!("{address}: it is memory node {known} already")));
+            }
+            if nodes.len() != usize::from(node) {
+                return Err(FabricError::geometry(format!("the next memory node is {}", nodes.len())));
+            }
+            nodes.push(added);
+            Ok(())
+        })?;
+        let mut control = lock(&self.shared.control);
+        control.resize_with(usize::from(node), || None);
+        control.push(Some(Connection::new(stream, &welcome)));
+        Ok(())
+    }
+
+    fn forget_node(&self, node: u8) {
+        let at = usize::from(node);
+        let is_last = self.shared.with_nodes(|nodes| nodes.len() == at + 1 && nodes.pop().is_some());
+        if is_last {
+            lock(&self.shared.control).truncate(at);
+            for hub in lock(&self.shared.hubs).iter().filter_map(Weak::upgrade) {
+                hub.forget(node);
+            }
+        }
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -234,121 +322,16 @@ impl Fabric for Tcp {
             return Ok(FenceOutcome::Alive);
         }
         about.flag = 1;
-        for node in (0..self.shared.nodes.len() as u8).filter(|&node| node != ARBITER) {
+        for node in (0..self.shared.node_count() as u8).filter(|&node| node != ARBITER) {
             self.ask(node, RequestKind::Fence, about)?;
         }
         Ok(FenceOutcome::Fenced)
     }
 
     fn persist(&self) -> Result<(), FabricError> {
-        for node in 0..self.shared.nodes.len() {
+        for node in 0..self.shared.node_count() {
             self.ask(node as u8, RequestKind::Persist, Control { number: 0, flag: 0 })?;
         }
         Ok(())
-    }
-}
-
-/// One task's access to the memory nodes, through its thread's hub.
-#[derive(Debug)]
-pub struct TcpEndpoint {
-    hub: Arc<Mutex<Hub>>,
-    id: u64,
-    spin: Duration,
-}
-
-/// Spare batches a hub keeps.
-const SPARES_MAX: usize = 64;
-/// Buffers above this size go back to the allocator.
-const SPARE_BYTES_MAX: usize = 256 << 10;
-
-impl Endpoint for TcpEndpoint {
-    fn batch(&mut self) -> Batch {
-        lock(&self.hub).spares.pop().unwrap_or_default()
-    }
-
-    fn recycle(&mut self, mut batch: Batch) {
-        if batch.buffer_bytes() <= SPARE_BYTES_MAX {
-            batch.clear();
-            let mut hub = lock(&self.hub);
-            if hub.spares.len() < SPARES_MAX {
-                hub.spares.push(batch);
-            }
-        }
-    }
-
-    fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
-        Submission { endpoint: self, stage: Stage::Unposted(Some(batch)), since: None }
-    }
-
-    fn in_flight(&self) -> usize {
-        let mut hub = lock(&self.hub);
-        hub.pump();
-        hub.in_flight(self.id)
-    }
-}
-
-enum Stage {
-    Unposted(Option<Batch>),
-    Posted(Ticket),
-    Done,
-}
-
-/// The future of a batch. Its first poll posts; every later one drives the hub.
-struct Submission<'e> {
-    endpoint: &'e mut TcpEndpoint,
-    stage: Stage,
-    /// When the hub last had something for anybody, as far as this future saw.
-    since: Option<Instant>,
-}
-
-impl Future for Submission<'_> {
-    type Output = Result<Batch, FabricError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let mut hub = lock(&this.endpoint.hub);
-        let ticket = match &mut this.stage {
-            Stage::Unposted(batch) => {
-                let batch = batch.take().unwrap_or_default();
-                if batch.is_empty() {
-                    this.stage = Stage::Done;
-                    return Poll::Ready(Ok(batch));
-                }
-                let ticket = hub.post(this.endpoint.id, batch);
-                this.stage = Stage::Posted(ticket);
-                ticket
-            }
-            Stage::Posted(ticket) => {
-                let ticket = *ticket;
-                if hub.pump() {
-                    this.since = None;
-                }
-                ticket
-            }
-            Stage::Done => return Poll::Pending,
-        };
-        if let Some(result) = hub.take(ticket) {
-            this.stage = Stage::Done;
-            return Poll::Ready(result);
-        }
-        hub.wait(ticket, context.waker());
-        let since = *this.since.get_or_insert_with(Instant::now);
-        if since.elapsed() > this.endpoint.spin {
-            // Long enough without a word from anybody: give the core away until a socket has one.
-            let mut sockets: Vec<PollFd<'_>> =
-                hub.sockets().map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
-            sleep_on(&mut sockets, NAP);
-        }
-        drop(hub);
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-impl Drop for Submission<'_> {
-    fn drop(&mut self) {
-        if let Stage::Posted(ticket) = self.stage {
-            lock(&self.endpoint.hub).give_up(ticket);
-        }
     }
 }

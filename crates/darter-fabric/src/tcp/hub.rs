@@ -1,92 +1,315 @@
-//! A thread's connections, and the batches that its tasks have under way on them.
+//! Connections to all memory nodes, and the batches under way on them, driven by one thread.
+//!
+//! A thread whose loop runs ([`crate::block_on`], [`crate::run_all`]) has a hub of its own, which it locks once a turn: the
+//! posts of its tasks only enter the lock again. Tasks of other executors share the fabric's common hub, which a thread of the
+//! fabric drives (`reactor.rs`); a post there waits for that lock at most as long as a turn takes. Nobody sleeps or
+//! connects with the lock held, and wakers are called without it.
 
 use super::batches::{Batches, Pending, Ticket};
 use super::connection::{Connection, Sent, connect};
 use super::fabric::Shared;
 use super::wire::{self, Refusal, RequestKind};
-use crate::{Batch, FabricError, Verb};
+use crate::executor::{Drive, Signal, Turn, is_driving};
+use crate::{Batch, FabricError, GlobalAddr, Verb};
+use parking_lot::ReentrantMutex;
+use rustix::event::epoll;
+use std::cell::RefCell;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::Waker;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-/// What the tasks of one thread share.
+/// Who drives a hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Driver {
+    /// The loops of a thread that also polls the tasks.
+    Tasks,
+    /// The fabric's thread; tasks are polled elsewhere.
+    Reactor,
+}
+
+/// Connections and batches of one thread, or of all tasks of other executors.
 #[derive(Debug)]
 pub(super) struct Hub {
-    shared: Arc<Shared>,
-    connections: Vec<Option<Connection>>,
+    state: ReentrantMutex<RefCell<State>>,
+    /// An epoll instance with all connections.
+    sockets: OwnedFd,
+    driver: Driver,
+    /// The driving thread's.
+    signal: Arc<Signal>,
+    /// The session of the fabric it belongs to.
+    pub(super) session: u64,
+    spin: Duration,
+    /// Something was posted that the reactor has not seen.
+    has_posts: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// A node has said that this session was shut out: then it is, everywhere and for good.
+    fenced: Arc<AtomicBool>,
+    links: Vec<Link>,
     batches: Batches,
-    next_endpoint: u64,
-    pub(super) spares: Vec<Batch>,
+    /// To be called once the lock is free.
+    to_wake: Vec<Waker>,
+    /// No fabric uses it any more.
+    is_closed: bool,
+    on_close: Option<Waker>,
+}
+
+/// The way to a node.
+#[derive(Debug)]
+enum Link {
+    Down,
+    /// With the batches that wait for it.
+    Connecting(Vec<Ticket>),
+    Up(Box<Connection>),
 }
 
 impl Hub {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let nodes = shared.nodes.len();
-        Self {
-            shared,
-            connections: (0..nodes).map(|_| None).collect(),
+    /// A hub of the calling thread.
+    pub(super) fn new(shared: &Shared, driver: Driver) -> Result<Arc<Self>, FabricError> {
+        let sockets = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
+            FabricError::geometry(format!("cannot wait for sockets: {}", io::Error::from(error)))
+        })?;
+        let state = State {
+            fenced: Arc::clone(&shared.fenced),
+            links: Vec::new(),
             batches: Batches::default(),
-            next_endpoint: 0,
-            spares: Vec::new(),
+            to_wake: Vec::new(),
+            is_closed: false,
+            on_close: None,
+        };
+        Ok(Arc::new(Self {
+            state: ReentrantMutex::new(RefCell::new(state)),
+            sockets,
+            driver,
+            signal: crate::executor::signal(),
+            session: shared.session,
+            spin: shared.options.spin,
+            has_posts: AtomicBool::new(false),
+        }))
+    }
+
+    /// The state, which nothing called meanwhile asks for again.
+    fn with<R>(&self, what: impl FnOnce(&mut State) -> R) -> R {
+        let state = self.state.lock();
+        what(&mut state.borrow_mut())
+    }
+
+    /// Whether a task polled here and now can leave it to this thread's loop to drive the hub.
+    pub(super) fn is_mine(&self) -> bool {
+        self.driver == Driver::Tasks && is_driving() && self.signal.is_mine()
+    }
+
+    /// Whether tasks of any executor may use it.
+    pub(super) fn is_common(&self) -> bool {
+        self.driver == Driver::Reactor
+    }
+
+    /// Puts a batch's frames on their connections. They leave at the next turn.
+    pub(super) fn post(self: &Arc<Self>, shared: &Shared, batch: Batch) -> Ticket {
+        let mut absent = Vec::new();
+        let mut wakers = Vec::new();
+        let nodes = shared.node_count();
+        let ticket = self.with(|state| {
+            if state.links.len() < nodes && !state.is_closed {
+                state.links.resize_with(nodes, || Link::Down);
+            }
+            let ticket = state.post(batch, &mut absent);
+            if self.driver == Driver::Reactor {
+                // Either it sees this flag before it sleeps, or it is seen to sleep here.
+                self.has_posts.store(true, Ordering::SeqCst);
+                if self.signal.is_asleep() {
+                    state.send(self.sockets.as_fd());
+                    wakers.append(&mut state.to_wake);
+                }
+            }
+            ticket
+        });
+        wakers.into_iter().for_each(Waker::wake);
+        for node in absent {
+            self.reach(shared, node);
         }
+        ticket
     }
 
-    pub(super) fn new_endpoint(&mut self) -> u64 {
-        self.next_endpoint += 1;
-        self.next_endpoint
-    }
-
-    pub(super) fn in_flight(&self, endpoint: u64) -> usize {
-        self.batches.orphans_of(endpoint)
-    }
-
-    /// Connects to a node unless that is done; the connection must lead to the memory the fabric knows.
-    fn reach(&mut self, node: u8) -> Result<&mut Connection, FabricError> {
-        if self.shared.fenced.load(Ordering::Relaxed) {
-            return Err(FabricError::Fenced);
+    /// A batch's result, or a waker to be called when it is there.
+    pub(super) fn poll(&self, ticket: Ticket, context: &Context<'_>) -> Poll<Result<Batch, FabricError>> {
+        if self.driver == Driver::Tasks && !self.is_mine() {
+            // Posted by a loop of another thread, which may have ended meanwhile.
+            self.turn_once();
+            context.waker().wake_by_ref();
         }
-        let at = usize::from(node);
-        let known = self
-            .shared
-            .nodes
-            .get(at)
-            .ok_or_else(|| FabricError::out_of_bounds(crate::GlobalAddr::new(node, 0), 0, 0))?;
-        if self.connections[at].is_none() {
-            let (stream, welcome) =
-                connect(&known.address, node, self.shared.session, &self.shared.options.token).map_err(
-                    |error| match error {
-                        FabricError::Io(_) => FabricError::Disconnected { node },
-                        other => other,
-                    },
-                )?;
-            if (welcome.boot_id, welcome.region_bytes) != (known.boot_id, known.bytes) {
-                return Err(FabricError::geometry(format!(
+        let mut replaced = None;
+        let result = self.with(|state| {
+            let result = state.batches.take(ticket);
+            if result.is_none() {
+                replaced = state.batches.wait(ticket, context.waker());
+            }
+            result
+        });
+        drop(replaced);
+        result.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Nobody waits for a batch any more; what was posted is sent all the same, and counted until it is done.
+    pub(super) fn give_up(&self, ticket: Ticket, orphans: &Arc<AtomicUsize>) {
+        drop(self.with(|state| state.batches.give_up(ticket, orphans)));
+    }
+
+    /// Sends and receives what can be, for a thread that does not drive the hub.
+    pub(super) fn turn_once(&self) {
+        let wakers = self.with(|state| {
+            state.turn(self.sockets.as_fd(), true);
+            std::mem::take(&mut state.to_wake)
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Connects to a node, which must have the memory that the fabric knows, in a thread of its own.
+    fn reach(self: &Arc<Self>, shared: &Shared, node: u8) {
+        let Some(known) = shared.node(node) else {
+            return self.reached(node, Err(FabricError::Disconnected { node }));
+        };
+        let hub = Arc::clone(self);
+        let (session, token) = (shared.session, shared.options.token.clone());
+        let attempt =
+            move || {
+                let connected = connect(&known.address, node, session, &token).map_err(|error| match error {
+                    FabricError::Io(_) => FabricError::Disconnected { node },
+                    other => other,
+                });
+                hub.reached(node, connected.and_then(|(stream, welcome)| {
+                if (welcome.boot_id, welcome.region_bytes) == (known.boot_id, known.bytes) {
+                    return Ok(Connection::new(stream, &welcome));
+                }
+                Err(FabricError::geometry(format!(
                     "{}: the memory node was restarted with another memory; its part of the pool is gone",
                     known.address
-                )));
-            }
-            self.connections[at] = Some(Connection::new(stream, &welcome));
-        }
-        match &mut self.connections[at] {
-            Some(connection) => Ok(connection),
-            None => Err(FabricError::Disconnected { node }),
+                )))
+            }));
+            };
+        if std::thread::Builder::new().name("darter-connect".to_owned()).spawn(attempt).is_err() {
+            self.reached(node, Err(FabricError::Disconnected { node }));
         }
     }
 
-    /// Puts a batch's frames on their connections; nothing is sent yet.
-    pub(super) fn post(&mut self, endpoint: u64, batch: Batch) -> Ticket {
+    /// Lets the batches go on that waited for a connection.
+    fn reached(&self, node: u8, connected: Result<Connection, FabricError>) {
+        let wakers = self.with(|state| {
+            state.reached(self.sockets.as_fd(), node, connected);
+            std::mem::take(&mut state.to_wake)
+        });
+        self.has_posts.store(true, Ordering::SeqCst);
+        self.signal.rouse();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Gives up the way to a node that is none of the pool's.
+    pub(super) fn forget(&self, node: u8) {
+        let wakers = self.with(|state| {
+            if usize::from(node) < state.links.len() {
+                state.lose(node);
+            }
+            std::mem::take(&mut state.to_wake)
+        });
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends all connections: the fabric is gone, and with it everybody who waited.
+    pub(super) fn close(&self) {
+        let (waker, links) = self.with(|state| {
+            state.is_closed = true;
+            (state.on_close.take(), std::mem::take(&mut state.links))
+        });
+        drop(links);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends when the hub is closed.
+    pub(super) async fn closed(&self) {
+        std::future::poll_fn(|context| {
+            self.with(|state| {
+                state.on_close = Some(context.waker().clone());
+                if state.is_closed { Poll::Ready(()) } else { Poll::Pending }
+            })
+        })
+        .await;
+    }
+}
+
+impl Drive for Hub {
+    fn hold(&self, then: &mut dyn FnMut()) {
+        let _state = (self.driver == Driver::Tasks).then(|| self.state.lock());
+        then();
+    }
+
+    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn {
+        let is_common = self.driver == Driver::Reactor;
+        if is_common && !self.has_posts.swap(false, Ordering::SeqCst) && !self.is_readable() {
+            return Turn::Waiting;
+        }
+        self.with(|state| {
+            let turn = state.turn(self.sockets.as_fd(), thorough || is_common);
+            wakers.append(&mut state.to_wake);
+            turn
+        })
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.sockets.as_fd()
+    }
+
+    fn spin(&self) -> Duration {
+        self.spin
+    }
+
+    fn is_closed(&self) -> bool {
+        self.with(|state| state.is_closed)
+    }
+}
+
+impl Hub {
+    /// Whether a socket has something: asked without the lock, since posts want it.
+    fn is_readable(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&self.sockets, PollFlags::IN)], Some(&now)) != Ok(0)
+    }
+}
+
+impl State {
+    /// Puts a batch's frames on their connections; names the nodes that have none yet.
+    fn post(&mut self, batch: Batch, absent: &mut Vec<u8>) -> Ticket {
         let ticket = self.batches.reserve();
-        let mut pending = Pending::new(batch, endpoint);
+        let mut pending = Pending::new(batch);
+        let is_fenced = self.fenced.load(Ordering::Relaxed);
+        pending.error = is_fenced.then_some(FabricError::Fenced);
         let mut seen: [u64; 4] = [0; 4];
-        for first in 0..pending.batch.len() {
+        for first in 0..if is_fenced { 0 } else { pending.batch.len() } {
             let node = pending.batch.verbs()[first].addr.node();
             let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
-            if seen[word] & bit == 0 {
-                seen[word] |= bit;
-                match self.post_to(node, ticket, first, &mut pending.batch) {
-                    Ok(frames) => pending.frames += frames,
-                    Err(error) => pending.error = Some(error),
+            if seen[word] & bit != 0 {
+                continue;
+            }
+            seen[word] |= bit;
+            match self.links.get_mut(usize::from(node)) {
+                Some(Link::Up(connection)) => post_to(connection, node, ticket, first, &mut pending),
+                Some(Link::Connecting(waiting)) => {
+                    waiting.push(ticket);
+                    pending.parts += 1;
+                }
+                Some(down @ Link::Down) => {
+                    *down = Link::Connecting(vec![ticket]);
+                    absent.push(node);
+                    pending.parts += 1;
+                }
+                None => {
+                    let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
+                    pending.error.get_or_insert(unknown);
                 }
             }
         }
@@ -94,74 +317,52 @@ impl Hub {
         ticket
     }
 
-    /// Puts a batch's verbs for one node on its connection, in as many frames as it takes.
-    fn post_to(
-        &mut self,
-        node: u8,
-        ticket: Ticket,
-        first: usize,
-        batch: &mut Batch,
-    ) -> Result<usize, FabricError> {
-        let connection = self.reach(node)?;
-        let limit = connection.frame_bytes as usize;
-        let (verbs, data) = batch.parts_mut();
-        let size = |verb: &Verb| {
-            let there = wire::HEADER_BYTES + wire::request_words(verb) * 8;
-            (there, wire::reply_words(verb) * 8)
-        };
-        if let Some(verb) =
-            verbs.iter().find(|verb| verb.addr.node() == node && size(verb).0.max(size(verb).1) > limit)
-        {
-            return Err(FabricError::geometry(format!(
-                "a verb of {} bytes at {}; memory node {node} takes {limit} at most in one",
-                u64::from(verb.words) * 8,
-                verb.addr
-            )));
-        }
-        let mut frames = 0;
-        let mut from = first;
-        while from < verbs.len() {
-            let at = connection.begin_frame();
-            let (mut there, mut back, mut count, mut end) = (0, 0, 0_u16, from);
-            while end < verbs.len() {
-                let verb = &verbs[end];
-                if verb.addr.node() == node {
-                    let (more, answer) = size(verb);
-                    if there + more > limit || back + answer > limit || usize::from(count) == wire::VERBS_MAX
-                    {
-                        break;
-                    }
-                    (there, back, count) = (there + more, back + answer, count + 1);
-                    wire::put_verb(&mut connection.out.bytes, verb, data);
-                }
-                end += 1;
-            }
-            let id = connection.end_frame(at, RequestKind::Batch, count);
-            connection.sent.push_back(Sent { id, batch: ticket, first: from, end });
-            frames += 1;
-            from = end;
-        }
-        Ok(frames)
-    }
-
-    /// Sends and receives what can be without waiting; answers whether anything arrived. Wakes whoever got an answer.
-    pub(super) fn pump(&mut self) -> bool {
-        let mut arrived = false;
-        for node in 0..self.connections.len() {
-            if let Ok(any) = self.pump_node(node) {
-                arrived |= any;
+    /// Sends what waits.
+    fn send(&mut self, sockets: BorrowedFd<'_>) -> Turn {
+        let mut turn = Turn::Idle;
+        for node in 0..self.links.len() {
+            let Link::Up(connection) = &mut self.links[node] else { continue };
+            if let Ok(moved) = send_on(connection, sockets) {
+                turn = turn.max(moved);
             } else {
-                arrived = true;
                 self.lose(node as u8);
+                turn = Turn::Moved;
             }
         }
-        arrived
+        turn
     }
 
-    fn pump_node(&mut self, node: usize) -> io::Result<bool> {
-        let Some(connection) = &mut self.connections[node] else { return Ok(false) };
-        connection.flush()?;
-        if connection.sent.is_empty() || !connection.receive()? {
+    /// Sends and receives what can be without waiting: from nodes that owe an answer, or `thorough`ly from all.
+    fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Turn {
+        let mut turn = self.send(sockets);
+        for node in 0..self.links.len() {
+            match &self.links[node] {
+                Link::Down => {}
+                Link::Connecting(_) => turn = turn.max(Turn::Waiting),
+                Link::Up(connection) => {
+                    let owes = !connection.sent.is_empty();
+                    if !owes && !thorough {
+                        continue;
+                    }
+                    match self.receive(node) {
+                        Ok(true) => turn = Turn::Moved,
+                        Ok(false) if owes => turn = turn.max(Turn::Waiting),
+                        Ok(false) => {}
+                        Err(_) => {
+                            self.lose(node as u8);
+                            turn = Turn::Moved;
+                        }
+                    }
+                }
+            }
+        }
+        turn
+    }
+
+    /// Hands out the replies that have arrived; answers whether anything has.
+    fn receive(&mut self, node: usize) -> io::Result<bool> {
+        let Link::Up(connection) = &mut self.links[node] else { return Ok(false) };
+        if !connection.receive()? {
             return Ok(false);
         }
         while let Some((sent, head, range)) = connection.next_reply()? {
@@ -169,67 +370,137 @@ impl Hub {
             let payload = connection.payload(range);
             let Some(pending) = self.batches.of(sent) else { continue };
             if refusal == Refusal::None {
-                if !take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
+                if !wire::take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
+                    // Its frame is no longer listed: it ends here, the others with the connection.
+                    pending.error.get_or_insert(FabricError::Disconnected { node: node as u8 });
+                    self.to_wake.extend(self.batches.part_ended(sent.batch));
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             } else {
                 if refusal == Refusal::Fenced {
-                    self.shared.fenced.store(true, Ordering::Relaxed);
+                    self.fenced.store(true, Ordering::Relaxed);
                 }
                 let text = String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]);
                 pending.error.get_or_insert(wire::error_of(refusal, node as u8, &text));
             }
-            self.batches.frame_ended(sent);
+            self.to_wake.extend(self.batches.part_ended(sent.batch));
         }
         Ok(true)
     }
 
     /// A connection is gone: what was on it may have been done or not.
     fn lose(&mut self, node: u8) {
-        let Some(connection) = self.connections[usize::from(node)].take() else { return };
+        let link = std::mem::replace(&mut self.links[usize::from(node)], Link::Down);
+        let Link::Up(connection) = link else { return };
         for sent in connection.sent {
             if let Some(pending) = self.batches.of(sent) {
                 pending.error.get_or_insert(FabricError::Disconnected { node });
-                self.batches.frame_ended(sent);
+                self.to_wake.extend(self.batches.part_ended(sent.batch));
             }
         }
     }
 
-    /// A batch's result, when all its frames are answered.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Batch, FabricError>> {
-        self.batches.take(ticket)
-    }
-
-    /// Whom to wake when a batch is answered.
-    pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) {
-        self.batches.wait(ticket, waker);
-    }
-
-    /// Nobody waits for a batch any more; what was posted is sent all the same.
-    pub(super) fn give_up(&mut self, ticket: Ticket) {
-        if self.batches.give_up(ticket) {
-            self.pump();
+    fn reached(&mut self, sockets: BorrowedFd<'_>, node: u8, connected: Result<Connection, FabricError>) {
+        // Closed meanwhile, there are no links.
+        let Some(link) = self.links.get_mut(usize::from(node)) else { return };
+        let Link::Connecting(waiting) = std::mem::replace(link, Link::Down) else { return };
+        let watched = connected.and_then(|connection| {
+            let key = epoll::EventData::new_u64(node.into());
+            match epoll::add(sockets, &connection.stream, key, epoll::EventFlags::IN) {
+                Ok(()) => Ok(connection),
+                Err(_) => Err(FabricError::Disconnected { node }),
+            }
+        });
+        match watched {
+            Ok(connection) => {
+                let mut connection = Box::new(connection);
+                for &ticket in &waiting {
+                    let Some(pending) = self.batches.get(ticket) else { continue };
+                    let verbs = pending.batch.verbs();
+                    if let Some(first) = verbs.iter().position(|verb| verb.addr.node() == node) {
+                        post_to(&mut connection, node, ticket, first, pending);
+                    }
+                }
+                *link = Link::Up(connection);
+            }
+            Err(error) => {
+                if matches!(error, FabricError::Fenced) {
+                    self.fenced.store(true, Ordering::Relaxed);
+                }
+                for &ticket in &waiting {
+                    if let Some(pending) = self.batches.get(ticket) {
+                        pending.error.get_or_insert(again(&error));
+                    }
+                }
+            }
         }
-    }
-
-    /// Sockets that have something under way, to sleep on.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = &std::net::TcpStream> {
-        let busy = |connection: &&Connection| !connection.sent.is_empty();
-        self.connections.iter().flatten().filter(busy).map(|connection| &connection.stream)
+        for ticket in waiting {
+            self.to_wake.extend(self.batches.part_ended(ticket));
+        }
     }
 }
 
-/// Puts a reply's words where the verbs of `node` among `verbs` want them; answers whether they are just as many.
-fn take_answers(batch: &mut Batch, node: u8, verbs: std::ops::Range<usize>, payload: &[u8]) -> bool {
-    let (all, data) = batch.parts_mut();
-    let mut words =
-        payload.chunks_exact(8).map(|word| word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)));
-    for verb in all[verbs].iter().filter(|verb| verb.addr.node() == node) {
-        let at = verb.at as usize;
-        for slot in &mut data[at..at + wire::reply_words(verb)] {
-            let Some(word) = words.next() else { return false };
-            *slot = word;
-        }
+/// The same error once more.
+fn again(error: &FabricError) -> FabricError {
+    match *error {
+        FabricError::Disconnected { node } => FabricError::Disconnected { node },
+        FabricError::Fenced => FabricError::Fenced,
+        ref other => FabricError::geometry(other.to_string()),
     }
-    words.next().is_none() && payload.len().is_multiple_of(8)
+}
+
+/// Sends what waits on a connection, and has the socket watched for room when some of it still does.
+fn send_on(connection: &mut Connection, sockets: BorrowedFd<'_>) -> io::Result<Turn> {
+    let waiting = connection.out.waiting();
+    if waiting == 0 {
+        return Ok(Turn::Idle);
+    }
+    let is_all = connection.flush()?;
+    if is_all == connection.wants_room {
+        connection.wants_room = !is_all;
+        let mut flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, !is_all);
+        epoll::modify(sockets, &connection.stream, epoll::EventData::new_u64(0), flags)?;
+    }
+    Ok(if connection.out.waiting() < waiting { Turn::Moved } else { Turn::Waiting })
+}
+
+/// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many frames as it takes.
+fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, pending: &mut Pending) {
+    let limit = connection.frame_bytes as usize;
+    let (verbs, data) = pending.batch.parts_mut();
+    let size = |verb: &Verb| {
+        let there = wire::HEADER_BYTES + wire::request_words(verb) * 8;
+        (there, wire::reply_words(verb) * 8)
+    };
+    let is_too_long = |verb: &&Verb| verb.addr.node() == node && size(verb).0.max(size(verb).1) > limit;
+    if let Some(verb) = verbs.iter().find(is_too_long) {
+        pending.error.get_or_insert(FabricError::geometry(format!(
+            "a verb of {} bytes at {}; memory node {node} takes {limit} at most in one",
+            u64::from(verb.words) * 8,
+            verb.addr
+        )));
+        return;
+    }
+    let mut from = first;
+    while from < verbs.len() {
+        let at = connection.begin_frame();
+        let (mut there, mut back, mut count, mut end) = (0, 0, 0_u16, from);
+        while end < verbs.len() {
+            let verb = &verbs[end];
+            if verb.addr.node() == node {
+                let (more, answer) = size(verb);
+                if there + more > limit || back + answer > limit || usize::from(count) == wire::VERBS_MAX {
+                    break;
+                }
+                (there, back, count) = (there + more, back + answer, count + 1);
+                wire::put_verb(&mut connection.out.bytes, verb, data);
+            }
+            end += 1;
+        }
+        let id = connection.end_frame(at, RequestKind::Batch, count);
+        connection.sent.push_back(Sent { id, batch: ticket, first: from, end });
+        pending.parts += 1;
+        from = end;
+    }
 }

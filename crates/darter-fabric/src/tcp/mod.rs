@@ -1,10 +1,12 @@
-//! Memory nodes over TCP: one connection to each node for each hub, and a hub for each thread.
+//! Memory nodes over TCP.
 //!
-//! A batch becomes one frame for each memory node it names (more when it is longer than a frame may be). Whoever polls a
-//! batch drives its hub: everything that tasks of the thread have posted meanwhile leaves in one system call a node, and
-//! everything that has arrived is handed out, whichever task it is for. So a thread with many operations under way pays
-//! a fraction of a system call for each verb. A hub that gets nothing for a while stops spinning and sleeps until its
-//! sockets have something to say ([`TcpOptions::spin`]).
+//! A batch becomes one frame for each memory node it names (more when it is longer than a frame may be). A *hub* holds one
+//! connection to each node and the batches under way on them, and is driven by one thread: posting only appends to the
+//! connections' buffers, and once a turn of that thread's loop everything posted meanwhile leaves in one system call a node,
+//! and everything that has arrived is handed out. So with many operations under way each verb pays a fraction of a system
+//! call. A thread that runs [`crate::block_on`] or [`crate::run_all`] drives a hub of its own; tasks of other executors share
+//! a hub that a thread of the fabric drives, so that no poll of theirs waits for a node. A loop that gets nothing for a
+//! while ([`TcpOptions::spin`]) stops spinning and sleeps until its sockets have something to say.
 //!
 //! A lost connection fails the batches that were on it with [`crate::FabricError::Disconnected`], which says that their last
 //! verbs may have landed or not; the next batch connects again. A node that comes back with another memory (its boot id
@@ -13,8 +15,11 @@
 mod batches;
 pub mod buffer;
 mod connection;
+mod endpoint;
 mod fabric;
 mod hub;
+mod reactor;
 pub mod wire;
 
-pub use fabric::{Tcp, TcpEndpoint, TcpOptions};
+pub use endpoint::TcpEndpoint;
+pub use fabric::{Tcp, TcpOptions};

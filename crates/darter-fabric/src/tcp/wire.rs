@@ -14,7 +14,8 @@
 //! is malformed, too long or out of bounds gets a refusal and touches no memory.
 
 use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind};
-use bytemuck::{Pod, Zeroable, bytes_of, cast_slice};
+use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, cast_slice_mut};
+use std::ops::Range;
 
 /// "DARTERTC", the first word each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
@@ -283,6 +284,20 @@ pub fn put_answers(out: &mut Vec<u8>, batch: &mut Batch, verbs: usize) {
         let at = verb.at as usize;
         out.extend_from_slice(cast_slice(&data[at..at + reply_words(verb)]));
     }
+}
+
+/// Puts a reply's words where the verbs of `node` among `verbs` want them; answers whether they are just as many.
+pub(super) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
+    let (all, data) = batch.parts_mut();
+    let mut rest = payload;
+    for verb in all[verbs].iter().filter(|verb| verb.addr.node() == node) {
+        let at = verb.at as usize;
+        let wanted: &mut [u8] = cast_slice_mut(&mut data[at..at + reply_words(verb)]);
+        let Some((words, tail)) = rest.split_at_checked(wanted.len()) else { return false };
+        wanted.copy_from_slice(words);
+        rest = tail;
+    }
+    rest.is_empty()
 }
 
 /// A header at the front of some bytes, when all of it is there.

@@ -1,0 +1,394 @@
+//! A thread's loop: whom it polls, what it drives, how it sleeps and is woken.
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Turn {
+    /// Nothing is expected.
+    Idle,
+    /// Answers are expected, none came.
+    Waiting,
+    /// Something was sent or received.
+    Moved,
+}
+
+/// What moves only when a thread sees to it: a provider's connections.
+pub(crate) trait Drive: Send + Sync {
+    /// Runs `then` with whatever lock a post takes already taken.
+    fn hold(&self, then: &mut dyn FnMut());
+
+    /// Sends and receives what can be without waiting: where answers are expected, or `thorough`ly, before a sleep. Adds
+    /// whom to wake, once no lock is held.
+    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn;
+
+    /// Readable when a turn would bring something.
+    fn readable(&self) -> BorrowedFd<'_>;
+
+    /// How long to look again and again for answers before sleeping.
+    fn spin(&self) -> Duration;
+
+    /// Nothing will come from it any more.
+    fn is_closed(&self) -> bool;
+}
+
+/// How other threads reach a thread's loop.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    thread: Thread,
+    asleep: AtomicBool,
+    /// Tasks that other threads woke: level and number.
+    wakes: Mutex<Vec<(usize, u32)>>,
+    has_wakes: AtomicBool,
+    /// What a loop that drives something sleeps on, beside its sockets.
+    bell: OnceLock<OwnedFd>,
+}
+
+/// The tasks of one loop of this thread; a loop started by a task of another loop is one level deeper.
+#[derive(Default)]
+struct Level {
+    woken: Vec<u32>,
+    /// By task.
+    states: Vec<State>,
+    spare: Spare,
+}
+
+/// What a wake of a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Has it polled.
+    Waits,
+    /// Nothing: it will be polled anyway.
+    Woken,
+    /// Nothing: it has ended.
+    Done,
+}
+
+impl Level {
+    fn wake(&mut self, task: u32) {
+        if let Some(state @ State::Waits) = self.states.get_mut(task as usize) {
+            *state = State::Woken;
+            self.woken.push(task);
+        }
+    }
+}
+
+/// What a loop needs while it runs, kept for the next one.
+#[derive(Default)]
+struct Spare {
+    wakers: Vec<Waker>,
+    woken: Vec<u32>,
+    to_wake: Vec<Waker>,
+}
+
+struct Local {
+    signal: Arc<Signal>,
+    depth: Cell<usize>,
+    levels: RefCell<Vec<Level>>,
+    drives: RefCell<Vec<Arc<dyn Drive>>>,
+    /// Counts changes of `drives`.
+    version: Cell<u64>,
+}
+
+thread_local! {
+    static DRIVING: Cell<bool> = const { Cell::new(false) };
+    static LOCAL: Local = Local {
+        signal: Arc::new(Signal {
+            thread: thread::current(),
+            asleep: AtomicBool::new(false),
+            wakes: Mutex::default(),
+            has_wakes: AtomicBool::new(false),
+            bell: OnceLock::new(),
+        }),
+        depth: Cell::new(0),
+        levels: RefCell::default(),
+        drives: RefCell::default(),
+        version: Cell::new(0),
+    };
+}
+
+/// Whether a loop of this crate runs in this thread: then whatever it drives is seen to, and may make it sleep.
+#[inline]
+pub(crate) fn is_driving() -> bool {
+    DRIVING.get()
+}
+
+/// This thread's signal.
+pub(crate) fn signal() -> Arc<Signal> {
+    LOCAL.with(|local| Arc::clone(&local.signal))
+}
+
+/// Has this thread's loops drive something from now on.
+pub(crate) fn adopt(drive: Arc<dyn Drive>) {
+    LOCAL.with(|local| {
+        let mut drives = local.drives.borrow_mut();
+        drives.retain(|drive| !drive.is_closed());
+        drives.push(drive);
+        local.version.set(local.version.get() + 1);
+    });
+}
+
+/// Marks that a loop runs here, until dropped.
+pub(super) struct Driving {
+    before: bool,
+}
+
+impl Driving {
+    #[inline]
+    pub(super) fn begin() -> Self {
+        Self { before: DRIVING.replace(true) }
+    }
+}
+
+impl Drop for Driving {
+    #[inline]
+    fn drop(&mut self) {
+        DRIVING.set(self.before);
+    }
+}
+
+impl Signal {
+    /// Whether this is the calling thread's.
+    pub(crate) fn is_mine(&self) -> bool {
+        LOCAL.with(|local| std::ptr::eq(self, &raw const *local.signal))
+    }
+
+    /// Whether its thread sleeps, or is about to and will look once more at what it drives.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
+    }
+
+    /// Ends its thread's sleep.
+    pub(crate) fn rouse(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+            if let Some(bell) = self.bell.get() {
+                // A full counter rings as well.
+                let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+            }
+        }
+    }
+
+    fn wake(&self, level: usize, task: u32) {
+        let is_here = LOCAL.try_with(|local| {
+            let is_here = std::ptr::eq(self, &raw const *local.signal);
+            if is_here && let Some(level) = local.levels.borrow_mut().get_mut(level) {
+                level.wake(task);
+            }
+            is_here
+        });
+        if !is_here.unwrap_or(false) {
+            self.wakes.lock().unwrap_or_else(PoisonError::into_inner).push((level, task));
+            self.has_wakes.store(true, Ordering::SeqCst);
+            self.rouse();
+        }
+    }
+}
+
+struct TaskWaker {
+    signal: Arc<Signal>,
+    level: usize,
+    task: u32,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.signal.wake(self.level, self.task);
+    }
+}
+
+/// One loop at work: its level, given back when it ends, by a panic too.
+struct Loop {
+    level: usize,
+    spare: Spare,
+}
+
+impl Loop {
+    fn begin(tasks: usize) -> Self {
+        LOCAL.with(|local| {
+            let level = local.depth.get();
+            local.depth.set(level + 1);
+            let mut levels = local.levels.borrow_mut();
+            if levels.len() == level {
+                levels.push(Level::default());
+            }
+            let mut spare = std::mem::take(&mut levels[level].spare);
+            for task in spare.wakers.len()..tasks {
+                let signal = Arc::clone(&local.signal);
+                spare.wakers.push(Arc::new(TaskWaker { signal, level, task: task as u32 }).into());
+            }
+            levels[level].woken.clear();
+            levels[level].woken.extend(0..tasks as u32);
+            levels[level].states.clear();
+            levels[level].states.resize(tasks, State::Woken);
+            Self { level, spare }
+        })
+    }
+
+    /// Moves the tasks that were woken since the last call to `spare.woken`.
+    fn take_woken(&mut self) {
+        self.spare.woken.clear();
+        LOCAL.with(|local| {
+            let mut levels = local.levels.borrow_mut();
+            if local.signal.has_wakes.load(Ordering::Relaxed) {
+                local.signal.has_wakes.store(false, Ordering::SeqCst);
+                let mut wakes = local.signal.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+                for (level, task) in wakes.drain(..) {
+                    levels[level].wake(task);
+                }
+            }
+            let Level { woken, states, .. } = &mut levels[self.level];
+            std::mem::swap(woken, &mut self.spare.woken);
+            self.spare.woken.retain(|&task| {
+                let state = &mut states[task as usize];
+                // One that woke itself and ended is listed once more.
+                let goes_on = *state == State::Woken;
+                if goes_on {
+                    *state = State::Waits;
+                }
+                goes_on
+            });
+        });
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        LOCAL.with(|local| {
+            local.depth.set(self.level);
+            if let Some(level) = local.levels.borrow_mut().get_mut(self.level) {
+                level.spare = std::mem::take(&mut self.spare);
+            }
+        });
+    }
+}
+
+/// Polls tasks `0..tasks` as they are woken, and drives what this thread drives, until each has been ready once.
+pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) -> Poll<()>) {
+    let mut this = Loop::begin(tasks);
+    let mut drives = Drives::default();
+    let (level, mut left) = (this.level, tasks);
+    let mut idle_since = None;
+    while left > 0 {
+        this.take_woken();
+        drives.update();
+        let Spare { wakers, woken, to_wake } = &mut this.spare;
+        let mut turn = Turn::Idle;
+        hold(&drives.all, &mut || {
+            for &task in &*woken {
+                let mut context = Context::from_waker(&wakers[task as usize]);
+                if poll(task as usize, &mut context).is_ready() {
+                    LOCAL.with(|local| local.levels.borrow_mut()[level].states[task as usize] = State::Done);
+                    left -= 1;
+                }
+            }
+            if left > 0 {
+                turn = drives.turn(false, to_wake);
+            }
+        });
+        let is_idle = woken.is_empty() && to_wake.is_empty() && turn != Turn::Moved;
+        to_wake.drain(..).for_each(Waker::wake);
+        if left == 0 || !is_idle {
+            idle_since = None;
+            continue;
+        }
+        let since = *idle_since.get_or_insert_with(Instant::now);
+        if turn == Turn::Waiting && since.elapsed() < drives.spin {
+            std::hint::spin_loop();
+            continue;
+        }
+        LOCAL.with(|local| drives.sleep(&local.signal, to_wake));
+        to_wake.drain(..).for_each(Waker::wake);
+        idle_since = None;
+    }
+}
+
+/// Runs `then` inside all holds.
+fn hold(drives: &[Arc<dyn Drive>], then: &mut dyn FnMut()) {
+    match drives {
+        [] => then(),
+        [first, rest @ ..] => first.hold(&mut || hold(rest, then)),
+    }
+}
+
+/// What a loop drives: the thread's list, as of a version of it.
+#[derive(Default)]
+struct Drives {
+    all: Vec<Arc<dyn Drive>>,
+    version: u64,
+    spin: Duration,
+}
+
+impl Drives {
+    fn update(&mut self) {
+        LOCAL.with(|local| {
+            if self.version != local.version.get() {
+                self.version = local.version.get();
+                self.all.clone_from(&local.drives.borrow());
+                self.spin = self.all.iter().map(|drive| drive.spin()).max().unwrap_or_default();
+            }
+        });
+    }
+
+    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn {
+        self.all.iter().map(|drive| drive.turn(thorough, wakers)).max().unwrap_or(Turn::Idle)
+    }
+
+    /// Waits until something happens. Whoever posts or wakes from now on sees that this thread sleeps; what came just
+    /// before is met by one more look.
+    fn sleep(&self, signal: &Signal, wakers: &mut Vec<Waker>) {
+        signal.asleep.store(true, Ordering::SeqCst);
+        let is_quiet = !signal.has_wakes.load(Ordering::SeqCst)
+            && self.turn(true, wakers) != Turn::Moved
+            && wakers.is_empty();
+        if is_quiet {
+            self.wait(signal);
+        }
+        signal.asleep.store(false, Ordering::SeqCst);
+    }
+
+    fn wait(&self, signal: &Signal) {
+        if self.all.is_empty() {
+            while signal.is_asleep() {
+                thread::park();
+            }
+            return;
+        }
+        let bell = match signal.bell.get() {
+            Some(bell) => bell,
+            None => match eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) {
+                Ok(bell) => signal.bell.get_or_init(|| bell),
+                // The system is out of files: look again and again instead.
+                Err(_) => return thread::yield_now(),
+            },
+        };
+        if !signal.is_asleep() {
+            // Roused before there was a bell.
+            return;
+        }
+        let watch = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        // Woken early or not at all: the loop looks again.
+        let _ = match &self.all[..] {
+            [only] => poll(&mut [watch(bell.as_fd()), watch(only.readable())], None),
+            all => {
+                let drives = all.iter().map(|drive| drive.readable());
+                let mut watched: Vec<PollFd<'_>> =
+                    std::iter::once(bell.as_fd()).chain(drives).map(watch).collect();
+                poll(&mut watched, None)
+            }
+        };
+        // Silent again, if it rang.
+        let _ = rustix::io::read(bell, &mut [0_u8; 8]);
+    }
+}

@@ -1,0 +1,139 @@
+//! One task's access to the memory nodes: by the hub of whichever thread polls it.
+
+use super::batches::Ticket;
+use super::fabric::Shared;
+use super::hub::{Driver, Hub};
+use crate::executor::{Drive, adopt, is_driving};
+use crate::{Batch, Endpoint, FabricError};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+/// Batches whose buffers an endpoint keeps for reuse.
+const SPARE_BATCHES_MAX: usize = 8;
+/// Buffers above this size go back to the allocator.
+const SPARE_BATCH_BYTES_MAX: usize = 256 << 10;
+
+thread_local! {
+    /// This thread's own hubs, one a fabric.
+    static HUBS: RefCell<Vec<Arc<Hub>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One task's access to the memory nodes.
+#[derive(Debug)]
+pub struct TcpEndpoint {
+    shared: Arc<Shared>,
+    /// The hub that it used last.
+    hub: Option<Arc<Hub>>,
+    /// Batches that are on their way and that nobody waits for.
+    orphans: Arc<AtomicUsize>,
+    spares: Vec<Batch>,
+}
+
+impl TcpEndpoint {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, hub: None, orphans: Arc::default(), spares: Vec::new() }
+    }
+
+    /// Posts a batch on the hub that is right here and now, which `hub` then holds.
+    #[inline]
+    fn post(&mut self, batch: Batch) -> Result<Ticket, FabricError> {
+        let hub = match self.hub.take() {
+            Some(hub) if hub.is_mine() || (hub.is_common() && !is_driving()) => hub,
+            _ if is_driving() => own_hub(&self.shared)?,
+            _ => self.shared.common_hub()?,
+        };
+        Ok(self.hub.insert(hub).post(&self.shared, batch))
+    }
+}
+
+/// The calling thread's own hub.
+#[cold]
+fn own_hub(shared: &Shared) -> Result<Arc<Hub>, FabricError> {
+    HUBS.with_borrow_mut(|hubs| {
+        if let Some(hub) = hubs.iter().find(|hub| hub.session == shared.session) {
+            return Ok(Arc::clone(hub));
+        }
+        let hub = Hub::new(shared, Driver::Tasks)?;
+        shared.enlist(&hub);
+        adopt(Arc::clone(&hub) as Arc<dyn Drive>);
+        hubs.retain(|hub| !hub.is_closed());
+        hubs.push(Arc::clone(&hub));
+        Ok(hub)
+    })
+}
+
+impl Endpoint for TcpEndpoint {
+    #[inline]
+    fn batch(&mut self) -> Batch {
+        self.spares.pop().unwrap_or_default()
+    }
+
+    #[inline]
+    fn recycle(&mut self, mut batch: Batch) {
+        if self.spares.len() < SPARE_BATCHES_MAX && batch.buffer_bytes() <= SPARE_BATCH_BYTES_MAX {
+            batch.clear();
+            self.spares.push(batch);
+        }
+    }
+
+    fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
+        Submission { endpoint: self, stage: Stage::Unposted(batch) }
+    }
+
+    fn in_flight(&self) -> usize {
+        if self.orphans.load(Ordering::Acquire) > 0 {
+            // Whichever hub they are on: its thread may run no loop any more.
+            self.shared.turn_all();
+        }
+        self.orphans.load(Ordering::Acquire)
+    }
+}
+
+enum Stage {
+    Unposted(Batch),
+    /// On the endpoint's hub.
+    Posted(Ticket),
+    Done,
+}
+
+/// The future of a batch. Its first poll posts.
+struct Submission<'e> {
+    endpoint: &'e mut TcpEndpoint,
+    stage: Stage,
+}
+
+impl Future for Submission<'_> {
+    type Output = Result<Batch, FabricError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Stage::Unposted(batch) = &mut this.stage {
+            let batch = std::mem::take(batch);
+            this.stage = Stage::Done;
+            if batch.is_empty() {
+                return Poll::Ready(Ok(batch));
+            }
+            this.stage = Stage::Posted(this.endpoint.post(batch)?);
+        }
+        let (Stage::Posted(ticket), Some(hub)) = (&this.stage, &this.endpoint.hub) else {
+            return Poll::Pending;
+        };
+        let result = hub.poll(*ticket, context);
+        if result.is_ready() {
+            this.stage = Stage::Done;
+        }
+        result
+    }
+}
+
+impl Drop for Submission<'_> {
+    fn drop(&mut self) {
+        if let (Stage::Posted(ticket), Some(hub)) = (&self.stage, &self.endpoint.hub) {
+            hub.give_up(*ticket, &self.endpoint.orphans);
+        }
+    }
+}
