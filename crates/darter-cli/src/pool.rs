@@ -3,11 +3,12 @@
 use crate::Answer;
 use crate::failure::{Failure, complain};
 use crate::memnode::token;
-use crate::stats::{bytes_text, pool_json};
+use crate::stats::{pool_json, print_pool};
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::TcpOptions;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which pool.
 #[derive(clap::Args)]
@@ -45,6 +46,8 @@ impl PoolArgs {
 pub(crate) enum PoolCommand {
     /// Make a pool of memory nodes that hold none
     Create(CreateCommand),
+    /// Add a memory node to a pool, to be used at once by the processes that have it open
+    AddNode(AddNodeCommand),
     /// Describe a pool: its nodes, their space, and who works on it
     Status(StatusCommand),
 }
@@ -53,6 +56,18 @@ pub(crate) enum PoolCommand {
 pub(crate) struct CreateCommand {
     #[command(flatten)]
     pool: PoolArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct AddNodeCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    /// The memory node, as clients find it
+    #[arg(value_name = "HOST:PORT")]
+    address: String,
+    /// Seconds to wait for the processes that have the pool open
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    patience: u64,
 }
 
 #[derive(clap::Args)]
@@ -68,6 +83,7 @@ impl PoolCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         match self {
             Self::Create(command) => command.run(),
+            Self::AddNode(command) => command.run(),
             Self::Status(command) => command.run(),
         }
     }
@@ -104,25 +120,22 @@ impl StatusCommand {
             return Ok(Answer::Done);
         }
         writeln!(out, "pool          {}, id {:#x}", self.pool.pool, store.pool().id())?;
-        writeln!(out, "epoch         {}", store.pool().epoch())?;
-        for (at, node) in usage.nodes.iter().enumerate() {
-            let taken = node.blocks - node.free;
-            let (bytes, blocks) = (bytes_text(node.bytes), node.blocks);
-            writeln!(
-                out,
-                "node {at:<8} {bytes}, {taken} of {blocks} blocks granted, {} of the dead",
-                node.dead
-            )?;
-        }
-        writeln!(out, "in use        {}", bytes_text(usage.used_bytes()))?;
-        for member in &usage.members {
-            let who = if member.is_me { ", this command" } else { "" };
-            let (slot, pid, epoch) = (member.slot, member.pid, member.epoch);
-            writeln!(
-                out,
-                "member {slot:<6} process {pid}, epoch {epoch}, {} ms of lease{who}",
-                member.lease_left_ms
-            )?;
+        writeln!(out, "epoch         {}", usage.epoch)?;
+        print_pool(&mut out, &usage)?;
+        Ok(Answer::Done)
+    }
+}
+
+impl AddNodeCommand {
+    fn run(&self) -> Result<Answer, Failure> {
+        let store = self.pool.existing()?;
+        let (node, behind) = store.add_node(&self.address, Duration::from_secs(self.patience))?;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "added {} as memory node {node}", self.address)?;
+        if behind > 0 {
+            complain(format_args!(
+                "note: {behind} processes have not reached it yet; it is used when they have, or have ended"
+            ));
         }
         Ok(Answer::Done)
     }

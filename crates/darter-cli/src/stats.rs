@@ -78,6 +78,7 @@ pub(crate) fn pool_json(usage: &PoolUsage) -> Value {
         .map(|node| {
             json!({
                 "node": node.node,
+                "address": node.address,
                 "bytes": node.bytes,
                 "blocks": node.blocks,
                 "free": node.free,
@@ -99,6 +100,7 @@ pub(crate) fn pool_json(usage: &PoolUsage) -> Value {
                 "pid": member.pid,
                 "epoch": member.epoch,
                 "lease_left_ms": member.lease_left_ms,
+                "nodes": member.nodes,
                 "is_me": member.is_me,
             })
         })
@@ -177,8 +179,8 @@ fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
     print_pool(out, &stats.pool)
 }
 
-/// The pool's part for people.
-fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
+/// The pool's part for people: how much of each node is taken, and by whom.
+pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
     let (used, all) = (bytes_text(usage.used_bytes()), bytes_text(usage.bytes()));
     writeln!(
         out,
@@ -187,19 +189,20 @@ fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
     )?;
     let rows = usage.nodes.iter().map(|node| {
         let counts = [node.blocks, node.free, node.mine, node.others, node.closed, node.dead + node.sweeping];
-        let mut row = vec![node.node.to_string(), bytes_text(node.bytes)];
+        let taken = (node.blocks - node.free) as f64 * 100.0 / (node.blocks as f64).max(1.0);
+        let address = node.address.clone().unwrap_or_default();
+        let mut row = vec![node.node.to_string(), address, bytes_text(node.bytes), format!("{taken:.0}%")];
         row.extend(counts.map(|count| count.to_string()));
         row
     });
-    let header = ["memory node", "bytes", "blocks", "free", "mine", "others", "closed", "dead"];
+    let header =
+        ["memory node", "address", "bytes", "taken", "blocks", "free", "mine", "others", "closed", "dead"];
     writeln!(out, "\n{}", table(&header, rows))?;
-    let others: Vec<Vec<String>> = (usage.members.iter().filter(|member| !member.is_me))
-        .map(|member| {
-            vec![member.pid.to_string(), member.epoch.to_string(), member.lease_left_ms.to_string()]
-        })
-        .collect();
-    if !others.is_empty() {
-        writeln!(out, "\n{}", table(&["other process", "epoch", "lease left, ms"], others))?;
-    }
-    Ok(())
+    let members = usage.members.iter().map(|member| {
+        let who = if member.is_me { "this command" } else { "" };
+        let numbers = [member.slot.into(), member.pid, member.epoch, member.nodes].map(|n| n.to_string());
+        numbers.into_iter().chain([member.lease_left_ms.to_string(), who.to_owned()]).collect()
+    });
+    let header = ["member", "process", "epoch", "nodes it reaches", "lease left, ms", ""];
+    writeln!(out, "\n{}", table(&header, members))
 }

@@ -66,7 +66,11 @@ fn a_pool_over_three_memory_nodes() {
     let scanned = darter(&["scan", "--pool", &url]);
     assert_eq!(String::from_utf8_lossy(&scanned.stdout).lines().count(), 20, "{}", said(&scanned));
     let status = darter(&["pool", "status", "--pool", &url]);
-    assert!(said(&status).contains("node 2") && said(&status).contains("this command"), "{}", said(&status));
+    assert!(
+        said(&status).contains(addresses[2]) && said(&status).contains("this command"),
+        "{}",
+        said(&status)
+    );
     let check = darter(&["check", "--pool", &url]);
     assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
     // Nodes in another order are another pool.
@@ -75,6 +79,44 @@ fn a_pool_over_three_memory_nodes() {
     drop(nodes);
     let gone = darter(&["get", "--pool", &url, "key-7"]);
     assert_eq!(gone.status.code(), Some(1), "{}", said(&gone));
+}
+
+#[test]
+fn a_pool_grows_while_it_is_used() {
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(None)).collect();
+    let url = format!("tcp://{}", nodes[0].address);
+    assert!(darter(&["pool", "create", "--pool", &url]).status.success());
+    // A client that knows the first node only, as it is and as the pool was when it began.
+    let store = darter::Store::open(&url).unwrap();
+    let mut session = store.session().unwrap();
+    session.put(b"before", b"1").unwrap();
+    assert_eq!(store.pool().nodes(), 1);
+    let added = darter(&["pool", "add-node", "--pool", &url, &nodes[1].address]);
+    assert!(added.status.success() && said(&added).contains("as memory node 1"), "{}", said(&added));
+    assert!(!said(&added).contains("not reached"), "{}", said(&added));
+    let is_used = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        store.pool().nodes() == 2
+    });
+    assert!(is_used);
+    // More than the first node holds.
+    let value = vec![7; 100_000];
+    for n in 0..150_u32 {
+        session.put(n.to_be_bytes(), &value).unwrap();
+    }
+    let usage = store.usage().unwrap();
+    assert!(usage.nodes[1].blocks > usage.nodes[1].free, "{usage:?}");
+    // Another process, by the first node's name.
+    let scanned = darter(&["scan", "--pool", &url, "--keys-only"]);
+    assert_eq!(String::from_utf8_lossy(&scanned.stdout).lines().count(), 151, "{}", said(&scanned));
+    let again = darter(&["pool", "add-node", "--pool", &url, &nodes[1].address]);
+    assert!(!again.status.success() && said(&again).contains("already"), "{}", said(&again));
+    let nowhere = darter(&["pool", "add-node", "--pool", &url, "127.0.0.1:1"]);
+    assert_eq!(nowhere.status.code(), Some(1), "{}", said(&nowhere));
+    session.put(b"after", b"2").unwrap();
+    drop((session, store));
+    let check = darter(&["check", "--pool", &url]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
 }
 
 #[test]

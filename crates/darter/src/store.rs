@@ -6,6 +6,7 @@ use darter_fabric::{Counting, Fabric, PoolUrl, Provider, block_on};
 use darter_index::{AdjustReport, Dart, TreeView};
 use darter_pool::Pool;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What a [`Store`] opened by name runs on: whichever provider the name asks for, counted.
 pub type DefaultFabric = Counting<Provider>;
@@ -144,6 +145,20 @@ impl<F: Fabric> Store<F> {
     /// When the medium refuses.
     pub fn persist(&self) -> Result<(), Error> {
         Ok(self.pool().fabric().persist()?)
+    }
+
+    /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process that has it open, and
+    /// waits up to `patience` until all of them use it. Answers the node's number and how many members do not yet reach it.
+    ///
+    /// # Errors
+    /// When the node cannot be reached, is too small or in a pool already, or pools of this kind cannot grow: the pool is
+    /// then as it was.
+    pub fn add_node(&self, address: &str, patience: Duration) -> Result<(u8, usize), Error> {
+        let mut client = self.pool().client()?;
+        let node = block_on(self.pool().add_node(&mut client, address))?;
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        let behind = block_on(self.pool().await_nodes(&mut client, patience_ms))?;
+        Ok((node, behind.len()))
     }
 
     /// Remarks an operator should see: huge pages not in use, upkeep failing, and the like.
