@@ -7,7 +7,7 @@ mod dart;
 mod error;
 mod ordered;
 
-pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
+pub use dart::{AdjustReport, Dart, DartOptions, Swept, TreeView};
 #[doc(hidden)]
 pub use dart::{Hole, Holes, Situation, take_situations, without_situations};
 pub use error::IndexError;

@@ -7,7 +7,7 @@
 use crate::store::Shared;
 use crate::{Error, Store};
 use darter_fabric::{Fabric, block_on};
-use darter_index::{CheckReport, IndexStats, OrderedIndex};
+use darter_index::{CheckReport, IndexStats, OrderedIndex, Swept};
 use darter_pool::{Client, PoolUsage};
 
 /// Rounds of upkeep before a walk, so that what was retired is freed and not taken for leaked: a node waits two graces,
@@ -147,27 +147,20 @@ async fn repair<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result
         before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());
         return Ok(before);
     }
-    let adoption = shared.pool.adopt(client).await?;
-    // The walk comes after the adoption: the dead can store nothing more, so it reaches all that is alive.
-    let walked = shared.index.check(client).await?;
-    if !walked.violations.is_empty() {
-        let mut after = check(shared, client).await?;
-        after.violations.extend(walked.violations);
-        return Ok(after);
-    }
-    // Hints must not lead to what is about to be freed.
-    shared.index.scrub_unreachable(client, &walked.reachable).await?;
-    // That may have finished what a dead client had begun, and made something unreachable: walk once more.
-    let walked = shared.index.check(client).await?;
-    let swept = shared.pool.finish_adoption(client, adoption, &walked.reachable).await?;
+    let swept = shared.index.sweep_dead(client).await?;
     let mut after = check(shared, client).await?;
-    after.repaired_bytes = swept.reclaimed_bytes;
-    after.violations.extend(swept.violations);
-    if !swept.finished {
-        after.remarks.push(format!(
-            "the repair is not finished: the processes of client slots {:?} do not move on; end them, or try again",
-            swept.waiting_for
-        ));
+    match swept {
+        Swept::Refused(violations) => after.violations.extend(violations),
+        Swept::Done(report) => {
+            after.repaired_bytes = report.reclaimed_bytes;
+            after.violations.extend(report.violations);
+            if !report.finished {
+                after.remarks.push(format!(
+                    "the repair is not finished: the processes of client slots {:?} do not move on; end them, or try again",
+                    report.waiting_for
+                ));
+            }
+        }
     }
     Ok(after)
 }

@@ -4,7 +4,7 @@ use super::run::Violation;
 use crate::history::Operation;
 use crate::linear::{Checker, Verdict};
 use darter_fabric::Sim;
-use darter_index::{Dart, DartOptions, IndexError, OrderedIndex};
+use darter_index::{Dart, DartOptions, IndexError, OrderedIndex, Swept};
 use darter_pool::Pool;
 use std::cell::RefCell;
 
@@ -59,19 +59,19 @@ async fn try_repair(sim: &Sim, options: DartOptions) -> Result<Option<Violation>
     let pool = Pool::open(sim.clone()).await?;
     let mut client = pool.client()?;
     let dart = Dart::open(&mut client, options).await?;
-    let adoption = pool.adopt(&mut client).await?;
-    let report = dart.check(&mut client).await?;
-    if let Some(what) = report.violations.first() {
-        return Ok(Some(Violation::new("check", what.clone())));
-    }
-    dart.scrub_unreachable(&mut client, &report.reachable).await?;
-    let report = dart.check(&mut client).await?;
-    let swept = pool.finish_adoption(&mut client, adoption, &report.reachable).await?;
-    if let Some(what) = swept.violations.first() {
-        return Ok(Some(Violation::new("sweep", what.clone())));
-    }
-    if !swept.finished {
-        return Ok(Some(Violation::new("sweep", "a sweep waits for somebody, though nobody else is there")));
+    match dart.sweep_dead(&mut client).await? {
+        Swept::Refused(violations) => {
+            return Ok(Some(Violation::new("check", violations.into_iter().next().unwrap_or_default())));
+        }
+        Swept::Done(report) => {
+            if let Some(what) = report.violations.first() {
+                return Ok(Some(Violation::new("sweep", what.clone())));
+            }
+            if !report.finished {
+                let what = "a sweep waits for somebody, though nobody else is there";
+                return Ok(Some(Violation::new("sweep", what)));
+            }
+        }
     }
     for _ in 0..2 {
         pool.settle(&mut client).await?;

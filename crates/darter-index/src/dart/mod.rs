@@ -30,6 +30,7 @@ mod situations;
 mod slot;
 mod split;
 mod stats;
+mod sweep;
 mod switch;
 mod tree;
 mod walk;
@@ -38,11 +39,12 @@ mod write;
 pub use adjust::AdjustReport;
 pub use holes::{Hole, Holes};
 pub use situations::{Situation, take_situations, without_situations};
+pub use sweep::Swept;
 pub use tree::TreeView;
 
 use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::{AllocKind, Client, ReachableSet};
+use darter_pool::{AllocKind, Client};
 use est::PrefixList;
 use est::table::Table;
 use hints::HintCache;
@@ -158,31 +160,6 @@ impl<F: Fabric> Dart<F> {
     /// The prefix list in force, as last seen: lengths in bytes, ascending.
     pub fn prefix_list(&self) -> Vec<u8> {
         self.shared.table().list.lengths().iter().map(|&len| len as u8).collect()
-    }
-
-    /// Clears what dead clients left in the express skip table: entries that name nodes outside `reachable`, and splits
-    /// half done. To be called between adopting their blocks and freeing what is in them.
-    ///
-    /// # Errors
-    /// Those of the fabric.
-    pub async fn scrub_unreachable(
-        &self,
-        client: &mut Client<F>,
-        reachable: &ReachableSet,
-    ) -> Result<u64, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        self.shared.refresh(&mut client).await?;
-        let (keys, version) = (self.shared.keys, self.shared.words.version);
-        let mut cleared = 0;
-        for table in self.live_tables(&mut client).await? {
-            let doomed = |addr| !reachable.contains(addr);
-            cleared += est::scrub::scrub_everywhere(&mut client, &table, &keys, version, doomed).await?;
-        }
-        let mut batch = client.batch();
-        batch.faa(version, 1);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        Ok(cleared)
     }
 }
 

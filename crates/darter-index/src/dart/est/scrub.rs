@@ -131,7 +131,7 @@ pub(crate) async fn segments<F: Fabric>(
     Ok(segments)
 }
 
-/// Clears every entry that names a doomed node, wherever it is; answers how many.
+/// Clears every entry that names a doomed node, wherever it is.
 ///
 /// # Errors
 /// Those of the fabric.
@@ -141,17 +141,16 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
     keys: &HashKeys,
     version_addr: GlobalAddr,
     doomed: impl Fn(GlobalAddr) -> bool + Send,
-) -> Result<u64, IndexError> {
-    let mut cleared = 0;
+) -> Result<(), IndexError> {
     for _ in 0..PASSES_MAX {
         finish_splits(client, table, keys, version_addr).await?;
         let before = segments(client, table).await?;
         for entry in &before {
-            cleared += scrub_segment(client, entry.segment(), &doomed).await?;
+            scrub_segment(client, entry.segment(), &doomed).await?;
         }
         // An entry on the move during the pass may have been missed: look again until no segment split meanwhile.
         if segments(client, table).await? == before {
-            return Ok(cleared);
+            return Ok(());
         }
     }
     Err(endless(table.descriptor))
@@ -165,8 +164,7 @@ async fn scrub_segment<F: Fabric>(
     client: &mut Client<F>,
     segment: GlobalAddr,
     doomed: &(impl Fn(GlobalAddr) -> bool + Send),
-) -> Result<u64, IndexError> {
-    let mut cleared = 0;
+) -> Result<(), IndexError> {
     loop {
         let mut batch = client.batch();
         let read = batch.read(segment, SEGMENT_WORDS);
@@ -174,19 +172,17 @@ async fn scrub_segment<F: Fabric>(
         let words = done.words(read).to_vec();
         client.recycle(done);
         let mut batch = client.batch();
-        let mut swaps = Vec::new();
         for (at, &word) in words.iter().enumerate() {
             let entry = Entry::from_word(word);
             if !entry.is_empty() && !entry.is_sealed() && doomed(entry.addr()) {
-                swaps.push(batch.cas(segment.plus(at as u64 * 8), word, 0));
+                batch.cas(segment.plus(at as u64 * 8), word, 0);
             }
         }
-        if swaps.is_empty() {
+        if batch.is_empty() {
             client.recycle(batch);
-            return Ok(cleared);
+            return Ok(());
         }
         let done = client.submit(batch).await?;
-        cleared += swaps.iter().filter(|&&cas| done.swapped(cas)).count() as u64;
         client.recycle(done);
     }
 }
