@@ -288,7 +288,7 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<(), IndexError> {
         let Target { mut node, mut incoming, mut above, .. } = *target;
         loop {
-            let mut words = self.read_node(client, node).await?;
+            let words = self.read_node(client, node).await?;
             node::verify_depth(node, &words)?;
             let child = node::slots(node.ty, &words).find(|(_, slot)| slot.is_live());
             if let Some((at, slot)) = child {
@@ -296,16 +296,13 @@ impl<F: Fabric> Dart<F> {
                     // A key came back, and with it the prefix.
                     return Ok(());
                 };
-                if node::slots(node.ty, &words).any(|(_, slot)| slot.is_sealed()) {
-                    let target = Target { node, incoming, above, words: None };
-                    return self.replace_nameless(client, &target, words).await;
+                if !node::slots(node.ty, &words).any(|(_, slot)| slot.is_sealed()) {
+                    incoming = SlotAt { addr: node.addr.plus(at as u64 * 8), slot };
+                    above = node.depth;
+                    node = NodeRef { addr, ty, depth: above + 1 + usize::from(skip) };
+                    continue;
                 }
-                incoming = SlotAt { addr: node.addr.plus(at as u64 * 8), slot };
-                above = node.depth;
-                node = NodeRef { addr, ty, depth: above + 1 + usize::from(skip) };
-                continue;
             }
-            seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
             let target = Target { node, incoming, above, words: None };
             return self.replace_nameless(client, &target, words).await;
         }
