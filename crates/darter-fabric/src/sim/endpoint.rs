@@ -94,12 +94,7 @@ impl Sim {
 
     /// Counts allocation requests of this process from now on, and refuses the one of this number.
     pub fn refuse_allocation(&self, number: Option<u64>) {
-        let mut world = self.world();
-        let at = self.process as usize;
-        if world.allocations.len() <= at {
-            world.allocations.resize(at + 1, (0, None));
-        }
-        world.allocations[at] = (0, number);
+        *self.world().allocations_of(self.process) = (0, number);
     }
 
     /// Allocation requests of this process since [`Sim::refuse_allocation`].

@@ -352,13 +352,18 @@ impl World {
         FenceOutcome::Fenced
     }
 
-    /// Notes an allocation request; answers whether it is to be refused.
-    pub(super) fn refuses_allocation(&mut self, process: u32) -> bool {
+    /// Allocation requests of a process, and the one that is to be refused.
+    pub(super) fn allocations_of(&mut self, process: u32) -> &mut (u64, Option<u64>) {
         let at = process as usize;
         if self.allocations.len() <= at {
             self.allocations.resize(at + 1, (0, None));
         }
-        let (count, refused) = &mut self.allocations[at];
+        &mut self.allocations[at]
+    }
+
+    /// Notes an allocation request; answers whether it is to be refused.
+    pub(super) fn refuses_allocation(&mut self, process: u32) -> bool {
+        let (count, refused) = self.allocations_of(process);
         *count += 1;
         *refused == Some(*count - 1)
     }
