@@ -10,7 +10,7 @@ use darter_index::{Condition, Dart, IndexError, KeyValue, OrderedIndex, PutOutco
 use darter_pool::{Client, Pool, PoolError};
 use std::cell::RefCell;
 use std::future::Future;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -139,10 +139,11 @@ pub(super) async fn client(
     for (at, op) in ops.into_iter().enumerate() {
         let value = 1000 * (u64::from(cast.index) + 1) + at as u64;
         let asked = asked(&cast, op, value);
-        let (begun, first) = {
+        let (begun, mine) = {
             let mut recorder = recorder.borrow_mut();
             let invoked = recorder.tick();
-            let first = recorder.history.len();
+            // Others write behind them while the operation is under way.
+            let mine = recorder.history.len()..recorder.history.len() + asked.len();
             recorder.fresh[me] = true;
             recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {
                 client: cast.index,
@@ -151,7 +152,7 @@ pub(super) async fn client(
                 invoked,
                 returned: None,
             }));
-            ((recorder.verbs[me], recorder.awaits[me]), first)
+            ((recorder.verbs[me], recorder.awaits[me]), mine)
         };
         let answer = act(&cast, &pool, &dart, &mut own, op, value);
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
@@ -161,32 +162,20 @@ pub(super) async fn client(
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
-        let count = match op {
-            Op::MultiGet | Op::Scan(_) => cast.hot.len(),
-            Op::Maintain | Op::Adjust => 0,
-            _ => 1,
-        };
-        // Others have written in between: ours are found by their number of invocation.
-        let mine: Vec<usize> = (first..recorder.history.len())
-            .filter(|&at| {
-                recorder.history[at].client == cast.index && recorder.history[at].returned.is_none()
-            })
-            .take(count)
-            .collect();
         match ended {
             Ended::Answered(Ok(Answer::Key(told))) => {
-                for at in mine {
-                    recorder.history[at].returned = Some((returned, told));
+                for operation in &mut recorder.history[mine] {
+                    operation.returned = Some((returned, told));
                 }
             }
             Ended::Answered(Ok(Answer::All(values))) => {
-                for (at, value) in mine.into_iter().zip(values) {
-                    recorder.history[at].returned = Some((returned, Told::Found(value)));
+                for (operation, value) in recorder.history[mine].iter_mut().zip(values) {
+                    operation.returned = Some((returned, Told::Found(value)));
                 }
             }
             Ended::Answered(Ok(Answer::Done)) | Ended::Cancelled => {}
             Ended::Answered(Err(error)) => {
-                let fatal = judge_error(&mut recorder, op, &error, &mine);
+                let fatal = judge_error(&mut recorder, op, &error, mine);
                 recorder.errors.push(format!("client {}: {op}: {error}", cast.index));
                 if fatal {
                     return;
@@ -197,12 +186,12 @@ pub(super) async fn client(
 }
 
 /// Whether a client has to end after an error. What cannot be explained by a fault is a violation.
-fn judge_error(recorder: &mut Recorder, op: Op, error: &IndexError, mine: &[usize]) -> bool {
+fn judge_error(recorder: &mut Recorder, op: Op, error: &IndexError, mine: Range<usize>) -> bool {
     match error {
         IndexError::Pool(PoolError::OutOfSpace { .. }) => {
             // It says that nothing was changed: as if it had never been asked.
-            for &at in mine.iter().rev() {
-                recorder.history[at].action = Action::Get;
+            for operation in &mut recorder.history[mine] {
+                operation.action = Action::Get;
             }
             false
         }

@@ -338,12 +338,7 @@ impl Act<'_> {
             }
             self.outcome.struck.push(fault);
             match fault {
-                Fault::Kill(..) => {
-                    executor.kill(who);
-                    if let Some(process) = processes.get_mut(who as usize).and_then(Option::take) {
-                        process.pool.abandon();
-                    }
-                }
+                Fault::Kill(..) => kill(executor, processes, who),
                 Fault::Pause(..) | Fault::Stop(..) => {
                     sim.process(who).pause_process(true);
                     sim.advance_ms(2 * LEASE_MS);
@@ -353,12 +348,7 @@ impl Act<'_> {
                     self.healing.push((who, step + CUT_EVENTS));
                 }
                 Fault::Power(..) => {
-                    for (at, process) in processes.iter_mut().enumerate() {
-                        executor.kill(at as u32);
-                        if let Some(process) = process.take() {
-                            process.pool.abandon();
-                        }
-                    }
+                    (0..self.plan.processes()).for_each(|who| kill(executor, processes, who));
                     for node in 0..self.plan.nodes {
                         let scheduler = &mut *self.scheduler;
                         let mut choose = |possibilities| scheduler.pick(possibilities);
@@ -369,6 +359,14 @@ impl Act<'_> {
                 Fault::Cancel(..) | Fault::Refuse(..) => {}
             }
         }
+    }
+}
+
+/// Ends a process as a crash would, wherever its tasks are.
+fn kill(executor: &mut Executor<'_>, processes: &mut [Option<Process>], who: u32) {
+    executor.kill(who);
+    if let Some(process) = processes.get_mut(who as usize).and_then(Option::take) {
+        process.pool.abandon();
     }
 }
 
@@ -412,11 +410,8 @@ fn finish_paused(
     };
     let paused = has(|fault| matches!(fault, Fault::Pause(..)));
     let stopped = has(|fault| matches!(fault, Fault::Stop(..)));
-    for &process in &stopped {
-        executor.kill(process);
-        if let Some(process) = processes[process as usize].take() {
-            process.pool.abandon();
-        }
+    for process in stopped {
+        kill(executor, processes, process);
     }
     if paused.is_empty() {
         return Ok(());
@@ -438,10 +433,7 @@ fn finish_paused(
     }
     act.play(executor, processes)?;
     for process in paused {
-        executor.kill(process);
-        if let Some(process) = processes[process as usize].take() {
-            process.pool.abandon();
-        }
+        kill(executor, processes, process);
     }
     Ok(())
 }
