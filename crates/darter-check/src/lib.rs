@@ -7,6 +7,7 @@
 //!
 //! `docs/checking.md` teaches how to use it.
 
+mod dice;
 pub mod explore;
 pub mod history;
 pub mod linear;

@@ -3,9 +3,10 @@
 use super::plan::{Fault, Op, Plan};
 use super::run::{Outcome, Violation, run};
 use super::scenario::Scenario;
-use super::schedule::{Dice, Pct, Random, Replay, Schedule, Scheduler};
+use super::schedule::{Pct, Random, Replay, Schedule, Scheduler};
 use super::shrink::shrink;
 use super::stage::Stage;
+use crate::dice::Dice;
 use darter_index::{Holes, Situation, take_situations, without_situations};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -19,6 +19,6 @@ pub use exhaustive::{Exhaustion, Exhaustive, exhaust};
 pub use plan::{Fault, Op, Plan};
 pub use run::{Outcome, Violation, run};
 pub use scenario::Scenario;
-pub use schedule::{Decision, Dice, Pct, Random, Replay, Schedule, Scheduler};
+pub use schedule::{Decision, Pct, Random, Replay, Schedule, Scheduler};
 pub use stage::Stage;
 pub use sweep::{Sweep, victims};

@@ -3,9 +3,8 @@
 //! A decision is a number: 0 goes on with the task that moved last, `n` takes the n-th of the other events on offer. So
 //! a schedule of zeros is every client run to its end in turn, and a shrunk schedule is one with few context switches.
 
+use crate::dice::Dice;
 use darter_fabric::sim::{Event, EventKind, TaskId, WordOrder};
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::fmt;
 use std::str::FromStr;
 
@@ -119,26 +118,6 @@ pub trait Scheduler {
     /// Whether the rest of the run is of no interest.
     fn gives_up(&self) -> bool {
         false
-    }
-}
-
-/// Random numbers for schedulers and plans.
-pub struct Dice(Pcg64Mcg);
-
-impl Dice {
-    /// The dice of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(Pcg64Mcg::seed_from_u64(seed))
-    }
-
-    /// A number below `limit`, which is not 0.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
-    }
-
-    /// True once in `n` times.
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
     }
 }
 

@@ -1,13 +1,13 @@
 //! The coordinator: makes the pool, disturbs the workers, and has the verdict reached.
 
 use super::collect::{Collected, LogSet};
-use super::dice::Dice;
 use super::fleet::{Failed, Fleet, Launch};
 use super::judge::{self, PoolJudgement, check_pool, read_all};
 use super::keys::{KEYS_MAX, KeySet};
 use super::repairer::{Repairs, next_in, repair_often};
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{EVENTS_MIN, Progress, Report, StressConfig, StressError, Verdict};
+use crate::dice::Dice;
 use darter::{PoolUrl, Scheme, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

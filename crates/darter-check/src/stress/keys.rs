@@ -7,7 +7,7 @@
 //! A value is its number in hexadecimal and a padding whose length and bytes follow from the number. So whoever knows the
 //! number knows the bytes, and bytes that are not exactly those of a number were never written.
 
-use super::dice::mix;
+use crate::dice::mix;
 use std::collections::BTreeSet;
 
 /// Most keys a set can have: what the pattern below can tell apart with room to spare.

@@ -19,7 +19,7 @@
 
 use super::clock::now_ns;
 use super::collect::Collected;
-use super::dice::mix;
+use crate::dice::mix;
 use crate::history::{Action, Operation, Outcome};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -24,7 +24,6 @@
 pub mod clock;
 pub mod collect;
 pub mod coordinator;
-mod dice;
 mod error;
 mod fleet;
 pub mod judge;

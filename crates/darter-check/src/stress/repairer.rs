@@ -1,7 +1,7 @@
 //! Repairs of the pool while others work on it, at random moments: from a thread of the coordinator, since a repair may have
 //! to wait for a worker that only the coordinator can continue.
 
-use super::dice::Dice;
+use crate::dice::Dice;
 use darter::{PoolUrl, Store};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

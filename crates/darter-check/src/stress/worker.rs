@@ -6,9 +6,9 @@
 
 use super::StressError;
 use super::clock::now_ns;
-use super::dice::Dice;
 use super::keys::{KeySet, UNKNOWN_VALUE, value_bytes, value_number};
 use super::log::{Call, Entry, LogWriter, Refusal};
+use crate::dice::Dice;
 use crate::history::Outcome;
 use darter::{Error, FabricError, PoolError, PoolUrl, PutOutcome, ScanRange, Session, Store};
 use std::fmt::Display;
