@@ -80,8 +80,10 @@ pub struct Capabilities {
 pub enum FenceOutcome {
     /// The client is gone or shut out; its epoch may be ignored and its blocks adopted.
     Fenced,
-    /// The client lives, or may live and is within its lease; leave it alone.
+    /// The client lives; leave it alone.
     Alive,
+    /// The provider does not know. Whether the client goes on renewing its lease will tell.
+    Unknown,
 }
 
 /// Holds a client's identity at the provider until dropped; its loss is what proves death to others.

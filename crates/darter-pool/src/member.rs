@@ -277,14 +277,14 @@ pub(crate) async fn end<E: Endpoint>(endpoint: &mut E, owner: Owner) -> Result<(
     Ok(())
 }
 
-/// Ends those members, read as live, that are gone, or that have lapsed and can be shut out; answers how many. Of each:
-/// slot, line, and whether the line has said the same for a lease's time up to now.
+/// Ends those members, read as live, that are gone, or that have lapsed and can be shut out; answers whether of all others it
+/// is known that they live. Of each: slot, line, and whether the line has said the same for a lease's time up to now.
 pub(crate) async fn bury_dead<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     suspects: impl Iterator<Item = (u32, MemberLine, bool)>,
-) -> Result<u32, PoolError> {
-    let mut buried = 0;
+) -> Result<bool, PoolError> {
+    let mut is_sure = true;
     for (slot, line, lapsed) in suspects {
         let now = read_line(endpoint, slot).await?;
         if !now.live || now.incarnation != line.incarnation {
@@ -292,15 +292,19 @@ pub(crate) async fn bury_dead<F: Fabric>(
         }
         let lapsed = lapsed && now.deadline_ms == line.deadline_ms;
         let suspect = Suspect { slot, holder: line.holder, lapsed };
-        // Shut out at all nodes that this process knows; were there more, somebody who knows them has to do it.
-        if fabric.fence(suspect)? == FenceOutcome::Fenced
-            && usize::from(read_table(endpoint, 0).await?.nodes) <= fabric.nodes()
-        {
-            end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;
-            buried += 1;
+        match fabric.fence(suspect)? {
+            FenceOutcome::Alive => {}
+            FenceOutcome::Unknown => is_sure = false,
+            // At all nodes that this process knows; were there more, somebody who knows them has to do it.
+            FenceOutcome::Fenced if usize::from(read_table(endpoint, 0).await?.nodes) > fabric.nodes() => {
+                is_sure = false;
+            }
+            FenceOutcome::Fenced => {
+                end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;
+            }
         }
     }
-    Ok(buried)
+    Ok(is_sure)
 }
 
 async fn read_line<E: Endpoint>(endpoint: &mut E, slot: u32) -> Result<MemberLine, PoolError> {

@@ -31,6 +31,8 @@ use crate::pool::Shared;
 const EMPTY_BLOCKS_KEPT: usize = 2;
 /// Freed bits sent in one batch.
 const FREES_PER_BATCH: usize = 256;
+/// Milliseconds between two questions about members of which the provider knows nothing.
+const PAUSES_BEFORE_ASKING: u32 = 20;
 /// Milliseconds that `settle` waits without progress, and altogether.
 const SETTLE_QUIET_MS: u64 = 250;
 const SETTLE_LIMIT_MS: u64 = 5000;
@@ -189,10 +191,23 @@ impl<F: Fabric> Shared<F> {
         Ok(table)
     }
 
-    /// Ends all members that are gone, however short their silence, or that have lapsed.
-    pub(crate) async fn bury_dead(&self, endpoint: &mut F::Endpoint) -> Result<u32, PoolError> {
-        let table = self.read_members(endpoint).await?;
-        self.bury_silent(endpoint, &table, 0).await
+    /// Ends all members that are gone, however short their silence. When the provider does not know, waits until they give
+    /// a sign of life, or have lapsed.
+    pub(crate) async fn bury_dead(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        let patience_ends = endpoint.now_ms() + self.upkeep.lease_ms * 2;
+        loop {
+            // A round renews this process's own lease too.
+            let table = match self.round(endpoint).await? {
+                Some(table) => table,
+                None => self.read_members(endpoint).await?,
+            };
+            if self.bury_silent(endpoint, &table, 0).await? || endpoint.now_ms() > patience_ends {
+                return Ok(());
+            }
+            for _ in 0..PAUSES_BEFORE_ASKING {
+                endpoint.pause().await;
+            }
+        }
     }
 
     async fn bury_silent(
@@ -200,7 +215,7 @@ impl<F: Fabric> Shared<F> {
         endpoint: &mut F::Endpoint,
         table: &MemberTable,
         silent_ms_min: u64,
-    ) -> Result<u32, PoolError> {
+    ) -> Result<bool, PoolError> {
         let now = endpoint.now_ms();
         let suspects: Vec<_> = {
             let sightings = lock(&self.upkeep.sightings);

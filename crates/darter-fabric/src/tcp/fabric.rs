@@ -192,7 +192,7 @@ impl Tcp {
             return Err(FabricError::Disconnected { node });
         };
         match refusal {
-            Refusal::None | Refusal::Taken => Ok(refusal),
+            Refusal::None | Refusal::Taken | Refusal::Stranger => Ok(refusal),
             other => Err(wire::error_of(other, node, &text)),
         }
     }
@@ -318,8 +318,10 @@ impl Fabric for Tcp {
     /// One node decides; when it has shut the session out, all others must too, whatever they know of it.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
         let mut about = Control { number: suspect.holder, flag: suspect.lapsed.into() };
-        if self.ask(ARBITER, RequestKind::Fence, about)? == Refusal::Taken {
-            return Ok(FenceOutcome::Alive);
+        match self.ask(ARBITER, RequestKind::Fence, about)? {
+            Refusal::Taken => return Ok(FenceOutcome::Alive),
+            Refusal::Stranger => return Ok(FenceOutcome::Unknown),
+            _ => {}
         }
         about.flag = 1;
         for node in (0..self.shared.node_count() as u8).filter(|&node| node != ARBITER) {

@@ -54,10 +54,12 @@ pub enum Refusal {
     Misaligned = 7,
     /// The node is shutting down.
     Closing = 8,
-    /// A member slot that another live session holds; a session that is not to be shut out.
+    /// A member slot that another live session holds; a session that is connected.
     Taken = 9,
     /// A request the node could not carry out: its text says why.
     Failed = 10,
+    /// A session that the node has not seen since it was started.
+    Stranger = 11,
 }
 
 impl Refusal {
@@ -75,6 +77,7 @@ impl Refusal {
             8 => Self::Closing,
             9 => Self::Taken,
             10 => Self::Failed,
+            11 => Self::Stranger,
             _ => return None,
         })
     }

@@ -94,9 +94,13 @@ impl Sessions {
 
     /// Shuts a session out if it is known to be gone, or if it has lapsed.
     pub(super) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
-        let is_gone =
-            !self.connected.contains_key(&session) && self.slots.values().any(|&holder| holder == session);
-        if lapsed || is_gone || self.is_fenced(session) { self.shut_out(session) } else { Ok(Refusal::Taken) }
+        let is_connected = self.connected.contains_key(&session);
+        let is_gone = !is_connected && self.slots.values().any(|&holder| holder == session);
+        if lapsed || is_gone || self.is_fenced(session) {
+            self.shut_out(session)
+        } else {
+            Ok(if is_connected { Refusal::Taken } else { Refusal::Stranger })
+        }
     }
 }
 
@@ -131,7 +135,7 @@ mod tests {
     fn of_a_session_from_before_a_restart_only_its_lease_tells() {
         let mut sessions = Sessions::new(None, &Remembered { boot_id: 1, fenced: vec![8] });
         assert!(sessions.is_fenced(8));
-        assert_eq!(sessions.fence(9, false).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.fence(9, false).unwrap(), Refusal::Stranger);
         assert_eq!(sessions.fence(9, true).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(9));
     }
