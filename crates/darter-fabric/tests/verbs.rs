@@ -278,3 +278,17 @@ fn memory_says_what_it_is() {
 fn suspect(slot: u32) -> Suspect {
     Suspect { slot, holder: 0, lapsed: true }
 }
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn reserved_huge_pages_are_had_or_missed_at_once() {
+    let odd = Local::memory_reserved(4096, 1).unwrap_err().to_string();
+    assert!(odd.contains("multiple of 2M"), "{odd}");
+    // More than any machine has reserved.
+    let many = Local::memory_reserved(1 << 40, 1).unwrap_err().to_string();
+    assert!(many.contains("vm.nr_hugepages"), "{many}");
+    match Local::memory_reserved(2 << 20, 1) {
+        Ok(local) => assert!(local.notes().iter().any(|note| note.contains("reserved ones"))),
+        Err(error) => assert!(error.to_string().contains("vm.nr_hugepages"), "{error}"),
+    }
+}

@@ -3,6 +3,8 @@
 //! Other threads and, for files, other processes write these bytes at any time. So they are only ever seen as
 //! [`AtomicU64`], never through `&[u8]`, and no word of them is trusted to keep its value.
 
+#[cfg(not(miri))]
+use crate::ByteSize;
 use crate::FabricError;
 use std::fs::File;
 use std::io;
@@ -26,6 +28,9 @@ enum Backing {
     /// An anonymous mapping.
     #[cfg(not(miri))]
     Anonymous,
+    /// An anonymous mapping of huge pages that the system had set apart.
+    #[cfg(not(miri))]
+    Reserved,
     /// A shared mapping of a file.
     File,
 }
@@ -65,6 +70,42 @@ impl Mapping {
         unmap(unsafe { base.add(bytes) }, span - head - bytes);
         advise_huge(base, bytes);
         Ok(Self { base: base.cast(), bytes, backing: Backing::Anonymous })
+    }
+
+    /// Zeroed memory of this process in huge pages that the system has reserved, all of them taken at once: what the
+    /// system lacks is missed here, and by nobody who touches the memory later.
+    #[cfg(not(miri))]
+    pub(super) fn reserved(bytes: usize) -> Result<Self, FabricError> {
+        if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {
+            return Err(FabricError::geometry(format!(
+                "{} do not fill huge pages; ask for a multiple of {}",
+                ByteSize(bytes as u64),
+                ByteSize(HUGE_PAGE_BYTES as u64)
+            )));
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+        let base = map(bytes, flags, None).map_err(|error| {
+            let (free, wanted) = (free_huge_pages(), bytes / HUGE_PAGE_BYTES);
+            FabricError::geometry(format!(
+                "cannot map {wanted} huge pages ({error}); the system has {free} of them reserved and free; reserve more \
+                 with `sysctl vm.nr_hugepages=N`, best at boot, or do without"
+            ))
+        })?;
+        Ok(Self { base: base.cast(), bytes, backing: Backing::Reserved })
+    }
+
+    /// Miri knows no pages.
+    #[cfg(miri)]
+    pub(super) fn reserved(bytes: usize) -> Result<Self, FabricError> {
+        Self::anonymous(bytes)
+    }
+
+    /// Whether all of it lies in reserved huge pages.
+    pub(super) fn is_reserved(&self) -> bool {
+        #[cfg(not(miri))]
+        return self.backing == Backing::Reserved;
+        #[cfg(miri)]
+        return false;
     }
 
     /// Zeroed memory of this process.
@@ -141,6 +182,13 @@ fn map(bytes: usize, flags: libc::c_int, file: Option<&File>) -> io::Result<NonN
         return Err(io::Error::last_os_error());
     }
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Reserved huge pages that nobody has, by the kernel's own account; none when it has no such account.
+#[cfg(not(miri))]
+fn free_huge_pages() -> usize {
+    let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/free_hugepages", HUGE_PAGE_BYTES >> 10);
+    std::fs::read_to_string(path).ok().and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Gives part of a mapping back. The callers own that part and use it no more.

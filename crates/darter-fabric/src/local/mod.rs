@@ -68,6 +68,15 @@ impl Local {
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
     }
 
+    /// [`Local::memory`] in huge pages of 2 MiB that the system's operator has reserved, all of them taken at once.
+    ///
+    /// # Errors
+    /// As for [`Local::memory`], and when the whole is no multiple of 2 MiB or the system has too few such pages.
+    pub fn memory_reserved(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
+        let mapping = Mapping::reserved(total_bytes(bytes_per_node, nodes)?)?;
+        Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
+    }
+
     /// One region of `bytes` bytes in a file that is this process's alone, for a memory node to serve. The file is made
     /// when it is absent or empty, and must have just as many bytes otherwise; what it holds is kept. Also answers whether
     /// it is new.

@@ -14,7 +14,9 @@ pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String>
     let bytes = mapping.words().len() * 8;
     let mut notes = Vec::new();
     let medium = file.map(Medium::of);
-    if bytes >= HUGE_PAGES_MATTER_BYTES {
+    if mapping.is_reserved() {
+        notes.push("huge pages are in use: the whole pool lies in reserved ones".to_owned());
+    } else if bytes >= HUGE_PAGES_MATTER_BYTES {
         notes.extend(huge_pages(mapping, medium.as_ref()));
     }
     match (file, medium) {

@@ -23,6 +23,14 @@ impl Region {
         Self::of(Local::memory(bytes, 1)?)
     }
 
+    /// [`Region::memory`] in huge pages of 2 MiB that the system has reserved, all of them taken at once.
+    ///
+    /// # Errors
+    /// When the size is no multiple of them or the system has too few.
+    pub fn huge_pages(bytes: u64) -> Result<Self, MemNodeError> {
+        Self::of(Local::memory_reserved(bytes, 1)?)
+    }
+
     /// A pool of one node that this process has already, as memory of this process.
     ///
     /// # Errors
