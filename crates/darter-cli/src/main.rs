@@ -8,15 +8,18 @@ mod bench;
 mod check;
 mod failure;
 mod load;
+mod logging;
 mod memnode;
 mod notation;
 mod pairs;
 mod pool;
 mod scan;
+mod signals;
 mod sim;
 mod stats;
 mod stress;
 mod tree;
+mod up;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -59,6 +62,8 @@ enum Command {
     Stress(stress::StressCommand),
     /// Serve memory to clients over TCP, as one memory node of a pool, until SIGTERM
     Memnode(memnode::MemNodeCommand),
+    /// Run memory nodes on this machine with a pool over them, and print its URL, until SIGTERM or Ctrl-C
+    Up(up::UpCommand),
     /// Make a pool of memory nodes, or describe one
     #[command(subcommand)]
     Pool(pool::PoolCommand),
@@ -91,6 +96,7 @@ fn main() -> ExitCode {
         Command::Sim(command) => command.run(),
         Command::Stress(command) => command.run(),
         Command::Memnode(command) => command.run(),
+        Command::Up(command) => command.run(),
         Command::Pool(command) => command.run(),
         Command::Tree(command) => command.run(),
         Command::StressWorker(command) => command.run(),

@@ -1,15 +1,19 @@
 //! `memnode`: serves this machine's memory as a memory node until SIGTERM or Ctrl-C.
 
 use crate::Answer;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
+use crate::logging::LogArgs;
+use crate::signals::{stop_on_signals, stop_when_stdin_closes};
 use darter::ByteSize;
-use darter_server::memnode::{MemNode, MemNodeOptions, Region};
+use darter_server::memnode::{MemNode, MemNodeOptions, MetricsPort, Region, Stop};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tracing::{info, warn};
 
 #[derive(clap::Args)]
 pub(crate) struct MemNodeCommand {
@@ -25,12 +29,71 @@ pub(crate) struct MemNodeCommand {
     /// A file whose content, line end left off, clients must know
     #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    /// Serve numbers for Prometheus over HTTP here, at /metrics, and how the node is, at /healthz; port 0 takes any, and the log
+    /// says which. It asks for no token: choose an address that only operators reach
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// Take the region from huge pages that the system has reserved, all at once; without it the kernel is only asked for
+    /// huge pages
+    #[arg(long, conflicts_with = "file")]
+    huge_pages: bool,
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Stop as on SIGTERM when stdin ends
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+}
+
+/// What peers may take, and how long.
+#[derive(clap::Args)]
+struct Limits {
     /// Connections at most
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
+    /// Payload bytes of a frame at most, 4K to 4M
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = frame_bytes)]
+    frame_bytes: ByteSize,
+    /// Bytes of answers that may wait for one peer before it is heard no further
+    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    waiting_bytes: ByteSize,
+    /// Memory of all connections together, beyond which the one that has most is dropped; 16M or more
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = buffer_bytes)]
+    buffer_bytes: ByteSize,
+    /// Seconds that a peer may leave its answers unread, or its greeting or a request unfinished
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    patience: Duration,
+    /// Seconds that peers may take their answers after SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    drain: Duration,
     /// Microseconds to look again and again before sleeping
     #[arg(long, value_name = "US", default_value_t = 50)]
     spin: u64,
+}
+
+fn frame_bytes(text: &str) -> Result<ByteSize, String> {
+    let most = u64::from(darter_fabric::tcp::wire::FRAME_BYTES_MAX);
+    sized(text, 4096..=most, "a frame may have 4K to 4M")
+}
+
+fn buffer_bytes(text: &str) -> Result<ByteSize, String> {
+    sized(text, 16 << 20..=u64::MAX, "connections need 16M or more")
+}
+
+fn sized(text: &str, range: RangeInclusive<u64>, rule: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    if range.contains(&size.0) { Ok(size) } else { Err(rule.to_owned()) }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
+    // A year is as good as for ever, and can be added to any time.
+    if (0.0..=31_536_000.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("from 0 to a year".to_owned())
+    }
 }
 
 /// Reads a token file.
@@ -52,30 +115,65 @@ impl MemNodeCommand {
         let bytes = self.size.0 / unit * unit;
         let region = match &self.file {
             Some(path) => Region::file(path, bytes).map_err(Failure::failed)?,
+            None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
-        let options = MemNodeOptions {
-            token: token(self.token_file.as_deref())?,
-            connections_max: self.connections,
-            spin: Duration::from_micros(self.spin),
-            ..MemNodeOptions::default()
-        };
+        let options = MemNodeOptions { token: token(self.token_file.as_deref())?, ..self.limits.options() };
+        let _log = self.log.start();
         if options.token.is_empty() && !self.listen.ip().is_loopback() {
-            complain("note: without --token-file whoever reaches this address can read and write the memory");
+            warn!("without --token-file whoever reaches this address can read and write the memory");
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-            signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
+        let stop = Arc::new(Stop::default());
+        stop_on_signals(&stop)?;
+        if self.until_stdin_closes {
+            stop_when_stdin_closes(&stop)?;
         }
-        let mut node = MemNode::bind(self.listen, region, options).map_err(Failure::failed)?;
+        allow_open_files(self.limits.connections);
+        let node = MemNode::bind(self.listen, region, options).map_err(Failure::failed)?;
+        let open = |address| MetricsPort::open(address, Arc::clone(node.metrics()));
+        // Serves until the node has ended.
+        let port = self.metrics.map(open).transpose().map_err(Failure::failed)?;
+        if let Some(port) = &port {
+            info!(address = %port.address(), "metrics");
+        }
         let mut out = std::io::stdout().lock();
         writeln!(out, "tcp://{}", node.address().map_err(Failure::failed)?)?;
         out.flush()?;
-        let counts = node.serve(&stop).map_err(Failure::failed)?;
-        complain(format_args!(
-            "served {} connections, {} frames, {} verbs; refused {}, dropped {}",
-            counts.accepted, counts.frames, counts.verbs, counts.refused, counts.dropped
-        ));
+        node.serve(&stop).map_err(Failure::failed)?;
         Ok(Answer::Done)
+    }
+}
+
+impl Limits {
+    fn options(&self) -> MemNodeOptions {
+        // What is more than this machine can address is no limit.
+        let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
+        MemNodeOptions {
+            connections_max: self.connections,
+            frame_bytes_max: self.frame_bytes.0 as u32,
+            waiting_bytes_max: bytes(self.waiting_bytes),
+            buffer_bytes_max: bytes(self.buffer_bytes),
+            patience: self.patience,
+            drain: self.drain,
+            spin: Duration::from_micros(self.spin),
+            ..MemNodeOptions::default()
+        }
+    }
+}
+
+/// Open files beside the connections let in: those that have not greeted, the metrics port's, the log, the region.
+const OTHER_FILES: u64 = 512;
+
+/// Raises this process's limit of open files to what its connections may need, as far as that is allowed.
+fn allow_open_files(connections: usize) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = (connections as u64).saturating_add(OTHER_FILES);
+    if current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let allowed = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum });
+    if raised.is_err() || allowed < wanted {
+        warn!(wanted, allowed, "open files are limited to fewer than the connections may need");
     }
 }

@@ -2,59 +2,16 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use darter_fabric::tcp::wire::{self, Control, Hello, Refusal, RequestHead, RequestKind, Welcome};
-use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, Tcp, TcpOptions, block_on,
-};
+mod node;
+
+use darter_fabric::tcp::wire::{self, Control, Refusal, RequestHead, RequestKind};
+use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, block_on};
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_pool::{Pool, PoolOptions};
-use darter_server::memnode::{MemNode, MemNodeCounts, MemNodeOptions, Region};
+use darter_server::memnode::{MemNodeOptions, Region};
+use node::{Node, connect, greeted, provoke, read_frame};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// A memory node in a thread of this process.
-struct Node {
-    address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<MemNodeCounts>>,
-}
-
-impl Node {
-    fn start(region: Region, address: &str, options: MemNodeOptions) -> Self {
-        let mut node = MemNode::bind(address.parse().unwrap(), region, options).unwrap();
-        let address = node.address().unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || node.serve(&theirs).unwrap());
-        Self { address, stop, thread: Some(thread) }
-    }
-
-    fn small(options: MemNodeOptions) -> Self {
-        Self::start(Region::memory(1 << 20).unwrap(), "127.0.0.1:0", options)
-    }
-
-    fn end(&mut self) -> MemNodeCounts {
-        self.stop.store(true, Ordering::Release);
-        self.thread.take().unwrap().join().unwrap()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.end();
-        }
-    }
-}
-
-fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
-    let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
-    Tcp::connect(&addresses, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
-}
 
 #[test]
 fn an_index_lives_on_three_memory_nodes() {
@@ -282,38 +239,17 @@ fn a_region_file_is_one_nodes_and_keeps_its_size() {
     assert!(error.contains("region.node"), "{error}");
 }
 
-/// A bare connection after a proper greeting.
-fn greeted(node: &Node, session: u64) -> TcpStream {
-    let mut stream = TcpStream::connect(node.address).unwrap();
-    let hello = Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session, reserved: 0 };
-    stream.write_all(wire::as_bytes(&hello)).unwrap();
-    let mut welcome = [0; size_of::<Welcome>()];
-    stream.read_exact(&mut welcome).unwrap();
-    assert_eq!(wire::head::<Welcome>(&welcome).unwrap().refusal, 0);
-    stream
-}
-
-/// Sends bytes as they are; answers what comes back until the node hangs up or falls silent.
-fn say(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = if is_greeted { greeted(node, 5) } else { TcpStream::connect(node.address).unwrap() };
-    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let _ = stream.write_all(bytes);
-    let mut answer = Vec::new();
-    let _ = stream.take(1 << 20).read_to_end(&mut answer);
-    answer
-}
-
 #[test]
 fn malformed_frames_touch_no_memory() {
     let region = Local::memory(1 << 20, 1).unwrap();
     let node = Node::start(Region::of(region.clone()).unwrap(), "127.0.0.1:0", MemNodeOptions::default());
-    assert!(say(&node, false, b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").is_empty());
+    assert!(provoke(&node, false, b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").is_empty());
     let head = |kind, verbs, bytes| RequestHead { kind, reserved: 0, verbs, bytes, id: 1 };
     let refusal = |answer: &[u8]| {
         wire::head::<wire::ReplyHead>(answer).and_then(|head| Refusal::from_code(head.refusal))
     };
     for bad in [head(9, 0, 0), head(0, 0, 0), head(1, 0, u32::MAX), head(2, 0, 0), head(1, 3, 0)] {
-        let answer = say(&node, true, wire::as_bytes(&bad));
+        let answer = provoke(&node, true, wire::as_bytes(&bad));
         assert_eq!(refusal(&answer), Some(Refusal::Malformed), "{bad:?}");
     }
     // A frame whose only verb is a write that says it has more words than follow.
@@ -326,7 +262,7 @@ fn malformed_frames_touch_no_memory() {
             })
             .collect();
         let frame = [wire::as_bytes(&head(1, 1, length)), &noise[..]].concat();
-        let answer = say(&node, true, &frame);
+        let answer = provoke(&node, true, &frame);
         assert!(matches!(refusal(&answer), Some(Refusal::Malformed)), "{length}");
     }
     let mut endpoint = region.endpoint().unwrap();
@@ -347,10 +283,7 @@ fn a_peer_that_does_not_read_is_dropped() {
     let mut stream = greeted(&node, 5);
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     // READs of 64 KiB without end, whose answers nobody takes.
-    let mut verb = [0_u8; wire::HEADER_BYTES];
-    verb[4..8].copy_from_slice(&(8192_u32).to_le_bytes());
-    let head = RequestHead { kind: 1, reserved: 0, verbs: 1, bytes: verb.len() as u32, id: 1 };
-    let frame = [wire::as_bytes(&head), &verb[..]].concat();
+    let frame = read_frame(8192);
     let ended = (0..10_000_000_u32).any(|_| stream.write_all(&frame).is_err());
     assert!(ended);
     assert_eq!(node.end().dropped, 1);

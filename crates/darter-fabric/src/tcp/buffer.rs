@@ -70,6 +70,18 @@ impl Inbox {
     pub fn taken(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
     }
+
+    /// Memory behind it, in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives the memory back if nothing is in it.
+    pub fn rest(&mut self) {
+        if self.from == self.to {
+            *self = Self::default();
+        }
+    }
 }
 
 /// What is to be sent.
@@ -106,6 +118,18 @@ impl Outbox {
             self.bytes = Vec::new();
         }
         Ok(())
+    }
+
+    /// Memory behind it, in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Gives the memory back if nothing is in it.
+    pub fn rest(&mut self) {
+        if self.waiting() == 0 {
+            *self = Self::default();
+        }
     }
 }
 

@@ -2,28 +2,38 @@
 //!
 //! One thread serves all connections. It takes in what a socket has, executes the whole frames in it, and sends all their
 //! answers in one call; between looks it spins for a while, then sleeps in `epoll`. Whatever a peer sends, it costs the peer
-//! its connection at most: lengths are checked before anything is kept, verbs before anything is touched, and a peer that
-//! does not read its answers is heard no further, and dropped when that lasts.
+//! its connection at most: lengths are checked before anything is kept, verbs before anything is touched, a peer that
+//! does not read its answers is heard no further, and dropped when that lasts, and all of them together may hold so much memory.
+//!
+//! An operator sees it through counters (`metrics.rs`, served by `port.rs`) and log lines (`tracing`, paced by `journal.rs`).
 
+mod exposition;
+mod journal;
 mod ledger;
+mod metrics;
 mod peer;
+mod port;
 mod region;
 mod sessions;
+mod stop;
+mod turns;
 
+pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor};
+pub use port::MetricsPort;
 pub use region::Region;
+pub use stop::Stop;
 
 use darter_fabric::tcp::wire;
 use darter_fabric::{Endpoint, Fabric, FabricError, Local};
-use peer::{Peer, Progress};
-use rustix::event::epoll;
+use journal::Journal;
 use sessions::Sessions;
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::info;
+use turns::Turns;
 
 /// How a memory node serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +46,15 @@ pub struct MemNodeOptions {
     pub frame_bytes_max: u32,
     /// Bytes of answers that wait for one peer, beyond which it is heard no further.
     pub waiting_bytes_max: usize,
-    /// How long a peer may leave its answers unread, or its greeting unfinished.
+    /// Bytes of memory behind all connections together, beyond which the one that has most is dropped. What one frame and its
+    /// answers take comes on top.
+    pub buffer_bytes_max: usize,
+    /// How long a peer may leave its answers unread, or its greeting or a request unfinished.
     pub patience: Duration,
     /// How long to look again and again before sleeping.
     pub spin: Duration,
+    /// How long peers may take their answers once the node has been asked to stop.
+    pub drain: Duration,
 }
 
 impl Default for MemNodeOptions {
@@ -49,8 +64,10 @@ impl Default for MemNodeOptions {
             connections_max: 1024,
             frame_bytes_max: wire::FRAME_BYTES_MAX,
             waiting_bytes_max: 16 << 20,
+            buffer_bytes_max: 1 << 30,
             patience: Duration::from_secs(10),
             spin: Duration::from_micros(50),
+            drain: Duration::from_secs(5),
         }
     }
 }
@@ -96,21 +113,6 @@ pub enum MemNodeError {
     Fabric(#[from] FabricError),
 }
 
-/// What a memory node has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemNodeCounts {
-    /// Connections let in.
-    pub accepted: u64,
-    /// Connections refused: credentials, version, fenced, busy.
-    pub refused: u64,
-    /// Connections ended for what they sent, or for not reading.
-    pub dropped: u64,
-    /// Frames executed.
-    pub frames: u64,
-    /// Verbs executed.
-    pub verbs: u64,
-}
-
 /// A memory node that listens.
 #[derive(Debug)]
 pub struct MemNode {
@@ -119,24 +121,8 @@ pub struct MemNode {
     boot_id: u64,
     sessions: Sessions,
     options: MemNodeOptions,
-    counts: MemNodeCounts,
+    metrics: Arc<MemNodeMetrics>,
 }
-
-/// What all peers share while they are served.
-struct Service<'s> {
-    options: &'s MemNodeOptions,
-    region: &'s Local,
-    boot_id: u64,
-    sessions: &'s mut Sessions,
-    counts: MemNodeCounts,
-}
-
-/// The listener's key among the sockets' numbers.
-const LISTENER: u64 = 0;
-/// Most sockets heard in one turn.
-const EVENTS_MAX: usize = 256;
-/// How often peers are looked at that do nothing.
-const SWEEP: Duration = Duration::from_millis(500);
 
 fn system(action: &'static str) -> impl FnOnce(io::Error) -> MemNodeError {
     move |source| MemNodeError::System { action, source }
@@ -153,8 +139,8 @@ impl MemNode {
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
         let Region { memory, ledger, remembered } = region;
         let sessions = Sessions::new(ledger, &remembered);
-        let (boot_id, counts) = (remembered.boot_id, MemNodeCounts::default());
-        Ok(Self { listener, memory, boot_id, sessions, options, counts })
+        let metrics = Arc::new(MemNodeMetrics::new(memory.node_bytes(0)));
+        Ok(Self { listener, memory, boot_id: remembered.boot_id, sessions, options, metrics })
     }
 
     /// Where it listens.
@@ -165,99 +151,67 @@ impl MemNode {
         self.listener.local_addr().map_err(system("ask for the listening address"))
     }
 
-    /// Serves until `stop`, then answers what has arrived and goes.
+    /// What it counts, now and as long as it serves.
+    pub fn metrics(&self) -> &Arc<MemNodeMetrics> {
+        &self.metrics
+    }
+
+    /// Serves until asked to stop, then drains: takes nobody new, executes what has arrived, and ends each connection when its
+    /// answers are out, all of them after [`MemNodeOptions::drain`] or when asked again.
     ///
     /// # Errors
     /// When the system refuses what serving needs; a peer's fault is never one.
-    pub fn serve(&mut self, stop: &AtomicBool) -> Result<MemNodeCounts, MemNodeError> {
-        let errno = |error: rustix::io::Errno| io::Error::from(error);
-        let waiting: OwnedFd = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| system("wait for sockets")(errno(error)))?;
-        let flags = |(hears, sends): (bool, bool)| {
-            let mut flags = epoll::EventFlags::empty();
-            flags.set(epoll::EventFlags::IN, hears);
-            flags.set(epoll::EventFlags::OUT, sends);
-            flags
-        };
-        let watch = |socket: &dyn AsFd, key: u64| {
-            epoll::add(&waiting, socket.as_fd(), epoll::EventData::new_u64(key), flags((true, false)))
-                .map_err(errno)
-        };
-        watch(&self.listener, LISTENER).map_err(system("wait for connections"))?;
+    pub fn serve(self, stop: &Stop) -> Result<MemNodeCounts, MemNodeError> {
+        let address = self.address()?;
+        let _span = tracing::info_span!("memnode", node = %address).entered();
+        for note in self.memory.notes() {
+            info!("{note}");
+        }
         let mut endpoint = self.memory.endpoint()?;
-        let mut service = Service {
+        let service = Service {
             options: &self.options,
             region: &self.memory,
             boot_id: self.boot_id,
-            sessions: &mut self.sessions,
-            counts: self.counts,
+            sessions: self.sessions,
+            metrics: &self.metrics,
+            journal: Journal::new(Instant::now()),
+            greeted: 0,
+            is_draining: false,
+            now: Instant::now(),
         };
-        let mut peers: HashMap<u64, Peer> = HashMap::new();
-        let mut next_key = LISTENER + 1;
-        let (mut busy_until, mut next_sweep) = (Instant::now(), Instant::now() + SWEEP);
-        let mut events = Vec::with_capacity(EVENTS_MAX);
-        while !stop.load(Ordering::Acquire) {
-            let now = Instant::now();
-            let nap = if now < busy_until { Duration::ZERO } else { SWEEP / 4 };
-            let nap = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) };
-            events.clear();
-            match epoll::wait(&waiting, rustix::buffer::spare_capacity(&mut events), Some(&nap)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(system("wait for sockets")(errno(error))),
-            }
-            if !events.is_empty() {
-                busy_until = Instant::now() + self.options.spin;
-            }
-            for event in &events {
-                let key = event.data.u64();
-                if key == LISTENER {
-                    while let Ok((stream, _)) = self.listener.accept() {
-                        let is_room = peers.len() < self.options.connections_max;
-                        let Ok(peer) = Peer::new(stream, is_room) else { continue };
-                        if watch(peer.socket(), next_key).is_ok() {
-                            peers.insert(next_key, peer);
-                            next_key += 1;
-                        }
-                    }
-                    continue;
-                }
-                let Some(peer) = peers.get_mut(&key) else { continue };
-                let mut goes_on = peer.serve(&mut service, &mut endpoint) == Progress::GoesOn;
-                let interest = peer.interest(&self.options);
-                if goes_on && interest != peer.watched {
-                    peer.watched = interest;
-                    let data = epoll::EventData::new_u64(key);
-                    goes_on = epoll::modify(&waiting, peer.socket(), data, flags(interest)).is_ok();
-                }
-                if !goes_on && let Some(peer) = peers.remove(&key) {
-                    peer.part(&mut service);
-                }
-            }
-            let now = Instant::now();
-            if now >= next_sweep {
-                next_sweep = now + SWEEP;
-                let gone: Vec<u64> = peers
-                    .iter()
-                    .filter(|(_, peer)| {
-                        peer.is_late(now, &self.options) || service.sessions.is_fenced(peer.session())
-                    })
-                    .map(|(&key, _)| key)
-                    .collect();
-                for key in gone {
-                    if let Some(peer) = peers.remove(&key) {
-                        service.counts.dropped += 1;
-                        peer.part(&mut service);
-                    }
-                }
-            }
-        }
-        for mut peer in peers.into_values() {
-            peer.serve(&mut service, &mut endpoint);
-            peer.part(&mut service);
-        }
-        self.counts = service.counts;
-        Ok(service.counts)
+        info!(
+            region_bytes = self.memory.node_bytes(0),
+            connections_max = self.options.connections_max,
+            "listening"
+        );
+        Turns::new(self.listener, service)?.run(stop, &mut endpoint)?;
+        let counts = self.metrics.counts();
+        info!(
+            accepted = counts.accepted,
+            refused = counts.refused,
+            dropped = counts.dropped,
+            frames = counts.frames,
+            verbs = counts.verbs,
+            "stopped"
+        );
+        Ok(counts)
     }
+}
+
+/// What all peers share while they are served.
+struct Service<'s> {
+    options: &'s MemNodeOptions,
+    region: &'s Local,
+    boot_id: u64,
+    sessions: Sessions,
+    metrics: &'s MemNodeMetrics,
+    journal: Journal,
+    /// Connections let in that are still there.
+    greeted: usize,
+    /// Nobody is let in any more.
+    is_draining: bool,
+    /// When the sockets being served were found ready.
+    now: Instant,
 }
 
 /// What an endpoint of the region answers at once: the local provider's futures are always ready.

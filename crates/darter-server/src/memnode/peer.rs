@@ -1,12 +1,13 @@
 //! One connection of a client, as the node sees it.
 
+use super::metrics::{DroppedFor, RefusedFor};
 use super::{MemNodeError, MemNodeOptions, Service, execute};
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
 use darter_fabric::tcp::wire::{self, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind, Welcome};
 use darter_fabric::{Endpoint, Fabric, FabricError};
 use std::io;
-use std::net::TcpStream;
-use std::time::Instant;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 /// Calls for one peer before others get a turn.
 const READS_PER_TURN: usize = 4;
@@ -21,32 +22,44 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) struct Peer {
     stream: TcpStream,
+    pub(super) address: SocketAddr,
     input: Inbox,
     output: Outbox,
     session: u64,
     is_greeted: bool,
     /// Nothing more is heard; what is in `output` still goes.
     is_closing: bool,
-    is_room: bool,
-    /// When it last took an answer, or owed none.
+    /// Frames may have arrived that were not taken, for want of room for their answers.
+    has_frames: bool,
+    /// Why the node ends it, if it does.
+    fault: Option<DroppedFor>,
+    /// When it last did what it owes: took an answer, sent more of a request; or owed nothing.
     prompt: Instant,
+    /// When it last had a turn.
+    served: Instant,
+    /// What it has been counted for: bytes of memory, bytes of answers.
+    held: (usize, usize),
     /// What the socket is watched for.
     pub(super) watched: (bool, bool),
 }
 
 impl Peer {
-    pub(super) fn new(stream: TcpStream, is_room: bool) -> io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, address: SocketAddr, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
+            address,
             input: Inbox::default(),
             output: Outbox::default(),
             session: 0,
             is_greeted: false,
             is_closing: false,
-            is_room,
-            prompt: Instant::now(),
+            has_frames: false,
+            fault: None,
+            prompt: now,
+            served: now,
+            held: (0, 0),
             watched: (true, false),
         })
     }
@@ -59,62 +72,149 @@ impl Peer {
         self.session
     }
 
-    /// Whether it has not greeted, or not read its answers, for too long.
-    pub(super) fn is_late(&self, now: Instant, options: &MemNodeOptions) -> bool {
-        let owes = !self.is_greeted || self.output.waiting() > 0;
-        owes && now.saturating_duration_since(self.prompt) > options.patience
+    pub(super) fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
+    /// Memory behind it, in bytes.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.held.0
+    }
+
+    /// The node ends it; the first reason counts, a refusal above all.
+    pub(super) fn drop_for(&mut self, fault: DroppedFor) {
+        let is_refused = self.is_closing && !self.is_greeted;
+        self.is_closing = true;
+        if !is_refused {
+            self.fault.get_or_insert(fault);
+        }
+    }
+
+    /// What is wrong with it by now, if anything.
+    pub(super) fn lateness(&self, service: &Service<'_>) -> Option<DroppedFor> {
+        if self.is_greeted && service.sessions.is_fenced(self.session) {
+            return Some(DroppedFor::Fenced);
+        }
+        let fault = if self.output.waiting() > 0 {
+            DroppedFor::Unread
+        } else if !self.is_greeted || !self.input.arrived().is_empty() {
+            DroppedFor::Silent
+        } else {
+            return None;
+        };
+        (service.now.saturating_duration_since(self.prompt) > service.options.patience).then_some(fault)
+    }
+
+    /// Whether it has had no turn for so long.
+    pub(super) fn is_idle(&self, now: Instant, time: Duration) -> bool {
+        now.saturating_duration_since(self.served) >= time
+    }
+
+    /// Gives back the memory that holds nothing now.
+    pub(super) fn rest(&mut self, service: &Service<'_>) {
+        self.input.rest();
+        self.output.rest();
+        self.count(service);
+    }
+
+    /// Brings what the node counts of it up to date.
+    fn count(&mut self, service: &Service<'_>) {
+        let held = (self.input.buffer_bytes() + self.output.buffer_bytes(), self.output.waiting());
+        service.metrics.buffer_bytes.change(self.held.0, held.0);
+        service.metrics.waiting_bytes.change(self.held.1, held.1);
+        self.held = held;
     }
 
     /// It is gone.
-    pub(super) fn part(self, service: &mut Service<'_>) {
+    pub(super) fn part(mut self, service: &mut Service<'_>) {
+        (self.input, self.output) = Default::default();
+        self.count(service);
         if self.is_greeted {
             service.sessions.leave(self.session);
+            service.greeted -= 1;
         }
+        service.parted(&self, self.fault);
     }
 
     /// Takes in what there is, does it, and sends the answers.
     pub(super) fn serve(&mut self, service: &mut Service<'_>, endpoint: &mut impl Endpoint) -> Progress {
+        let progress = self.take_turn(service, endpoint);
+        self.served = service.now;
+        self.count(service);
+        progress
+    }
+
+    fn take_turn(&mut self, service: &mut Service<'_>, endpoint: &mut impl Endpoint) -> Progress {
         for _ in 0..READS_PER_TURN {
-            if self.send().is_err() {
+            if self.send(service).is_err() {
                 return Progress::Ended;
             }
             if self.is_closing {
                 return if self.output.waiting() == 0 { Progress::Ended } else { Progress::GoesOn };
             }
-            if self.output.waiting() > service.options.waiting_bytes_max {
+            if self.is_full(service.options) {
                 // Heard no further until it reads.
                 return Progress::GoesOn;
             }
+            if self.has_frames {
+                self.take_frames(service, endpoint);
+                continue;
+            }
+            let had = self.input.arrived().len();
             match self.input.receive(&mut self.stream) {
-                Ok(true) => self.take_frames(service, endpoint),
-                Ok(false) => return Progress::GoesOn,
+                Ok(true) => {
+                    service.metrics.received_bytes.add((self.input.arrived().len() - had) as u64);
+                    if self.is_greeted && self.output.waiting() == 0 {
+                        self.prompt = service.now;
+                    }
+                    self.take_frames(service, endpoint);
+                }
+                Ok(false) => {
+                    // Whoever is in the middle of a request, or of a greeting, may finish it.
+                    let is_done = self.is_greeted && self.input.arrived().is_empty();
+                    if !service.is_draining || !is_done {
+                        return Progress::GoesOn;
+                    }
+                    self.is_closing = true;
+                }
                 Err(_) => return Progress::Ended,
             }
         }
         // More may be there: the next turn tells.
-        if self.send().is_err() { Progress::Ended } else { Progress::GoesOn }
+        if self.send(service).is_err() { Progress::Ended } else { Progress::GoesOn }
     }
 
-    /// What the peer is waited for: requests, unless it leaves too many answers unread; room for answers, when some wait.
+    fn is_full(&self, options: &MemNodeOptions) -> bool {
+        self.output.waiting() > options.waiting_bytes_max
+    }
+
+    /// What the peer is waited for: requests, unless it leaves too many answers unread; room for answers, when some wait or
+    /// are still to be made.
     pub(super) fn interest(&self, options: &MemNodeOptions) -> (bool, bool) {
-        let waiting = self.output.waiting();
-        (!self.is_closing && waiting <= options.waiting_bytes_max, waiting > 0)
+        let hears = !self.is_closing && !self.is_full(options);
+        (hears, self.is_closing || self.has_frames || self.output.waiting() > 0)
     }
 
-    fn send(&mut self) -> io::Result<()> {
+    fn send(&mut self, service: &Service<'_>) -> io::Result<()> {
         let waited = self.output.waiting();
         self.output.send(&mut self.stream)?;
         let waits = self.output.waiting();
-        if waits == 0 || waits < waited {
-            self.prompt = Instant::now();
+        service.metrics.sent_bytes.add(waited.saturating_sub(waits) as u64);
+        if self.is_greeted && waits < waited {
+            self.prompt = service.now;
         }
         Ok(())
     }
 
-    /// Does every whole frame that has arrived.
+    /// Does every whole frame that has arrived, as long as there is room for answers.
     fn take_frames(&mut self, service: &mut Service<'_>, endpoint: &mut impl Endpoint) {
         let mut input = std::mem::take(&mut self.input);
+        self.has_frames = false;
         while !self.is_closing {
+            if self.is_full(service.options) {
+                self.has_frames = true;
+                break;
+            }
             let arrived = input.arrived();
             let taken = if self.is_greeted {
                 self.take_request(arrived, service, endpoint)
@@ -132,8 +232,8 @@ impl Peer {
         let is_ours = hello.magic == wire::MAGIC && hello.token_bytes as usize <= wire::TOKEN_BYTES_MAX;
         if !is_ours {
             // Whoever it is does not speak our language: no answer would be understood.
-            service.counts.refused += 1;
             self.is_closing = true;
+            service.refused(self.address, RefusedFor::Protocol);
             return None;
         }
         let end = size_of::<Hello>() + hello.token_bytes as usize;
@@ -144,7 +244,9 @@ impl Peer {
             (Refusal::Credentials, "no token, or a wrong one")
         } else if service.sessions.is_fenced(hello.session) {
             (Refusal::Fenced, "this session was shut out")
-        } else if !self.is_room {
+        } else if service.is_draining {
+            (Refusal::Closing, "the node is stopping")
+        } else if service.greeted >= service.options.connections_max {
             (Refusal::Busy, "no room for another connection")
         } else {
             (Refusal::None, "")
@@ -164,11 +266,12 @@ impl Peer {
         if refusal == Refusal::None {
             self.is_greeted = true;
             self.session = hello.session;
+            self.prompt = service.now;
             service.sessions.enter(hello.session);
-            service.counts.accepted += 1;
+            service.accepted(self.address, hello.session);
         } else {
             self.is_closing = true;
-            service.counts.refused += 1;
+            service.refused(self.address, refusal.into());
         }
         Some(end)
     }
@@ -182,19 +285,18 @@ impl Peer {
         let head: RequestHead = wire::head(bytes)?;
         if service.sessions.is_fenced(self.session) {
             self.refuse(&head, Refusal::Fenced, "this session was shut out");
-            self.is_closing = true;
+            self.drop_for(DroppedFor::Fenced);
             return None;
         }
         let kind = RequestKind::from_code(head.kind);
         let (Some(kind), true) = (kind, head.bytes <= service.options.frame_bytes_max) else {
             self.refuse(&head, Refusal::Malformed, "a frame of no known kind, or too long");
-            self.is_closing = true;
-            service.counts.dropped += 1;
+            self.drop_for(DroppedFor::Malformed);
             return None;
         };
         let end = wire::HEADER_BYTES + head.bytes as usize;
         let payload = bytes.get(wire::HEADER_BYTES..end)?;
-        service.counts.frames += 1;
+        service.metrics.frames.add(1);
         if kind == RequestKind::Batch {
             self.run_batch(&head, payload, service, endpoint);
             return Some(end);
@@ -202,8 +304,7 @@ impl Peer {
         let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
         let (Some(about), true) = (about, payload.len() == size_of::<Control>()) else {
             self.refuse(&head, Refusal::Malformed, "a request that is not about anything");
-            self.is_closing = true;
-            service.counts.dropped += 1;
+            self.drop_for(DroppedFor::Malformed);
             return None;
         };
         let done = match kind {
@@ -237,8 +338,7 @@ impl Peer {
         if !is_whole {
             endpoint.recycle(batch);
             self.refuse(head, Refusal::Malformed, "a batch that is not what its head says");
-            self.is_closing = true;
-            service.counts.dropped += 1;
+            self.drop_for(DroppedFor::Malformed);
             return;
         }
         let verbs = batch.len();
@@ -256,7 +356,7 @@ impl Peer {
                     id: head.id,
                 };
                 self.output.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&reply));
-                service.counts.verbs += verbs as u64;
+                service.metrics.executed(done.verbs());
                 endpoint.recycle(done);
             }
             Err(error) => {

@@ -20,6 +20,8 @@ pub(super) struct Sessions {
     slots: HashMap<u64, u64>,
     fenced: HashSet<u64>,
     fenced_in_order: VecDeque<u64>,
+    /// Sessions ever shut out.
+    fenced_total: u64,
     ledger: Option<Ledger>,
 }
 
@@ -34,6 +36,21 @@ impl Sessions {
 
     pub(super) fn is_fenced(&self, session: u64) -> bool {
         self.fenced.contains(&session)
+    }
+
+    /// Sessions that have a connection.
+    pub(super) fn connected(&self) -> usize {
+        self.connected.len()
+    }
+
+    /// Sessions shut out that are remembered.
+    pub(super) fn fenced(&self) -> usize {
+        self.fenced.len()
+    }
+
+    /// Sessions ever shut out, and the last of them.
+    pub(super) fn fenced_ever(&self) -> (u64, Option<u64>) {
+        (self.fenced_total, self.fenced_in_order.back().copied())
     }
 
     pub(super) fn enter(&mut self, session: u64) {
@@ -52,6 +69,7 @@ impl Sessions {
     fn remember(&mut self, session: u64) {
         if self.fenced.insert(session) {
             self.fenced_in_order.push_back(session);
+            self.fenced_total += 1;
             if self.fenced_in_order.len() > FENCED_MAX
                 && let Some(oldest) = self.fenced_in_order.pop_front()
             {

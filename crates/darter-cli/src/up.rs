@@ -1,0 +1,208 @@
+//! `up`: a pool over memory nodes of this machine, each a process of its own, for as long as the command runs.
+//!
+//! A node serves until its stdin ends, and the other end is held here: so no node outlives this process, however it ends.
+
+use crate::Answer;
+use crate::failure::{Failure, complain};
+use crate::logging::{Format, LogArgs};
+use crate::memnode::token;
+use darter::{ByteSize, PoolUrl, Store};
+use darter_fabric::TcpOptions;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct UpCommand {
+    /// Memory nodes
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=256))]
+    memnodes: u16,
+    /// Bytes of each node's region; the system grants them as they are touched
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    size: ByteSize,
+    /// Keep the regions in this directory, made when absent; a pool that it holds from before is opened. Without it the pool
+    /// ends with the command
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// A file with a token that clients must know
+    #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// How long nodes may take to end: what `memnode` gives its peers, and as much again.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at nodes that should end.
+const LOOK: Duration = Duration::from_millis(10);
+/// Bytes of the line that says where a node listens, at most.
+const LINE_BYTES_MAX: u64 = 256;
+
+/// A memory node's process; killed when dropped before it has ended. Its stdin is held open.
+struct Node {
+    name: String,
+    child: Child,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Gone already, mostly.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Node {
+    fn start(at: u16, arguments: &[OsString]) -> Result<Self, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::failed(format_args!("cannot find this program's own file: {error}")))?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A signal from the terminal is for this process, which tells the nodes.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| Failure::failed(format_args!("cannot start memory node {at}: {error}")))?;
+        let name = format!("memory node {at}, process {}", child.id());
+        Ok(Self { name, child })
+    }
+
+    /// Where it listens, once it does.
+    fn address(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        if let Some(out) = self.child.stdout.take() {
+            let _ = BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut line);
+        }
+        match line.trim().strip_prefix("tcp://") {
+            Some(address) => Ok(address.to_owned()),
+            None => Err(Failure::failed(format_args!("{}: did not start", self.name))),
+        }
+    }
+
+    /// How it ended, if it has.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+}
+
+impl UpCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let token = token(self.token_file.as_deref())?;
+        let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGCHLD]).map_err(Failure::failed)?;
+        let mut nodes = Vec::new();
+        for at in 0..self.memnodes {
+            nodes.push(Node::start(at, &self.arguments(at))?);
+        }
+        let addresses = nodes.iter_mut().map(Node::address).collect::<Result<Vec<_>, _>>()?;
+        let url = format!("tcp://{}", addresses.join(","));
+        let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
+        let options = Store::options().tcp(TcpOptions { token, ..TcpOptions::default() });
+        let options = if is_there { options.must_exist(true) } else { options.create(true) };
+        let store = options.open_url(&pool)?;
+        complain(format_args!(
+            "note: {} a pool of {} memory nodes, {} each, {}",
+            if is_there { "opened" } else { "created" },
+            self.memnodes,
+            self.size,
+            self.dir.as_ref().map_or("in memory".to_owned(), |dir| format!("in {}", dir.display())),
+        ));
+        drop(store);
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{url}")?;
+        out.flush()?;
+        let answer = watch(&mut signals, &mut nodes);
+        stop(&mut signals, &mut nodes);
+        Ok(answer)
+    }
+
+    /// Makes the directory; answers whether the regions are there already, all of them.
+    fn prepare(&self, dir: &Path) -> Result<bool, Failure> {
+        std::fs::create_dir_all(dir)
+            .map_err(|error| Failure::usage(format!("{}: cannot create it: {error}", dir.display())))?;
+        let there = (0..self.memnodes).filter(|&at| region(dir, at).exists()).count();
+        if there > 0 && (there < usize::from(self.memnodes) || region(dir, self.memnodes).exists()) {
+            return Err(Failure::usage(format!(
+                "{}: it holds a pool of another number of memory nodes than {}; give theirs with --memnodes",
+                dir.display(),
+                self.memnodes
+            )));
+        }
+        Ok(there > 0)
+    }
+
+    /// What node `at` is told.
+    fn arguments(&self, at: u16) -> Vec<OsString> {
+        let format = match self.log.log_format {
+            Format::Text => "text",
+            Format::Json => "json",
+        };
+        let (size, level) = (self.size.to_string(), self.log.log_level.to_string());
+        let mut arguments: Vec<OsString> =
+            ["memnode", "--until-stdin-closes", "--listen", "127.0.0.1:0", "--size", &size]
+                .into_iter()
+                .chain(["--log-format", format, "--log-level", &level])
+                .map(OsString::from)
+                .collect();
+        if let Some(file) = &self.token_file {
+            arguments.extend(["--token-file".into(), file.into()]);
+        }
+        if let Some(dir) = &self.dir {
+            arguments.extend(["--file".into(), region(dir, at).into()]);
+        }
+        arguments
+    }
+}
+
+/// The file of a node's region.
+fn region(dir: &Path, at: u16) -> PathBuf {
+    dir.join(format!("node-{at}"))
+}
+
+/// Waits until asked to end, or until a node has ended by itself.
+fn watch(signals: &mut Signals, nodes: &mut [Node]) -> Answer {
+    // Whatever ended before now has left its signal behind.
+    for signal in signals.forever() {
+        if signal != SIGCHLD {
+            return Answer::Done;
+        }
+        let mut answer = Answer::Done;
+        for node in &mut *nodes {
+            if let Some(status) = node.ended() {
+                complain(format_args!("{}: ended by itself, {status}; stopping the others", node.name));
+                answer = Answer::No;
+            }
+        }
+        if answer == Answer::No {
+            return answer;
+        }
+    }
+    Answer::Done
+}
+
+/// Has the nodes end: asked first, killed when they take too long or when we are asked again.
+fn stop(signals: &mut Signals, nodes: &mut Vec<Node>) {
+    for node in &mut *nodes {
+        // Until somebody waits for it, its number names nobody else.
+        if node.ended().is_none() {
+            let _ = kill_process(Pid::from_child(&node.child), Signal::TERM);
+        }
+    }
+    let end = Instant::now() + END_PATIENCE;
+    while !nodes.is_empty() {
+        nodes.retain_mut(|node| node.ended().is_none());
+        if Instant::now() > end || signals.pending().any(|signal| signal != SIGCHLD) {
+            for node in nodes.drain(..) {
+                complain(format_args!("{}: killed, as it did not end when asked", node.name));
+            }
+        }
+        std::thread::sleep(LOOK);
+    }
+}

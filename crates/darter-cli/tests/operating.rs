@@ -1,0 +1,287 @@
+//! What an operator does with memory nodes: starts several at once, reads their numbers and logs, stops them.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
+
+/// A `darter` that serves until told otherwise; killed when dropped.
+struct Daemon {
+    child: Child,
+    /// The first line it printed.
+    line: String,
+    log: BufReader<ChildStderr>,
+    /// What was read of the log.
+    told: String,
+}
+
+impl Daemon {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_darter"))
+            .args(arguments)
+            .env_remove("DARTER_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self { child, line: line.trim().to_owned(), log, told: String::new() }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// The next JSON line of the log with this message.
+    fn wait_for(&mut self, message: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            let is_line = self.log.read_line(&mut line).unwrap() > 0;
+            assert!(is_line, "the log ends without `{message}`:\n{}", self.told);
+            self.told.push_str(&line);
+            let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            if event["message"] == message {
+                return event;
+            }
+        }
+    }
+
+    /// How it ended, and its log.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.log.read_to_string(&mut self.told).unwrap();
+        (self.child.wait().unwrap().code(), std::mem::take(&mut self.told))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn darter(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Waits for what other processes bring about.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+/// Whether anybody listens at one of a pool's addresses.
+fn is_anybody_there(url: &str) -> bool {
+    let addresses = url.strip_prefix("tcp://").unwrap();
+    addresses.split(',').any(|address| TcpStream::connect(address).is_ok())
+}
+
+#[test]
+fn up_serves_a_pool_until_it_is_told_to_stop() {
+    let up = Daemon::start(&["up", "--memnodes", "2", "--size", "16M"]);
+    let url = up.line.clone();
+    assert!(url.starts_with("tcp://127.0.0.1:") && url.contains(','), "{url}");
+    let put = darter(&["put", "--pool", &url, "k", "v"]);
+    assert!(put.status.success(), "{}", said(&put));
+    assert_eq!(darter(&["get", "--pool", &url, "k"]).stdout, b"v\n");
+    up.signal(Signal::TERM);
+    let (code, log) = up.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.matches("stopped").count(), 2, "both have drained:\n{log}");
+    assert!(!is_anybody_there(&url));
+}
+
+#[test]
+fn up_keeps_a_pool_in_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "open sesame\n").unwrap();
+    let (dir, token) = (directory.path().join("pool"), token.to_str().unwrap());
+    let arguments = |memnodes| {
+        let dir = dir.to_str().unwrap();
+        ["up", "--memnodes", memnodes, "--size", "16M", "--dir", dir, "--token-file", token]
+    };
+    for round in 0..2 {
+        let up = Daemon::start(&arguments("2"));
+        if round == 0 {
+            let refused = darter(&["get", "--pool", &up.line, "k"]);
+            assert!(said(&refused).contains("credentials"), "{}", said(&refused));
+            assert!(darter(&["put", "--pool", &up.line, "--token-file", token, "k", "v"]).status.success());
+        } else {
+            assert_eq!(darter(&["get", "--pool", &up.line, "--token-file", token, "k"]).stdout, b"v\n");
+        }
+        up.signal(Signal::INT);
+        let (code, log) = up.end();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(!log.contains("sesame"), "{log}");
+    }
+    for memnodes in ["1", "3"] {
+        let other = darter(&arguments(memnodes));
+        assert_eq!(other.status.code(), Some(2));
+        assert!(said(&other).contains("--memnodes"), "{}", said(&other));
+    }
+}
+
+#[test]
+fn nodes_do_not_outlive_up() {
+    let mut up = Daemon::start(&["up", "--memnodes", "2", "--size", "16M"]);
+    assert!(is_anybody_there(&up.line));
+    up.child.kill().unwrap();
+    until("the nodes end", || !is_anybody_there(&up.line));
+}
+
+/// The processes that one has started.
+fn children(parent: u32) -> Vec<u32> {
+    let stat = |path: &Path| std::fs::read_to_string(path.join("stat")).ok();
+    let parent_of = |stat: &str| stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok();
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let pid = path.file_name()?.to_str()?.parse().ok()?;
+            (parent_of(&stat(&path)?) == Some(parent)).then_some(pid)
+        })
+        .collect()
+}
+
+#[test]
+fn a_node_that_ends_by_itself_ends_up_with_a_no() {
+    let up = Daemon::start(&["up", "--memnodes", "3", "--size", "16M"]);
+    let url = up.line.clone();
+    let nodes = children(up.child.id());
+    assert_eq!(nodes.len(), 3);
+    let victim = Pid::from_raw(i32::try_from(nodes[1]).unwrap()).unwrap();
+    kill_process(victim, Signal::KILL).unwrap();
+    let (code, log) = up.end();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains(&format!("process {}: ended by itself", nodes[1])), "{log}");
+    assert!(!is_anybody_there(&url));
+}
+
+#[test]
+fn up_tells_why_it_cannot_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for arguments in [
+        &["up", "--memnodes", "0"][..],
+        &["up", "--memnodes", "257"],
+        &["up", "--size", "lots"],
+        &["up", "--dir", file.to_str().unwrap()],
+        &["up", "--token-file", directory.path().join("absent").to_str().unwrap()],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--frame-bytes", "1G"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--buffer-bytes", "1M"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--patience", "NaN"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--drain", "-1"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--log-level", "loud"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--huge-pages", "--file", "f"],
+    ] {
+        let output = darter(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+    }
+    // Too small for a pool: the nodes start and are stopped again.
+    let small = darter(&["up", "--memnodes", "2", "--size", "4K"]);
+    assert!(!small.status.success() && small.stdout.is_empty(), "{}", said(&small));
+}
+
+#[test]
+fn a_node_tells_what_happens_and_never_the_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "open sesame\n").unwrap();
+    let token = token.to_str().unwrap();
+    let mut node = Daemon::start(&[
+        "memnode",
+        "--listen",
+        "127.0.0.1:0",
+        "--size",
+        "16M",
+        "--token-file",
+        token,
+        "--metrics",
+        "127.0.0.1:0",
+        "--log-format",
+        "json",
+    ]);
+    let url = node.line.clone();
+    let metrics = node.wait_for("metrics");
+    let listening = node.wait_for("listening");
+    assert_eq!(listening["span"]["node"], url.strip_prefix("tcp://").unwrap());
+    assert!(!darter(&["pool", "create", "--pool", &url]).status.success());
+    let refused = node.wait_for("connection refused");
+    assert_eq!(refused["reason"], "credentials");
+    assert!(refused["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{refused}");
+    assert!(darter(&["pool", "create", "--pool", &url, "--token-file", token]).status.success());
+    node.wait_for("connection accepted");
+    let mut stream = TcpStream::connect(metrics["address"].as_str().unwrap()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.contains("darter_memnode_refused_connections_total{reason=\"credentials\"} 1\n"), "{page}");
+    assert!(page.ends_with("# EOF\n"), "{page}");
+    node.signal(Signal::TERM);
+    node.wait_for("draining");
+    let stopped = node.wait_for("stopped");
+    assert_eq!(stopped["refused"], 1, "{stopped}");
+    let (code, log) = node.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains("sesame"), "{log}");
+}
+
+#[test]
+fn a_flood_of_refusals_is_told_as_a_sum() {
+    let mut node =
+        Daemon::start(&["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--log-format", "json"]);
+    let floods = 300;
+    for _ in 0..floods {
+        let mut stream = TcpStream::connect(node.line.strip_prefix("tcp://").unwrap()).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").unwrap();
+        // Hung up on, by a reset or not.
+        let _ = stream.read(&mut [0]);
+    }
+    node.signal(Signal::TERM);
+    assert_eq!(node.wait_for("stopped")["refused"], floods);
+    let (_, log) = node.end();
+    let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let (mut lines, mut left_out) = (0, 0);
+    for event in events {
+        match event["message"].as_str().unwrap() {
+            "connection refused" => lines += 1,
+            "more connections refused, not told one by one" => left_out += event["count"].as_u64().unwrap(),
+            _ => {}
+        }
+    }
+    assert_eq!(lines + left_out, floods);
+    assert!(left_out > 0, "{log}");
+}
+
+#[test]
+fn a_second_signal_ends_a_node_that_drains() {
+    let options = ["--size", "1M", "--drain", "86400", "--patience", "86400", "--log-format", "json"];
+    let mut node = Daemon::start(&[&["memnode", "--listen", "127.0.0.1:0"], &options[..]].concat());
+    // Connected without a word, so its greeting is waited for.
+    let _silent = TcpStream::connect(node.line.strip_prefix("tcp://").unwrap()).unwrap();
+    node.signal(Signal::TERM);
+    node.wait_for("draining");
+    node.signal(Signal::INT);
+    let dropped = node.wait_for("connection dropped");
+    assert_eq!(dropped["reason"], "closing");
+    assert_eq!(node.end().0, Some(0));
+}

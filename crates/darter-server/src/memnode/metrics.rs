@@ -1,0 +1,293 @@
+//! What a memory node counts. The serving thread alone writes, with plain relaxed stores; whoever wants the numbers reads
+//! them meanwhile: a scrape, a health check, the log's last line.
+
+use darter_fabric::{Verb, VerbKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A number that one thread writes and any may read.
+#[derive(Debug, Default)]
+pub(super) struct Tally(AtomicU64);
+
+impl Tally {
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// No read-modify-write: there is one writer.
+    #[inline]
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn add(&self, more: u64) {
+        self.set(self.get().wrapping_add(more));
+    }
+
+    /// A part of the number has changed.
+    #[inline]
+    pub(super) fn change(&self, from: usize, to: usize) {
+        self.set(self.get().wrapping_sub(from as u64).wrapping_add(to as u64));
+    }
+}
+
+/// Why a connection was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedFor {
+    /// It does not speak our protocol at all.
+    Protocol,
+    /// Another version of it.
+    Version,
+    /// No token, or a wrong one.
+    Credentials,
+    /// Its session was shut out.
+    Fenced,
+    /// There are as many connections as the node takes.
+    Busy,
+    /// The node is stopping.
+    Closing,
+}
+
+impl RefusedFor {
+    /// The reasons as metrics and logs name them, in order.
+    pub const NAMES: [&str; 6] = ["protocol", "version", "credentials", "fenced", "busy", "closing"];
+
+    /// The reason as metrics and logs name it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// Why the node ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DroppedFor {
+    /// It sent what makes no sense.
+    Malformed,
+    /// It left its answers unread.
+    Unread,
+    /// It did not finish its greeting, or a request, in time.
+    Silent,
+    /// Its session was shut out.
+    Fenced,
+    /// It held the most of what all connections may hold together.
+    Memory,
+    /// The node stopped before it had taken its answers.
+    Closing,
+    /// The system would not watch its socket.
+    System,
+}
+
+impl DroppedFor {
+    /// The reasons as metrics and logs name them, in order.
+    pub const NAMES: [&str; 7] = ["malformed", "unread", "silent", "fenced", "memory", "closing", "system"];
+
+    /// The reason as metrics and logs name it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// Buckets of a histogram.
+const BUCKETS: usize = 10;
+
+/// How often something was how large: a bucket up to `FIRST`, one up to four times that, and so on; the last takes the rest.
+#[derive(Debug, Default)]
+pub(super) struct Histogram<const FIRST: u64> {
+    buckets: [Tally; BUCKETS],
+    sum: Tally,
+}
+
+impl<const FIRST: u64> Histogram<FIRST> {
+    #[inline]
+    fn note(&self, value: u64) {
+        let beyond = value.saturating_sub(1) / FIRST;
+        let at = (u64::BITS - beyond.leading_zeros()).div_ceil(2) as usize;
+        self.buckets[at.min(BUCKETS - 1)].add(1);
+        self.sum.add(value);
+    }
+
+    /// Each bucket's largest value, and how many fell into it.
+    pub(super) fn buckets(&self) -> [(f64, u64); BUCKETS] {
+        std::array::from_fn(|at| {
+            let bound = if at + 1 == BUCKETS { f64::INFINITY } else { (FIRST << (2 * at)) as f64 };
+            (bound, self.buckets[at].get())
+        })
+    }
+
+    pub(super) fn sum(&self) -> u64 {
+        self.sum.get()
+    }
+}
+
+/// Everything a memory node counts, from its first moment on.
+#[derive(Debug)]
+pub struct MemNodeMetrics {
+    began: Instant,
+    pub(super) region_bytes: u64,
+    /// Connections there are, greeted or not.
+    pub(super) open: Tally,
+    pub(super) accepted: Tally,
+    pub(super) refused: [Tally; RefusedFor::NAMES.len()],
+    pub(super) dropped: [Tally; DroppedFor::NAMES.len()],
+    pub(super) sessions: Tally,
+    pub(super) fenced_sessions: Tally,
+    pub(super) frames: Tally,
+    pub(super) verbs: [Tally; VERB_KINDS.len()],
+    pub(super) batch_verbs: Histogram<1>,
+    /// Nanoseconds from finding sockets ready to having served them all.
+    pub(super) turn_nanos: Histogram<1000>,
+    pub(super) received_bytes: Tally,
+    pub(super) sent_bytes: Tally,
+    /// Bytes of answers that peers have not taken.
+    pub(super) waiting_bytes: Tally,
+    /// Memory behind all connections' buffers.
+    pub(super) buffer_bytes: Tally,
+    pub(super) is_draining: Tally,
+    /// Milliseconds from the beginning to the last look around.
+    looked_ms: Tally,
+}
+
+/// Verbs by the code of their kind.
+pub(super) const VERB_KINDS: [(VerbKind, &str); 4] =
+    [(VerbKind::Read, "read"), (VerbKind::Write, "write"), (VerbKind::Cas, "cas"), (VerbKind::Faa, "faa")];
+
+/// How long a node may not look around before it counts as stuck; it does several times a second.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// Whether a memory node can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It serves.
+    Serving,
+    /// It is stopping.
+    Draining,
+    /// Its thread has not looked around for 10 seconds.
+    Stuck,
+}
+
+/// What a memory node has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemNodeCounts {
+    /// Connections let in.
+    pub accepted: u64,
+    /// Connections refused, for any reason.
+    pub refused: u64,
+    /// Connections that the node ended, for any reason.
+    pub dropped: u64,
+    /// Frames taken.
+    pub frames: u64,
+    /// Verbs executed.
+    pub verbs: u64,
+}
+
+impl MemNodeMetrics {
+    pub(super) fn new(region_bytes: u64) -> Self {
+        Self {
+            began: Instant::now(),
+            region_bytes,
+            open: Tally::default(),
+            accepted: Tally::default(),
+            refused: Default::default(),
+            dropped: Default::default(),
+            sessions: Tally::default(),
+            fenced_sessions: Tally::default(),
+            frames: Tally::default(),
+            verbs: Default::default(),
+            batch_verbs: Histogram::default(),
+            turn_nanos: Histogram::default(),
+            received_bytes: Tally::default(),
+            sent_bytes: Tally::default(),
+            waiting_bytes: Tally::default(),
+            buffer_bytes: Tally::default(),
+            is_draining: Tally::default(),
+            looked_ms: Tally::default(),
+        }
+    }
+
+    /// A batch was executed.
+    #[inline]
+    pub(super) fn executed(&self, verbs: &[Verb]) {
+        for verb in verbs {
+            self.verbs[verb.kind as usize].add(1);
+        }
+        self.batch_verbs.note(verbs.len() as u64);
+    }
+
+    /// The sockets that were ready have been served.
+    pub(super) fn turned(&self, took: Duration) {
+        self.turn_nanos.note(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// The serving thread has looked around.
+    pub(super) fn looked(&self, now: Instant) {
+        self.looked_ms.set(millis(now.saturating_duration_since(self.began)));
+    }
+
+    /// How long there has been this node.
+    pub fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether the node can be used.
+    pub fn health(&self) -> Health {
+        if self.is_draining.get() != 0 {
+            Health::Draining
+        } else if millis(self.uptime()).saturating_sub(self.looked_ms.get()) > millis(STUCK) {
+            Health::Stuck
+        } else {
+            Health::Serving
+        }
+    }
+
+    /// The sums.
+    pub fn counts(&self) -> MemNodeCounts {
+        let sum = |tallies: &[Tally]| tallies.iter().map(Tally::get).sum();
+        MemNodeCounts {
+            accepted: self.accepted.get(),
+            refused: sum(&self.refused),
+            dropped: sum(&self.dropped),
+            frames: self.frames.get(),
+            verbs: sum(&self.verbs),
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_hold_what_their_bounds_say() {
+        for (at, (kind, _)) in VERB_KINDS.into_iter().enumerate() {
+            assert_eq!(kind as usize, at);
+        }
+        let noted = Histogram::<1000>::default();
+        for value in [0, 1, 1000, 1001, 4000, 4001, 16_000, u64::MAX >> 8] {
+            noted.note(value);
+        }
+        let buckets = noted.buckets();
+        assert_eq!(buckets[..4], [(1000.0, 3), (4000.0, 2), (16_000.0, 2), (64_000.0, 0)]);
+        assert_eq!(buckets[BUCKETS - 1], (f64::INFINITY, 1));
+        assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 8);
+    }
+
+    #[test]
+    fn a_thread_that_looks_no_more_is_stuck() {
+        let mut metrics = MemNodeMetrics::new(1 << 20);
+        assert_eq!(metrics.health(), Health::Serving);
+        // As if it had begun long ago.
+        if let Some(long_ago) = metrics.began.checked_sub(2 * STUCK) {
+            metrics.began = long_ago;
+            assert_eq!(metrics.health(), Health::Stuck);
+            metrics.looked(Instant::now());
+            assert_eq!(metrics.health(), Health::Serving);
+        }
+        metrics.is_draining.set(1);
+        assert_eq!(metrics.health(), Health::Draining);
+    }
+}

@@ -1,0 +1,89 @@
+//! Memory nodes in threads of the test, and bytes sent to them without a client.
+
+#![allow(dead_code, unreachable_pub)] // no test file uses all of it
+
+use darter_fabric::tcp::wire::{self, Hello, RequestHead, Welcome};
+use darter_fabric::{FabricError, Tcp, TcpOptions};
+use darter_server::memnode::{MemNode, MemNodeCounts, MemNodeMetrics, MemNodeOptions, Region, Stop};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A memory node in a thread of this process.
+pub struct Node {
+    pub address: SocketAddr,
+    pub stop: Arc<Stop>,
+    pub metrics: Arc<MemNodeMetrics>,
+    thread: Option<JoinHandle<MemNodeCounts>>,
+}
+
+impl Node {
+    pub fn start(region: Region, address: &str, options: MemNodeOptions) -> Self {
+        let node = MemNode::bind(address.parse().unwrap(), region, options).unwrap();
+        let (address, metrics) = (node.address().unwrap(), Arc::clone(node.metrics()));
+        let stop = Arc::new(Stop::default());
+        let theirs = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || node.serve(&theirs).unwrap());
+        Self { address, stop, metrics, thread: Some(thread) }
+    }
+
+    pub fn small(options: MemNodeOptions) -> Self {
+        Self::start(Region::memory(1 << 20).unwrap(), "127.0.0.1:0", options)
+    }
+
+    /// Asks it to stop, once more than was done before, and waits until it has.
+    pub fn end(&mut self) -> MemNodeCounts {
+        self.stop.ask();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.stop.ask();
+            self.end();
+        }
+    }
+}
+
+pub fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
+    let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
+    Tcp::connect(&addresses, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
+}
+
+/// Greets over a socket, without a token; answers the refusal's code, 0 for none.
+pub fn greet(stream: &mut (impl Read + Write), session: u64) -> u32 {
+    let hello = Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session, reserved: 0 };
+    stream.write_all(wire::as_bytes(&hello)).unwrap();
+    let mut welcome = [0; size_of::<Welcome>()];
+    stream.read_exact(&mut welcome).unwrap();
+    wire::head::<Welcome>(&welcome).unwrap().refusal
+}
+
+/// A bare connection after a proper greeting.
+pub fn greeted(node: &Node, session: u64) -> TcpStream {
+    let mut stream = TcpStream::connect(node.address).unwrap();
+    assert_eq!(greet(&mut stream, session), 0);
+    stream
+}
+
+/// A frame with one READ of so many words.
+pub fn read_frame(words: u32) -> Vec<u8> {
+    let mut verb = [0_u8; wire::HEADER_BYTES];
+    verb[4..8].copy_from_slice(&words.to_le_bytes());
+    let head = RequestHead { kind: 1, reserved: 0, verbs: 1, bytes: verb.len() as u32, id: 1 };
+    [wire::as_bytes(&head), &verb[..]].concat()
+}
+
+/// Sends bytes as they are; answers what comes back until the node hangs up or falls silent.
+pub fn provoke(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = if is_greeted { greeted(node, 5) } else { TcpStream::connect(node.address).unwrap() };
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.take(1 << 20).read_to_end(&mut answer);
+    answer
+}
