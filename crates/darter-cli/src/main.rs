@@ -117,4 +117,45 @@ mod tests {
     fn the_arguments_are_consistent() {
         Arguments::command().debug_assert();
     }
+
+    /// What stands in a file of `deploy/`.
+    fn deployed(name: &str) -> String {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    fn assert_is_a_memory_node(words: &[String]) {
+        let arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        assert!(matches!(arguments.command, Command::Memnode(_)), "{words:?}");
+    }
+
+    #[test]
+    fn the_units_command_is_one_of_ours() {
+        let (unit, settings) = (deployed("darter-memnode.service"), deployed("darter-memnode.env"));
+        let settings: Vec<_> = settings
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .map(|line| line.split_once('=').unwrap_or_else(|| panic!("{line}")))
+            .collect();
+        let mut command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap().to_owned();
+        for (name, value) in settings {
+            let variable = format!("${{{name}}}");
+            assert!(command.contains(&variable), "{name} is set and not used");
+            command = command.replace(&variable, value);
+        }
+        // What systemd fills in itself.
+        let command = command.replace("%S", "/var/lib").replace("%d", "/run/credentials");
+        assert!(!command.contains(['$', '%']), "{command}");
+        assert_is_a_memory_node(&command.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_containers_command_is_one_of_ours() {
+        let file = deployed("Containerfile");
+        let words = |name| {
+            let list = file.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            serde_json::from_str::<Vec<String>>(list).unwrap()
+        };
+        assert_is_a_memory_node(&[words("ENTRYPOINT "), words("CMD ")].concat());
+    }
 }
