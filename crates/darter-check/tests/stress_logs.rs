@@ -134,6 +134,7 @@ fn a_falsified_outcome_is_a_violation() {
         pool: pool.clone(),
         logs: directory.path().to_owned(),
         life,
+        slot: 0,
         threads: 2,
         keys: KEYS,
         seed: 5,

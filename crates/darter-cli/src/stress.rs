@@ -1,16 +1,19 @@
-//! `stress`: processes that are killed and paused on one pool file, and the judgement of all they were told.
+//! `stress`: processes that are killed and paused on one pool, memory nodes and links too, and the judgement of all they were told.
 
 use crate::Answer;
 use crate::failure::{Failure, complain};
-use darter::PoolUrl;
+use darter::{ByteSize, PoolUrl};
+use darter_check::stress::cluster::{self, ClusterConfig, NodeConfig};
 use darter_check::stress::log::Call;
 use darter_check::stress::{
-    Progress, Report, StressConfig, StressError, Verdict, coordinator, worker, worker::WorkerConfig,
+    Ground, Launch, Progress, Report, StressConfig, StressError, Verdict, coordinator, worker,
+    worker::WorkerConfig,
 };
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// Redraws a second: few, since the workers share the cores with the bar.
@@ -20,9 +23,14 @@ pub(crate) const WORKER_COMMAND: &str = "stress-worker";
 
 #[derive(clap::Args)]
 pub(crate) struct StressCommand {
-    /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or `file:PATH` of one without keys
-    #[arg(long, value_name = "URL", env = "DARTER_POOL")]
-    pool: PoolUrl,
+    /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or the name of one without keys
+    #[arg(long, value_name = "URL", env = "DARTER_POOL", required_unless_present = "memnodes")]
+    pool: Option<PoolUrl>,
+    /// Start so many memory nodes for the run, with their regions in files, and work on a pool over them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(cluster::NODES_MAX)))]
+    memnodes: Option<u8>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     /// Worker processes at a time
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(coordinator::PROCESSES_MAX)))]
@@ -37,6 +45,9 @@ pub(crate) struct StressCommand {
     /// End sooner, after N operations and three kills and pauses, where there are any
     #[arg(long, value_name = "N")]
     ops: Option<u64>,
+    /// End sooner, after N kills
+    #[arg(long, value_name = "N")]
+    until_kills: Option<u64>,
     /// Keys that all work on
     #[arg(long, value_name = "N", default_value_t = 64,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(darter_check::stress::keys::KEYS_MAX)))]
@@ -61,6 +72,45 @@ pub(crate) struct StressCommand {
     canary: bool,
 }
 
+/// What the memory nodes of a run suffer.
+#[derive(clap::Args)]
+#[group(id = "nodes", requires = "memnodes", multiple = true)]
+struct ClusterArgs {
+    /// Bytes of each memory node's region
+    #[arg(long, value_name = "SIZE", default_value = "128M")]
+    node_size: ByteSize,
+    /// Give each memory node and each worker a network namespace and an address of its own (needs root)
+    #[arg(long)]
+    apart: bool,
+    /// Memory nodes killed a second, by SIGKILL; each is started again with its file
+    #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
+    node_kills: f64,
+    /// Memory nodes paused a second
+    #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
+    node_pauses: f64,
+    /// Links cut or slowed a second, for up to four leases; needs --apart
+    #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
+    cuts: f64,
+}
+
+impl StressCommand {
+    fn ground(&self) -> Result<Ground, Failure> {
+        let ClusterArgs { node_size, apart, node_kills, node_pauses, cuts } = self.cluster;
+        match (self.memnodes, &self.pool) {
+            (Some(nodes), _) => Ok(Ground::Cluster(ClusterConfig {
+                nodes,
+                node_bytes: node_size.0,
+                apart,
+                kills_per_second: node_kills,
+                pauses_per_second: node_pauses,
+                cuts_per_second: cuts,
+            })),
+            (None, Some(pool)) => Ok(Ground::Pool(pool.clone())),
+            (None, None) => Err(Failure::usage("name a pool, or ask for memory nodes by --memnodes")),
+        }
+    }
+}
+
 /// A number of seconds, with a fraction if need be.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -82,20 +132,22 @@ impl From<StressError> for Failure {
 impl StressCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let config = StressConfig {
-            pool: self.pool.clone(),
+            ground: self.ground()?,
             processes: self.processes,
             threads: self.threads,
             keys: self.keys,
             seed: self.seed,
             duration: self.seconds,
             operations: self.ops,
+            kills: self.until_kills,
             kills_per_second: self.kills,
             pauses_per_second: self.pauses,
             repairs_per_second: self.repairs,
             canary: self.canary,
         };
         let bar = self.bar();
-        let report = coordinator::run(&config, &launch, &mut |progress| self.show(&bar, progress));
+        let launch = Launch { worker: &launch_worker, node: &launch_node };
+        let report = coordinator::run(&config, launch, &mut |progress| self.show(&bar, progress));
         bar.finish_and_clear();
         let report = report?;
         let mut out = std::io::stdout().lock();
@@ -127,6 +179,8 @@ impl StressCommand {
             Some(ops) if ops > 0 => progress.operations as f64 / ops as f64,
             _ => 0.0,
         };
+        let part =
+            part.max(self.until_kills.map_or(0.0, |kills| progress.kills as f64 / kills.max(1) as f64));
         let part = part.max(progress.worked.as_secs_f64() / self.seconds.as_secs_f64()).clamp(0.0, 1.0);
         bar.set_position((part * bar.length().unwrap_or(0) as f64) as u64);
         let judging = if progress.judging { ", judging" } else { "" };
@@ -153,6 +207,13 @@ impl StressCommand {
         }
         writeln!(out, "kills         {kills}")?;
         writeln!(out, "pauses        {pauses}, the longest {} ms", report.pause_max.as_millis())?;
+        if self.memnodes.is_some() {
+            let Report { node_kills, node_pauses, cuts, .. } = report;
+            writeln!(
+                out,
+                "memory nodes  {node_kills} killed and started again, {node_pauses} paused, {cuts} links cut or slowed"
+            )?;
+        }
         writeln!(
             out,
             "repairs       {} while they worked, {} bytes given back",
@@ -161,8 +222,8 @@ impl StressCommand {
         )?;
         writeln!(
             out,
-            "pending       {} operations, of these {} out of space, {} shut out; {} torn logs",
-            counts.pending, counts.out_of_space, counts.shut_out, counts.torn
+            "pending       {} operations, of these {} out of space, {} shut out, {} disconnected; {} torn logs",
+            counts.pending, counts.out_of_space, counts.shut_out, counts.disconnected, counts.torn
         )?;
         writeln!(
             out,
@@ -222,11 +283,15 @@ impl StressCommand {
             "kills": report.kills,
             "pauses": report.pauses,
             "pause_ms_max": u64::try_from(report.pause_max.as_millis()).unwrap_or(u64::MAX),
+            "node_kills": report.node_kills,
+            "node_pauses": report.node_pauses,
+            "cuts": report.cuts,
             "repairs": report.repairs,
             "repaired_bytes": report.repaired_bytes,
             "pending": counts.pending,
             "out_of_space": counts.out_of_space,
             "shut_out": counts.shut_out,
+            "disconnected": counts.disconnected,
             "torn_logs": counts.torn,
             "longest_history": report.longest_history,
             "checker_steps": report.checker_steps,
@@ -241,15 +306,12 @@ impl StressCommand {
 }
 
 /// This program as a worker.
-fn launch(config: &WorkerConfig) -> std::io::Result<std::process::Command> {
-    let mut command = std::process::Command::new(std::env::current_exe()?);
-    command.arg(WORKER_COMMAND);
-    if let Some(path) = config.pool.path() {
-        command.arg("--path").arg(path);
-    }
-    command.arg("--logs").arg(&config.logs);
+fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(WORKER_COMMAND).arg("--pool").arg(config.pool.to_string()).arg("--logs").arg(&config.logs);
     for (name, number) in [
         ("--life", config.life),
+        ("--slot", config.slot),
         ("--threads", config.threads),
         ("--keys", config.keys),
         ("--coordinator", config.coordinator),
@@ -260,18 +322,30 @@ fn launch(config: &WorkerConfig) -> std::io::Result<std::process::Command> {
     Ok(command)
 }
 
+/// This program as a memory node.
+fn launch_node(config: &NodeConfig) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["memnode", "--until-stdin-closes", "--log-level", "warn"]);
+    command.args(["--listen", &config.listen.to_string(), "--size", &config.bytes.to_string()]);
+    command.arg("--file").arg(&config.file);
+    Ok(command)
+}
+
 /// A worker of `stress`, which alone starts it.
 #[derive(clap::Args)]
 pub(crate) struct WorkerCommand {
-    /// The pool's file
+    /// The pool
     #[arg(long)]
-    path: PathBuf,
+    pool: PoolUrl,
     /// Where the logs go
     #[arg(long)]
     logs: PathBuf,
     /// The number of this process
     #[arg(long)]
     life: u32,
+    /// Its place among those that work at a time
+    #[arg(long)]
+    slot: u32,
     /// Threads that work
     #[arg(long)]
     threads: u32,
@@ -289,9 +363,10 @@ pub(crate) struct WorkerCommand {
 impl WorkerCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let config = WorkerConfig {
-            pool: PoolUrl::file(&self.path),
+            pool: self.pool.clone(),
             logs: self.logs.clone(),
             life: self.life,
+            slot: self.slot,
             threads: self.threads,
             keys: self.keys,
             seed: self.seed,

@@ -77,6 +77,45 @@ impl Error {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
     }
 
+    /// Whether a memory node could not be reached: what was asked of it may have been done or not. It may be back later.
+    pub fn is_disconnected(&self) -> bool {
+        use std::io::ErrorKind as Kind;
+        match self.fabric() {
+            Some(FabricError::Disconnected { .. }) => true,
+            Some(FabricError::Io(failure)) => matches!(
+                failure.source.kind(),
+                Kind::ConnectionRefused
+                    | Kind::ConnectionReset
+                    | Kind::ConnectionAborted
+                    | Kind::NotConnected
+                    | Kind::BrokenPipe
+                    | Kind::HostUnreachable
+                    | Kind::NetworkUnreachable
+                    | Kind::NetworkDown
+                    | Kind::TimedOut
+                    | Kind::WouldBlock
+                    | Kind::UnexpectedEof
+            ),
+            _ => false,
+        }
+    }
+
+    /// Whether others have declared this process dead, for its silence beyond its lease: open the pool again.
+    pub fn is_shut_out(&self) -> bool {
+        let evicted = |error: &PoolError| matches!(error, PoolError::Evicted);
+        matches!(self.fabric(), Some(FabricError::Fenced))
+            || matches!(self, Self::Pool(error) | Self::Open { source: error, .. } if evicted(error))
+    }
+
+    fn fabric(&self) -> Option<&FabricError> {
+        match self {
+            Self::Fabric(error)
+            | Self::Pool(PoolError::Fabric(error))
+            | Self::Open { source: PoolError::Fabric(error), .. } => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether this key or value can never be stored in this pool, while others can.
     pub fn is_too_long(&self) -> bool {
         matches!(self, Self::Index(IndexError::KeyTooLong { .. } | IndexError::ValueTooLong { .. }))

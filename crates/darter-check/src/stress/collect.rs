@@ -18,6 +18,8 @@ pub struct Collected {
     pub out_of_space: u64,
     /// Operations refused because the process had been shut out.
     pub shut_out: u64,
+    /// Of these, operations that lost a memory node.
+    pub disconnected: u64,
     /// Operations refused for any other reason.
     pub unexpected: u64,
     /// Logs whose last record was torn.
@@ -33,6 +35,7 @@ impl Collected {
             pending: 0,
             out_of_space: 0,
             shut_out: 0,
+            disconnected: 0,
             unexpected: 0,
             torn: 0,
         }
@@ -66,6 +69,7 @@ impl Collected {
         *match refusal {
             Refusal::OutOfSpace => &mut self.out_of_space,
             Refusal::ShutOut => &mut self.shut_out,
+            Refusal::Disconnected => &mut self.disconnected,
             Refusal::Unexpected => &mut self.unexpected,
         } += 1;
     }
@@ -97,6 +101,7 @@ impl Collected {
         self.pending += other.pending;
         self.out_of_space += other.out_of_space;
         self.shut_out += other.shut_out;
+        self.disconnected += other.disconnected;
         self.unexpected += other.unexpected;
         self.torn += other.torn;
     }

@@ -1,14 +1,15 @@
 //! The coordinator: makes the pool, disturbs the workers, and has the verdict reached.
 
+use super::cluster::{Cluster, NODES_MAX};
 use super::collect::{Collected, LogSet};
-use super::fleet::{Failed, Fleet, Launch};
+use super::fleet::{Failed, Fleet};
 use super::judge::{self, PoolJudgement, check_pool, read_all};
 use super::keys::{KEYS_MAX, KeySet};
 use super::repairer::{Repairs, next_in, repair_often};
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
-use super::{EVENTS_MIN, Progress, Report, StressConfig, StressError, Verdict};
+use super::{EVENTS_MIN, Ground, Launch, Progress, Report, StressConfig, StressError, Verdict};
 use crate::dice::Dice;
-use darter::{PoolUrl, Scheme, Store};
+use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,8 @@ const ROUND_OPERATIONS: u64 = 500_000;
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 /// The longest of the short pauses.
 const SHORT_PAUSE_MAX: Duration = Duration::from_millis(20);
+/// The longest that a memory node is down.
+const DOWN_MAX: Duration = Duration::from_millis(300);
 /// Between two looks at the workers and their logs.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -38,14 +41,24 @@ const LOOK: Duration = Duration::from_millis(50);
 /// When what is asked for cannot be, or something fails that leaves no verdict. What is found wrong is in the report.
 pub fn run(
     config: &StressConfig,
-    launch: &Launch<'_>,
+    launch: Launch<'_>,
     observe: &mut dyn FnMut(&Progress),
 ) -> Result<Report, StressError> {
     validate(config)?;
-    let pool = prepare_pool(&config.pool)?;
+    let mut cluster = None;
+    let pool = match &config.ground {
+        Ground::Pool(url) => prepare_pool(url)?,
+        Ground::Cluster(nodes) => {
+            let started = cluster.insert(Cluster::start(nodes, config.processes, launch.node)?);
+            let url = started.pool()?;
+            drop(new_pool_options().create(true).open_url(&url)?);
+            url
+        }
+    };
     let logs = log_directory(&pool)?;
     let run = Run {
         config,
+        cluster,
         pool: &pool,
         logs: logs.path(),
         keys: KeySet::new(config.keys),
@@ -60,6 +73,9 @@ pub fn run(
             kills: 0,
             pauses: 0,
             pause_max: Duration::ZERO,
+            node_kills: 0,
+            node_pauses: 0,
+            cuts: 0,
             repairs: 0,
             repaired_bytes: 0,
             longest_history: 0,
@@ -97,23 +113,37 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     between("processes", config.processes, PROCESSES_MAX)?;
     between("threads", config.threads, THREADS_MAX)?;
     between("keys", config.keys, KEYS_MAX)?;
-    for rate in [config.kills_per_second, config.pauses_per_second, config.repairs_per_second] {
+    let mut rates = vec![config.kills_per_second, config.pauses_per_second, config.repairs_per_second];
+    if let Ground::Cluster(cluster) = &config.ground {
+        between("memory nodes", cluster.nodes.into(), NODES_MAX.into())?;
+        rates.extend([cluster.kills_per_second, cluster.pauses_per_second, cluster.cuts_per_second]);
+        if cluster.cuts_per_second > 0.0 && !cluster.apart {
+            return usage(
+                "links can be cut when nodes and workers have a network each: ask for --apart".to_owned(),
+            );
+        }
+    }
+    for rate in rates {
         if !(0.0..=1000.0).contains(&rate) {
             return usage(format!("{rate} events a second: there must be from 0 to 1000"));
         }
     }
-    if *config.pool.scheme() == Scheme::Memory {
-        return usage(format!(
-            "pool `{}`: other processes cannot reach a pool in memory; use `file:PATH?size=256M`",
-            config.pool
-        ));
+    match &config.ground {
+        Ground::Pool(url) if *url.scheme() == Scheme::Memory => usage(format!(
+            "pool `{url}`: other processes cannot reach a pool in memory; use `file:PATH?size=256M`"
+        )),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// How a pool is made for the occasion.
+fn new_pool_options() -> StoreOptions {
+    Store::options().block_bytes(BLOCK_BYTES).lease(LEASE)
 }
 
 /// Makes or opens the pool, which must have no keys, and answers its name without a size.
 fn prepare_pool(url: &PoolUrl) -> Result<PoolUrl, StressError> {
-    let store = Store::options().block_bytes(BLOCK_BYTES).lease(LEASE).open_url(url)?;
+    let store = new_pool_options().open_url(url)?;
     if let Some(pair) = store.session()?.scan(..).limit(1).next() {
         let (key, _) = pair?;
         return Err(StressError::Usage(format!(
@@ -122,7 +152,7 @@ fn prepare_pool(url: &PoolUrl) -> Result<PoolUrl, StressError> {
             key.escape_ascii()
         )));
     }
-    Ok(PoolUrl::file(url.path().unwrap_or(Path::new(""))))
+    Ok(url.path().map_or_else(|| url.clone(), PoolUrl::file))
 }
 
 /// A directory for the logs, beside the pool if possible: where there is room for one there is for the other.
@@ -146,16 +176,27 @@ fn log_directory(pool: &PoolUrl) -> Result<TempDir, StressError> {
     }
 }
 
+/// Something that happens to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blow {
+    Kill,
+    Pause,
+    KillNode,
+    PauseNode,
+    Cut,
+}
+
 /// A run under way.
 struct Run<'r> {
     config: &'r StressConfig,
+    cluster: Option<Cluster<'r>>,
     pool: &'r PoolUrl,
     logs: &'r Path,
     keys: KeySet,
     dice: Dice,
     /// Workers started so far.
     lives: u32,
-    launch: &'r Launch<'r>,
+    launch: Launch<'r>,
     observe: &'r mut dyn FnMut(&Progress),
     report: Report,
 }
@@ -187,7 +228,8 @@ impl Run<'_> {
                 && enough(self.report.kills, self.config.kills_per_second)
                 && enough(self.report.pauses, self.config.pauses_per_second)
         });
-        by_count || worked >= self.config.duration
+        let by_kills = self.config.kills.is_some_and(|kills| self.report.kills >= kills);
+        by_count || by_kills || worked >= self.config.duration
     }
 
     /// Lets workers work, disturbed, until the round is over and they have ended.
@@ -209,39 +251,41 @@ impl Run<'_> {
     }
 
     fn disturb(&mut self, repairs: &Mutex<Repairs>) -> Result<Collected, StressError> {
-        let mut fleet = Fleet::new(self.launch);
+        let mut fleet = Fleet::default();
         let mut logs = LogSet::new();
-        for _ in 0..self.config.processes {
-            self.start(&mut fleet, &mut logs)?;
+        for slot in 0..self.config.processes {
+            self.start(&mut fleet, &mut logs, slot)?;
         }
         let begin = Instant::now();
         let worked_before = self.report.worked;
-        let mut kill_at = self.next(begin, self.config.kills_per_second);
-        let mut pause_at = self.next(begin, self.config.pauses_per_second);
+        let mut blows: Vec<(Blow, f64, Option<Instant>)> = Vec::new();
+        for (blow, per_second) in self.blows() {
+            blows.push((blow, per_second, self.next(begin, per_second)));
+        }
         let mut look_at = begin;
         loop {
             let now = Instant::now();
             fleet.wake(now)?;
-            if kill_at.is_some_and(|at| at <= now) {
-                let index = self.dice.below(fleet.len() as u64) as usize;
-                let killed = fleet.kill(index)?;
-                logs.end(&log_paths(&killed))?;
-                self.report.kills += 1;
-                self.start(&mut fleet, &mut logs)?;
-                kill_at = self.next(now, self.config.kills_per_second);
+            if let Some(cluster) = &mut self.cluster {
+                cluster.heal(now)?;
             }
-            if pause_at.is_some_and(|at| at <= now) {
-                self.pause(&mut fleet, now)?;
-                pause_at = self.next(now, self.config.pauses_per_second);
+            for (blow, per_second, at) in &mut blows {
+                if at.is_some_and(|at| at <= now) {
+                    self.strike(*blow, &mut fleet, &mut logs, now)?;
+                    *at = self.next(now, *per_second);
+                }
             }
             if look_at <= now {
-                let ended = fleet.ended()?;
-                self.complain(&ended);
+                let failed = fleet.ended()?;
+                self.complain(&failed);
+                let ended = self.cluster.as_mut().map_or(Ok(Vec::new()), Cluster::ended)?;
+                let is_broken = !failed.is_empty() || !ended.is_empty();
+                self.report.findings.extend(ended);
                 self.report.worked = worked_before + begin.elapsed();
                 let operations = logs.operations()?;
                 self.show(operations, false);
                 let found = !repairs.lock().unwrap_or_else(PoisonError::into_inner).findings.is_empty();
-                if !ended.is_empty()
+                if is_broken
                     || found
                     || operations >= ROUND_OPERATIONS
                     || self.is_over(self.report.worked, operations)
@@ -250,42 +294,98 @@ impl Run<'_> {
                 }
                 look_at = now + LOOK;
             }
-            let next =
-                [kill_at, pause_at, fleet.next_wake()].into_iter().flatten().fold(look_at, Instant::min);
+            let heal = self.cluster.as_ref().and_then(Cluster::next_heal);
+            let due = blows.iter().map(|(_, _, at)| *at).chain([fleet.next_wake(), heal]);
+            let next = due.flatten().fold(look_at, Instant::min);
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        if let Some(cluster) = &mut self.cluster {
+            cluster.heal_all()?;
         }
         let failed = fleet.end()?;
         self.complain(&failed);
         Ok(logs.read(self.config.keys)?)
     }
 
+    /// What happens in this run, and how often a second.
+    fn blows(&self) -> Vec<(Blow, f64)> {
+        let mut blows =
+            vec![(Blow::Kill, self.config.kills_per_second), (Blow::Pause, self.config.pauses_per_second)];
+        if let Ground::Cluster(cluster) = &self.config.ground {
+            blows.extend([
+                (Blow::KillNode, cluster.kills_per_second),
+                (Blow::PauseNode, cluster.pauses_per_second),
+                (Blow::Cut, cluster.cuts_per_second),
+            ]);
+        }
+        blows
+    }
+
     fn next(&mut self, now: Instant, per_second: f64) -> Option<Instant> {
         next_in(&mut self.dice, per_second).map(|wait| now + wait)
     }
 
-    fn start(&mut self, fleet: &mut Fleet<'_>, logs: &mut LogSet) -> Result<(), StressError> {
+    fn start(&mut self, fleet: &mut Fleet, logs: &mut LogSet, slot: u32) -> Result<(), StressError> {
         self.lives += 1;
         let config = WorkerConfig {
             pool: self.pool.clone(),
             logs: self.logs.to_owned(),
             life: self.lives,
+            slot,
             threads: self.config.threads,
             keys: self.config.keys,
             seed: self.config.seed,
             coordinator: std::process::id(),
         };
         logs.follow(log_paths(&config));
-        fleet.start(config)
+        let command = (self.launch.worker)(&config).map(|command| match &self.cluster {
+            Some(cluster) => cluster.place(slot, command),
+            None => command,
+        });
+        fleet.start(config, command)
     }
 
-    /// Stops a worker that goes, half of the time for long. One always goes on.
-    fn pause(&mut self, fleet: &mut Fleet<'_>, now: Instant) -> Result<(), StressError> {
+    /// Lets something happen, to whomever chance says.
+    fn strike(
+        &mut self,
+        blow: Blow,
+        fleet: &mut Fleet,
+        logs: &mut LogSet,
+        now: Instant,
+    ) -> Result<(), StressError> {
+        // Half of the time for long.
         let max = if self.dice.one_in(2) { PAUSE_MAX } else { SHORT_PAUSE_MAX };
         let pause = max.mul_f64(self.dice.fraction());
-        let index = self.dice.below(fleet.len() as u64) as usize;
-        if fleet.stopped() + 1 < fleet.len().max(2) && fleet.stop(index, now + pause)? {
-            self.report.pauses += 1;
-            self.report.pause_max = self.report.pause_max.max(pause);
+        match (blow, &mut self.cluster) {
+            (Blow::Kill, _) => {
+                let killed = fleet.kill(self.dice.below(fleet.len() as u64) as usize)?;
+                logs.end(&log_paths(&killed))?;
+                self.report.kills += 1;
+                self.start(fleet, logs, killed.slot)?;
+            }
+            (Blow::Pause, _) => {
+                // One always goes on.
+                let index = self.dice.below(fleet.len() as u64) as usize;
+                if fleet.stopped() + 1 < fleet.len().max(2) && fleet.stop(index, now + pause)? {
+                    self.report.pauses += 1;
+                    self.report.pause_max = self.report.pause_max.max(pause);
+                }
+            }
+            (Blow::KillNode, Some(cluster)) => {
+                let down = DOWN_MAX.mul_f64(self.dice.fraction());
+                let is_hit = cluster.kill(self.dice.below(cluster.len()), now + down)?;
+                self.report.node_kills += u64::from(is_hit);
+            }
+            (Blow::PauseNode, Some(cluster)) => {
+                let is_hit = cluster.stop(self.dice.below(cluster.len()), now + pause)?;
+                self.report.node_pauses += u64::from(is_hit);
+            }
+            (Blow::Cut, Some(cluster)) => {
+                let is_cut = !self.dice.one_in(3);
+                let is_hit = cluster.hurt(self.dice.below(cluster.links()), is_cut, now + pause)?;
+                self.report.cuts += u64::from(is_hit);
+            }
+            (Blow::KillNode | Blow::PauseNode | Blow::Cut, None) => {}
         }
         Ok(())
     }

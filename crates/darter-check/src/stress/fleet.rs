@@ -14,7 +14,7 @@ const END_PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// How to start a worker: the command without its standard streams.
-pub type Launch<'l> = dyn Fn(&WorkerConfig) -> io::Result<Command> + 'l;
+pub type LaunchWorker<'l> = dyn Fn(&WorkerConfig) -> io::Result<Command> + 'l;
 
 /// A running worker.
 struct Worker {
@@ -48,16 +48,12 @@ pub(super) struct Failed {
 }
 
 /// All workers of a round.
-pub(super) struct Fleet<'l> {
-    launch: &'l Launch<'l>,
+#[derive(Default)]
+pub(super) struct Fleet {
     workers: Vec<Worker>,
 }
 
-impl<'l> Fleet<'l> {
-    pub(super) fn new(launch: &'l Launch<'l>) -> Self {
-        Self { launch, workers: Vec::new() }
-    }
-
+impl Fleet {
     pub(super) fn len(&self) -> usize {
         self.workers.len()
     }
@@ -67,8 +63,12 @@ impl<'l> Fleet<'l> {
         self.workers.iter().filter(|worker| worker.stopped_until.is_some()).count()
     }
 
-    /// Starts a worker.
-    pub(super) fn start(&mut self, config: WorkerConfig) -> Result<(), StressError> {
+    /// Starts a worker by its command.
+    pub(super) fn start(
+        &mut self,
+        config: WorkerConfig,
+        command: io::Result<Command>,
+    ) -> Result<(), StressError> {
         if config.life >= LIVES_MAX {
             return Err(StressError::Usage(format!(
                 "more than {LIVES_MAX} workers were started; kill fewer or run for less time"
@@ -80,7 +80,7 @@ impl<'l> Fleet<'l> {
             action: "create it",
             source,
         })?;
-        let child = (self.launch)(&config)
+        let child = command
             .and_then(|mut command| {
                 command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(complaints).spawn()
             })

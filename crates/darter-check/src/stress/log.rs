@@ -105,8 +105,10 @@ impl Call {
 pub enum Refusal {
     /// The pool was full.
     OutOfSpace,
-    /// Others had declared the process dead, or it had lost the pool.
+    /// Others had declared the process dead.
     ShutOut,
+    /// A memory node could not be reached.
+    Disconnected,
     /// Anything else, which a sound pool never answers.
     Unexpected,
 }
@@ -199,7 +201,8 @@ impl Record {
             (END, 6) => Entry::End(Outcome::Deleted(true)),
             (FAILED, 0) => Entry::Failed(Refusal::OutOfSpace),
             (FAILED, 1) => Entry::Failed(Refusal::ShutOut),
-            (FAILED, 2) => Entry::Failed(Refusal::Unexpected),
+            (FAILED, 2) => Entry::Failed(Refusal::Disconnected),
+            (FAILED, 3) => Entry::Failed(Refusal::Unexpected),
             _ => return None,
         };
         let record = Self { client: (who >> 32) as u32, key: who as u32, sequence, time, entry };

@@ -4,9 +4,12 @@
 //! ```text
 //! coordinator ──starts, SIGKILLs, SIGSTOPs, SIGCONTs──> worker processes, each with several threads
 //!      │                                                    │ operations        │ a log a thread
-//!      │ now and then a repair ────────────────────> pool file                  │
+//!      │ now and then a repair ─────────────> pool file or memory nodes         │
 //!      └──────────────── watches, and reads in the end ─────────────────────────┘
 //! ```
+//!
+//! Memory nodes of a run's own ([`cluster`]) are killed and started again, stopped and continued like workers, and have links
+//! that are cut and healed (`network.rs`).
 //!
 //! [`coordinator::run`] works in *rounds*, which bound what the logs and the checker need. In each it starts workers, kills
 //! some and starts others in their place, stops some for longer than the pool's lease, repairs the pool while they work, and
@@ -22,6 +25,7 @@
 //! cannot be repeated, but the logs of a failed one are kept. What must repeat is the schedule explorer's business.
 
 pub mod clock;
+pub mod cluster;
 pub mod collect;
 pub mod coordinator;
 mod error;
@@ -29,23 +33,43 @@ mod fleet;
 pub mod judge;
 pub mod keys;
 pub mod log;
+mod network;
 mod repairer;
 pub mod worker;
 
 pub use error::StressError;
-pub use fleet::Launch;
+pub use fleet::LaunchWorker;
 
+use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
 use darter::PoolUrl;
 use judge::{KeyFailure, PoolJudgement};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Where a stress takes place.
+#[derive(Clone, Debug)]
+pub enum Ground {
+    /// A pool without keys: a file, absent or not, or memory nodes.
+    Pool(PoolUrl),
+    /// Memory nodes of the run's own.
+    Cluster(ClusterConfig),
+}
+
+/// How to start the processes of a run.
+#[derive(Clone, Copy)]
+pub struct Launch<'l> {
+    /// Workers.
+    pub worker: &'l LaunchWorker<'l>,
+    /// Memory nodes.
+    pub node: &'l LaunchNode<'l>,
+}
+
 /// What to do to a pool.
 #[derive(Clone, Debug)]
 pub struct StressConfig {
-    /// The pool: a file, absent or without keys.
-    pub pool: PoolUrl,
+    /// The pool they work on.
+    pub ground: Ground,
     /// Worker processes at a time.
     pub processes: u32,
     /// Threads of each.
@@ -58,6 +82,8 @@ pub struct StressConfig {
     pub duration: Duration,
     /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills and pauses.
     pub operations: Option<u64>,
+    /// End sooner, after this many kills.
+    pub kills: Option<u64>,
     /// Kills a second, on average.
     pub kills_per_second: f64,
     /// Pauses a second, on average.
@@ -101,6 +127,12 @@ pub struct Report {
     pub pauses: u64,
     /// The longest pause.
     pub pause_max: Duration,
+    /// Memory nodes killed.
+    pub node_kills: u64,
+    /// Memory nodes stopped.
+    pub node_pauses: u64,
+    /// Links cut or slowed.
+    pub cuts: u64,
     /// Repairs while the workers worked.
     pub repairs: u64,
     /// Bytes those gave back.

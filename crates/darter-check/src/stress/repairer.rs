@@ -45,8 +45,8 @@ pub(super) fn repair_often(
                 let said = check.violations.into_iter();
                 repairs.findings.extend(said.map(|what| format!("a repair while others worked: {what}")));
             }
-            // It needs some space itself, and others may have taken all.
-            Err(error) if error.is_out_of_space() => {}
+            // It needs some space itself, and others may have taken all; and it is a process like others.
+            Err(error) if error.is_out_of_space() || error.is_disconnected() || error.is_shut_out() => {}
             Err(error) => repairs.findings.push(format!("a repair while others worked failed: {error}")),
         }
         if !repairs.findings.is_empty() {

@@ -10,7 +10,7 @@ use super::keys::{KeySet, UNKNOWN_VALUE, value_bytes, value_number};
 use super::log::{Call, Entry, LogWriter, Refusal};
 use crate::dice::Dice;
 use crate::history::Outcome;
-use darter::{Error, FabricError, PoolError, PoolUrl, PutOutcome, ScanRange, Session, Store};
+use darter::{Error, PoolUrl, PutOutcome, ScanRange, Session, Store};
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::Bound;
@@ -27,7 +27,7 @@ const NEIGHBOURS: u64 = 6;
 const MULTI_GET_KEYS: u64 = 8;
 /// How long to try to open the pool before giving up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Rest after the pool was found full or could not be opened.
+/// Rest after the pool was found full, or could not be opened or reached.
 const REST: Duration = Duration::from_millis(2);
 
 /// Bits of a value's number that count a client's writes; the client is above them.
@@ -48,6 +48,8 @@ pub struct WorkerConfig {
     pub logs: PathBuf,
     /// The number of this process among all the workers of a run, from 1 on.
     pub life: u32,
+    /// Its place among those that work at a time, from 0 on.
+    pub slot: u32,
     /// Threads that work.
     pub threads: u32,
     /// Keys that they work on.
@@ -368,7 +370,7 @@ impl Client<'_> {
         let refusal = refusal(&error);
         self.log.end(key, Entry::Failed(refusal))?;
         match refusal {
-            Refusal::OutOfSpace => {
+            Refusal::OutOfSpace | Refusal::Disconnected => {
                 std::thread::sleep(REST);
                 Ok(Step::Done)
             }
@@ -390,9 +392,9 @@ fn told(done: bool, outcome: Outcome) -> Outcome {
 /// What an error means for whoever meets it.
 fn refusal(error: &Error) -> Refusal {
     match error {
-        Error::Pool(PoolError::OutOfSpace { .. }) => Refusal::OutOfSpace,
-        Error::Pool(PoolError::Evicted)
-        | Error::Fabric(FabricError::Fenced | FabricError::Disconnected { .. }) => Refusal::ShutOut,
+        error if error.is_out_of_space() => Refusal::OutOfSpace,
+        error if error.is_shut_out() => Refusal::ShutOut,
+        error if error.is_disconnected() => Refusal::Disconnected,
         _ => Refusal::Unexpected,
     }
 }
@@ -497,6 +499,7 @@ mod tests {
             pool: "file:p".parse().unwrap(),
             logs: PathBuf::new(),
             life,
+            slot: 0,
             threads: 2,
             keys: 1,
             seed: 0,

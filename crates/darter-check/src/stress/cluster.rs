@@ -1,0 +1,265 @@
+//! The memory nodes of a run: processes with their regions in files, killed and started again at the same address, stopped,
+//! continued, and never left behind.
+
+use super::StressError;
+use super::network::{Link, Network, Place};
+use darter::PoolUrl;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// Most memory nodes of a run.
+pub const NODES_MAX: u8 = 64;
+/// The port of memory nodes that have an address each.
+const PORT: u16 = 7000;
+/// Bytes of the line by which a node says where it listens.
+const LINE_BYTES_MAX: u64 = 256;
+
+/// Memory nodes to run, and what they suffer.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// How many.
+    pub nodes: u8,
+    /// Bytes of each one's region.
+    pub node_bytes: u64,
+    /// Whether each node and each worker gets a network namespace and an address.
+    pub apart: bool,
+    /// Nodes killed a second, on average; each is started again.
+    pub kills_per_second: f64,
+    /// Nodes stopped a second, on average.
+    pub pauses_per_second: f64,
+    /// Links cut or slowed a second, on average.
+    pub cuts_per_second: f64,
+}
+
+/// What a memory node's process must know.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Bytes of its region.
+    pub bytes: u64,
+    /// The region's file.
+    pub file: PathBuf,
+}
+
+/// How to start a memory node: a command that says `tcp://ADDRESS` on its standard output when it listens, and ends when its
+/// standard input does.
+pub type LaunchNode<'l> = dyn Fn(&NodeConfig) -> io::Result<Command> + 'l;
+
+#[derive(Debug)]
+struct Node {
+    config: NodeConfig,
+    /// `None` while it is down.
+    child: Option<Child>,
+    /// When it goes on, if it is stopped, or is started again, if it is down.
+    back_at: Option<Instant>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Gone already, mostly.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// All memory nodes of a run.
+pub(super) struct Cluster<'l> {
+    nodes: Vec<Node>,
+    /// Links that are not whole, and when they are to be.
+    hurt: Vec<(Place, Instant)>,
+    network: Option<Network>,
+    launch: &'l LaunchNode<'l>,
+    regions: TempDir,
+}
+
+impl<'l> Cluster<'l> {
+    /// Starts the nodes of a run with so many workers.
+    pub(super) fn start(
+        config: &ClusterConfig,
+        workers: u32,
+        launch: &'l LaunchNode<'l>,
+    ) -> Result<Self, StressError> {
+        // In memory if possible: the disk's pace is not what is looked at.
+        let memory = Path::new("/dev/shm");
+        let prefix = "darter-stress-nodes-";
+        let builder = |parent: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+        let regions = builder(memory)
+            .or_else(|_| builder(&std::env::temp_dir()))
+            .map_err(|error| StressError::system("make a directory for the regions", error))?;
+        let nodes = (0..u32::from(config.nodes)).map(Place::Node);
+        let places = nodes.chain((0..workers).map(Place::Worker)).collect();
+        let network = if config.apart { Some(Network::make(places)?) } else { None };
+        let mut cluster = Self { nodes: Vec::new(), hurt: Vec::new(), network, launch, regions };
+        for at in 0..u32::from(config.nodes) {
+            let listen = match &cluster.network {
+                Some(network) => SocketAddr::new(network.address(Place::Node(at)).into(), PORT),
+                None => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            };
+            let file = cluster.regions.path().join(format!("node-{at}"));
+            let config = NodeConfig { listen, bytes: config.node_bytes, file };
+            cluster.nodes.push(Node { config, child: None, back_at: None });
+            cluster.launch(at)?;
+        }
+        Ok(cluster)
+    }
+
+    /// The pool over all nodes.
+    pub(super) fn pool(&self) -> Result<PoolUrl, StressError> {
+        let addresses: Vec<String> = self.nodes.iter().map(|node| node.config.listen.to_string()).collect();
+        let url = format!("tcp://{}", addresses.join(",")).parse::<PoolUrl>();
+        url.map_err(|error| StressError::Store(error.into()))
+    }
+
+    /// The same command, run where a worker belongs.
+    pub(super) fn place(&self, slot: u32, command: Command) -> Command {
+        match &self.network {
+            Some(network) => network.inside(Place::Worker(slot), &command),
+            None => command,
+        }
+    }
+
+    /// How many nodes.
+    pub(super) fn len(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    /// How many links.
+    pub(super) fn links(&self) -> u64 {
+        self.network.as_ref().map_or(0, |network| network.places().len() as u64)
+    }
+
+    fn launch(&mut self, at: u32) -> Result<(), StressError> {
+        let config = &self.nodes[at as usize].config;
+        let failed = |error| StressError::system("start a memory node", error);
+        let mut command = (self.launch)(config).map_err(failed)?;
+        if let Some(network) = &self.network {
+            command = network.inside(Place::Node(at), &command);
+        }
+        let words = config.file.with_extension("err");
+        let words = File::options().create(true).append(true).open(words).map_err(failed)?;
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(words).spawn().map_err(failed)?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut line).map_err(failed)?;
+        }
+        let node = &mut self.nodes[at as usize];
+        node.child = Some(child);
+        match line.trim().strip_prefix("tcp://").and_then(|address| address.parse().ok()) {
+            // Wherever it listens, it is there that it must listen again.
+            Some(address) => node.config.listen = address,
+            None => {
+                return Err(StressError::Broken(format!(
+                    "memory node {at} does not start{}",
+                    self.words(at)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node complained about.
+    fn words(&self, at: u32) -> String {
+        format!(
+            ":\n  {}",
+            super::worker::last_words(&self.nodes[at as usize].config.file.with_extension("err"))
+        )
+    }
+
+    /// Kills a node that is up, to be started again; answers whether it was.
+    pub(super) fn kill(&mut self, at: u64, back_at: Instant) -> Result<bool, StressError> {
+        let node = &mut self.nodes[at as usize];
+        if node.back_at.is_some() {
+            return Ok(false);
+        }
+        if let Some(mut child) = node.child.take() {
+            let killed = child.kill().and_then(|()| child.wait());
+            killed.map_err(|error| StressError::system("kill a memory node", error))?;
+        }
+        node.back_at = Some(back_at);
+        Ok(true)
+    }
+
+    /// Stops a node that is up; answers whether it was.
+    pub(super) fn stop(&mut self, at: u64, back_at: Instant) -> Result<bool, StressError> {
+        let node = &mut self.nodes[at as usize];
+        let (None, Some(child)) = (node.back_at, &node.child) else { return Ok(false) };
+        signal(child, Signal::STOP)?;
+        node.back_at = Some(back_at);
+        Ok(true)
+    }
+
+    /// Cuts or slows a link that is whole; answers whether it was.
+    pub(super) fn hurt(&mut self, at: u64, is_cut: bool, whole_at: Instant) -> Result<bool, StressError> {
+        let Some(network) = &self.network else { return Ok(false) };
+        let place = network.places()[at as usize];
+        if self.hurt.iter().any(|(hurt, _)| *hurt == place) {
+            return Ok(false);
+        }
+        network.set(place, if is_cut { Link::Cut } else { Link::Slow })?;
+        self.hurt.push((place, whole_at));
+        Ok(true)
+    }
+
+    /// Brings back what is due.
+    pub(super) fn heal(&mut self, now: Instant) -> Result<(), StressError> {
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].back_at.is_some_and(|back_at| back_at <= now) {
+                match &self.nodes[at].child {
+                    Some(child) => signal(child, Signal::CONT)?,
+                    None => self.launch(at as u32)?,
+                }
+                self.nodes[at].back_at = None;
+            }
+        }
+        if let Some(network) = &self.network {
+            for (place, _) in self.hurt.extract_if(.., |(_, whole_at)| *whole_at <= now) {
+                network.set(place, Link::Whole)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next node or link comes back.
+    pub(super) fn next_heal(&self) -> Option<Instant> {
+        let nodes = self.nodes.iter().filter_map(|node| node.back_at);
+        nodes.chain(self.hurt.iter().map(|(_, whole_at)| *whole_at)).min()
+    }
+
+    /// Brings everything back at once.
+    pub(super) fn heal_all(&mut self) -> Result<(), StressError> {
+        while let Some(at) = self.next_heal() {
+            self.heal(at)?;
+        }
+        Ok(())
+    }
+
+    /// Nodes that have ended by themselves, each in a sentence.
+    pub(super) fn ended(&mut self) -> Result<Vec<String>, StressError> {
+        let mut ended = Vec::new();
+        for at in 0..self.nodes.len() {
+            let Some(child) = &mut self.nodes[at].child else { continue };
+            let status = child.try_wait();
+            let status = status.map_err(|error| StressError::system("look after a memory node", error))?;
+            if let Some(status) = status {
+                ended.push(format!("memory node {at} ended by itself, {status}{}", self.words(at as u32)));
+            }
+        }
+        Ok(ended)
+    }
+}
+
+fn signal(child: &Child, signal: Signal) -> Result<(), StressError> {
+    // Until somebody waits for it, its number names nobody else.
+    kill_process(Pid::from_child(child), signal)
+        .map_err(|error| StressError::system("signal a memory node", error.into()))
+}
