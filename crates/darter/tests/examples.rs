@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+use darter::Store;
+use darter_server::memnode::{MemNode, MemNodeOptions, Region, Stop};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 
 /// The example's program: built beside this test by a plain `cargo test`, else built now.
 fn program(name: &str) -> PathBuf {
@@ -27,8 +30,22 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-fn runs(name: &str, says: &str) {
-    let output = Command::new(program(name)).output().unwrap();
+/// What an example says that has done its work.
+const SAYS: [(&str, &str); 4] = [
+    ("map", "flying = fish"),
+    ("multi_get_and_scan", "10 keys in"),
+    ("typed_values", "cents: 1000"),
+    ("survive_kill", "all of them are there"),
+];
+
+fn runs(name: &str, pool: Option<&str>) {
+    let mut command = Command::new(program(name));
+    match pool {
+        Some(pool) => command.env("DARTER_POOL", pool),
+        None => command.env_remove("DARTER_POOL"),
+    };
+    let output = command.output().unwrap();
+    let says = SAYS.iter().find(|(known, _)| *known == name).unwrap().1;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{name}: {}\n{out}\n{err}", output.status);
     assert!(out.contains(says), "{name} said:\n{out}");
@@ -36,20 +53,44 @@ fn runs(name: &str, says: &str) {
 
 #[test]
 fn map() {
-    runs("map", "flying = fish");
+    runs("map", None);
 }
 
 #[test]
 fn multi_get_and_scan() {
-    runs("multi_get_and_scan", "10 keys in");
+    runs("multi_get_and_scan", None);
 }
 
 #[test]
 fn typed_values() {
-    runs("typed_values", "cents: 1000");
+    runs("typed_values", None);
 }
 
 #[test]
 fn survive_kill() {
-    runs("survive_kill", "all of them are there");
+    runs("survive_kill", None);
+}
+
+#[test]
+fn all_of_them_over_memory_nodes() {
+    for (name, _) in SAYS {
+        let stop = Arc::new(Stop::default());
+        let mut nodes = Vec::new();
+        let mut addresses = Vec::new();
+        for _ in 0..2 {
+            let listen = "127.0.0.1:0".parse().unwrap();
+            let region = Region::memory(64 << 20).unwrap();
+            let node = MemNode::bind(listen, region, MemNodeOptions::default()).unwrap();
+            addresses.push(node.address().unwrap().to_string());
+            let stop = Arc::clone(&stop);
+            nodes.push(std::thread::spawn(move || node.serve(&stop).unwrap()));
+        }
+        let pool = format!("tcp://{}", addresses.join(","));
+        drop(Store::options().create(true).open(&pool).unwrap());
+        runs(name, Some(&pool));
+        stop.ask();
+        for node in nodes {
+            assert!(node.join().unwrap().verbs > 0);
+        }
+    }
 }
