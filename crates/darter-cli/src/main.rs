@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod credentials;
 mod failure;
 mod load;
 mod logging;

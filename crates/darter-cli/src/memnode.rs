@@ -1,6 +1,7 @@
 //! `memnode`: serves this machine's memory as a memory node until SIGTERM or Ctrl-C.
 
 use crate::Answer;
+use crate::credentials::NodeArgs;
 use crate::failure::Failure;
 use crate::logging::LogArgs;
 use crate::signals::{stop_on_signals, stop_when_stdin_closes};
@@ -10,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
@@ -26,9 +27,8 @@ pub(crate) struct MemNodeCommand {
     /// Keep the region in this file, to be offered again by the next node that is started with it; FILE.node goes with it
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A file whose content, line end left off, clients must know
-    #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: NodeArgs,
     /// Serve numbers for Prometheus over HTTP here, at /metrics, and how the node is, at /healthz; port 0 takes any, and the log
     /// says which. It asks for no token: choose an address that only operators reach
     #[arg(long, value_name = "ADDR")]
@@ -96,19 +96,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a token file.
-pub(crate) fn token(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
-    let Some(path) = path else { return Ok(Vec::new()) };
-    let cannot = |error| Failure::usage(format!("{}: cannot read the token: {error}", path.display()));
-    let bytes = std::fs::read(path).map_err(cannot)?;
-    let token = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let token = token.strip_suffix(b"\r").unwrap_or(token);
-    if token.is_empty() || token.len() > darter_fabric::tcp::wire::TOKEN_BYTES_MAX {
-        return Err(Failure::usage(format!("{}: a token has 1 to 256 bytes", path.display())));
-    }
-    Ok(token.to_vec())
-}
-
 impl MemNodeCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let unit = darter_fabric::SUPERBLOCK_BYTES;
@@ -118,10 +105,12 @@ impl MemNodeCommand {
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
-        let options = MemNodeOptions { token: token(self.token_file.as_deref())?, ..self.limits.options() };
+        let options = self.limits.options(self.credentials.options()?);
         let _log = self.log.start();
-        if options.token.is_empty() && !self.listen.ip().is_loopback() {
-            warn!("without --token-file whoever reaches this address can read and write the memory");
+        if !self.credentials.are_asked_for() && !self.listen.ip().is_loopback() {
+            warn!(
+                "without --token-file or --tls-client-ca whoever reaches this address can read and write the memory"
+            );
         }
         let stop = Arc::new(Stop::default());
         stop_on_signals(&stop)?;
@@ -145,7 +134,7 @@ impl MemNodeCommand {
 }
 
 impl Limits {
-    fn options(&self) -> MemNodeOptions {
+    fn options(&self, credentials: MemNodeOptions) -> MemNodeOptions {
         // What is more than this machine can address is no limit.
         let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
         MemNodeOptions {
@@ -156,7 +145,7 @@ impl Limits {
             patience: self.patience,
             drain: self.drain,
             spin: Duration::from_micros(self.spin),
-            ..MemNodeOptions::default()
+            ..credentials
         }
     }
 }

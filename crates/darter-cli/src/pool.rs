@@ -1,13 +1,11 @@
 //! The pool that a command works on, and the commands about pools themselves.
 
 use crate::Answer;
+use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
-use crate::memnode::token;
 use crate::stats::{pool_json, print_pool};
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
-use darter_fabric::TcpOptions;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which pool.
@@ -16,15 +14,16 @@ pub(crate) struct PoolArgs {
     /// The pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it, or `tcp://HOST:PORT,…`
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
-    /// A file with the token that the memory nodes ask for
-    #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    credentials: ClientArgs,
 }
 
 impl PoolArgs {
     fn options(&self) -> Result<StoreOptions, Failure> {
-        let token = token(self.token_file.as_deref())?;
-        Ok(Store::options().tcp(TcpOptions { token, ..TcpOptions::default() }))
+        Ok(match self.pool.scheme() {
+            Scheme::Tcp(_) => Store::options().tcp(self.credentials.options()?),
+            Scheme::Memory | Scheme::File(_) => Store::options(),
+        })
     }
 
     /// Opens a pool that must be there.

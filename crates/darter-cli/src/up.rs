@@ -1,11 +1,12 @@
 //! `up`: a pool over memory nodes of this machine, each a process of its own, for as long as the command runs.
 //!
 //! A node serves until its stdin ends, and the other end is held here: so no node outlives this process, however it ends.
+//! They listen on loopback only, and speak no TLS.
 
 use crate::Answer;
+use crate::credentials::{NODE_TLS_VARIABLES, TokenArgs};
 use crate::failure::{Failure, complain};
 use crate::logging::{Format, LogArgs};
-use crate::memnode::token;
 use darter::{ByteSize, PoolUrl, Store};
 use darter_fabric::TcpOptions;
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,9 +31,8 @@ pub(crate) struct UpCommand {
     /// ends with the command
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// A file with a token that clients must know
-    #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    token: TokenArgs,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -62,7 +62,12 @@ impl Node {
     fn start(at: u16, arguments: &[OsString]) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::failed(format_args!("cannot find this program's own file: {error}")))?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        for variable in NODE_TLS_VARIABLES {
+            // Of nodes that others reach.
+            command.env_remove(variable);
+        }
+        let child = command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -94,7 +99,7 @@ impl Node {
 
 impl UpCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let token = token(self.token_file.as_deref())?;
+        let token = self.token.content()?;
         let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGCHLD]).map_err(Failure::failed)?;
         let mut nodes = Vec::new();
@@ -151,7 +156,7 @@ impl UpCommand {
                 .chain(["--log-format", format, "--log-level", &level])
                 .map(OsString::from)
                 .collect();
-        if let Some(file) = &self.token_file {
+        if let Some(file) = &self.token.token_file {
             arguments.extend(["--token-file".into(), file.into()]);
         }
         if let Some(dir) = &self.dir {

@@ -121,17 +121,6 @@ fn a_dropped_future_leaves_its_verbs_to_land() {
 }
 
 #[test]
-fn credentials_are_asked_for() {
-    let node = Node::small(MemNodeOptions { token: b"open sesame".to_vec(), ..MemNodeOptions::default() });
-    for wrong in [&b""[..], b"open", b"open sesamy", &[0; 256]] {
-        let error = connect(&[&node], wrong).unwrap_err().to_string();
-        assert!(error.contains("credentials"), "{error}");
-    }
-    assert!(connect(&[&node], &[0; 257]).is_err());
-    connect(&[&node], b"open sesame").unwrap();
-}
-
-#[test]
 fn a_lost_node_is_an_error_and_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     let region = || Region::file(&dir.path().join("region"), 1 << 20).unwrap();

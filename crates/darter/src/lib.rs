@@ -50,9 +50,10 @@ pub use scan::{AsyncScan, Scan};
 pub use session::Session;
 pub use store::{DefaultFabric, Store};
 
+pub use darter_fabric::tcp::{ClientTls, IdentityFiles, TlsError};
 pub use darter_fabric::{
-    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, UrlError,
-    block_on,
+    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, TcpOptions,
+    UrlError, block_on,
 };
 pub use darter_index::{
     AdjustReport, CheckReport, Condition, Dart, DartOptions, EstStats, IndexError, IndexStats, KEY_BYTES_MAX,

@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
-/// Bytes asked of the socket in one call.
-const READ_BYTES: usize = 256 << 10;
+/// Bytes asked of the socket in one call, at least.
+pub(super) const READ_BYTES: usize = 256 << 10;
 /// Buffers beyond this size are given up when they are empty.
 const KEPT_BYTES: usize = 1 << 20;
 
@@ -90,12 +90,14 @@ pub struct Outbox {
     /// Everything put in since it was last empty, to append to.
     pub bytes: Vec<u8>,
     sent: usize,
+    /// The channel has taken everything, and not sent all of it.
+    is_held: bool,
 }
 
 impl Outbox {
-    /// Bytes that wait.
+    /// Bytes that wait, those that a channel took and holds counted as one.
     pub fn waiting(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.bytes.len() - self.sent + usize::from(self.is_held)
     }
 
     /// Sends as much as the socket takes.
@@ -103,7 +105,7 @@ impl Outbox {
     /// # Errors
     /// The socket's.
     pub fn send(&mut self, socket: &mut impl Write) -> io::Result<()> {
-        while self.waiting() > 0 {
+        while self.sent < self.bytes.len() {
             match socket.write(&self.bytes[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
@@ -117,6 +119,10 @@ impl Outbox {
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
         }
+        self.is_held = match socket.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            flushed => flushed.map(|()| false)?,
+        };
         Ok(())
     }
 

@@ -1,13 +1,14 @@
-//! One connection to a memory node: the handshake, and frames out and in without waiting.
+//! One connection to a memory node: frames out and in without waiting.
 
 use super::batches::Ticket;
 use super::buffer::{Inbox, Outbox};
-use super::wire::{self, Hello, RequestHead, Welcome};
-use crate::FabricError;
+use super::channel::Channel;
+use super::wire::{self, RequestHead};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// How long to wait for a node that does not answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,7 +27,7 @@ pub(super) struct Sent {
 /// A connection in use.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub stream: TcpStream,
+    pub channel: Channel,
     pub out: Outbox,
     input: Inbox,
     pub sent: VecDeque<Sent>,
@@ -36,77 +37,15 @@ pub(super) struct Connection {
     pub wants_room: bool,
 }
 
-fn io_error(address: &str, action: &'static str, error: io::Error) -> FabricError {
-    FabricError::io(std::path::Path::new(address), action, error)
-}
-
-/// Connects and exchanges hello and welcome, waiting no longer than [`PATIENCE`] for each.
-pub(super) fn connect(
-    address: &str,
-    node: u8,
-    session: u64,
-    token: &[u8],
-) -> Result<(TcpStream, Welcome), FabricError> {
-    let failed = |action| move |error| io_error(address, action, error);
-    let candidates = address.to_socket_addrs().map_err(failed("find its address"))?;
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    let mut found = None;
-    for candidate in candidates {
-        match TcpStream::connect_timeout(&candidate, PATIENCE) {
-            Ok(stream) => {
-                found = Some(stream);
-                break;
-            }
-            Err(error) => last = error,
-        }
-    }
-    let Some(mut stream) = found else { return Err(io_error(address, "connect to it", last)) };
-    stream.set_nodelay(true).map_err(failed("set up its socket"))?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed("set up its socket"))?;
-    let hello = Hello {
-        magic: wire::MAGIC,
-        version: wire::VERSION,
-        token_bytes: token.len() as u32,
-        session,
-        reserved: 0,
-    };
-    let greeting = [wire::as_bytes(&hello), token].concat();
-    stream.write_all(&greeting).map_err(failed("greet it"))?;
-    let mut bytes = [0; size_of::<Welcome>()];
-    stream.read_exact(&mut bytes).map_err(failed("be greeted by it"))?;
-    let welcome: Welcome = bytemuck::pod_read_unaligned(&bytes);
-    if welcome.magic != wire::MAGIC || welcome.text_bytes as usize > wire::TEXT_BYTES_MAX {
-        return Err(FabricError::geometry(format!(
-            "{address}: what answers there is no memory node of darter"
-        )));
-    }
-    let mut text = vec![0; welcome.text_bytes as usize];
-    stream.read_exact(&mut text).map_err(failed("be greeted by it"))?;
-    let text = String::from_utf8_lossy(&text);
-    if welcome.version != wire::VERSION {
-        return Err(FabricError::geometry(format!(
-            "{address}: it speaks version {} of the protocol, this program version {}; use the same release",
-            welcome.version,
-            wire::VERSION
-        )));
-    }
-    if welcome.refusal != 0 {
-        let refusal = wire::Refusal::from_code(welcome.refusal as u8).unwrap_or(wire::Refusal::Failed);
-        return Err(wire::error_of(refusal, node, &text));
-    }
-    stream.set_nonblocking(true).map_err(failed("set up its socket"))?;
-    Ok((stream, welcome))
-}
-
 impl Connection {
-    pub(super) fn new(stream: TcpStream, welcome: &Welcome) -> Self {
+    pub(super) fn new(channel: Channel) -> Self {
         Self {
-            stream,
+            channel,
             out: Outbox::default(),
             input: Inbox::default(),
             sent: VecDeque::new(),
             next_id: 0,
-            frame_bytes: welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX),
+            frame_bytes: wire::FRAME_BYTES_MAX,
             wants_room: false,
         }
     }
@@ -129,22 +68,20 @@ impl Connection {
 
     /// Sends as much as the socket takes; answers whether all is gone.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
-        self.out.send(&mut self.stream)?;
+        self.out.send(&mut self.channel)?;
         Ok(self.out.waiting() == 0)
     }
 
     /// Takes in what has arrived; answers whether anything has.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
-        self.input.receive(&mut self.stream)
+        self.input.receive(&mut self.channel)
     }
 
     /// The next whole reply, its payload to be taken by [`Connection::payload`].
     ///
     /// # Errors
     /// When the peer has lost its place.
-    pub(super) fn next_reply(
-        &mut self,
-    ) -> io::Result<Option<(Sent, wire::ReplyHead, std::ops::Range<usize>)>> {
+    pub(super) fn next_reply(&mut self) -> io::Result<Option<(Sent, wire::ReplyHead, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
         if head.bytes > wire::FRAME_BYTES_MAX {
@@ -163,7 +100,44 @@ impl Connection {
     }
 
     /// A reply's payload.
-    pub(super) fn payload(&self, range: std::ops::Range<usize>) -> &[u8] {
+    pub(super) fn payload(&self, range: Range<usize>) -> &[u8] {
         self.input.taken(range)
+    }
+
+    /// So many bytes of what has arrived, when there are as many.
+    pub(super) fn take(&mut self, count: usize) -> Option<Range<usize>> {
+        (self.input.arrived().len() >= count).then(|| self.input.take(count))
+    }
+
+    /// What has arrived and was not taken.
+    pub(super) fn heard(&self) -> &[u8] {
+        self.input.arrived()
+    }
+
+    /// Sends and receives until `take` finds what it wants, but no longer than until `deadline`.
+    pub(super) fn wait_for<T>(
+        &mut self,
+        deadline: Instant,
+        mut take: impl FnMut(&mut Self) -> io::Result<Option<T>>,
+    ) -> io::Result<T> {
+        loop {
+            // What came before the end of a connection still counts.
+            if let Some(found) = take(self)? {
+                return Ok(found);
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if !self.receive()? {
+                // What was heard may be TLS's, and want an answer.
+                let flags = if self.flush()? { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+                let wait = deadline - now;
+                let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
+                let wait = Timespec { tv_sec: seconds, tv_nsec: i64::from(wait.subsec_nanos()) };
+                // Woken early or not at all: it is looked at again.
+                let _ = poll(&mut [PollFd::new(&self.channel, flags)], Some(&wait));
+            }
+        }
     }
 }

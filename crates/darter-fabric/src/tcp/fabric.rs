@@ -1,23 +1,26 @@
 //! The fabric over TCP: its nodes, its hubs, and what is asked of nodes beside verbs.
 
 use super::batches::Ticket;
-use super::connection::{Connection, connect};
+use super::connection::{Connection, PATIENCE, Sent};
 use super::endpoint::TcpEndpoint;
+use super::handshake::connect;
 use super::hub::Hub;
 use super::reactor;
+use super::tls::ClientTls;
 use super::wire::{self, Control, Refusal, RequestKind};
 use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, random_word};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// How a process uses its memory nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TcpOptions {
-    /// What the nodes' operators have agreed on; empty for none.
+    /// What the nodes' operators have agreed on, to be proven by both sides; empty for none.
     pub token: Vec<u8>,
+    /// How to speak TLS with the nodes; without it all that goes over the wire can be read and changed there.
+    pub tls: Option<ClientTls>,
     /// How long a thread that waits looks again and again before it sleeps. Spinning answers in a few microseconds, sleeping
     /// leaves the core to others.
     pub spin: Duration,
@@ -25,7 +28,7 @@ pub struct TcpOptions {
 
 impl Default for TcpOptions {
     fn default() -> Self {
-        Self { token: Vec::new(), spin: Duration::from_micros(50) }
+        Self { token: Vec::new(), tls: None, spin: Duration::from_micros(50) }
     }
 }
 
@@ -144,7 +147,7 @@ impl Tcp {
         let mut nodes = Vec::with_capacity(addresses.len());
         let mut control = Vec::with_capacity(addresses.len());
         for (node, address) in addresses.iter().enumerate() {
-            let (stream, welcome) = connect(address, node as u8, session, &options.token)?;
+            let (connection, welcome) = connect(address, node as u8, session, &options)?;
             if let Some(twin) = nodes.iter().position(|known: &NodeInfo| known.boot_id == welcome.boot_id) {
                 return Err(FabricError::geometry(format!(
                     "{address}: it is memory node {twin} already; name each node once"
@@ -155,7 +158,7 @@ impl Tcp {
                 bytes: welcome.region_bytes,
                 boot_id: welcome.boot_id,
             });
-            control.push(Some(Connection::new(stream, &welcome)));
+            control.push(Some(connection));
         }
         let shared = Shared {
             node_count: AtomicUsize::new(nodes.len()),
@@ -179,12 +182,12 @@ impl Tcp {
             control.resize_with(at + 1, || None);
         }
         if control[at].is_none() {
-            let (stream, welcome) =
-                connect(&known.address, node, self.shared.session, &self.shared.options.token)?;
+            let (connection, welcome) =
+                connect(&known.address, node, self.shared.session, &self.shared.options)?;
             if welcome.boot_id != known.boot_id {
                 return Err(FabricError::Disconnected { node });
             }
-            control[at] = Some(Connection::new(stream, &welcome));
+            control[at] = Some(connection);
         }
         let Some(connection) = &mut control[at] else { return Err(FabricError::Disconnected { node }) };
         let Ok((refusal, text)) = exchange(connection, kind, about) else {
@@ -202,31 +205,13 @@ fn exchange(connection: &mut Connection, kind: RequestKind, about: Control) -> i
     let at = connection.begin_frame();
     connection.out.bytes.extend_from_slice(wire::as_bytes(&about));
     let id = connection.end_frame(at, kind, 0);
-    connection.sent.push_back(super::connection::Sent { id, batch: Ticket::default(), first: 0, end: 0 });
-    let deadline = Instant::now() + super::connection::PATIENCE;
-    loop {
-        let all_sent = connection.flush()?;
-        connection.receive()?;
-        if let Some((_, head, range)) = connection.next_reply()? {
-            let refusal = Refusal::from_code(head.refusal).ok_or(io::ErrorKind::InvalidData)?;
-            let payload = connection.payload(range);
-            return Ok((refusal, String::from_utf8_lossy(payload).into_owned()));
-        }
-        let now = Instant::now();
-        if now >= deadline {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let events = if all_sent { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
-        sleep_on(&mut [PollFd::new(&connection.stream, events)], deadline - now);
-    }
-}
-
-/// Waits until a socket has something, or for so long.
-fn sleep_on(sockets: &mut [PollFd<'_>], most: Duration) {
-    let seconds = i64::try_from(most.as_secs()).unwrap_or(i64::MAX);
-    let timeout = Timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
-    // Woken early or not at all: the caller looks again.
-    let _ = poll(sockets, Some(&timeout));
+    connection.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
+    connection.wait_for(Instant::now() + PATIENCE, |connection| {
+        let Some((_, head, range)) = connection.next_reply()? else { return Ok(None) };
+        let refusal = Refusal::from_code(head.refusal).ok_or(io::ErrorKind::InvalidData)?;
+        let payload = connection.payload(range);
+        Ok(Some((refusal, String::from_utf8_lossy(payload).into_owned())))
+    })
 }
 
 /// A held member slot, given back when dropped.
@@ -273,7 +258,7 @@ impl Fabric for Tcp {
     }
 
     fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
-        let (stream, welcome) = connect(address, node, self.shared.session, &self.shared.options.token)?;
+        let (connection, welcome) = connect(address, node, self.shared.session, &self.shared.options)?;
         let added =
             NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id: welcome.boot_id };
         self.shared.with_nodes(|nodes| {
@@ -288,7 +273,7 @@ impl Fabric for Tcp {
         })?;
         let mut control = lock(&self.shared.control);
         control.resize_with(usize::from(node), || None);
-        control.push(Some(Connection::new(stream, &welcome)));
+        control.push(Some(connection));
         Ok(())
     }
 

@@ -6,8 +6,9 @@
 //! connects with the lock held, and wakers are called without it.
 
 use super::batches::{Batches, Pending, Ticket};
-use super::connection::{Connection, Sent, connect};
+use super::connection::{Connection, Sent};
 use super::fabric::Shared;
+use super::handshake::connect;
 use super::wire::{self, Refusal, RequestKind};
 use crate::executor::{Drive, Signal, Turn, is_driving};
 use crate::{Batch, FabricError, GlobalAddr, Verb};
@@ -175,23 +176,24 @@ impl Hub {
             return self.reached(node, Err(FabricError::Disconnected { node }));
         };
         let hub = Arc::clone(self);
-        let (session, token) = (shared.session, shared.options.token.clone());
-        let attempt =
-            move || {
-                let connected = connect(&known.address, node, session, &token).map_err(|error| match error {
-                    FabricError::Io(_) => FabricError::Disconnected { node },
-                    other => other,
-                });
-                hub.reached(node, connected.and_then(|(stream, welcome)| {
+        let (session, options) = (shared.session, shared.options.clone());
+        let attempt = move || {
+            let connected = connect(&known.address, node, session, &options).map_err(|error| match error {
+                FabricError::Io(_) => FabricError::Disconnected { node },
+                other => other,
+            });
+            let checked = connected.and_then(|(connection, welcome)| {
                 if (welcome.boot_id, welcome.region_bytes) == (known.boot_id, known.bytes) {
-                    return Ok(Connection::new(stream, &welcome));
+                    return Ok(connection);
                 }
                 Err(FabricError::geometry(format!(
-                    "{}: the memory node was restarted with another memory; its part of the pool is gone",
+                    "{}: the memory node was restarted with another memory; its part of the pool is \
+                     gone",
                     known.address
                 )))
-            }));
-            };
+            });
+            hub.reached(node, checked);
+        };
         if std::thread::Builder::new().name("darter-connect".to_owned()).spawn(attempt).is_err() {
             self.reached(node, Err(FabricError::Disconnected { node }));
         }
@@ -406,7 +408,7 @@ impl State {
         let Link::Connecting(waiting) = std::mem::replace(link, Link::Down) else { return };
         let watched = connected.and_then(|connection| {
             let key = epoll::EventData::new_u64(node.into());
-            match epoll::add(sockets, &connection.stream, key, epoll::EventFlags::IN) {
+            match epoll::add(sockets, &connection.channel, key, epoll::EventFlags::IN) {
                 Ok(()) => Ok(connection),
                 Err(_) => Err(FabricError::Disconnected { node }),
             }
@@ -460,7 +462,7 @@ fn send_on(connection: &mut Connection, sockets: BorrowedFd<'_>) -> io::Result<T
         connection.wants_room = !is_all;
         let mut flags = epoll::EventFlags::IN;
         flags.set(epoll::EventFlags::OUT, !is_all);
-        epoll::modify(sockets, &connection.stream, epoll::EventData::new_u64(0), flags)?;
+        epoll::modify(sockets, &connection.channel, epoll::EventData::new_u64(0), flags)?;
     }
     Ok(if connection.out.waiting() < waiting { Turn::Moved } else { Turn::Waiting })
 }

@@ -11,15 +11,24 @@
 //! A lost connection fails the batches that were on it with [`crate::FabricError::Disconnected`], which says that their last
 //! verbs may have landed or not; the next batch connects again. A node that comes back with another memory (its boot id
 //! differs) is refused for good.
+//!
+//! Both sides prove that they know a token ([`proof`]), and may speak TLS ([`ClientTls`], [`NodeTls`]): the token keeps
+//! strangers out, TLS keeps what passes secret and whole.
 
 mod batches;
 pub mod buffer;
+mod channel;
 mod connection;
 mod endpoint;
 mod fabric;
+mod handshake;
 mod hub;
+pub mod proof;
 mod reactor;
+mod tls;
 pub mod wire;
 
+pub use channel::Channel;
 pub use endpoint::TcpEndpoint;
 pub use fabric::{Tcp, TcpOptions};
+pub use tls::{ClientTls, IdentityFiles, NodeTls, TlsError};

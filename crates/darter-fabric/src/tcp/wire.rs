@@ -1,18 +1,27 @@
 //! The wire format between a client and a memory node: little-endian words, one frame a batch.
 //!
 //! ```text
-//! hello    magic | version, token bytes | session | 0          then the token
-//! welcome  magic | version, refusal | region bytes | boot id | frame bytes at most, text bytes | 0   then the text
+//! hello      magic | version, nonce bytes 32 | session | 0 | nonce 32
+//! challenge  magic | version, refusal | nonce 32
+//! proof      proof 32
+//! welcome    refusal, text bytes | region bytes | boot id | frame bytes at most, 0 | proof 32   then the text
 //!
-//! request  kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, or number 8 | flag 8
-//!   verb   kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
-//! reply    refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then what the verbs answer, or a text
+//! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, or number 8 | flag 8
+//!   verb     kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
+//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then what the verbs answer, or a text
 //! ```
+//!
+//! Client and node speak in turns: hello, challenge, proof, welcome, then requests and replies. The proofs ([`super::proof`])
+//! show that each side knows the token, which never travels itself; a side without a token proves with an empty one. A node
+//! without a token takes any proof, a client without one believes any node. The first 16 bytes of hello and challenge are the
+//! same in every version: whoever is greeted in another one answers [`Refusal::Version`], a nonce of zeros, and hangs up.
+//! All of it may go through TLS ([`super::ClientTls`]), which changes nothing here.
 //!
 //! A connection is a reliable ordered channel, so requests execute and are answered in the order they were sent; the id is
 //! there to notice a peer that has lost its place. Every length is checked before anything is kept or done: a frame that
 //! is malformed, too long or out of bounds gets a refusal and touches no memory.
 
+use super::proof::{Nonce, Proof};
 use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind};
 use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, cast_slice_mut};
 use std::ops::Range;
@@ -20,7 +29,7 @@ use std::ops::Range;
 /// "DARTERTC", the first word each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
 /// The version spoken here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
 /// Most bytes of a refusal's text.
@@ -108,42 +117,75 @@ impl RequestKind {
     }
 }
 
+/// How hello and challenge begin in every version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Opening {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// From a client, bytes of what follows the first 32; from a node, a [`Refusal`]'s code.
+    pub code: u32,
+}
+
 /// What a client says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Hello {
-    /// [`MAGIC`].
-    pub magic: u64,
-    /// [`VERSION`].
-    pub version: u32,
-    /// Bytes of the token that follows.
-    pub token_bytes: u32,
+    /// With the nonce's bytes for a code.
+    pub opening: Opening,
     /// The process's random number: all its connections carry it, and a fence names it.
     pub session: u64,
     /// Zero.
     pub reserved: u64,
+    /// The client's.
+    pub nonce: Nonce,
 }
 
-/// What a memory node answers.
+impl Hello {
+    /// The hello of a session.
+    pub fn new(session: u64, nonce: Nonce) -> Self {
+        let opening = Opening { magic: MAGIC, version: VERSION, code: size_of::<Nonce>() as u32 };
+        Self { opening, session, reserved: 0, nonce }
+    }
+}
+
+/// What a memory node answers to a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Challenge {
+    /// With a refusal's code; 0 when a proof is awaited.
+    pub opening: Opening,
+    /// The node's; zero in a refusal.
+    pub nonce: Nonce,
+}
+
+impl Challenge {
+    /// A challenge, or a refusal at this early point.
+    pub fn new(refusal: Refusal, nonce: Nonce) -> Self {
+        Self { opening: Opening { magic: MAGIC, version: VERSION, code: refusal as u32 }, nonce }
+    }
+}
+
+/// What a memory node answers to a client's proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Welcome {
-    /// [`MAGIC`].
-    pub magic: u64,
-    /// [`VERSION`].
-    pub version: u32,
     /// A [`Refusal`]'s code; 0 when the client is welcome.
     pub refusal: u32,
+    /// Bytes of the text that follows.
+    pub text_bytes: u32,
     /// Bytes of the node's region.
     pub region_bytes: u64,
     /// Drawn when the region was made: another number means another memory.
     pub boot_id: u64,
     /// Most payload bytes of a frame.
     pub frame_bytes: u32,
-    /// Bytes of the text that follows.
-    pub text_bytes: u32,
     /// Zero.
-    pub reserved: u64,
+    pub reserved: u32,
+    /// The node's proof. Zeros, like the region's fields, for a client that proved nothing.
+    pub proof: Proof,
 }
 
 /// The head of a request.

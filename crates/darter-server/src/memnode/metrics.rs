@@ -35,6 +35,8 @@ impl Tally {
 /// Why a connection was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedFor {
+    /// It does not speak TLS where the node does, or showed no certificate that holds, or did not believe the node's.
+    Tls,
     /// It does not speak our protocol at all.
     Protocol,
     /// Another version of it.
@@ -47,11 +49,14 @@ pub enum RefusedFor {
     Busy,
     /// The node is stopping.
     Closing,
+    /// The system had no random numbers to greet it with.
+    System,
 }
 
 impl RefusedFor {
     /// The reasons as metrics and logs name them, in order.
-    pub const NAMES: [&str; 6] = ["protocol", "version", "credentials", "fenced", "busy", "closing"];
+    pub const NAMES: [&str; 8] =
+        ["tls", "protocol", "version", "credentials", "fenced", "busy", "closing", "system"];
 
     /// The reason as metrics and logs name it.
     pub fn name(self) -> &'static str {

@@ -23,7 +23,7 @@ pub use port::MetricsPort;
 pub use region::Region;
 pub use stop::Stop;
 
-use darter_fabric::tcp::wire;
+use darter_fabric::tcp::{NodeTls, wire};
 use darter_fabric::{Endpoint, Fabric, FabricError, Local};
 use journal::Journal;
 use sessions::Sessions;
@@ -36,10 +36,12 @@ use tracing::info;
 use turns::Turns;
 
 /// How a memory node serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct MemNodeOptions {
-    /// What a client must know; empty to let in whoever can connect.
+    /// What a client must prove to know; empty to let in whoever can connect.
     pub token: Vec<u8>,
+    /// How to speak TLS; without it all that goes over the wire can be read and changed there.
+    pub tls: Option<NodeTls>,
     /// Connections at most.
     pub connections_max: usize,
     /// Payload bytes of a frame at most.
@@ -61,6 +63,7 @@ impl Default for MemNodeOptions {
     fn default() -> Self {
         Self {
             token: Vec::new(),
+            tls: None,
             connections_max: 1024,
             frame_bytes_max: wire::FRAME_BYTES_MAX,
             waiting_bytes_max: 16 << 20,

@@ -2,8 +2,12 @@
 
 use super::metrics::{DroppedFor, RefusedFor};
 use super::{MemNodeError, MemNodeOptions, Service, execute};
+use darter_fabric::tcp::Channel;
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
-use darter_fabric::tcp::wire::{self, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind, Welcome};
+use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript, nonce};
+use darter_fabric::tcp::wire::{
+    self, Challenge, Control, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
+};
 use darter_fabric::{Endpoint, Fabric, FabricError};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -21,11 +25,13 @@ pub(super) enum Progress {
 
 #[derive(Debug)]
 pub(super) struct Peer {
-    stream: TcpStream,
+    channel: Channel,
     pub(super) address: SocketAddr,
     input: Inbox,
     output: Outbox,
     session: u64,
+    /// What its proof must be about, once it is challenged.
+    transcript: Option<Transcript>,
     is_greeted: bool,
     /// Nothing more is heard; what is in `output` still goes.
     is_closing: bool,
@@ -33,7 +39,7 @@ pub(super) struct Peer {
     has_frames: bool,
     /// Why the node ends it, if it does.
     fault: Option<DroppedFor>,
-    /// When it last did what it owes: took an answer, sent more of a request; or owed nothing.
+    /// When it last did what it owes: took an answer, sent more of a request; or owed nothing. When it came, until it is greeted.
     prompt: Instant,
     /// When it last had a turn.
     served: Instant,
@@ -44,28 +50,27 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(stream: TcpStream, address: SocketAddr, now: Instant) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
+    pub(super) fn new(stream: TcpStream, address: SocketAddr, service: &Service<'_>) -> io::Result<Self> {
         Ok(Self {
-            stream,
+            channel: Channel::accepted(stream, service.options.tls.as_ref())?,
             address,
             input: Inbox::default(),
             output: Outbox::default(),
             session: 0,
+            transcript: None,
             is_greeted: false,
             is_closing: false,
             has_frames: false,
             fault: None,
-            prompt: now,
-            served: now,
+            prompt: service.now,
+            served: service.now,
             held: (0, 0),
             watched: (true, false),
         })
     }
 
-    pub(super) fn socket(&self) -> &TcpStream {
-        &self.stream
+    pub(super) fn socket(&self) -> &Channel {
+        &self.channel
     }
 
     pub(super) fn session(&self) -> u64 {
@@ -112,6 +117,7 @@ impl Peer {
 
     /// Gives back the memory that holds nothing now.
     pub(super) fn rest(&mut self, service: &Service<'_>) {
+        self.channel.rest();
         self.input.rest();
         self.output.rest();
         self.count(service);
@@ -119,7 +125,11 @@ impl Peer {
 
     /// Brings what the node counts of it up to date.
     fn count(&mut self, service: &Service<'_>) {
-        let held = (self.input.buffer_bytes() + self.output.buffer_bytes(), self.output.waiting());
+        let buffers = [self.channel.buffer_bytes(), self.input.buffer_bytes(), self.output.buffer_bytes()];
+        self.hold(service, (buffers.iter().sum(), self.output.waiting()));
+    }
+
+    fn hold(&mut self, service: &Service<'_>, held: (usize, usize)) {
         service.metrics.buffer_bytes.change(self.held.0, held.0);
         service.metrics.waiting_bytes.change(self.held.1, held.1);
         self.held = held;
@@ -127,8 +137,7 @@ impl Peer {
 
     /// It is gone.
     pub(super) fn part(mut self, service: &mut Service<'_>) {
-        (self.input, self.output) = Default::default();
-        self.count(service);
+        self.hold(service, (0, 0));
         if self.is_greeted {
             service.sessions.leave(self.session);
             service.greeted -= 1;
@@ -149,19 +158,16 @@ impl Peer {
             if self.send(service).is_err() {
                 return Progress::Ended;
             }
-            if self.is_closing {
-                return if self.output.waiting() == 0 { Progress::Ended } else { Progress::GoesOn };
-            }
-            if self.is_full(service.options) {
-                // Heard no further until it reads.
-                return Progress::GoesOn;
+            if self.is_closing || self.is_full(service.options) {
+                // Heard no further, until it reads or for good.
+                break;
             }
             if self.has_frames {
                 self.take_frames(service, endpoint);
                 continue;
             }
             let had = self.input.arrived().len();
-            match self.input.receive(&mut self.stream) {
+            match self.input.receive(&mut self.channel) {
                 Ok(true) => {
                     service.metrics.received_bytes.add((self.input.arrived().len() - had) as u64);
                     if self.is_greeted && self.output.waiting() == 0 {
@@ -172,16 +178,34 @@ impl Peer {
                 Ok(false) => {
                     // Whoever is in the middle of a request, or of a greeting, may finish it.
                     let is_done = self.is_greeted && self.input.arrived().is_empty();
-                    if !service.is_draining || !is_done {
-                        return Progress::GoesOn;
-                    }
-                    self.is_closing = true;
+                    self.is_closing = service.is_draining && is_done;
+                    break;
                 }
-                Err(_) => return Progress::Ended,
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::InvalidData {
+                        self.break_tls(service);
+                    }
+                    return Progress::Ended;
+                }
             }
         }
-        // More may be there: the next turn tells.
-        if self.send(service).is_err() { Progress::Ended } else { Progress::GoesOn }
+        // More may be there: the next turn tells. What was heard may be TLS's, and want an answer.
+        let is_sent = self.send(service).is_ok();
+        if is_sent && !(self.is_closing && self.output.waiting() == 0) {
+            Progress::GoesOn
+        } else {
+            Progress::Ended
+        }
+    }
+
+    /// What it sent is not TLS, or not that of somebody to be let in.
+    fn break_tls(&mut self, service: &mut Service<'_>) {
+        if self.is_greeted {
+            self.drop_for(DroppedFor::Malformed);
+        } else {
+            self.is_closing = true;
+            service.refused(self.address, RefusedFor::Tls);
+        }
     }
 
     fn is_full(&self, options: &MemNodeOptions) -> bool {
@@ -197,7 +221,7 @@ impl Peer {
 
     fn send(&mut self, service: &Service<'_>) -> io::Result<()> {
         let waited = self.output.waiting();
-        self.output.send(&mut self.stream)?;
+        self.output.send(&mut self.channel)?;
         let waits = self.output.waiting();
         service.metrics.sent_bytes.add(waited.saturating_sub(waits) as u64);
         if self.is_greeted && waits < waited {
@@ -218,6 +242,8 @@ impl Peer {
             let arrived = input.arrived();
             let taken = if self.is_greeted {
                 self.take_request(arrived, service, endpoint)
+            } else if let Some(transcript) = self.transcript {
+                self.take_proof(&transcript, arrived, service)
             } else {
                 self.take_hello(arrived, service)
             };
@@ -228,21 +254,47 @@ impl Peer {
     }
 
     fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
-        let hello: Hello = wire::head(bytes)?;
-        let is_ours = hello.magic == wire::MAGIC && hello.token_bytes as usize <= wire::TOKEN_BYTES_MAX;
-        if !is_ours {
+        let opening: Opening = wire::head(bytes)?;
+        if opening.magic != wire::MAGIC {
             // Whoever it is does not speak our language: no answer would be understood.
             self.is_closing = true;
             service.refused(self.address, RefusedFor::Protocol);
             return None;
         }
-        let end = size_of::<Hello>() + hello.token_bytes as usize;
-        let token = bytes.get(size_of::<Hello>()..end)?;
-        let (refusal, text) = if hello.version != wire::VERSION {
-            (Refusal::Version, "this node speaks another version of the protocol")
-        } else if !same(token, &service.options.token) {
+        let challenged = if opening.version == wire::VERSION {
+            let Hello { nonce: client, session, .. } = wire::head(bytes)?;
+            // Without randomness nobody can be let in.
+            nonce().map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
+        } else {
+            Err(Refusal::Version)
+        };
+        let challenge = match challenged {
+            Ok(transcript) => {
+                self.transcript = Some(transcript);
+                Challenge::new(Refusal::None, transcript.node)
+            }
+            Err(refusal) => {
+                self.is_closing = true;
+                service.refused(self.address, refusal.into());
+                Challenge::new(refusal, Nonce::default())
+            }
+        };
+        self.output.bytes.extend_from_slice(wire::as_bytes(&challenge));
+        Some(size_of::<Hello>())
+    }
+
+    fn take_proof(
+        &mut self,
+        transcript: &Transcript,
+        bytes: &[u8],
+        service: &mut Service<'_>,
+    ) -> Option<usize> {
+        let proof: Proof = wire::head(bytes)?;
+        let token = &service.options.token;
+        let is_known = token.is_empty() || transcript.is_proven(token, Side::Client, &proof);
+        let (refusal, text) = if !is_known {
             (Refusal::Credentials, "no token, or a wrong one")
-        } else if service.sessions.is_fenced(hello.session) {
+        } else if service.sessions.is_fenced(transcript.session) {
             (Refusal::Fenced, "this session was shut out")
         } else if service.is_draining {
             (Refusal::Closing, "the node is stopping")
@@ -251,29 +303,32 @@ impl Peer {
         } else {
             (Refusal::None, "")
         };
-        let welcome = Welcome {
-            magic: wire::MAGIC,
-            version: wire::VERSION,
+        let mut welcome = Welcome {
             refusal: refusal as u32,
-            region_bytes: service.region.node_bytes(0),
-            boot_id: service.boot_id,
-            frame_bytes: service.options.frame_bytes_max,
             text_bytes: text.len() as u32,
+            region_bytes: 0,
+            boot_id: 0,
+            frame_bytes: service.options.frame_bytes_max,
             reserved: 0,
+            proof: Proof::default(),
         };
+        if is_known {
+            welcome.proof = transcript.prove(token, Side::Node);
+            (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
+        }
         self.output.bytes.extend_from_slice(wire::as_bytes(&welcome));
         self.output.bytes.extend_from_slice(text.as_bytes());
         if refusal == Refusal::None {
             self.is_greeted = true;
-            self.session = hello.session;
+            self.session = transcript.session;
             self.prompt = service.now;
-            service.sessions.enter(hello.session);
-            service.accepted(self.address, hello.session);
+            service.sessions.enter(self.session);
+            service.accepted(self.address, self.session);
         } else {
             self.is_closing = true;
             service.refused(self.address, refusal.into());
         }
-        Some(end)
+        Some(size_of::<Proof>())
     }
 
     fn take_request(
@@ -383,9 +438,4 @@ impl Peer {
         self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
         self.output.bytes.extend_from_slice(text);
     }
-}
-
-/// Compares secrets in a time that does not tell where they differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

@@ -148,7 +148,7 @@ impl<'s> Turns<'s> {
             if self.peers.len() - self.service.greeted >= UNGREETED_MAX {
                 self.drop_oldest_ungreeted();
             }
-            let Ok(peer) = Peer::new(stream, address, self.service.now) else { continue };
+            let Ok(peer) = Peer::new(stream, address, &self.service) else { continue };
             if self.watch(peer.socket(), self.next_key).is_ok() {
                 self.peers.insert(self.next_key, peer);
                 self.ungreeted.push_back(self.next_key);
@@ -270,6 +270,7 @@ impl From<Refusal> for RefusedFor {
             Refusal::Fenced => Self::Fenced,
             Refusal::Busy => Self::Busy,
             Refusal::Closing => Self::Closing,
+            Refusal::Failed => Self::System,
             _ => Self::Protocol,
         }
     }

@@ -1,8 +1,9 @@
-//! Memory nodes in threads of the test, and bytes sent to them without a client.
+//! Memory nodes in threads of the test, and ways to reach them, with a client and without.
 
 #![allow(dead_code, unreachable_pub)] // no test file uses all of it
 
-use darter_fabric::tcp::wire::{self, Hello, RequestHead, Welcome};
+use darter_fabric::tcp::proof::{Proof, nonce};
+use darter_fabric::tcp::wire::{self, Challenge, Hello, RequestHead, Welcome};
 use darter_fabric::{FabricError, Tcp, TcpOptions};
 use darter_server::memnode::{MemNode, MemNodeCounts, MemNodeMetrics, MemNodeOptions, Region, Stop};
 use std::io::{Read, Write};
@@ -49,18 +50,30 @@ impl Drop for Node {
     }
 }
 
+/// Connects to nodes that do without TLS.
 pub fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
     let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
     Tcp::connect(&addresses, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
 }
 
+/// Says something over a socket.
+pub fn say<T: bytemuck::Pod>(stream: &mut impl Write, what: &T) {
+    stream.write_all(wire::as_bytes(what)).unwrap();
+}
+
+/// Hears something over a socket.
+pub fn hear<T: bytemuck::Pod>(stream: &mut impl Read) -> T {
+    let mut bytes = vec![0; size_of::<T>()];
+    stream.read_exact(&mut bytes).unwrap();
+    wire::head(&bytes).unwrap()
+}
+
 /// Greets over a socket, without a token; answers the refusal's code, 0 for none.
 pub fn greet(stream: &mut (impl Read + Write), session: u64) -> u32 {
-    let hello = Hello { magic: wire::MAGIC, version: wire::VERSION, token_bytes: 0, session, reserved: 0 };
-    stream.write_all(wire::as_bytes(&hello)).unwrap();
-    let mut welcome = [0; size_of::<Welcome>()];
-    stream.read_exact(&mut welcome).unwrap();
-    wire::head::<Welcome>(&welcome).unwrap().refusal
+    say(stream, &Hello::new(session, nonce().unwrap()));
+    assert_eq!(hear::<Challenge>(stream).opening.code, 0);
+    say(stream, &Proof::default());
+    hear::<Welcome>(stream).refusal
 }
 
 /// A bare connection after a proper greeting.

@@ -1,0 +1,114 @@
+//! What commands and memory nodes show each other: tokens and certificates, from files or variables of the environment.
+
+use crate::failure::Failure;
+use darter_fabric::TcpOptions;
+use darter_fabric::tcp::wire::TOKEN_BYTES_MAX;
+use darter_fabric::tcp::{ClientTls, IdentityFiles, NodeTls};
+use darter_server::memnode::MemNodeOptions;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// Where memory nodes look for their certificate, when no option says it.
+pub(crate) const NODE_TLS_VARIABLES: [&str; 3] =
+    ["DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
+
+/// The token, which is the same at both ends.
+#[derive(clap::Args)]
+pub(crate) struct TokenArgs {
+    /// A file whose content, line end left off, clients and memory nodes must know
+    #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+impl TokenArgs {
+    /// The token; nothing without a file.
+    pub(crate) fn content(&self) -> Result<Vec<u8>, Failure> {
+        let Some(path) = &self.token_file else { return Ok(Vec::new()) };
+        let cannot = |error| Failure::usage(format!("{}: cannot read the token: {error}", path.display()));
+        let mut bytes = Vec::new();
+        // Its line end, and one more to see that it is too long.
+        let most = TOKEN_BYTES_MAX as u64 + 3;
+        File::open(path).map_err(cannot)?.take(most).read_to_end(&mut bytes).map_err(cannot)?;
+        let token = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let token = token.strip_suffix(b"\r").unwrap_or(token);
+        if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
+            return Err(Failure::usage(format!(
+                "{}: a token has 1 to {TOKEN_BYTES_MAX} bytes",
+                path.display()
+            )));
+        }
+        Ok(token.to_vec())
+    }
+}
+
+/// The certificate of this end of a connection.
+#[derive(clap::Args)]
+struct IdentityArgs {
+    /// A PEM file with this end's certificate, and those between it and its CA's
+    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// A PEM file with the key of that certificate
+    #[arg(long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+impl IdentityArgs {
+    fn files(&self) -> Option<IdentityFiles<'_>> {
+        let (certificate, key) = (self.tls_cert.as_deref()?, self.tls_key.as_deref()?);
+        Some(IdentityFiles { certificate, key })
+    }
+}
+
+/// What a client needs for memory nodes to let it in, and to trust them.
+#[derive(clap::Args)]
+pub(crate) struct ClientArgs {
+    #[command(flatten)]
+    token: TokenArgs,
+    /// Speak TLS with the memory nodes, and trust those with certificates signed by this PEM file's
+    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CA")]
+    tls_ca: Option<PathBuf>,
+    #[command(flatten)]
+    identity: IdentityArgs,
+}
+
+impl ClientArgs {
+    /// What the files say.
+    pub(crate) fn options(&self) -> Result<TcpOptions, Failure> {
+        let identity = self.identity.files();
+        let tls = match &self.tls_ca {
+            Some(ca) => Some(ClientTls::from_files(ca, identity).map_err(Failure::usage)?),
+            None if identity.is_some() => {
+                return Err(Failure::usage("a certificate (--tls-cert) is of use with --tls-ca only"));
+            }
+            None => None,
+        };
+        Ok(TcpOptions { token: self.token.content()?, tls, ..TcpOptions::default() })
+    }
+}
+
+/// Whom a memory node lets in, and how it shows what it is.
+#[derive(clap::Args)]
+pub(crate) struct NodeArgs {
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(flatten)]
+    identity: IdentityArgs,
+    /// Ask clients for certificates signed by this PEM file's
+    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CLIENT_CA", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+impl NodeArgs {
+    /// What the files say.
+    pub(crate) fn options(&self) -> Result<MemNodeOptions, Failure> {
+        let tls = |identity| NodeTls::from_files(identity, self.tls_client_ca.as_deref());
+        let tls = self.identity.files().map(tls).transpose().map_err(Failure::usage)?;
+        Ok(MemNodeOptions { token: self.token.content()?, tls, ..MemNodeOptions::default() })
+    }
+
+    /// Whether strangers are kept out.
+    pub(crate) fn are_asked_for(&self) -> bool {
+        self.token.token_file.is_some() || self.tls_client_ca.is_some()
+    }
+}

@@ -1,0 +1,153 @@
+//! How a client is let in by a memory node, and comes to believe it.
+
+use super::channel::Channel;
+use super::connection::{Connection, PATIENCE};
+use super::fabric::TcpOptions;
+use super::proof::{self, Side, Transcript};
+use super::wire::{self, Hello, Opening, Refusal, Welcome};
+use crate::FabricError;
+use bytemuck::Pod;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::Instant;
+
+/// What a TLS alert begins with: the answer of a node that expects TLS and hears none.
+const ALERT: [u8; 2] = [21, 3];
+
+/// A connection whose sides do not know each other yet.
+struct Greeting<'a> {
+    address: &'a str,
+    connection: Connection,
+    deadline: Instant,
+}
+
+/// Connects to node `node` of a pool, waiting no longer than [`PATIENCE`] for each of its addresses and for the greeting.
+///
+/// # Errors
+/// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and [`FabricError::Fenced`] when not.
+pub(super) fn connect(
+    address: &str,
+    node: u8,
+    session: u64,
+    options: &TcpOptions,
+) -> Result<(Connection, Welcome), FabricError> {
+    let failed = |action| move |error| FabricError::io(Path::new(address), action, error);
+    let channel = Channel::connected(reach(address)?, options.tls.as_ref(), address);
+    let mut greeting = Greeting {
+        address,
+        connection: Connection::new(channel.map_err(failed("set up its socket"))?),
+        deadline: Instant::now() + PATIENCE,
+    };
+    let client = proof::nonce().map_err(failed("draw a nonce for it"))?;
+    greeting.say(&Hello::new(session, client));
+    let opening: Opening = greeting.hear()?;
+    if opening.magic != wire::MAGIC {
+        return Err(greeting.lost(io::ErrorKind::InvalidData.into()));
+    }
+    if opening.version != wire::VERSION {
+        return Err(FabricError::geometry(format!(
+            "{address}: it speaks version {} of the protocol, this program version {}; use the same release",
+            opening.version,
+            wire::VERSION
+        )));
+    }
+    refused(opening.code, node, "")?;
+    let transcript = Transcript { client, node: greeting.hear()?, session };
+    greeting.say(&transcript.prove(&options.token, Side::Client));
+    let welcome: Welcome = greeting.hear()?;
+    let text = greeting.hear_text(welcome.text_bytes)?;
+    if welcome.refusal != Refusal::Credentials as u32 {
+        // A refusal from nobody knows whom is not believed either.
+        believe(address, &transcript, &options.token, &welcome.proof)?;
+    }
+    refused(welcome.refusal, node, &text)?;
+    let mut connection = greeting.connection;
+    connection.frame_bytes = welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX);
+    Ok((connection, welcome))
+}
+
+/// A socket to the first address of `host:port` that takes one.
+fn reach(address: &str) -> Result<TcpStream, FabricError> {
+    let failed = |action, error| FabricError::io(Path::new(address), action, error);
+    let candidates = address.to_socket_addrs().map_err(|error| failed("find its address", error))?;
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for candidate in candidates {
+        match TcpStream::connect_timeout(&candidate, PATIENCE) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed("connect to it", last))
+}
+
+fn refused(code: u32, node: u8, text: &str) -> Result<(), FabricError> {
+    let refusal = u8::try_from(code).ok().and_then(Refusal::from_code).unwrap_or(Refusal::Failed);
+    if refusal == Refusal::None { Ok(()) } else { Err(wire::error_of(refusal, node, text)) }
+}
+
+/// Whether the node knows the token. A client without one believes any.
+fn believe(
+    address: &str,
+    transcript: &Transcript,
+    token: &[u8],
+    proof: &proof::Proof,
+) -> Result<(), FabricError> {
+    if token.is_empty() || transcript.is_proven(token, Side::Node, proof) {
+        return Ok(());
+    }
+    Err(FabricError::geometry(if transcript.is_proven(b"", Side::Node, proof) {
+        format!(
+            "{address}: the memory node has no token, so that it could be anybody; start it with the token \
+             (`--token-file`), or connect without one"
+        )
+    } else {
+        format!(
+            "{address}: what answers there does not know the token, and is not the memory node it poses as"
+        )
+    }))
+}
+
+impl Greeting<'_> {
+    fn say<T: Pod>(&mut self, what: &T) {
+        self.connection.out.bytes.extend_from_slice(wire::as_bytes(what));
+    }
+
+    fn hear<T: Pod>(&mut self) -> Result<T, FabricError> {
+        let bytes = self.hear_bytes(size_of::<T>())?;
+        Ok(bytemuck::pod_read_unaligned(bytes))
+    }
+
+    fn hear_text(&mut self, bytes: u32) -> Result<String, FabricError> {
+        if bytes as usize > wire::TEXT_BYTES_MAX {
+            return Err(self.lost(io::ErrorKind::InvalidData.into()));
+        }
+        Ok(String::from_utf8_lossy(self.hear_bytes(bytes as usize)?).into_owned())
+    }
+
+    fn hear_bytes(&mut self, count: usize) -> Result<&[u8], FabricError> {
+        let heard = self.connection.wait_for(self.deadline, |connection| Ok(connection.take(count)));
+        let range = heard.map_err(|error| self.lost(error))?;
+        Ok(self.connection.payload(range))
+    }
+
+    /// Why the greeting came to nothing.
+    fn lost(&self, error: io::Error) -> FabricError {
+        let Self { address, connection, .. } = self;
+        let is_other = error.kind() == io::ErrorKind::InvalidData;
+        if connection.channel.is_tls() && is_other && error.get_ref().is_some() {
+            FabricError::geometry(format!("{address}: no TLS with it: {error}"))
+        } else if connection.heard().starts_with(&ALERT) {
+            FabricError::geometry(format!(
+                "{address}: it speaks TLS; name the certificate of the CA that signed its own (`--tls-ca`)"
+            ))
+        } else if is_other {
+            FabricError::geometry(format!("{address}: what answers there is no memory node of darter"))
+        } else if connection.channel.is_handshaking() {
+            let action = "agree on TLS with it (does it serve TLS?)";
+            FabricError::io(Path::new(address), action, error)
+        } else {
+            FabricError::io(Path::new(address), "be greeted by it", error)
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Proofs that the other side knows the token: each side draws a nonce, and shows HMAC-SHA256 under the token over both nonces,
+//! the session and a label of its own.
+//!
+//! A recorded proof is worth nothing later, since its nonces are used once; the labels keep a node from getting its proof
+//! from the client itself. A proof tells nothing of the token but whether a guess is right: who hears or provokes one can
+//! try words against it at leisure, so that a token has to be random, not a word.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::io;
+
+/// Bytes of a nonce and of a proof.
+pub const PROOF_BYTES: usize = 32;
+/// Drawn by each side for one connection.
+pub type Nonce = [u8; PROOF_BYTES];
+/// HMAC-SHA256 under the token.
+pub type Proof = [u8; PROOF_BYTES];
+
+/// A nonce from the operating system's randomness.
+///
+/// # Errors
+/// When the system has none.
+pub fn nonce() -> io::Result<Nonce> {
+    let mut nonce = Nonce::default();
+    getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+    Ok(nonce)
+}
+
+/// Who proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// A client, to be let in.
+    Client,
+    /// A memory node, to be believed.
+    Node,
+}
+
+impl Side {
+    /// What the side's proofs begin with: as long for both.
+    fn label(self) -> &'static [u8] {
+        match self {
+            Self::Client => b"darter proof of a client",
+            Self::Node => b"darter proof of a node  ",
+        }
+    }
+}
+
+/// What both sides have said before they prove anything; each proof is over all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transcript {
+    /// The client's nonce.
+    pub client: Nonce,
+    /// The node's nonce.
+    pub node: Nonce,
+    /// The client's session.
+    pub session: u64,
+}
+
+impl Transcript {
+    fn mac(&self, token: &[u8], side: Side) -> Option<Hmac<Sha256>> {
+        // A key of any length will do, so there always is one.
+        let mut mac = Hmac::<Sha256>::new_from_slice(token).ok()?;
+        // HMAC takes some keys of different lengths for the same.
+        let (length, session) = ((token.len() as u64).to_le_bytes(), self.session.to_le_bytes());
+        for part in [side.label(), &length, &self.client, &self.node, &session] {
+            mac.update(part);
+        }
+        Some(mac)
+    }
+
+    /// The proof of a side that knows `token`.
+    pub fn prove(&self, token: &[u8], side: Side) -> Proof {
+        self.mac(token, side).map(|mac| mac.finalize().into_bytes().into()).unwrap_or_default()
+    }
+
+    /// Whether `proof` shows that a side knows `token`; takes as long whichever byte is wrong.
+    pub fn is_proven(&self, token: &[u8], side: Side, proof: &Proof) -> bool {
+        self.mac(token, side).is_some_and(|mac| mac.verify_slice(proof).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_holds_for_what_it_was_made_of_alone() {
+        let transcript = Transcript { client: nonce().unwrap(), node: nonce().unwrap(), session: 5 };
+        assert_ne!(transcript.client, transcript.node);
+        let proof = transcript.prove(b"token", Side::Client);
+        assert!(transcript.is_proven(b"token", Side::Client, &proof));
+        assert!(!transcript.is_proven(b"token", Side::Node, &proof));
+        assert!(!transcript.is_proven(b"tokem", Side::Client, &proof));
+        assert!(!transcript.is_proven(b"", Side::Client, &proof));
+        assert!(!transcript.is_proven(b"token\0", Side::Client, &proof));
+        for bit in 0..PROOF_BYTES * 8 {
+            let flip = |mut bytes: [u8; PROOF_BYTES]| {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                bytes
+            };
+            for other in [
+                Transcript { client: flip(transcript.client), ..transcript },
+                Transcript { node: flip(transcript.node), ..transcript },
+                Transcript { session: transcript.session ^ 1 << (bit % 64), ..transcript },
+            ] {
+                assert!(!other.is_proven(b"token", Side::Client, &proof));
+            }
+            assert!(!transcript.is_proven(b"token", Side::Client, &flip(proof)));
+        }
+    }
+
+    #[test]
+    fn proofs_are_hmac_sha256() {
+        // Worked out with `openssl dgst -sha256 -hmac`.
+        let transcript = Transcript { client: [1; 32], node: [2; 32], session: 3 };
+        let hex = |proof: Proof| proof.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        assert_eq!(
+            hex(transcript.prove(b"open sesame", Side::Client)),
+            "1e943f93bcbb6b1f39fa983511add7932d0d64445e3ea12f6fa970ae42888911"
+        );
+        assert_eq!(
+            hex(transcript.prove(b"open sesame", Side::Node)),
+            "4fe9194bb6c8cf33a1c00d90eb4144fcfd1e1e51ce3a1d9cf12d59746c65d483"
+        );
+    }
+}
