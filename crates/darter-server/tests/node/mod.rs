@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub)] // no test file uses all of it
 
+pub mod authority;
+
 use darter_fabric::tcp::proof::{Proof, nonce};
 use darter_fabric::tcp::wire::{self, Challenge, Hello, RequestHead, Welcome};
 use darter_fabric::{FabricError, Tcp, TcpOptions};
@@ -11,6 +13,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// Long enough for anything that is going to happen.
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// A memory node in a thread of this process.
 pub struct Node {
@@ -52,8 +57,13 @@ impl Drop for Node {
 
 /// Connects to nodes that do without TLS.
 pub fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
+    connect_as(nodes, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
+}
+
+/// Connects to nodes.
+pub fn connect_as(nodes: &[&Node], options: TcpOptions) -> Result<Tcp, FabricError> {
     let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
-    Tcp::connect(&addresses, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
+    Tcp::connect(&addresses, options)
 }
 
 /// Says something over a socket.
@@ -99,4 +109,36 @@ pub fn provoke(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     let _ = stream.take(1 << 20).read_to_end(&mut answer);
     answer
+}
+
+/// Waits for what other threads bring about.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+/// A request to the metrics port, and all that comes back.
+pub fn ask(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+/// A page of the metrics port.
+pub fn get(address: SocketAddr, path: &str) -> String {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n"))
+}
+
+/// A metric's value on the page, without its fraction.
+pub fn value(page: &str, metric: &str) -> u64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{metric} in\n{page}")).parse::<f64>().unwrap() as u64
 }
