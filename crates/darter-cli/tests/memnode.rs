@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -13,13 +14,10 @@ struct Node {
 }
 
 impl Node {
-    fn start(token: Option<&Path>) -> Self {
+    fn start(options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
-        command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "16M"]).stdout(Stdio::piped());
-        if let Some(token) = token {
-            command.arg("--token-file").arg(token);
-        }
-        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "16M"]).args(options);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("tcp://").unwrap().to_owned();
@@ -44,7 +42,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn a_pool_over_three_memory_nodes() {
-    let nodes: Vec<Node> = (0..3).map(|_| Node::start(None)).collect();
+    let nodes: Vec<Node> = (0..3).map(|_| Node::start(&[])).collect();
     let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
     let url = format!("tcp://{}", addresses.join(","));
     let missing = darter(&["put", "--pool", &url, "k", "v"]);
@@ -83,7 +81,7 @@ fn a_pool_over_three_memory_nodes() {
 
 #[test]
 fn a_pool_grows_while_it_is_used() {
-    let nodes: Vec<Node> = (0..2).map(|_| Node::start(None)).collect();
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&[])).collect();
     let url = format!("tcp://{}", nodes[0].address);
     assert!(darter(&["pool", "create", "--pool", &url]).status.success());
     // A client that knows the first node only, as it is and as the pool was when it began.
@@ -124,16 +122,86 @@ fn a_token_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     std::fs::write(&token, "open sesame\n").unwrap();
-    let node = Node::start(Some(&token));
+    let token = token.to_str().unwrap();
+    let node = Node::start(&["--token-file", token]);
     let url = format!("tcp://{}", node.address);
     let refused = darter(&["pool", "create", "--pool", &url]);
     assert!(!refused.status.success() && said(&refused).contains("credentials"), "{}", said(&refused));
-    let token = token.to_str().unwrap();
     assert!(darter(&["pool", "create", "--pool", &url, "--token-file", token]).status.success());
     assert!(darter(&["put", "--pool", &url, "--token-file", token, "k", "v"]).status.success());
     let absent = directory.path().join("absent");
     let unread = darter(&["get", "--pool", &url, "--token-file", absent.to_str().unwrap(), "k"]);
     assert_eq!(unread.status.code(), Some(2), "{}", said(&unread));
+}
+
+/// Writes a CA's certificate, and certificates that it signed for each of `names` with their keys.
+fn certify(directory: &Path, names: &[&str]) {
+    let write = |name: String, content: String| std::fs::write(directory.join(name), content).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    write("ca.pem".into(), ca.pem());
+    for &name in names {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        write(format!("{name}.pem"), params.signed_by(&key, &ca).unwrap().pem());
+        write(format!("{name}.key"), key.serialize_pem());
+    }
+}
+
+#[test]
+fn tls_and_token_together() {
+    let directory = tempfile::tempdir().unwrap();
+    certify(directory.path(), &["127.0.0.1", "client"]);
+    std::fs::write(directory.path().join("token"), "open sesame\n").unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (ca, token, node_pem, node_key) =
+        (file("ca.pem"), file("token"), file("127.0.0.1.pem"), file("127.0.0.1.key"));
+    let asked = ["--tls-client-ca", &ca, "--token-file", &token];
+    let node = Node::start(&[&["--tls-cert", &node_pem, "--tls-key", &node_key][..], &asked].concat());
+    let url = format!("tcp://{}", node.address);
+    let with = |options: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(arguments).env("DARTER_POOL", &url);
+        command.envs(options.iter().map(|&(name, value)| (name, file(value)))).output().unwrap()
+    };
+    let all = [
+        ("DARTER_TLS_CA", "ca.pem"),
+        ("DARTER_TLS_CERT", "client.pem"),
+        ("DARTER_TLS_KEY", "client.key"),
+        ("DARTER_TOKEN_FILE", "token"),
+    ];
+    for arguments in [&["pool", "create"][..], &["put", "pear", "green"]] {
+        let output = with(&all, arguments);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let got = with(&all, &["get", "pear"]);
+    assert_eq!(String::from_utf8_lossy(&got.stdout).trim(), "green", "{}", said(&got));
+    // Each of the three is needed, and what is missing is named.
+    for (missing, code, what) in [
+        (&all[3..], 1, "speaks TLS"),
+        (&all[..1], 1, "CertificateRequired"),
+        (&all[..3], 1, "no token"),
+        (&all[1..], 2, "--tls-ca"),
+        (&[all[0], all[1]], 2, "--tls-key"),
+    ] {
+        let output = with(missing, &["get", "pear"]);
+        assert_eq!(output.status.code(), Some(code), "{missing:?}: {}", said(&output));
+        assert!(said(&output).contains(what), "{missing:?}: {}", said(&output));
+    }
+    let listen = ["memnode", "--listen", "127.0.0.1:0", "--size", "1M"];
+    for (name, pem, key) in [
+        ("absent", "absent", "client.key"),
+        ("client.key", "127.0.0.1.pem", "client.key"),
+        ("token", "client.pem", "token"),
+    ] {
+        let (pem, key) = (file(pem), file(key));
+        let output = darter(&[&listen[..], &["--tls-cert", &pem, "--tls-key", &key]].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(&file(name)), "{}", said(&output));
+    }
+    let absent = with(&[("DARTER_TLS_CA", "absent")], &["get", "pear"]);
+    assert_eq!(absent.status.code(), Some(2), "{}", said(&absent));
 }
 
 #[test]
