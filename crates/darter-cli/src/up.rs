@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -43,6 +44,9 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
 /// Bytes of the line that says where a node listens, at most.
 const LINE_BYTES_MAX: u64 = 256;
+
+/// The file in a directory that says where its nodes listen.
+const ADDRESSES: &str = "addresses";
 
 /// A memory node's process; killed when dropped before it has ended. Its stdin is held open.
 struct Node {
@@ -103,8 +107,10 @@ impl UpCommand {
         let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGCHLD]).map_err(Failure::failed)?;
         let mut nodes = Vec::new();
+        let known = if is_there { self.known_addresses() } else { Vec::new() };
         for at in 0..self.memnodes {
-            nodes.push(Node::start(at, &self.arguments(at))?);
+            let listen = known.get(usize::from(at)).map_or("127.0.0.1:0", String::as_str);
+            nodes.push(Node::start(at, &self.arguments(at, listen))?);
         }
         let addresses = nodes.iter_mut().map(Node::address).collect::<Result<Vec<_>, _>>()?;
         let url = format!("tcp://{}", addresses.join(","));
@@ -120,6 +126,12 @@ impl UpCommand {
             self.dir.as_ref().map_or("in memory".to_owned(), |dir| format!("in {}", dir.display())),
         ));
         drop(store);
+        if let Some(dir) = &self.dir {
+            let path = dir.join(ADDRESSES);
+            std::fs::write(&path, addresses.join("\n") + "\n").map_err(|error| {
+                Failure::failed(format_args!("{}: cannot write it: {error}", path.display()))
+            })?;
+        }
         let mut out = std::io::stdout().lock();
         writeln!(out, "{url}")?;
         out.flush()?;
@@ -143,15 +155,24 @@ impl UpCommand {
         Ok(there > 0)
     }
 
+    /// Where the nodes of a pool from before listened, in their order: there they are looked for, since the pool's own
+    /// directory says so. None where nothing sensible is noted.
+    fn known_addresses(&self) -> Vec<String> {
+        let text = self.dir.as_ref().and_then(|dir| std::fs::read_to_string(dir.join(ADDRESSES)).ok());
+        let addresses: Vec<String> = text.unwrap_or_default().lines().map(str::to_owned).collect();
+        let is_sound = addresses.iter().all(|address| address.parse::<SocketAddr>().is_ok());
+        if is_sound { addresses } else { Vec::new() }
+    }
+
     /// What node `at` is told.
-    fn arguments(&self, at: u16) -> Vec<OsString> {
+    fn arguments(&self, at: u16, listen: &str) -> Vec<OsString> {
         let format = match self.log.log_format {
             Format::Text => "text",
             Format::Json => "json",
         };
         let (size, level) = (self.size.to_string(), self.log.log_level.to_string());
         let mut arguments: Vec<OsString> =
-            ["memnode", "--until-stdin-closes", "--listen", "127.0.0.1:0", "--size", &size]
+            ["memnode", "--until-stdin-closes", "--listen", listen, "--size", &size]
                 .into_iter()
                 .chain(["--log-format", format, "--log-level", &level])
                 .map(OsString::from)
