@@ -4,6 +4,7 @@
 
 use darter::{PoolUrl, Store};
 use darter_check::history::{Action, Outcome};
+use darter_check::stress::Site;
 use darter_check::stress::collect::Collected;
 use darter_check::stress::judge::judge;
 use darter_check::stress::keys::{KeySet, UNKNOWN_VALUE};
@@ -131,7 +132,7 @@ fn a_falsified_outcome_is_a_violation() {
     let pool = PoolUrl::file(directory.path().join("pool"));
     drop(Store::options().block_bytes(256 << 10).open_url(&pool.clone().sized(64 << 20, 1)).unwrap());
     let configs = [1, 2].map(|life| WorkerConfig {
-        pool: pool.clone(),
+        pool: Site::plain(pool.clone()),
         logs: directory.path().to_owned(),
         life,
         slot: 0,

@@ -1,6 +1,7 @@
 //! What commands and memory nodes show each other: tokens and certificates, from files or variables of the environment.
 
 use crate::failure::Failure;
+use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::TcpOptions;
 use darter_fabric::tcp::wire::TOKEN_BYTES_MAX;
 use darter_fabric::tcp::{ClientTls, IdentityFiles, NodeTls};
@@ -8,10 +9,18 @@ use darter_server::memnode::MemNodeOptions;
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Where memory nodes look for their certificate, when no option says it.
 pub(crate) const NODE_TLS_VARIABLES: [&str; 3] =
     ["DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
+
+/// A child process that is told of no credentials.
+pub(crate) fn without_credentials(command: &mut Command) {
+    for variable in NODE_TLS_VARIABLES.into_iter().chain(["DARTER_TOKEN_FILE", "DARTER_TLS_CA"]) {
+        command.env_remove(variable);
+    }
+}
 
 /// The token, which is the same at both ends.
 #[derive(clap::Args)]
@@ -73,6 +82,30 @@ pub(crate) struct ClientArgs {
 }
 
 impl ClientArgs {
+    /// A child process that is told the same, by its environment.
+    pub(crate) fn tell(&self, command: &mut Command) {
+        let files = [
+            ("DARTER_TOKEN_FILE", &self.token.token_file),
+            ("DARTER_TLS_CA", &self.tls_ca),
+            ("DARTER_TLS_CERT", &self.identity.tls_cert),
+            ("DARTER_TLS_KEY", &self.identity.tls_key),
+        ];
+        for (variable, file) in files {
+            match file {
+                Some(file) => command.env(variable, file),
+                None => command.env_remove(variable),
+            };
+        }
+    }
+
+    /// How to open a pool; credentials are looked at for one that can want them.
+    pub(crate) fn store_options(&self, pool: &PoolUrl) -> Result<StoreOptions, Failure> {
+        Ok(match pool.scheme() {
+            Scheme::Tcp(_) => Store::options().tcp(self.options()?),
+            Scheme::Memory | Scheme::File(_) => Store::options(),
+        })
+    }
+
     /// What the files say.
     pub(crate) fn options(&self) -> Result<TcpOptions, Failure> {
         let identity = self.identity.files();

@@ -20,10 +20,7 @@ pub(crate) struct PoolArgs {
 
 impl PoolArgs {
     fn options(&self) -> Result<StoreOptions, Failure> {
-        Ok(match self.pool.scheme() {
-            Scheme::Tcp(_) => Store::options().tcp(self.credentials.options()?),
-            Scheme::Memory | Scheme::File(_) => Store::options(),
-        })
+        self.credentials.store_options(&self.pool)
     }
 
     /// Opens a pool that must be there.

@@ -1,12 +1,13 @@
 //! `stress`: processes that are killed and paused on one pool, memory nodes and links too, and the judgement of all they were told.
 
 use crate::Answer;
+use crate::credentials::{ClientArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use darter::{ByteSize, PoolUrl};
 use darter_check::stress::cluster::{self, ClusterConfig, NodeConfig};
 use darter_check::stress::log::Call;
 use darter_check::stress::{
-    Ground, Launch, Progress, Report, StressConfig, StressError, Verdict, coordinator, worker,
+    Ground, Launch, Progress, Report, Site, StressConfig, StressError, Verdict, coordinator, worker,
     worker::WorkerConfig,
 };
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -29,6 +30,8 @@ pub(crate) struct StressCommand {
     /// Start so many memory nodes for the run, with their regions in files, and work on a pool over them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(cluster::NODES_MAX)))]
     memnodes: Option<u8>,
+    #[command(flatten)]
+    credentials: ClientArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
     /// Worker processes at a time
@@ -105,7 +108,7 @@ impl StressCommand {
                 pauses_per_second: node_pauses,
                 cuts_per_second: cuts,
             })),
-            (None, Some(pool)) => Ok(Ground::Pool(pool.clone())),
+            (None, Some(pool)) => Ok(Ground::Pool(site(pool, &self.credentials)?)),
             (None, None) => Err(Failure::usage("name a pool, or ask for memory nodes by --memnodes")),
         }
     }
@@ -146,7 +149,15 @@ impl StressCommand {
             canary: self.canary,
         };
         let bar = self.bar();
-        let launch = Launch { worker: &launch_worker, node: &launch_node };
+        let worker = |config: &WorkerConfig| {
+            let mut command = launch_worker(config)?;
+            match self.memnodes {
+                Some(_) => without_credentials(&mut command),
+                None => self.credentials.tell(&mut command),
+            }
+            Ok(command)
+        };
+        let launch = Launch { worker: &worker, node: &launch_node };
         let report = coordinator::run(&config, launch, &mut |progress| self.show(&bar, progress));
         bar.finish_and_clear();
         let report = report?;
@@ -305,10 +316,20 @@ impl StressCommand {
     }
 }
 
+/// A pool and what it takes to open it.
+fn site(url: &PoolUrl, credentials: &ClientArgs) -> Result<Site, Failure> {
+    Ok(Site { url: url.clone(), options: credentials.store_options(url)? })
+}
+
 /// This program as a worker.
 fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(WORKER_COMMAND).arg("--pool").arg(config.pool.to_string()).arg("--logs").arg(&config.logs);
+    command
+        .arg(WORKER_COMMAND)
+        .arg("--pool")
+        .arg(config.pool.url.to_string())
+        .arg("--logs")
+        .arg(&config.logs);
     for (name, number) in [
         ("--life", config.life),
         ("--slot", config.slot),
@@ -325,6 +346,7 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
 /// This program as a memory node.
 fn launch_node(config: &NodeConfig) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
+    without_credentials(&mut command);
     command.args(["memnode", "--until-stdin-closes", "--log-level", "warn"]);
     command.args(["--listen", &config.listen.to_string(), "--size", &config.bytes.to_string()]);
     command.arg("--file").arg(&config.file);
@@ -337,6 +359,8 @@ pub(crate) struct WorkerCommand {
     /// The pool
     #[arg(long)]
     pool: PoolUrl,
+    #[command(flatten)]
+    credentials: ClientArgs,
     /// Where the logs go
     #[arg(long)]
     logs: PathBuf,
@@ -363,7 +387,7 @@ pub(crate) struct WorkerCommand {
 impl WorkerCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let config = WorkerConfig {
-            pool: self.pool.clone(),
+            pool: site(&self.pool, &self.credentials)?,
             logs: self.logs.clone(),
             life: self.life,
             slot: self.slot,

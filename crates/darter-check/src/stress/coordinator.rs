@@ -7,7 +7,7 @@ use super::judge::{self, PoolJudgement, check_pool, read_all};
 use super::keys::{KEYS_MAX, KeySet};
 use super::repairer::{Repairs, next_in, repair_often};
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
-use super::{EVENTS_MIN, Ground, Launch, Progress, Report, StressConfig, StressError, Verdict};
+use super::{EVENTS_MIN, Ground, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
 use crate::dice::Dice;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -47,15 +47,15 @@ pub fn run(
     validate(config)?;
     let mut cluster = None;
     let pool = match &config.ground {
-        Ground::Pool(url) => prepare_pool(url)?,
+        Ground::Pool(site) => prepare_pool(site)?,
         Ground::Cluster(nodes) => {
             let started = cluster.insert(Cluster::start(nodes, config.processes, launch.node)?);
             let url = started.pool()?;
-            drop(new_pool_options().create(true).open_url(&url)?);
-            url
+            drop(for_a_new_pool(Store::options()).create(true).open_url(&url)?);
+            Site::plain(url)
         }
     };
-    let logs = log_directory(&pool)?;
+    let logs = log_directory(&pool.url)?;
     let run = Run {
         config,
         cluster,
@@ -129,7 +129,7 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
         }
     }
     match &config.ground {
-        Ground::Pool(url) if *url.scheme() == Scheme::Memory => usage(format!(
+        Ground::Pool(Site { url, .. }) if *url.scheme() == Scheme::Memory => usage(format!(
             "pool `{url}`: other processes cannot reach a pool in memory; use `file:PATH?size=256M`"
         )),
         _ => Ok(()),
@@ -137,13 +137,13 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
 }
 
 /// How a pool is made for the occasion.
-fn new_pool_options() -> StoreOptions {
-    Store::options().block_bytes(BLOCK_BYTES).lease(LEASE)
+fn for_a_new_pool(options: StoreOptions) -> StoreOptions {
+    options.block_bytes(BLOCK_BYTES).lease(LEASE)
 }
 
 /// Makes or opens the pool, which must have no keys, and answers its name without a size.
-fn prepare_pool(url: &PoolUrl) -> Result<PoolUrl, StressError> {
-    let store = new_pool_options().open_url(url)?;
+fn prepare_pool(Site { url, options }: &Site) -> Result<Site, StressError> {
+    let store = for_a_new_pool(options.clone()).open_url(url)?;
     if let Some(pair) = store.session()?.scan(..).limit(1).next() {
         let (key, _) = pair?;
         return Err(StressError::Usage(format!(
@@ -152,7 +152,8 @@ fn prepare_pool(url: &PoolUrl) -> Result<PoolUrl, StressError> {
             key.escape_ascii()
         )));
     }
-    Ok(url.path().map_or_else(|| url.clone(), PoolUrl::file))
+    let url = url.path().map_or_else(|| url.clone(), PoolUrl::file);
+    Ok(Site { url, options: options.clone() })
 }
 
 /// A directory for the logs, beside the pool if possible: where there is room for one there is for the other.
@@ -190,7 +191,7 @@ enum Blow {
 struct Run<'r> {
     config: &'r StressConfig,
     cluster: Option<Cluster<'r>>,
-    pool: &'r PoolUrl,
+    pool: &'r Site,
     logs: &'r Path,
     keys: KeySet,
     dice: Dice,
@@ -418,7 +419,7 @@ impl Run<'_> {
     ) -> Result<BTreeMap<u32, u64>, StressError> {
         self.report.counts.add_counts(&collected);
         self.show(0, true);
-        let store = Store::options().must_exist(true).open_url(self.pool)?;
+        let store = self.pool.open()?;
         let state = read_all(&store, &self.keys, &mut collected)?;
         drop(store);
         self.report.findings.extend(state.broken);
@@ -448,7 +449,7 @@ impl Run<'_> {
 
     /// Removes every key, so that another run can follow, and checks what is left.
     fn empty(&mut self, values: &BTreeMap<u32, u64>) -> Result<(), StressError> {
-        let store = Store::options().must_exist(true).open_url(self.pool)?;
+        let store = self.pool.open()?;
         let mut session = store.session()?;
         for &rank in values.keys() {
             if !session.delete(self.keys.key(rank))? {

@@ -1,13 +1,13 @@
 //! The judgement of a round: every key's history by the linearizability checker, the pool by its own checks.
 
-use super::StressError;
 use super::clock::now_ns;
 use super::collect::Collected;
 use super::keys::{KeySet, value_number};
 use super::worker::scan_reads;
+use super::{Site, StressError};
 use crate::history::{Action, Operation, Outcome};
 use crate::linear::{Checker, Verdict, explain};
-use darter::{PoolUrl, ScanRange, Store};
+use darter::{ScanRange, Store};
 use std::collections::BTreeMap;
 
 /// Steps the checker may take for a key: about a gigabyte of memory at worst.
@@ -176,8 +176,8 @@ impl PoolJudgement {
 }
 
 /// Checks, repairs and checks again a pool that nobody else uses, each as a process that has just come.
-pub(super) fn check_pool(url: &PoolUrl) -> Result<PoolJudgement, StressError> {
-    let open = || Store::options().must_exist(true).open_url(url);
+pub(super) fn check_pool(site: &Site) -> Result<PoolJudgement, StressError> {
+    let open = || site.open();
     let before = open()?.check()?;
     let repair = open()?.repair()?;
     let after = open()?.check()?;

@@ -42,16 +42,40 @@ pub use fleet::LaunchWorker;
 
 use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
-use darter::PoolUrl;
+use darter::{PoolUrl, Store, StoreOptions};
 use judge::{KeyFailure, PoolJudgement};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// A pool, and what it takes to open it.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The pool.
+    pub url: PoolUrl,
+    /// Credentials, and all else.
+    pub options: StoreOptions,
+}
+
+impl Site {
+    /// A pool that needs nothing special.
+    pub fn plain(url: PoolUrl) -> Self {
+        Self { url, options: Store::options() }
+    }
+
+    /// Opens the pool, which must be there.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open_url`].
+    pub fn open(&self) -> Result<Store, darter::Error> {
+        self.options.clone().must_exist(true).open_url(&self.url)
+    }
+}
 
 /// Where a stress takes place.
 #[derive(Clone, Debug)]
 pub enum Ground {
     /// A pool without keys: a file, absent or not, or memory nodes.
-    Pool(PoolUrl),
+    Pool(Site),
     /// Memory nodes of the run's own.
     Cluster(ClusterConfig),
 }

@@ -1,8 +1,8 @@
 //! Repairs of the pool while others work on it, at random moments: from a thread of the coordinator, since a repair may have
 //! to wait for a worker that only the coordinator can continue.
 
+use super::Site;
 use crate::dice::Dice;
-use darter::{PoolUrl, Store};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(super) struct Repairs {
 
 /// Repairs again and again until told to stop.
 pub(super) fn repair_often(
-    url: &PoolUrl,
+    site: &Site,
     per_second: f64,
     seed: u64,
     stop: &AtomicBool,
@@ -36,7 +36,7 @@ pub(super) fn repair_often(
             }
             std::thread::sleep(LOOK.min(due.saturating_duration_since(Instant::now())));
         }
-        let outcome = Store::options().must_exist(true).open_url(url).and_then(|store| store.repair());
+        let outcome = site.open().and_then(|store| store.repair());
         let mut repairs = repairs.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(check) => {

@@ -4,13 +4,13 @@
 //! meet there. Phases in which more is stored take turns with phases in which more is removed, so that nodes grow, split,
 //! switch type and collapse while others are in them.
 
-use super::StressError;
 use super::clock::now_ns;
 use super::keys::{KeySet, UNKNOWN_VALUE, value_bytes, value_number};
 use super::log::{Call, Entry, LogWriter, Refusal};
+use super::{Site, StressError};
 use crate::dice::Dice;
 use crate::history::Outcome;
-use darter::{Error, PoolUrl, PutOutcome, ScanRange, Session, Store};
+use darter::{Error, PutOutcome, ScanRange, Session, Store};
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::Bound;
@@ -43,7 +43,7 @@ pub const LIVES_MAX: u32 = 1 << (31 - THREAD_BITS);
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// The pool, which exists.
-    pub pool: PoolUrl,
+    pub pool: Site,
     /// Where the logs go.
     pub logs: PathBuf,
     /// The number of this process among all the workers of a run, from 1 on.
@@ -132,10 +132,10 @@ pub fn serve(config: &WorkerConfig, stop: &AtomicBool) -> Result<(), StressError
 }
 
 /// Opens the pool, trying again for a while; `None` when told to stop meanwhile.
-fn open(pool: &PoolUrl, stop: &AtomicBool) -> Result<Option<Store>, StressError> {
+fn open(pool: &Site, stop: &AtomicBool) -> Result<Option<Store>, StressError> {
     let begin = Instant::now();
     loop {
-        match Store::options().must_exist(true).open_url(pool) {
+        match pool.open() {
             Ok(store) => return Ok(Some(store)),
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
             Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
@@ -496,7 +496,7 @@ mod tests {
     #[test]
     fn values_of_different_writers_differ() {
         let config = |life| WorkerConfig {
-            pool: "file:p".parse().unwrap(),
+            pool: Site::plain("file:p".parse().unwrap()),
             logs: PathBuf::new(),
             life,
             slot: 0,
