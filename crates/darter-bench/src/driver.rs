@@ -186,7 +186,8 @@ pub(crate) fn bulk_load<T: Target>(
     }
 }
 
-fn latency_histogram() -> Histogram<u64> {
+/// A histogram of nanoseconds. One that grows by itself would not when it is asked to saturate.
+pub(crate) fn latency_histogram() -> Histogram<u64> {
     // Bounds and precision are constants that the constructor accepts.
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
         .unwrap_or_else(|error| unreachable!("constant histogram bounds: {error:?}"))

@@ -31,6 +31,9 @@ pub enum BenchError {
     /// The check after deleting everything found something.
     #[error("the pool is not as it should be after deleting everything: {0}")]
     Unsound(String),
+    /// A memory node, or another process of the benchmark, did not start or failed.
+    #[error("cannot measure with another process: {0}")]
+    Process(String),
     /// The results cannot be written.
     #[error("cannot write the results: {0}")]
     Output(#[from] std::io::Error),
@@ -42,7 +45,7 @@ impl BenchError {
         match self {
             Self::Usage(_) | Self::KeyFile { .. } => true,
             Self::Store(error) => error.is_usage(),
-            Self::WrongAnswer { .. } | Self::Unsound(_) | Self::Output(_) => false,
+            Self::WrongAnswer { .. } | Self::Unsound(_) | Self::Process(_) | Self::Output(_) => false,
         }
     }
 }

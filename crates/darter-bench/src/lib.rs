@@ -11,12 +11,14 @@
 //! | `zipf`, `ycsb` | which operation on which record comes next |
 //! | `target`, `store_target`, `peers` | what is measured |
 //! | `driver`, `run`, `teardown` | how it is measured |
+//! | `fabric` | verbs alone, over TCP |
 //! | `report`, `progress` | what people and machines get to see |
 
 mod args;
 pub mod datasets;
 mod driver;
 mod error;
+mod fabric;
 #[cfg(feature = "peers")]
 mod peers;
 mod permutation;
@@ -31,6 +33,7 @@ mod zipf;
 
 pub use args::{BenchArgs, IndexName, PrefixList, THREADS_MAX, VALUE_BYTES_MAX};
 pub use error::BenchError;
+pub use fabric::{FabricArgs, FabricReport, Program, run_fabric};
 pub use report::{CheckOutcome, KindReport, LatencyUs, WorkloadReport};
 pub use ycsb::{SCAN_RECORDS_MAX, Workload};
 pub use zipf::THETA_MAX;

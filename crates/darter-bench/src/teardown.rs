@@ -2,11 +2,10 @@
 
 use crate::BenchError;
 use crate::datasets::Dataset;
-use crate::driver::Outcome;
+use crate::driver::{Outcome, latency_histogram};
 use crate::report::CheckOutcome;
 use crate::store_target::StoreTarget;
 use crate::target::{Target, TargetSession};
-use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
 
@@ -56,8 +55,7 @@ fn delete_all(
 ) -> Result<Outcome, BenchError> {
     let mut session = target.session()?;
     let before = session.counters();
-    // Three digits of precision and automatic bounds: nothing the constructor could refuse.
-    let mut latency = Histogram::<u64>::new(3).unwrap_or_else(|error| unreachable!("{error:?}"));
+    let mut latency = latency_histogram();
     let (mut key, mut not_found) = (Vec::new(), 0);
     let mut busy = Duration::ZERO;
     for record in 0..records {

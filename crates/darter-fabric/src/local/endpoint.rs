@@ -12,6 +12,7 @@
 
 use super::Shared;
 use super::mapping::Mapping;
+use crate::tcp::wire::FrameVerbs;
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -115,45 +116,99 @@ impl Regions {
                 self.prefetch(verb.addr, verb.words);
             }
         }
-        // Whether a store of this batch may still be invisible to others.
-        let mut unsettled = false;
+        let mut order = Order::default();
         for verb in verbs {
             let words = self.locate(verb)?;
             let buffer = &mut data[verb.at as usize..];
             match verb.kind {
                 VerbKind::Read => {
-                    if unsettled {
-                        fence(Ordering::SeqCst);
-                        unsettled = false;
-                    }
-                    for (to, from) in buffer.iter_mut().zip(words) {
-                        *to = from.load(Ordering::Acquire);
-                    }
+                    buffer.iter_mut().zip(order.load(words)).for_each(|(to, word)| *to = word);
                 }
-                VerbKind::Write => {
-                    for (to, from) in words.iter().zip(buffer.iter()) {
-                        to.store(*from, Ordering::Release);
-                    }
-                    unsettled = true;
+                VerbKind::Write => order.store(words, buffer.iter().copied()),
+                VerbKind::Cas => buffer[0] = order.cas(&words[0], buffer[0], buffer[1]),
+                VerbKind::Faa => buffer[0] = order.add(&words[0], buffer[0]),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for verbs as they lie in a frame, on node 0: what they answer is appended to `out`.
+    fn execute_frame(&self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
+        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let mut order = Order::default();
+        for (verb, carried) in verbs {
+            let words = self.locate(&verb)?;
+            match verb.kind {
+                VerbKind::Read => {
+                    let at = out.len();
+                    out.resize(at + words.len() * 8, 0);
+                    let room = out[at..].chunks_exact_mut(8);
+                    room.zip(order.load(words))
+                        .for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
                 }
+                VerbKind::Write => order.store(words, carried.chunks_exact(8).map(word)),
                 VerbKind::Cas => {
-                    let (expected, desired) = (buffer[0], buffer[1]);
-                    let outcome =
-                        words[0].compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
-                    let (Ok(found) | Err(found)) = outcome;
-                    buffer[0] = found;
-                    unsettled = !ATOMICS_FENCE;
+                    let found = order.cas(&words[0], word(carried), word(&carried[8..]));
+                    out.extend_from_slice(&found.to_le_bytes());
                 }
                 VerbKind::Faa => {
-                    buffer[0] = words[0].fetch_add(buffer[0], Ordering::SeqCst);
-                    unsettled = !ATOMICS_FENCE;
+                    let found = order.add(&words[0], word(carried));
+                    out.extend_from_slice(&found.to_le_bytes());
                 }
             }
         }
-        if unsettled {
+        Ok(())
+    }
+}
+
+/// The memory accesses of one batch, in their order. A store is settled before the next load, and when dropped.
+#[derive(Default)]
+struct Order {
+    /// A store of this batch may still be invisible to others.
+    unsettled: bool,
+}
+
+impl Order {
+    #[inline]
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.unsettled) {
             fence(Ordering::SeqCst);
         }
-        Ok(())
+    }
+
+    #[inline]
+    fn load<'w>(&mut self, words: &'w [AtomicU64]) -> impl Iterator<Item = u64> + use<'w> {
+        self.settle();
+        words.iter().map(|word| word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn store(&mut self, words: &[AtomicU64], values: impl Iterator<Item = u64>) {
+        words.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Release));
+        self.unsettled = true;
+    }
+
+    /// Answers the word found.
+    #[inline]
+    fn cas(&mut self, word: &AtomicU64, expected: u64, desired: u64) -> u64 {
+        let outcome = word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
+        self.unsettled = !ATOMICS_FENCE;
+        let (Ok(found) | Err(found)) = outcome;
+        found
+    }
+
+    /// Answers the word found.
+    #[inline]
+    fn add(&mut self, word: &AtomicU64, addend: u64) -> u64 {
+        self.unsettled = !ATOMICS_FENCE;
+        word.fetch_add(addend, Ordering::SeqCst)
+    }
+}
+
+impl Drop for Order {
+    #[inline]
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 
@@ -167,6 +222,15 @@ pub struct LocalEndpoint {
 impl LocalEndpoint {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, spares: Vec::with_capacity(SPARE_BATCHES_MAX) }
+    }
+
+    /// Executes the verbs of a request on node 0, in their order, and appends what they answer to `out`: how a memory node
+    /// serves this memory to others.
+    ///
+    /// # Errors
+    /// As a batch with these verbs. Those before the refused one have landed; what `out` got is to be taken off again.
+    pub fn execute_frame(&mut self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
+        self.shared.regions.execute_frame(verbs, out)
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(batch: Batch) -> Self {
-        Self { batch, parts: 0, error: None, waker: None, orphan: None }
+    pub(super) fn new(batch: Batch, waker: &Waker) -> Self {
+        Self { batch, parts: 0, error: None, waker: Some(waker.clone()), orphan: None }
     }
 }
 

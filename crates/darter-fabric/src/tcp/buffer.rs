@@ -3,8 +3,9 @@
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
-/// Bytes asked of the socket in one call, at least.
-pub(super) const READ_BYTES: usize = 256 << 10;
+/// Bytes asked of the socket in one call, at least: few enough that both ends work while others are under way, many enough that the
+/// call costs little against their copying.
+pub(super) const READ_BYTES: usize = 64 << 10;
 /// Buffers beyond this size are given up when they are empty.
 const KEPT_BYTES: usize = 1 << 20;
 

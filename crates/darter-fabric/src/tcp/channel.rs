@@ -11,12 +11,12 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Bytes of ciphertext asked of the socket in one call.
-const SEALED_BYTES: usize = 64 << 10;
+const SEALED_BYTES: usize = 32 << 10;
 /// More than a TLS record takes, its beginning and end included.
 const RECORD_BYTES: usize = 20 << 10;
 
 /// Bytes, plain or sealed, that are taken and not sent, at most.
-const UNSENT_BYTES: usize = SEALED_BYTES * 4;
+const UNSENT_BYTES: usize = 256 << 10;
 
 // What one call brings, and the record it completes, fit into whatever an inbox offers.
 const _: () = assert!(SEALED_BYTES + RECORD_BYTES <= READ_BYTES);

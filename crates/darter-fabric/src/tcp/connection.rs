@@ -4,6 +4,7 @@ use super::batches::Ticket;
 use super::buffer::{Inbox, Outbox};
 use super::channel::Channel;
 use super::wire::{self, RequestHead};
+use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io;
@@ -33,8 +34,8 @@ pub(super) struct Connection {
     pub sent: VecDeque<Sent>,
     next_id: u64,
     pub frame_bytes: u32,
-    /// The socket is watched for room to send.
-    pub wants_room: bool,
+    /// What the hub watches the socket for.
+    pub watched: EventFlags,
 }
 
 impl Connection {
@@ -46,7 +47,7 @@ impl Connection {
             sent: VecDeque::new(),
             next_id: 0,
             frame_bytes: wire::FRAME_BYTES_MAX,
-            wants_room: false,
+            watched: EventFlags::empty(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// Batches whose buffers an endpoint keeps for reuse.
 const SPARE_BATCHES_MAX: usize = 8;
@@ -40,13 +40,13 @@ impl TcpEndpoint {
 
     /// Posts a batch on the hub that is right here and now, which `hub` then holds.
     #[inline]
-    fn post(&mut self, batch: Batch) -> Result<Ticket, FabricError> {
+    fn post(&mut self, batch: Batch, waker: &Waker) -> Result<Ticket, FabricError> {
         let hub = match self.hub.take() {
             Some(hub) if hub.is_mine() || (hub.is_common() && !is_driving()) => hub,
             _ if is_driving() => own_hub(&self.shared)?,
             _ => self.shared.common_hub()?,
         };
-        Ok(self.hub.insert(hub).post(&self.shared, batch))
+        Ok(self.hub.insert(hub).post(&self.shared, batch, waker))
     }
 }
 
@@ -117,7 +117,8 @@ impl Future for Submission<'_> {
             if batch.is_empty() {
                 return Poll::Ready(Ok(batch));
             }
-            this.stage = Stage::Posted(this.endpoint.post(batch)?);
+            this.stage = Stage::Posted(this.endpoint.post(batch, context.waker())?);
+            return Poll::Pending;
         }
         let (Stage::Posted(ticket), Some(hub)) = (&this.stage, &this.endpoint.hub) else {
             return Poll::Pending;

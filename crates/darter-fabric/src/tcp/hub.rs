@@ -110,8 +110,9 @@ impl Hub {
         self.driver == Driver::Reactor
     }
 
-    /// Puts a batch's frames on their connections. They leave at the next turn.
-    pub(super) fn post(self: &Arc<Self>, shared: &Shared, batch: Batch) -> Ticket {
+    /// Puts a batch's frames on their connections, to leave at the next turn, and the waker to be called when they are
+    /// answered.
+    pub(super) fn post(self: &Arc<Self>, shared: &Shared, batch: Batch, waker: &Waker) -> Ticket {
         let mut absent = Vec::new();
         let mut wakers = Vec::new();
         let nodes = shared.node_count();
@@ -119,12 +120,12 @@ impl Hub {
             if state.links.len() < nodes && !state.is_closed {
                 state.links.resize_with(nodes, || Link::Down);
             }
-            let ticket = state.post(batch, &mut absent);
+            let ticket = state.post(batch, waker, &mut absent);
             if self.driver == Driver::Reactor {
                 // Either it sees this flag before it sleeps, or it is seen to sleep here.
                 self.has_posts.store(true, Ordering::SeqCst);
                 if self.signal.is_asleep() {
-                    state.send(self.sockets.as_fd());
+                    state.turn(self.sockets.as_fd(), true);
                     wakers.append(&mut state.to_wake);
                 }
             }
@@ -285,9 +286,9 @@ impl Hub {
 
 impl State {
     /// Puts a batch's frames on their connections; names the nodes that have none yet.
-    fn post(&mut self, batch: Batch, absent: &mut Vec<u8>) -> Ticket {
+    fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<u8>) -> Ticket {
         let ticket = self.batches.reserve();
-        let mut pending = Pending::new(batch);
+        let mut pending = Pending::new(batch, waker);
         let is_fenced = self.fenced.load(Ordering::Relaxed);
         pending.error = is_fenced.then_some(FabricError::Fenced);
         let mut seen: [u64; 4] = [0; 4];
@@ -315,16 +316,20 @@ impl State {
                 }
             }
         }
+        if pending.parts == 0 {
+            // Nothing could be posted: the error is to be fetched at once.
+            waker.wake_by_ref();
+        }
         self.batches.put(ticket, pending);
         ticket
     }
 
     /// Sends what waits.
-    fn send(&mut self, sockets: BorrowedFd<'_>) -> Turn {
+    fn send(&mut self) -> Turn {
         let mut turn = Turn::Idle;
         for node in 0..self.links.len() {
             let Link::Up(connection) = &mut self.links[node] else { continue };
-            if let Ok(moved) = send_on(connection, sockets) {
+            if let Ok(moved) = send_on(connection) {
                 turn = turn.max(moved);
             } else {
                 self.lose(node as u8);
@@ -334,19 +339,21 @@ impl State {
         turn
     }
 
-    /// Sends and receives what can be without waiting: from nodes that owe an answer, or `thorough`ly from all.
+    /// Sends and receives what can be without waiting: from nodes that owe an answer, or `thorough`ly from all, with their
+    /// sockets watched from then on.
     fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Turn {
-        let mut turn = self.send(sockets);
+        let mut turn = self.send();
         for node in 0..self.links.len() {
-            match &self.links[node] {
-                Link::Down => {}
-                Link::Connecting(_) => turn = turn.max(Turn::Waiting),
+            match &mut self.links[node] {
+                // The thread that connects rouses this one: no need to spin for it.
+                Link::Down | Link::Connecting(_) => {}
                 Link::Up(connection) => {
                     let owes = !connection.sent.is_empty();
+                    let watched = watch(connection, sockets, thorough);
                     if !owes && !thorough {
                         continue;
                     }
-                    match self.receive(node) {
+                    match watched.and_then(|()| self.receive(node)) {
                         Ok(true) => turn = Turn::Moved,
                         Ok(false) if owes => turn = turn.max(Turn::Waiting),
                         Ok(false) => {}
@@ -408,7 +415,7 @@ impl State {
         let Link::Connecting(waiting) = std::mem::replace(link, Link::Down) else { return };
         let watched = connected.and_then(|connection| {
             let key = epoll::EventData::new_u64(node.into());
-            match epoll::add(sockets, &connection.channel, key, epoll::EventFlags::IN) {
+            match epoll::add(sockets, &connection.channel, key, connection.watched) {
                 Ok(()) => Ok(connection),
                 Err(_) => Err(FabricError::Disconnected { node }),
             }
@@ -451,20 +458,28 @@ fn again(error: &FabricError) -> FabricError {
     }
 }
 
-/// Sends what waits on a connection, and has the socket watched for room when some of it still does.
-fn send_on(connection: &mut Connection, sockets: BorrowedFd<'_>) -> io::Result<Turn> {
+/// Sends what waits on a connection.
+fn send_on(connection: &mut Connection) -> io::Result<Turn> {
     let waiting = connection.out.waiting();
     if waiting == 0 {
         return Ok(Turn::Idle);
     }
-    let is_all = connection.flush()?;
-    if is_all == connection.wants_room {
-        connection.wants_room = !is_all;
-        let mut flags = epoll::EventFlags::IN;
-        flags.set(epoll::EventFlags::OUT, !is_all);
+    connection.flush()?;
+    Ok(if connection.out.waiting() < waiting { Turn::Moved } else { Turn::Waiting })
+}
+
+/// Has a connection's socket watched for what it is waited for, or for nothing: a watch costs whoever brings an answer.
+fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool) -> io::Result<()> {
+    let mut flags = epoll::EventFlags::empty();
+    if is_watched {
+        flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, connection.out.waiting() > 0);
+    }
+    if flags != connection.watched {
+        connection.watched = flags;
         epoll::modify(sockets, &connection.channel, epoll::EventData::new_u64(0), flags)?;
     }
-    Ok(if connection.out.waiting() < waiting { Turn::Moved } else { Turn::Waiting })
+    Ok(())
 }
 
 /// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many frames as it takes.

@@ -273,61 +273,59 @@ pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
     out.extend_from_slice(cast_slice(&data[at..at + request_words(verb)]));
 }
 
-/// Adds a frame's verbs to a batch, all on memory node 0; `None` when the payload is not exactly `verbs` whole verbs, or
-/// asks for more than `reply_bytes_max` bytes.
-pub fn parse_verbs(payload: &[u8], verbs: u16, reply_bytes_max: u32, batch: &mut Batch) -> Option<()> {
-    let mut rest = payload;
-    let mut reply_left = reply_bytes_max as usize / 8;
-    for _ in 0..verbs {
-        let (head, tail) = rest.split_at_checked(HEADER_BYTES)?;
-        let head: VerbHead = bytemuck::pod_read_unaligned(head);
-        if head.offset >= crate::OFFSET_LIMIT {
-            return None;
-        }
-        let addr = GlobalAddr::new(0, head.offset);
-        let words = head.words as usize;
-        let carried = match head.kind {
-            kind if kind == VerbKind::Read as u8 => 0,
-            kind if kind == VerbKind::Write as u8 => words,
-            kind if kind == VerbKind::Cas as u8 => 2,
-            kind if kind == VerbKind::Faa as u8 => 1,
-            _ => return None,
-        };
-        let (carried, tail) = tail.split_at_checked(carried.checked_mul(8)?)?;
-        rest = tail;
-        let word = |at: usize| carried[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        let brought = match head.kind {
-            kind if kind == VerbKind::Read as u8 => {
-                // Before the batch makes room for them.
-                reply_left = reply_left.checked_sub(words)?;
-                batch.read(addr, words);
-                continue;
-            }
-            kind if kind == VerbKind::Write as u8 => {
-                batch.write_bytes(addr, carried);
-                0
-            }
-            kind if kind == VerbKind::Cas as u8 && words == 1 => {
-                batch.cas(addr, word(0), word(1));
-                1
-            }
-            _ if words == 1 => {
-                batch.faa(addr, word(0));
-                1
-            }
-            _ => return None,
-        };
-        reply_left = reply_left.checked_sub(brought)?;
-    }
-    rest.is_empty().then_some(())
+/// The verbs of a request, as they lie in its frame.
+#[derive(Clone, Debug)]
+pub struct FrameVerbs<'f> {
+    left: u16,
+    rest: &'f [u8],
 }
 
-/// Appends what a batch's first `verbs` verbs answer.
-pub fn put_answers(out: &mut Vec<u8>, batch: &mut Batch, verbs: usize) {
-    let (all, data) = batch.parts_mut();
-    for verb in &all[..verbs] {
-        let at = verb.at as usize;
-        out.extend_from_slice(cast_slice(&data[at..at + reply_words(verb)]));
+impl<'f> FrameVerbs<'f> {
+    /// The verbs of a payload; `None` when it is not exactly `verbs` whole ones, or they ask for more than `reply_bytes_max`
+    /// bytes.
+    pub fn new(payload: &'f [u8], verbs: u16, reply_bytes_max: u32) -> Option<Self> {
+        if usize::from(verbs) > VERBS_MAX {
+            return None;
+        }
+        let all = Self { left: verbs, rest: payload };
+        let mut checked = all.clone();
+        let mut reply_left = reply_bytes_max as usize / 8;
+        while checked.left > 0 {
+            let (verb, _) = checked.take_verb()?;
+            reply_left = reply_left.checked_sub(reply_words(&verb))?;
+        }
+        checked.rest.is_empty().then_some(all)
+    }
+
+    /// The next verb, on memory node 0, and the words it carries; `None` when there is no whole one.
+    #[inline]
+    fn take_verb(&mut self) -> Option<(Verb, &'f [u8])> {
+        let (head, tail) = self.rest.split_first_chunk::<HEADER_BYTES>()?;
+        let head: VerbHead = bytemuck::pod_read_unaligned(head);
+        let kind = match head.kind {
+            kind if kind == VerbKind::Read as u8 => VerbKind::Read,
+            kind if kind == VerbKind::Write as u8 => VerbKind::Write,
+            kind if kind == VerbKind::Cas as u8 => VerbKind::Cas,
+            kind if kind == VerbKind::Faa as u8 => VerbKind::Faa,
+            _ => return None,
+        };
+        let is_atomic = matches!(kind, VerbKind::Cas | VerbKind::Faa);
+        if head.offset >= crate::OFFSET_LIMIT || (is_atomic && head.words != 1) {
+            return None;
+        }
+        let verb = Verb { kind, addr: GlobalAddr::new(0, head.offset), at: 0, words: head.words };
+        let (carried, rest) = tail.split_at_checked(request_words(&verb) * 8)?;
+        (self.left, self.rest) = (self.left.checked_sub(1)?, rest);
+        Some((verb, carried))
+    }
+}
+
+impl<'f> Iterator for FrameVerbs<'f> {
+    type Item = (Verb, &'f [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 { None } else { self.take_verb() }
     }
 }
 
@@ -395,33 +393,48 @@ mod tests {
     fn verbs_survive_the_wire() {
         let mut sent = some_batch();
         let bytes = frame(&mut sent);
-        let mut got = Batch::new();
-        parse_verbs(&bytes, 4, 64, &mut got).unwrap();
-        let shape = |batch: &Batch| -> Vec<_> {
-            batch.verbs().iter().map(|verb| (verb.kind, verb.addr, verb.words)).collect()
-        };
-        assert_eq!(shape(&sent), shape(&got));
-        assert_eq!(frame(&mut got), bytes);
+        let (verbs, data) = sent.parts_mut();
+        let got: Vec<_> = FrameVerbs::new(&bytes, 4, 64).unwrap().collect();
+        assert_eq!(got.len(), 4);
+        for (sent, (got, carried)) in verbs.iter().zip(got) {
+            assert_eq!((sent.kind, sent.addr, sent.words), (got.kind, got.addr, got.words));
+            let at = sent.at as usize;
+            assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + request_words(sent)]));
+        }
     }
 
     #[test]
     fn every_cut_and_every_flip_is_refused_or_bounded() {
         let bytes = frame(&mut some_batch());
         for keep in 0..bytes.len() {
-            assert!(parse_verbs(&bytes[..keep], 4, 1 << 20, &mut Batch::new()).is_none(), "{keep}");
+            assert!(FrameVerbs::new(&bytes[..keep], 4, 1 << 20).is_none(), "{keep}");
         }
         let longer = [&bytes[..], &[0]].concat();
-        assert!(parse_verbs(&longer, 4, 1 << 20, &mut Batch::new()).is_none());
+        assert!(FrameVerbs::new(&longer, 4, 1 << 20).is_none());
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            let mut batch = Batch::new();
-            if parse_verbs(&flipped, 4, 1 << 20, &mut batch).is_some() {
+            if let Some(verbs) = FrameVerbs::new(&flipped, 4, 1 << 20) {
                 // Whatever it now says, it asks for no more than was allowed.
-                let words: usize = batch.verbs().iter().map(reply_words).sum();
-                assert!(words * 8 <= 1 << 20);
+                assert!(verbs.map(|(verb, _)| reply_words(&verb)).sum::<usize>() * 8 <= 1 << 20);
             }
         }
-        assert!(parse_verbs(&bytes, 4, 32, &mut Batch::new()).is_none(), "more asked for than allowed");
+        assert!(FrameVerbs::new(&bytes, 4, 32).is_none(), "more asked for than allowed");
+    }
+
+    #[test]
+    fn answers_fit_or_are_refused() {
+        let mut batch = some_batch();
+        let answers: Vec<u64> = (100..107).collect();
+        let bytes: &[u8] = cast_slice(&answers);
+        assert!(take_answers(&mut batch, 0, 0..4, bytes));
+        let (verbs, data) = batch.parts_mut();
+        assert_eq!(data[verbs[1].at as usize], 100, "the CAS's");
+        assert_eq!(data[verbs[2].at as usize..][..5], [101, 102, 103, 104, 105]);
+        assert_eq!(data[verbs[3].at as usize], 106, "the FAA's");
+        for wrong in [&bytes[..bytes.len() - 1], &[bytes, &[0]].concat(), &[]] {
+            assert!(!take_answers(&mut batch, 0, 0..4, wrong));
+        }
+        assert!(take_answers(&mut batch, 1, 0..4, &[]), "none of another node's");
     }
 }

@@ -115,7 +115,7 @@ mod tests {
         metrics.turned(std::time::Duration::from_micros(3));
         let mut batch = darter_fabric::Batch::new();
         batch.cas(darter_fabric::GlobalAddr::new(0, 8), 1, 2);
-        metrics.executed(batch.verbs());
+        metrics.executed(batch.verbs().iter().copied());
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &registry(metrics)).unwrap();
         for line in [

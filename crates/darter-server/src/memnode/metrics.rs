@@ -212,11 +212,13 @@ impl MemNodeMetrics {
 
     /// A batch was executed.
     #[inline]
-    pub(super) fn executed(&self, verbs: &[Verb]) {
+    pub(super) fn executed(&self, verbs: impl Iterator<Item = Verb>) {
+        let mut count = 0;
         for verb in verbs {
             self.verbs[verb.kind as usize].add(1);
+            count += 1;
         }
-        self.batch_verbs.note(verbs.len() as u64);
+        self.batch_verbs.note(count);
     }
 
     /// The sockets that were ready have been served.

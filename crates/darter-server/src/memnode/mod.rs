@@ -24,7 +24,7 @@ pub use region::Region;
 pub use stop::Stop;
 
 use darter_fabric::tcp::{NodeTls, wire};
-use darter_fabric::{Endpoint, Fabric, FabricError, Local};
+use darter_fabric::{Fabric, FabricError, Local};
 use journal::Journal;
 use sessions::Sessions;
 use std::io;
@@ -215,12 +215,4 @@ struct Service<'s> {
     is_draining: bool,
     /// When the sockets being served were found ready.
     now: Instant,
-}
-
-/// What an endpoint of the region answers at once: the local provider's futures are always ready.
-fn execute(
-    endpoint: &mut impl Endpoint,
-    batch: darter_fabric::Batch,
-) -> Result<darter_fabric::Batch, FabricError> {
-    darter_fabric::block_on(endpoint.submit(batch))
 }

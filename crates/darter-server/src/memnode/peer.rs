@@ -1,20 +1,23 @@
 //! One connection of a client, as the node sees it.
 
 use super::metrics::{DroppedFor, RefusedFor};
-use super::{MemNodeError, MemNodeOptions, Service, execute};
+use super::{MemNodeError, MemNodeOptions, Service};
+use darter_fabric::local::LocalEndpoint;
 use darter_fabric::tcp::Channel;
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
 use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript, nonce};
 use darter_fabric::tcp::wire::{
     self, Challenge, Control, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
 };
-use darter_fabric::{Endpoint, Fabric, FabricError};
+use darter_fabric::{Fabric, FabricError};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Calls for one peer before others get a turn.
 const READS_PER_TURN: usize = 4;
+/// Bytes of answers made for one peer at a time: others wait no longer than it takes to make so many for each read.
+const ANSWER_BYTES_AT_A_TIME: usize = 256 << 10;
 
 /// What became of a peer's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,14 +149,14 @@ impl Peer {
     }
 
     /// Takes in what there is, does it, and sends the answers.
-    pub(super) fn serve(&mut self, service: &mut Service<'_>, endpoint: &mut impl Endpoint) -> Progress {
+    pub(super) fn serve(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) -> Progress {
         let progress = self.take_turn(service, endpoint);
         self.served = service.now;
         self.count(service);
         progress
     }
 
-    fn take_turn(&mut self, service: &mut Service<'_>, endpoint: &mut impl Endpoint) -> Progress {
+    fn take_turn(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) -> Progress {
         for _ in 0..READS_PER_TURN {
             if self.send(service).is_err() {
                 return Progress::Ended;
@@ -230,12 +233,13 @@ impl Peer {
         Ok(())
     }
 
-    /// Does every whole frame that has arrived, as long as there is room for answers.
-    fn take_frames(&mut self, service: &mut Service<'_>, endpoint: &mut impl Endpoint) {
+    /// Does the whole frames that have arrived, as long as there is room for answers, and no more of them than is fair.
+    fn take_frames(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) {
         let mut input = std::mem::take(&mut self.input);
         self.has_frames = false;
+        let enough = self.output.waiting() + ANSWER_BYTES_AT_A_TIME;
         while !self.is_closing {
-            if self.is_full(service.options) {
+            if self.is_full(service.options) || self.output.waiting() >= enough {
                 self.has_frames = true;
                 break;
             }
@@ -335,7 +339,7 @@ impl Peer {
         &mut self,
         bytes: &[u8],
         service: &mut Service<'_>,
-        endpoint: &mut impl Endpoint,
+        endpoint: &mut LocalEndpoint,
     ) -> Option<usize> {
         let head: RequestHead = wire::head(bytes)?;
         if service.sessions.is_fenced(self.session) {
@@ -385,23 +389,18 @@ impl Peer {
         head: &RequestHead,
         payload: &[u8],
         service: &mut Service<'_>,
-        endpoint: &mut impl Endpoint,
+        endpoint: &mut LocalEndpoint,
     ) {
-        let mut batch = endpoint.batch();
-        let is_whole = usize::from(head.verbs) <= wire::VERBS_MAX
-            && wire::parse_verbs(payload, head.verbs, service.options.frame_bytes_max, &mut batch).is_some();
-        if !is_whole {
-            endpoint.recycle(batch);
+        let verbs = wire::FrameVerbs::new(payload, head.verbs, service.options.frame_bytes_max);
+        let Some(verbs) = verbs else {
             self.refuse(head, Refusal::Malformed, "a batch that is not what its head says");
             self.drop_for(DroppedFor::Malformed);
             return;
-        }
-        let verbs = batch.len();
-        match execute(endpoint, batch) {
-            Ok(mut done) => {
-                let at = self.output.bytes.len();
-                self.output.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
-                wire::put_answers(&mut self.output.bytes, &mut done, verbs);
+        };
+        let at = self.output.bytes.len();
+        self.output.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
+        match endpoint.execute_frame(verbs.clone(), &mut self.output.bytes) {
+            Ok(()) => {
                 let bytes = (self.output.bytes.len() - at - wire::HEADER_BYTES) as u32;
                 let reply = ReplyHead {
                     refusal: Refusal::None as u8,
@@ -411,8 +410,7 @@ impl Peer {
                     id: head.id,
                 };
                 self.output.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&reply));
-                service.metrics.executed(done.verbs());
-                endpoint.recycle(done);
+                service.metrics.executed(verbs.map(|(verb, _)| verb));
             }
             Err(error) => {
                 let refusal = match error {
@@ -420,6 +418,7 @@ impl Peer {
                     FabricError::Misaligned { .. } => Refusal::Misaligned,
                     _ => Refusal::Failed,
                 };
+                self.output.bytes.truncate(at);
                 self.refuse(head, refusal, &error.to_string());
             }
         }

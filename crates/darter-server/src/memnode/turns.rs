@@ -4,7 +4,7 @@ use super::journal::Line;
 use super::metrics::{DroppedFor, RefusedFor};
 use super::peer::{Peer, Progress};
 use super::{MemNodeError, Service, Stop, system};
-use darter_fabric::Endpoint;
+use darter_fabric::local::LocalEndpoint;
 use darter_fabric::tcp::wire::Refusal;
 use rustix::event::{Timespec, epoll};
 use std::collections::{HashMap, VecDeque};
@@ -75,7 +75,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Serves until there is nothing more to do after `stop`.
-    pub(super) fn run(mut self, stop: &Stop, endpoint: &mut impl Endpoint) -> Result<(), MemNodeError> {
+    pub(super) fn run(mut self, stop: &Stop, endpoint: &mut LocalEndpoint) -> Result<(), MemNodeError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut now = Instant::now();
         let (mut busy_until, mut next_sweep) = (now, now);
@@ -171,7 +171,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Serves one peer, and sees to it that its socket is watched for what it is now waited for.
-    fn serve(&mut self, key: u64, endpoint: &mut impl Endpoint) {
+    fn serve(&mut self, key: u64, endpoint: &mut LocalEndpoint) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let goes_on = peer.serve(&mut self.service, endpoint) == Progress::GoesOn;
         self.service.tell_fenced(&mut self.fenced, peer.address);
@@ -249,7 +249,7 @@ impl<'s> Turns<'s> {
     }
 
     /// Takes who has connected until now and nobody later, and gives everybody a turn: those who owe nothing end.
-    fn begin_to_drain(&mut self, endpoint: &mut impl Endpoint) {
+    fn begin_to_drain(&mut self, endpoint: &mut LocalEndpoint) {
         self.service.is_draining = true;
         self.service.metrics.is_draining.set(1);
         info!(connections = self.peers.len(), "draining");
