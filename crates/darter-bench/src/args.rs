@@ -4,10 +4,14 @@ use crate::BenchError;
 use crate::datasets::{DatasetSpec, RECORDS_MAX};
 use crate::ycsb::Workload;
 use crate::zipf::THETA_MAX;
-use darter::{ByteSize, PoolUrl};
+use darter::{ByteSize, PoolUrl, Scheme};
 
 /// Most threads a run can have.
 pub const THREADS_MAX: usize = 256;
+/// Most operations a thread can have in flight.
+pub const IN_FLIGHT_MAX: usize = 4096;
+/// Most processes a run can have.
+pub const PROCESSES_MAX: usize = 64;
 /// Longest value a run can have, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// Most rounds of a comparison.
@@ -44,6 +48,7 @@ pub enum PrefixList {
 
 /// Arguments of a benchmark run.
 #[derive(Clone, Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // each a switch of the command line
 pub struct BenchArgs {
     /// Index to measure
     #[arg(long, value_enum, default_value = "dart", value_name = "NAME")]
@@ -63,6 +68,12 @@ pub struct BenchArgs {
     /// Threads; several numbers run each workload with each
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
     pub threads: Vec<usize>,
+    /// Operations each thread has under way at a time; several numbers run each workload with each
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
+    pub in_flight: Vec<usize>,
+    /// Processes that drive the pool together, each with its own threads; for workloads without inserts, on file: and tcp:// pools
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub processes: usize,
     /// Bytes of a value
     #[arg(long, default_value_t = 64, value_name = "BYTES")]
     pub value_size: usize,
@@ -72,9 +83,13 @@ pub struct BenchArgs {
     /// Bytes the client may cache (K, M, G for powers of 1024)
     #[arg(long, default_value = "1M", value_name = "BYTES")]
     pub cache: ByteSize,
-    /// Empty pool to run on: `mem:SIZE` or `file:PATH?size=SIZE` [default: memory of this process, large enough]
+    /// Empty pool to run on: `mem:SIZE`, `file:PATH?size=SIZE` or `tcp://HOST:PORT,…` [default: memory of this process, large
+    /// enough]
     #[arg(long, value_name = "URL")]
     pub pool: Option<PoolUrl>,
+    /// Make the pool on memory nodes that hold none, with the secret that makes counts repeatable
+    #[arg(long)]
+    pub create: bool,
     /// Prefix list: auto adjusts it after a warm-up, powers keeps the powers of two
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     pub prefix_list: PrefixList,
@@ -117,11 +132,16 @@ impl BenchArgs {
         if self.threads.is_empty() || self.threads.iter().any(|&n| n == 0 || n > THREADS_MAX) {
             return usage(format!("--threads: choose from 1 to {THREADS_MAX}"));
         }
-        if self.loads_by_inserts() && self.threads.len() > 1 {
+        if self.in_flight.is_empty() || self.in_flight.iter().any(|&n| n == 0 || n > IN_FLIGHT_MAX) {
+            return usage(format!("--in-flight: choose from 1 to {IN_FLIGHT_MAX}"));
+        }
+        if self.loads_by_inserts() && (self.threads.len() > 1 || self.in_flight.len() > 1) {
             return usage(
-                "--threads: `load` runs once; leave it out of --workload or give one number".to_owned(),
+                "--threads, --in-flight: `load` runs once; leave it out of --workload or give one number"
+                    .to_owned(),
             );
         }
+        self.validate_processes()?;
         if self.value_size > VALUE_BYTES_MAX {
             return usage(format!("--value-size: at most {VALUE_BYTES_MAX} bytes"));
         }
@@ -130,6 +150,25 @@ impl BenchArgs {
         }
         if self.rounds == 0 || self.rounds > ROUNDS_MAX {
             return usage(format!("--rounds: choose from 1 to {ROUNDS_MAX}"));
+        }
+        Ok(())
+    }
+
+    fn validate_processes(&self) -> Result<(), BenchError> {
+        let usage = |what: &str| Err(BenchError::Usage(format!("--processes: {what}")));
+        if !(1..=PROCESSES_MAX).contains(&self.processes) {
+            return usage(&format!("choose from 1 to {PROCESSES_MAX}"));
+        }
+        if self.processes == 1 {
+            return Ok(());
+        }
+        if self.workload.iter().any(|workload| workload.inserts()) {
+            return usage(
+                "choose workloads among a, b, c, f; which keys others have inserted, a process cannot know",
+            );
+        }
+        if self.pool.as_ref().is_none_or(|pool| *pool.scheme() == Scheme::Memory) {
+            return usage("name a pool that other processes can open: --pool file:… or tcp://…");
         }
         Ok(())
     }
@@ -147,7 +186,9 @@ impl BenchArgs {
     /// Fresh records that the inserts of all workloads take at most, `rounds` times over.
     pub(crate) fn fresh_records_max(&self, rounds: u32) -> u64 {
         let once = self.workload.iter().flat_map(|workload| {
-            self.threads.iter().map(|&threads| workload.fresh_records_max(self.ops, threads as u64))
+            let once =
+                self.threads.iter().map(|&threads| workload.fresh_records_max(self.ops, threads as u64));
+            once.map(|fresh| fresh.saturating_mul(self.in_flight.len() as u64))
         });
         once.fold(0_u64, u64::saturating_add).saturating_mul(u64::from(rounds))
     }
@@ -204,6 +245,13 @@ pub(crate) mod tests {
             ("--threads 0", "--threads"),
             ("--threads 1000", "--threads"),
             ("--threads 1,2", "--threads"),
+            ("--in-flight 0", "--in-flight"),
+            ("--in-flight 1,5000", "--in-flight"),
+            ("--in-flight 1,2", "--in-flight"),
+            ("--processes 0 --workload c", "--processes"),
+            ("--processes 2 --workload d --pool file:/p", "--processes"),
+            ("--processes 2 --workload c", "--processes"),
+            ("--processes 2 --workload c --pool mem:1G", "--processes"),
             ("--value-size 99999999", "--value-size"),
             ("--theta -1", "--theta"),
             ("--theta=-0.5", "--theta"),

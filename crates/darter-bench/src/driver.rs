@@ -1,6 +1,7 @@
-//! Runs one workload on one target: threads, time, latencies, counts.
+//! Runs one workload on one target: threads, operations in flight, time, latencies, counts.
 //!
-//! Each thread prepares its operations a chunk at a time, keys included, and only the running of a chunk is timed; upkeep
+//! A thread has a task and a session for each operation that it keeps under way; on its own loop they take the next operation
+//! as they get free. Each thread prepares its operations a chunk at a time, keys included, and only the running of a chunk is timed; upkeep
 //! runs inline at the end of each chunk, inside the measured time. So with one thread nothing else happens meanwhile, and the
 //! counts of two runs are equal. `seconds` is the busy time of the busiest thread.
 
@@ -8,11 +9,14 @@ use crate::BenchError;
 use crate::datasets::Dataset;
 use crate::target::{SortedPairs, Target, TargetSession};
 use crate::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec, Workload};
-use darter::Counters;
+use darter::{Counters, block_on};
+use darter_fabric::run_all;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,12 +38,28 @@ pub(crate) struct Phase<'a> {
     pub(crate) loaded: u64,
     pub(crate) ops: u64,
     pub(crate) threads: usize,
+    /// Operations that each thread has under way at a time.
+    pub(crate) in_flight: usize,
+    /// Which process of how many this is; each has as many threads.
+    pub(crate) part: Part,
     pub(crate) theta: f64,
     pub(crate) value_bytes: usize,
     pub(crate) seed: u64,
     /// Which draw of the same workload this is.
     pub(crate) run: u64,
     pub(crate) progress: &'a ProgressBar,
+}
+
+/// One process among several that share a phase's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) process: usize,
+    pub(crate) processes: usize,
+}
+
+impl Part {
+    /// A process that does everything.
+    pub(crate) const WHOLE: Self = Self { process: 0, processes: 1 };
 }
 
 /// What came of it.
@@ -58,6 +78,22 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    /// Nothing yet.
+    pub(crate) fn new(records: u64) -> Self {
+        let latency = latency_histogram();
+        Self { ops: 0, seconds: 0.0, not_found: 0, latency, counters: Some(Counters::default()), records }
+    }
+
+    /// Adds what others did in the same time.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.not_found += other.not_found;
+        self.seconds = self.seconds.max(other.seconds);
+        self.counters = self.counters.zip(other.counters).map(|(mine, theirs)| mine + theirs);
+        // Equal bounds and precision: nothing can be out of range.
+        let _ = self.latency.add(&other.latency);
+    }
+
     pub(crate) fn ops_per_s(&self) -> f64 {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
     }
@@ -86,27 +122,20 @@ impl Values {
     }
 }
 
-/// One thread's share of an outcome.
-struct Share {
-    busy: Duration,
-    ops: u64,
-    not_found: u64,
-    latency: Histogram<u64>,
-    counters: Option<Counters>,
-}
-
 /// Runs a phase to its end, then fills the holes that uneven inserts left, so that records are contiguous again.
 pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
-    let space = KeySpace::new(phase.loaded, phase.threads);
-    let sessions = (0..phase.threads).map(|_| target.session()).collect::<Result<Vec<_>, _>>()?;
+    let space = KeySpace::new(phase.loaded, phase.threads * phase.part.processes);
+    let sessions = |_| (0..phase.in_flight).map(|_| target.session()).collect::<Result<Vec<_>, _>>();
+    let sessions = (0..phase.threads).map(sessions).collect::<Result<Vec<_>, _>>()?;
     let start = Barrier::new(phase.threads);
     let stop = AtomicBool::new(false);
-    let shares: Vec<Result<Share, BenchError>> = std::thread::scope(|scope| {
+    let shares: Vec<Result<Outcome, BenchError>> = std::thread::scope(|scope| {
         let workers: Vec<_> = sessions
             .into_iter()
             .enumerate()
-            .map(|(thread, session)| {
-                let worker = Worker { phase, space: &space, thread, session, index: target.name() };
+            .map(|(thread, sessions)| {
+                let thread = phase.part.process * phase.threads + thread;
+                let worker = Worker { phase, space: &space, thread, sessions, index: target.name() };
                 let (start, stop) = (&start, &stop);
                 scope.spawn(move || {
                     start.wait();
@@ -126,20 +155,9 @@ pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outc
     let shares = shares.into_iter().collect::<Result<Vec<_>, _>>()?;
     fill_holes(target, phase, &space)?;
 
-    let mut outcome = Outcome {
-        ops: 0,
-        seconds: 0.0,
-        not_found: 0,
-        latency: latency_histogram(),
-        counters: shares.iter().map(|share| share.counters).sum(),
-        records: space.total(),
-    };
-    for share in shares {
-        outcome.ops += share.ops;
-        outcome.not_found += share.not_found;
-        outcome.seconds = outcome.seconds.max(share.busy.as_secs_f64());
-        // Equal bounds and precision: nothing can be out of range.
-        let _ = outcome.latency.add(&share.latency);
+    let mut outcome = Outcome::new(space.total());
+    for share in &shares {
+        outcome.add(share);
     }
     Ok(outcome)
 }
@@ -153,7 +171,7 @@ fn fill_holes<T: Target>(target: &T, phase: &Phase<'_>, space: &KeySpace) -> Res
     let (mut key, mut values) = (Vec::new(), Values::new(phase.value_bytes, phase.seed));
     for record in holes {
         phase.dataset.key(record, &mut key);
-        session.insert(&key, values.next())?;
+        block_on(session.insert(&key, values.next()))?;
     }
     Ok(())
 }
@@ -175,7 +193,8 @@ pub(crate) fn bulk_load<T: Target>(
         }
         (key, values.next().to_vec())
     }));
-    let loaded = target.session()?.bulk_load(pairs)?;
+    let mut session = target.session()?;
+    let loaded = block_on(session.bulk_load(pairs))?;
     if loaded == records {
         Ok(())
     } else {
@@ -193,23 +212,28 @@ pub(crate) fn latency_histogram() -> Histogram<u64> {
         .unwrap_or_else(|error| unreachable!("constant histogram bounds: {error:?}"))
 }
 
-/// One thread at work.
+/// One thread at work: a session for each operation it has under way.
 struct Worker<'a, S> {
     phase: &'a Phase<'a>,
     space: &'a KeySpace,
+    /// Counted over all processes.
     thread: usize,
-    session: S,
+    sessions: Vec<S>,
     index: &'static str,
 }
 
 impl<S: TargetSession> Worker<'_, S> {
     /// Operations that fall to this thread.
     fn ops(&self) -> u64 {
-        let (threads, thread) = (self.phase.threads as u64, self.thread as u64);
-        self.phase.ops / threads + u64::from(thread < self.phase.ops % threads)
+        let threads = (self.phase.threads * self.phase.part.processes) as u64;
+        self.phase.ops / threads + u64::from((self.thread as u64) < self.phase.ops % threads)
     }
 
-    fn run(mut self, stop: &AtomicBool) -> Result<Share, BenchError> {
+    fn counters(&self) -> Option<Counters> {
+        self.sessions.iter().map(TargetSession::counters).sum()
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> Result<Outcome, BenchError> {
         let phase = self.phase;
         let spec = StreamSpec {
             workload: phase.workload,
@@ -221,16 +245,13 @@ impl<S: TargetSession> Worker<'_, S> {
         };
         let ops = self.ops();
         let mut stream = OpStream::new(spec, self.thread, ops);
-        let mut executor = Executor {
-            values: Values::new(phase.value_bytes, phase.seed ^ self.thread as u64),
-            read: Vec::new(),
-            value_bytes: phase.value_bytes,
-            not_found: 0,
-        };
         let every = if ops < SAMPLED_FROM_OPS { 1 } else { LATENCY_EVERY };
-        let mut latency = latency_histogram();
-        let (mut chunk, mut busy, mut done) = (Chunk::default(), Duration::ZERO, 0);
-        let before = self.session.counters();
+        let mut executors: Vec<Executor> = (0..self.sessions.len())
+            .map(|task| Executor::new(phase.value_bytes, phase.seed ^ (self.thread + task) as u64))
+            .collect();
+        let (mut chunk, mut busy) = (Chunk::for_tasks(self.sessions.len()), Duration::ZERO);
+        let mut outcome = Outcome::new(0);
+        let before = self.counters();
         while !stop.load(Ordering::Relaxed) {
             stream.fill(&mut chunk).ok_or_else(|| {
                 BenchError::Usage(
@@ -240,35 +261,58 @@ impl<S: TargetSession> Worker<'_, S> {
             if chunk.ops.is_empty() {
                 break;
             }
+            let latency = RefCell::new(&mut outcome.latency);
+            let work = Work { chunk: &chunk, next: Cell::new(0), every, latency };
             let begin = Instant::now();
-            for (at, &op) in chunk.ops.iter().enumerate() {
-                if at % every == 0 {
-                    let begin = Instant::now();
-                    self.execute(&mut executor, &chunk, op)?;
-                    latency.saturating_record(begin.elapsed().as_nanos() as u64);
-                } else {
-                    self.execute(&mut executor, &chunk, op)?;
-                }
+            let tasks = self
+                .sessions
+                .iter_mut()
+                .zip(&mut executors)
+                .map(|(session, executor)| work.task(session, executor));
+            for ended in run_all(tasks) {
+                ended.map_err(|failure| failure.of(self.index, phase.workload))?;
             }
-            self.session.maintain()?;
+            for session in &mut self.sessions {
+                block_on(session.maintain())?;
+            }
             busy += begin.elapsed();
-            done += chunk.ops.len() as u64;
+            outcome.ops += chunk.ops.len() as u64;
             self.space.finish(self.thread, stream.inserted());
             phase.progress.inc(chunk.ops.len() as u64);
         }
-        let counters = self.session.counters().zip(before).map(|(after, before)| after - before);
-        Ok(Share { busy, ops: done, not_found: executor.not_found, latency, counters })
+        outcome.seconds = busy.as_secs_f64();
+        outcome.not_found = executors.iter().map(|executor| executor.not_found).sum();
+        outcome.counters = self.counters().zip(before).map(|(after, before)| after - before);
+        Ok(outcome)
     }
+}
 
-    #[inline]
-    fn execute(&mut self, executor: &mut Executor, chunk: &Chunk, op: Op) -> Result<(), BenchError> {
-        executor.execute(&mut self.session, chunk.key(op), op).map_err(|failure| match failure {
-            Failure::Error(error) => error,
-            Failure::Wrong(what) => BenchError::WrongAnswer {
-                index: self.index,
-                what: format!("{what}, in workload {}", self.phase.workload),
-            },
-        })
+/// A chunk that a thread's tasks work off together.
+struct Work<'a> {
+    chunk: &'a Chunk,
+    next: Cell<usize>,
+    every: usize,
+    latency: RefCell<&'a mut Histogram<u64>>,
+}
+
+impl Work<'_> {
+    /// Does one operation after another until none is left.
+    async fn task(&self, session: &mut impl TargetSession, executor: &mut Executor) -> Result<(), Failure> {
+        loop {
+            let at = self.next.get();
+            let Some(&op) = self.chunk.ops.get(at) else { return Ok(()) };
+            self.next.set(at + 1);
+            let begin = at.is_multiple_of(self.every).then(Instant::now);
+            let done = executor.execute(session, self.chunk.key(op), op).await;
+            if done.is_err() {
+                // The others stop as well.
+                self.next.set(self.chunk.ops.len());
+                return done;
+            }
+            if let Some(begin) = begin {
+                self.latency.borrow_mut().saturating_record(begin.elapsed().as_nanos() as u64);
+            }
+        }
     }
 }
 
@@ -276,6 +320,17 @@ impl<S: TargetSession> Worker<'_, S> {
 enum Failure {
     Error(BenchError),
     Wrong(&'static str),
+}
+
+impl Failure {
+    fn of(self, index: &'static str, workload: Workload) -> BenchError {
+        match self {
+            Self::Error(error) => error,
+            Self::Wrong(what) => {
+                BenchError::WrongAnswer { index, what: format!("{what}, in workload {workload}") }
+            }
+        }
+    }
 }
 
 impl From<BenchError> for Failure {
@@ -293,24 +348,28 @@ struct Executor {
 }
 
 impl Executor {
+    fn new(value_bytes: usize, seed: u64) -> Self {
+        Self { values: Values::new(value_bytes, seed), read: Vec::new(), value_bytes, not_found: 0 }
+    }
+
     #[inline]
-    fn execute(&mut self, session: &mut impl TargetSession, key: &[u8], op: Op) -> Result<(), Failure> {
+    async fn execute(&mut self, session: &mut impl TargetSession, key: &[u8], op: Op) -> Result<(), Failure> {
         match op.action {
-            Action::Read => self.read(session, key),
-            Action::Update => self.update(session, key),
+            Action::Read => self.read(session, key).await,
+            Action::Update => self.update(session, key).await,
             Action::ReadModifyWrite => {
-                self.read(session, key)?;
-                self.update(session, key)
+                self.read(session, key).await?;
+                self.update(session, key).await
             }
             Action::Insert => {
-                if session.insert(key, self.values.next())? {
+                if session.insert(key, self.values.next()).await? {
                     Ok(())
                 } else {
                     Err(Failure::Wrong("a fresh key was refused as present"))
                 }
             }
             Action::Scan => {
-                let found = session.scan(key, op.limit as usize, &mut self.read)?;
+                let found = session.scan(key, op.limit as usize, &mut self.read).await?;
                 self.not_found += u64::from(found == 0);
                 if self.read.len() == found * self.value_bytes {
                     black_box(&self.read);
@@ -323,8 +382,8 @@ impl Executor {
     }
 
     #[inline]
-    fn read(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
-        if !session.read(key, &mut self.read)? {
+    async fn read(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
+        if !session.read(key, &mut self.read).await? {
             self.not_found += 1;
         } else if self.read.len() != self.value_bytes {
             return Err(Failure::Wrong("a read brought a value of another length"));
@@ -334,8 +393,8 @@ impl Executor {
     }
 
     #[inline]
-    fn update(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
-        self.not_found += u64::from(!session.update(key, self.values.next())?);
+    async fn update(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
+        self.not_found += u64::from(!session.update(key, self.values.next()).await?);
         Ok(())
     }
 }
@@ -370,7 +429,7 @@ mod tests {
     }
 
     impl TargetSession for ModelSession<'_> {
-        fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+        async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
             let map = self.0.map.lock().unwrap();
             let found = map.get(key);
             value.clear();
@@ -378,19 +437,24 @@ mod tests {
             Ok(found.is_some())
         }
 
-        fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+        async fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
             let mut map = self.0.map.lock().unwrap();
             Ok(map.get_mut(key).map(|slot| slot.copy_from_slice(value)).is_some())
         }
 
-        fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+        async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
             if self.0.forget_inserts {
                 return Ok(false);
             }
             Ok(self.0.map.lock().unwrap().insert(key.to_vec(), value.to_vec()).is_none())
         }
 
-        fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+        async fn scan(
+            &mut self,
+            from: &[u8],
+            limit: usize,
+            values: &mut Vec<u8>,
+        ) -> Result<usize, BenchError> {
             values.clear();
             let map = self.0.map.lock().unwrap();
             let range = (Bound::Included(from), Bound::Unbounded);
@@ -398,7 +462,7 @@ mod tests {
             Ok(found.map(|(_, value)| values.extend(value)).count())
         }
 
-        fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+        async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
             let mut map = self.0.map.lock().unwrap();
             Ok(sorted.map(|(key, value)| map.insert(key, value)).count() as u64)
         }
@@ -411,6 +475,8 @@ mod tests {
             loaded: if workload == Workload::Load { 0 } else { 5000 },
             ops: 5000,
             threads: 1,
+            in_flight: 1,
+            part: Part::WHOLE,
             theta: 0.99,
             value_bytes: 64,
             seed: 9,
@@ -422,13 +488,15 @@ mod tests {
     #[test]
     fn every_workload_finds_its_keys_and_keeps_records_contiguous() {
         let progress = ProgressBar::hidden();
-        for threads in [1, 3] {
+        for (threads, in_flight) in [(1, 1), (3, 1), (1, 7), (2, 5)] {
             let (model, email) = (Model::default(), Email::new(1));
             let mut loaded = 0;
             for workload in Workload::ALL {
-                let outcome =
-                    run_phase(&model, &Phase { loaded, threads, ..phase(workload, &email, &progress) })
-                        .unwrap();
+                let outcome = run_phase(
+                    &model,
+                    &Phase { loaded, threads, in_flight, ..phase(workload, &email, &progress) },
+                )
+                .unwrap();
                 assert_eq!((outcome.ops, outcome.not_found), (5000, 0), "{workload}");
                 assert_eq!(outcome.latency.len(), 5000);
                 loaded = outcome.records;

@@ -11,6 +11,7 @@
 //! | `zipf`, `ycsb` | which operation on which record comes next |
 //! | `target`, `store_target`, `peers` | what is measured |
 //! | `driver`, `run`, `teardown` | how it is measured |
+//! | `processes` | several processes that drive one pool |
 //! | `fabric` | verbs alone, over TCP |
 //! | `report`, `progress` | what people and machines get to see |
 
@@ -22,6 +23,7 @@ mod fabric;
 #[cfg(feature = "peers")]
 mod peers;
 mod permutation;
+mod processes;
 mod progress;
 mod report;
 mod run;
@@ -31,31 +33,67 @@ mod teardown;
 mod ycsb;
 mod zipf;
 
-pub use args::{BenchArgs, IndexName, PrefixList, THREADS_MAX, VALUE_BYTES_MAX};
+pub use args::{
+    BenchArgs, IN_FLIGHT_MAX, IndexName, PROCESSES_MAX, PrefixList, THREADS_MAX, VALUE_BYTES_MAX,
+};
 pub use error::BenchError;
-pub use fabric::{FabricArgs, FabricReport, Program, run_fabric};
+pub use fabric::{FabricArgs, FabricReport, run_fabric};
+pub use processes::{WORKER_PART, run_worker};
 pub use report::{CheckOutcome, KindReport, LatencyUs, WorkloadReport};
 pub use ycsb::{SCAN_RECORDS_MAX, Workload};
 pub use zipf::THETA_MAX;
 
+use darter_fabric::TcpOptions;
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
+
+/// What a benchmark needs to know of the program that runs it.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// How `tcp://` pools are reached.
+    pub tcp: TcpOptions,
+    /// How to start the program again.
+    pub program: Program,
+}
+
+/// How to start a program's own commands.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// The program.
+    pub path: PathBuf,
+    /// The arguments of its command that serves memory and prints `tcp://ADDRESS`; others follow.
+    pub memnode: Vec<OsString>,
+    /// The arguments of its command that calls [`run_worker`] with this benchmark's arguments; [`WORKER_PART`] follows.
+    pub worker: Vec<OsString>,
+    /// Variables of the environment that tell of credentials, of which memory nodes made for a measurement are not told.
+    pub credentials: Vec<&'static str>,
+}
 
 /// Runs the benchmark that `args` describe and writes its results to `out`: a table, or with `--json` one object per
 /// workload and line, each as soon as it is known. Progress goes to the standard error, when that is a terminal.
 ///
 /// # Errors
 /// When the arguments cannot be met ([`BenchError::is_usage`]), the store fails, or the index answers wrongly.
-pub fn run(args: &BenchArgs, out: &mut dyn Write) -> Result<Vec<WorkloadReport>, BenchError> {
-    if args.peers { compare(args, out) } else { run::run_store(args, out) }
+pub fn run(
+    args: &BenchArgs,
+    setting: &Setting,
+    out: &mut dyn Write,
+) -> Result<Vec<WorkloadReport>, BenchError> {
+    if args.peers { compare(args, setting, out) } else { run::run_store(args, setting, out) }
 }
 
 #[cfg(feature = "peers")]
-fn compare(args: &BenchArgs, out: &mut dyn Write) -> Result<Vec<WorkloadReport>, BenchError> {
-    peers::compare(args, out)
+fn compare(
+    args: &BenchArgs,
+    setting: &Setting,
+    out: &mut dyn Write,
+) -> Result<Vec<WorkloadReport>, BenchError> {
+    peers::compare(args, setting, out)
 }
 
 #[cfg(not(feature = "peers"))]
-fn compare(_: &BenchArgs, _: &mut dyn Write) -> Result<Vec<WorkloadReport>, BenchError> {
+fn compare(_: &BenchArgs, _: &Setting, _: &mut dyn Write) -> Result<Vec<WorkloadReport>, BenchError> {
     Err(BenchError::Usage(
         "--peers: this program was built without the other indexes; build it with `--features peers`"
             .to_owned(),

@@ -95,8 +95,12 @@ pub struct WorkloadReport {
     pub records: u64,
     /// Operations measured.
     pub ops: u64,
-    /// Threads.
+    /// Threads of each process.
     pub threads: usize,
+    /// Operations each thread has under way at a time.
+    pub in_flight: usize,
+    /// Processes that drove the pool together.
+    pub processes: usize,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Zipf exponent.
@@ -195,7 +199,9 @@ pub(crate) fn title(workload: Workload) -> String {
 pub(crate) fn workload_table(reports: &[WorkloadReport]) -> Table {
     let mut table = markdown_table(&[
         "workload",
+        "processes",
         "threads",
+        "in flight",
         "kop/s",
         "round trips",
         "verbs",
@@ -211,7 +217,9 @@ pub(crate) fn workload_table(reports: &[WorkloadReport]) -> Table {
         let cost = |value: Option<f64>, digits| value.map_or_else(String::new, |v| format!("{v:.digits$}"));
         table.add_row(vec![
             report.workload.to_uppercase(),
+            report.processes.to_string(),
             report.threads.to_string(),
+            report.in_flight.to_string(),
             format!("{:.0}", report.ops_per_s / 1000.0),
             cost(report.round_trips_per_op, 2),
             cost(report.verbs_per_op, 2),
@@ -232,6 +240,7 @@ pub(crate) fn kind_table(reports: &[WorkloadReport]) -> Table {
     let headers = [
         "workload",
         "threads",
+        "in flight",
         "kind",
         "operations",
         "round trips",
@@ -246,6 +255,7 @@ pub(crate) fn kind_table(reports: &[WorkloadReport]) -> Table {
             table.add_row(vec![
                 report.workload.to_uppercase(),
                 report.threads.to_string(),
+                report.in_flight.to_string(),
                 (*kind).to_owned(),
                 cost.ops.to_string(),
                 format!("{:.3}", cost.round_trips_per_op),
@@ -318,6 +328,8 @@ mod tests {
             "records",
             "ops",
             "threads",
+            "in_flight",
+            "processes",
             "value_bytes",
             "theta",
             "pool",

@@ -2,12 +2,12 @@
 
 use crate::args::{BenchArgs, PrefixList};
 use crate::datasets::{Dataset, DatasetSpec};
-use crate::driver::{Outcome, Phase, bulk_load, run_phase};
+use crate::driver::{Outcome, Part, Phase, bulk_load, run_phase};
 use crate::report::{WorkloadReport, bytes_text, kind_table, title, workload_table};
 use crate::store_target::StoreTarget;
 use crate::teardown::{UsedBefore, delete_and_check};
 use crate::ycsb::Workload;
-use crate::{BenchError, progress};
+use crate::{BenchError, Setting, processes, progress};
 use darter::{ByteSize, PoolUrl};
 use std::io::Write;
 
@@ -19,6 +19,7 @@ const WARM_UP_RUN: u64 = u64::MAX;
 /// What a run needs before it begins.
 pub(crate) struct Plan<'a> {
     pub(crate) args: &'a BenchArgs,
+    pub(crate) setting: &'a Setting,
     pub(crate) dataset: Box<dyn Dataset>,
     pub(crate) records: u64,
     pub(crate) pool: PoolUrl,
@@ -26,7 +27,7 @@ pub(crate) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Prepares the keys and chooses what was left open. `rounds` is how often each workload will run.
-    pub(crate) fn new(args: &'a BenchArgs, rounds: u32) -> Result<Self, BenchError> {
+    pub(crate) fn new(args: &'a BenchArgs, setting: &'a Setting, rounds: u32) -> Result<Self, BenchError> {
         args.validate()?;
         let dataset = args.dataset.open(args.seed)?;
         let fresh = args.fresh_records_max(rounds);
@@ -45,12 +46,13 @@ impl<'a> Plan<'a> {
             Some(pool) => pool.clone(),
             None => memory_pool(&*dataset, records.saturating_add(fresh), args.value_size)?,
         };
-        Ok(Self { args, dataset, records, pool })
+        Ok(Self { args, setting, dataset, records, pool })
     }
 
     /// Opens the pool and refuses one that cannot hold the records, before any memory is spent on keys.
     pub(crate) fn open_store(&self) -> Result<StoreTarget, BenchError> {
-        let target = StoreTarget::open(self.args.index.name(), &self.pool, self.args.cache.0)?;
+        let (name, cache) = (self.args.index.name(), self.args.cache.0);
+        let target = StoreTarget::open(name, &self.pool, cache, &self.setting.tcp, self.args.create)?;
         let least = record_bytes(&*self.dataset, self.args.value_size).saturating_mul(self.records);
         if least > target.pool_bytes() {
             return Err(BenchError::Usage(format!(
@@ -69,7 +71,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn phase<'p>(
         &'p self,
         workload: Workload,
-        threads: usize,
+        (threads, in_flight): (usize, usize),
         loaded: u64,
         progress: &'p indicatif::ProgressBar,
     ) -> Phase<'p> {
@@ -80,6 +82,8 @@ impl<'a> Plan<'a> {
             loaded: if load { 0 } else { loaded },
             ops: if load { self.records } else { self.args.ops },
             threads,
+            in_flight,
+            part: Part::WHOLE,
             theta: self.args.theta,
             value_bytes: self.args.value_size,
             seed: self.args.seed,
@@ -89,7 +93,12 @@ impl<'a> Plan<'a> {
     }
 
     /// A report with what is known before measuring.
-    pub(crate) fn blank_report(&self, workload: &str, threads: usize, records: u64) -> WorkloadReport {
+    pub(crate) fn blank_report(
+        &self,
+        workload: &str,
+        (threads, in_flight): (usize, usize),
+        records: u64,
+    ) -> WorkloadReport {
         WorkloadReport {
             index: self.args.index.name().to_owned(),
             workload: workload.to_owned(),
@@ -97,6 +106,8 @@ impl<'a> Plan<'a> {
             dataset_note: self.dataset.note(),
             records,
             threads,
+            in_flight,
+            processes: 1,
             value_bytes: self.args.value_size,
             theta: self.args.theta,
             pool: self.pool.to_string(),
@@ -116,7 +127,7 @@ impl<'a> Plan<'a> {
         let ops = self.args.warm_up_ops();
         if ops > 0 {
             let progress = progress::bar("warm-up", ops);
-            let phase = self.phase(Workload::C, 1, loaded, &progress);
+            let phase = self.phase(Workload::C, (1, 1), loaded, &progress);
             run_phase(target, &Phase { ops, run: WARM_UP_RUN, ..phase })?;
             progress.finish_and_clear();
         }
@@ -146,8 +157,12 @@ fn memory_pool(dataset: &dyn Dataset, records: u64, value_bytes: usize) -> Resul
 }
 
 /// Runs the workloads on darter's store.
-pub(crate) fn run_store(args: &BenchArgs, out: &mut dyn Write) -> Result<Vec<WorkloadReport>, BenchError> {
-    let plan = Plan::new(args, 1)?;
+pub(crate) fn run_store(
+    args: &BenchArgs,
+    setting: &Setting,
+    out: &mut dyn Write,
+) -> Result<Vec<WorkloadReport>, BenchError> {
+    let plan = Plan::new(args, setting, 1)?;
     let target = plan.open_store()?;
     let empty = target.store.usage()?;
     let used = UsedBefore {
@@ -166,7 +181,9 @@ pub(crate) fn run_store(args: &BenchArgs, out: &mut dyn Write) -> Result<Vec<Wor
             adjusted = true;
         }
         for &threads in &args.threads {
-            run.measure(workload, threads)?;
+            for &in_flight in &args.in_flight {
+                run.measure(workload, (threads, in_flight))?;
+            }
         }
     }
     let unsound = if args.check { run.check()? } else { None };
@@ -223,7 +240,7 @@ impl StoreRun<'_> {
     fn load(&mut self) -> Result<(), BenchError> {
         let plan = self.plan;
         if plan.args.loads_by_inserts() {
-            return self.measure(Workload::Load, plan.args.threads[0]);
+            return self.measure(Workload::Load, (plan.args.threads[0], plan.args.in_flight[0]));
         }
         let progress = progress::bar("bulk load", plan.records);
         bulk_load(self.target, &*plan.dataset, plan.records, plan.args.value_size, &progress)?;
@@ -232,17 +249,20 @@ impl StoreRun<'_> {
         Ok(())
     }
 
-    fn measure(&mut self, workload: Workload, threads: usize) -> Result<(), BenchError> {
+    fn measure(&mut self, workload: Workload, at_once: (usize, usize)) -> Result<(), BenchError> {
         let plan = self.plan;
         let progress = progress::bar(&title(workload), 0);
-        let phase = plan.phase(workload, threads, self.records, &progress);
+        let phase = plan.phase(workload, at_once, self.records, &progress);
         progress.set_length(phase.ops);
-        let outcome = run_phase(self.target, &phase)?;
+        let outcome = match plan.args.processes {
+            1 => run_phase(self.target, &phase)?,
+            processes => processes::run_phase(plan.setting, &phase, processes)?,
+        };
         progress.finish_and_clear();
         let began_with = if workload == Workload::Load { outcome.records } else { self.records };
         self.records = outcome.records;
-        let report = plan.blank_report(workload.name(), threads, began_with);
-        self.report(report, &outcome)
+        let report = plan.blank_report(workload.name(), at_once, began_with);
+        self.report(WorkloadReport { processes: plan.args.processes, ..report }, &outcome)
     }
 
     /// Completes a report and prints it when it goes to a machine.
@@ -280,7 +300,7 @@ impl StoreRun<'_> {
             None
         };
         let report =
-            WorkloadReport { check: Some(check), ..self.plan.blank_report("delete", 1, self.records) };
+            WorkloadReport { check: Some(check), ..self.plan.blank_report("delete", (1, 1), self.records) };
         self.report(report, &outcome)?;
         Ok(unsound)
     }

@@ -6,7 +6,8 @@
 use crate::BenchError;
 use crate::report::Sizes;
 use crate::target::{SortedPairs, Target, TargetSession};
-use darter::{Counters, Fabric, PoolUrl, ScanRange, Session, Store};
+use darter::{AsyncSession, Counters, Fabric, PoolUrl, ScanRange, Store};
+use darter_fabric::TcpOptions;
 use std::ops::Bound;
 
 /// A store under test.
@@ -17,8 +18,31 @@ pub(crate) struct StoreTarget {
 }
 
 impl StoreTarget {
-    /// Opens the pool, which must hold no index with keys in it.
-    pub(crate) fn open(name: &'static str, pool: &PoolUrl, cache_bytes: u64) -> Result<Self, BenchError> {
+    /// Opens the pool, which must hold no index with keys in it. `create` makes one on memory nodes that hold none.
+    pub(crate) fn open(
+        name: &'static str,
+        pool: &PoolUrl,
+        cache_bytes: u64,
+        tcp: &TcpOptions,
+        create: bool,
+    ) -> Result<Self, BenchError> {
+        let target = Self::open_as_it_is(name, pool, cache_bytes, tcp, create)?;
+        if target.store.session()?.scan(..).next().transpose()?.is_some() {
+            return Err(BenchError::Usage(format!(
+                "the pool {pool} holds keys already; a benchmark needs an empty one and leaves its own keys behind"
+            )));
+        }
+        Ok(target)
+    }
+
+    /// Opens the pool with whatever is in it.
+    pub(crate) fn open_as_it_is(
+        name: &'static str,
+        pool: &PoolUrl,
+        cache_bytes: u64,
+        tcp: &TcpOptions,
+        create: bool,
+    ) -> Result<Self, BenchError> {
         // A known secret, so that the places of keys in hash tables, and with them all counts, repeat.
         let options =
             Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret([
@@ -27,13 +51,8 @@ impl StoreTarget {
                 0x3c6e_f372_fe94_f82b,
                 0xa54f_f53a_5f1d_36f1,
             ]);
-        let target = Self { store: options.open_url(pool)?, name };
-        if target.store.session()?.scan(..).next().transpose()?.is_some() {
-            return Err(BenchError::Usage(format!(
-                "the pool {pool} holds keys already; a benchmark needs an empty one and leaves its own keys behind"
-            )));
-        }
-        Ok(target)
+        let options = options.tcp(tcp.clone()).create(create);
+        Ok(Self { store: options.open_url(pool)?, name })
     }
 
     /// Bytes of all memory nodes' regions.
@@ -64,55 +83,56 @@ impl Target for StoreTarget {
     }
 
     fn session(&self) -> Result<StoreSession, BenchError> {
-        Ok(StoreSession { session: self.store.session()? })
+        Ok(StoreSession { session: self.store.async_session()? })
     }
 }
 
 /// A session of the store.
 #[derive(Debug)]
 pub(crate) struct StoreSession {
-    session: Session,
+    session: AsyncSession,
 }
 
 impl StoreSession {
     /// Removes a key; answers whether it was there.
-    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.session.delete(key)?)
+    pub(crate) async fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
+        Ok(self.session.delete(key).await?)
     }
 }
 
 impl TargetSession for StoreSession {
     #[inline]
-    fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+    async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
         let found = self.session.get_with(key, |found| {
             value.clear();
             value.extend_from_slice(found);
-        })?;
+        });
+        let found = found.await?;
         Ok(found.is_some())
     }
 
     #[inline]
-    fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.session.update(key, value)?)
+    async fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+        Ok(self.session.update(key, value).await?)
     }
 
     #[inline]
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.session.insert(key, value)?)
+    async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+        Ok(self.session.insert(key, value).await?)
     }
 
-    fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+    async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
         let range = ScanRange { from: Bound::Included(from.to_vec()), to: Bound::Unbounded, reverse: false };
         values.clear();
-        Ok(self.session.scan_with(&range, limit, |_, value| values.extend_from_slice(value))?)
+        Ok(self.session.scan_with(&range, limit, |_, value| values.extend_from_slice(value)).await?)
     }
 
-    fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
-        Ok(self.session.bulk_load(sorted)?)
+    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+        Ok(self.session.bulk_load(sorted).await?)
     }
 
-    fn maintain(&mut self) -> Result<(), BenchError> {
-        Ok(self.session.maintain()?)
+    async fn maintain(&mut self) -> Result<(), BenchError> {
+        Ok(self.session.maintain().await?)
     }
 
     fn counters(&self) -> Option<Counters> {

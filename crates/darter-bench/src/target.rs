@@ -20,25 +20,25 @@ pub(crate) trait Target: Send + Sync {
     fn session(&self) -> Result<Self::Session<'_>, BenchError>;
 }
 
-/// One thread's way into a [`Target`]. Values that are read are copied out into a buffer of the caller's, by everyone.
+/// One thread's or task's way into a [`Target`]. Values that are read are copied out into a buffer of the caller's, by everyone.
 pub(crate) trait TargetSession: Send {
     /// Puts a key's value into `value`, replacing what was there; answers whether the key is present.
-    fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError>;
+    async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError>;
 
     /// Replaces a present key's value; answers whether it was present.
-    fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError>;
+    async fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError>;
 
     /// Adds an absent key; answers whether it was absent.
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError>;
+    async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError>;
 
     /// Appends the values of the first `limit` keys from `from` on to `values`, after clearing it; answers how many.
-    fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError>;
+    async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError>;
 
     /// Fills the empty index; answers how many pairs it took.
-    fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError>;
+    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError>;
 
     /// Upkeep that is due.
-    fn maintain(&mut self) -> Result<(), BenchError> {
+    async fn maintain(&mut self) -> Result<(), BenchError> {
         Ok(())
     }
 

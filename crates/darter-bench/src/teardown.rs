@@ -6,6 +6,7 @@ use crate::driver::{Outcome, latency_histogram};
 use crate::report::CheckOutcome;
 use crate::store_target::StoreTarget;
 use crate::target::{Target, TargetSession};
+use darter::block_on;
 use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
 
@@ -61,12 +62,12 @@ fn delete_all(
     for record in 0..records {
         dataset.key(record, &mut key);
         let begin = Instant::now();
-        not_found += u64::from(!session.delete(&key)?);
+        not_found += u64::from(!block_on(session.delete(&key))?);
         let took = begin.elapsed();
         latency.saturating_record(took.as_nanos() as u64);
         busy += took;
         if record % UPKEEP_EVERY == UPKEEP_EVERY - 1 {
-            session.maintain()?;
+            block_on(session.maintain())?;
             progress.inc(UPKEEP_EVERY);
         }
     }

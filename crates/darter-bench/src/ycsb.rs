@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const SCAN_RECORDS_MAX: u32 = 100;
 /// Operations prepared at a time, outside the measured time.
 const CHUNK_OPS: usize = 1024;
+/// The same for each of a thread's tasks, where that is more.
+const CHUNK_OPS_OF_TASK: usize = 64;
 /// Bytes of keys after which a chunk is cut short.
 const CHUNK_KEY_BYTES: usize = 1 << 20;
 
@@ -87,6 +89,11 @@ impl Workload {
             Self::E => &[(Action::Scan, 95), (Action::Insert, 5)],
             Self::F => &[(Action::Read, 50), (Action::ReadModifyWrite, 50)],
         }
+    }
+
+    /// Whether it adds records.
+    pub(crate) fn inserts(self) -> bool {
+        self.mix().iter().any(|(action, _)| *action == Action::Insert)
     }
 
     /// Fresh records that `ops` operations on `threads` threads need at most, LOAD aside. The number is drawn; the bound is
@@ -182,13 +189,19 @@ pub(crate) struct Op {
 }
 
 /// Operations ready to run, with their keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) ops: Vec<Op>,
     keys: Vec<u8>,
+    ops_max: usize,
 }
 
 impl Chunk {
+    /// A chunk for so many tasks, long enough that they all are at work most of the time.
+    pub(crate) fn for_tasks(tasks: usize) -> Self {
+        Self { ops: Vec::new(), keys: Vec::new(), ops_max: CHUNK_OPS.max(CHUNK_OPS_OF_TASK * tasks) }
+    }
+
     #[inline]
     pub(crate) fn key(&self, op: Op) -> &[u8] {
         &self.keys[op.key_at as usize..][..op.key_bytes as usize]
@@ -252,7 +265,7 @@ impl<'a> OpStream<'a> {
     pub(crate) fn fill(&mut self, chunk: &mut Chunk) -> Option<()> {
         chunk.ops.clear();
         chunk.keys.clear();
-        while self.left > 0 && chunk.ops.len() < CHUNK_OPS && chunk.keys.len() < CHUNK_KEY_BYTES {
+        while self.left > 0 && chunk.ops.len() < chunk.ops_max && chunk.keys.len() < CHUNK_KEY_BYTES {
             self.left -= 1;
             let action = self.action();
             let record = if action == Action::Insert { self.fresh()? } else { self.choose() };
@@ -309,7 +322,7 @@ mod tests {
 
     /// All operations of a stream: action, dense key, limit.
     fn drain(mut stream: OpStream<'_>) -> Vec<(Action, u64, u32)> {
-        let (mut chunk, mut all) = (Chunk::default(), Vec::new());
+        let (mut chunk, mut all) = (Chunk::for_tasks(1), Vec::new());
         loop {
             stream.fill(&mut chunk).unwrap();
             if chunk.ops.is_empty() {

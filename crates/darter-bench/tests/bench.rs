@@ -1,7 +1,7 @@
 //! Small whole runs on the real store: every workload, exact repeatability, the check at the end, clear refusals.
 
 use clap::Parser;
-use darter_bench::{BenchArgs, BenchError, WorkloadReport, run};
+use darter_bench::{BenchArgs, BenchError, Setting, WorkloadReport, run};
 use std::io::Write;
 
 #[derive(Debug, clap::Parser)]
@@ -15,7 +15,7 @@ fn bench(words: &str) -> Result<(Vec<WorkloadReport>, String), BenchError> {
     let words = std::iter::once("bench").chain(words.split_whitespace());
     let args = Program::try_parse_from(words).expect("arguments that parse").bench;
     let mut out = Vec::new();
-    let reports = run(&args, &mut out)?;
+    let reports = run(&args, &Setting::default(), &mut out)?;
     Ok((reports, String::from_utf8(out).expect("UTF-8")))
 }
 

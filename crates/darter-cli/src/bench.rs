@@ -1,12 +1,22 @@
 //! `bench`: what the benchmark crate runs, with this program's exit codes.
 
 use crate::Answer;
+use crate::credentials::{ClientArgs, credential_variables};
 use crate::failure::Failure;
-use darter_bench::{BenchArgs, BenchError, FabricArgs, Program};
+
+use darter::{PoolUrl, Scheme};
+use darter_bench::{BenchArgs, BenchError, FabricArgs, Program, Setting};
+use darter_fabric::TcpOptions;
+use std::ffi::OsString;
+
+/// The hidden command of the processes that `--processes` starts.
+pub(crate) const WORKER_COMMAND: &str = "bench-worker";
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchCommand {
+    #[command(flatten)]
+    credentials: ClientArgs,
     #[command(flatten)]
     args: BenchArgs,
     #[command(subcommand)]
@@ -19,24 +29,60 @@ enum OtherBench {
     Fabric(FabricArgs),
 }
 
-/// This program, to be started again.
+#[derive(clap::Args)]
+pub(crate) struct WorkerCommand {
+    #[command(flatten)]
+    credentials: ClientArgs,
+    #[command(flatten)]
+    args: BenchArgs,
+    /// What the parent tells this worker
+    #[arg(long, value_name = "JSON")]
+    part: String,
+}
+
+/// This program, to be started again. A worker gets the arguments that followed `bench`.
 fn program() -> Result<Program, Failure> {
     let path = std::env::current_exe().map_err(Failure::failed)?;
-    Ok(Program { path, memnode: "memnode" })
+    let worker = [OsString::from(WORKER_COMMAND)].into_iter().chain(std::env::args_os().skip(2)).collect();
+    let credentials = credential_variables().collect();
+    Ok(Program { path, memnode: vec!["memnode".into()], worker, credentials })
+}
+
+/// How the pool's memory nodes are reached; credentials are looked at for a pool that has some.
+fn tcp(args: &BenchArgs, credentials: &ClientArgs) -> Result<TcpOptions, Failure> {
+    match args.pool.as_ref().map(PoolUrl::scheme) {
+        Some(Scheme::Tcp(_)) => credentials.options(),
+        _ => Ok(TcpOptions::default()),
+    }
+}
+
+fn answer(outcome: Result<(), BenchError>) -> Result<Answer, Failure> {
+    match outcome {
+        Ok(()) => Ok(Answer::Done),
+        Err(BenchError::Output(error)) => Err(error.into()),
+        Err(error) if error.is_usage() => Err(Failure::usage(error)),
+        Err(error) => Err(Failure::failed(error)),
+    }
 }
 
 impl BenchCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let mut out = std::io::stdout().lock();
-        let outcome = match &self.other {
-            None => darter_bench::run(&self.args, &mut out).map(drop),
-            Some(OtherBench::Fabric(args)) => darter_bench::run_fabric(args, &program()?, &mut out).map(drop),
-        };
-        match outcome {
-            Ok(()) => Ok(Answer::Done),
-            Err(BenchError::Output(error)) => Err(error.into()),
-            Err(error) if error.is_usage() => Err(Failure::usage(error)),
-            Err(error) => Err(Failure::failed(error)),
-        }
+        let program = program()?;
+        answer(match &self.other {
+            None => {
+                let setting = Setting { tcp: tcp(&self.args, &self.credentials)?, program };
+                darter_bench::run(&self.args, &setting, &mut out).map(drop)
+            }
+            Some(OtherBench::Fabric(args)) => darter_bench::run_fabric(args, &program, &mut out).map(drop),
+        })
+    }
+}
+
+impl WorkerCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let setting = Setting { tcp: tcp(&self.args, &self.credentials)?, ..Setting::default() };
+        let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
+        answer(darter_bench::run_worker(&self.args, &setting, &self.part, &mut input, &mut out))
     }
 }

@@ -10,14 +10,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 /// Where memory nodes look for their certificate, when no option says it.
 pub(crate) const NODE_TLS_VARIABLES: [&str; 3] =
     ["DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
 
+/// Where credentials of either end are told of.
+pub(crate) fn credential_variables() -> impl Iterator<Item = &'static str> {
+    NODE_TLS_VARIABLES.into_iter().chain(["DARTER_TOKEN_FILE", "DARTER_TLS_CA"])
+}
+
 /// A child process that is told of no credentials.
 pub(crate) fn without_credentials(command: &mut Command) {
-    for variable in NODE_TLS_VARIABLES.into_iter().chain(["DARTER_TOKEN_FILE", "DARTER_TLS_CA"]) {
+    for variable in credential_variables() {
         command.env_remove(variable);
     }
 }
@@ -79,6 +85,9 @@ pub(crate) struct ClientArgs {
     tls_ca: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
+    /// Microseconds that a thread looks again and again for answers of memory nodes before it sleeps
+    #[arg(long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
+    spin: u64,
 }
 
 impl ClientArgs {
@@ -96,6 +105,7 @@ impl ClientArgs {
                 None => command.env_remove(variable),
             };
         }
+        command.env("DARTER_SPIN", self.spin.to_string());
     }
 
     /// How to open a pool; credentials are looked at for one that can want them.
@@ -116,7 +126,7 @@ impl ClientArgs {
             }
             None => None,
         };
-        Ok(TcpOptions { token: self.token.content()?, tls, ..TcpOptions::default() })
+        Ok(TcpOptions { token: self.token.content()?, tls, spin: Duration::from_micros(self.spin) })
     }
 }
 

@@ -70,6 +70,9 @@ enum Command {
     Pool(pool::PoolCommand),
     /// Draw the top of the tree
     Tree(tree::TreeCommand),
+    /// A worker of `bench --processes`
+    #[command(name = bench::WORKER_COMMAND, hide = true)]
+    BenchWorker(Box<bench::WorkerCommand>),
     /// A worker of `stress`
     #[command(name = stress::WORKER_COMMAND, hide = true)]
     StressWorker(stress::WorkerCommand),
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Up(command) => command.run(),
         Command::Pool(command) => command.run(),
         Command::Tree(command) => command.run(),
+        Command::BenchWorker(command) => command.run(),
         Command::StressWorker(command) => command.run(),
     };
     match outcome {

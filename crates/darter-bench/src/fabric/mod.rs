@@ -7,12 +7,12 @@ mod bare;
 pub(crate) mod node;
 mod verbs;
 
-use crate::BenchError;
 use crate::report::markdown_table;
+
 use crate::run::print_json;
+use crate::{BenchError, Program};
 use comfy_table::Table;
 use darter_fabric::{Tcp, TcpOptions};
-pub use node::Program;
 use node::{Cores, Node};
 use serde::Serialize;
 use std::io::Write;

@@ -1,24 +1,14 @@
 //! Memory nodes as children of a benchmark, and cores to pin them to.
 
-use crate::BenchError;
+use crate::{BenchError, Program};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Where servers run, among the cores this process may use.
 pub(crate) const SERVER_CORE: usize = 0;
 /// Where the measured client runs.
 pub(crate) const CLIENT_CORE: usize = 1;
-
-/// How to start the program's own commands.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The program.
-    pub path: PathBuf,
-    /// Its command that serves memory and prints `tcp://ADDRESS`.
-    pub memnode: &'static str,
-}
 
 /// Cores this process may use.
 fn cores() -> Vec<usize> {
@@ -86,15 +76,11 @@ impl Node {
     pub(crate) fn start(program: &Program, cores: &Cores, size: &str, spin: u64) -> Result<Self, BenchError> {
         let failed = |what: String| BenchError::Process(what);
         let mut command = Command::new(&program.path);
-        command.args([
-            program.memnode,
-            "--listen",
-            "127.0.0.1:0",
-            "--size",
-            size,
-            "--spin",
-            &spin.to_string(),
-        ]);
+        command.args(&program.memnode);
+        for variable in &program.credentials {
+            command.env_remove(variable);
+        }
+        command.args(["--listen", "127.0.0.1:0", "--size", size, "--spin", &spin.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         cores.pin(SERVER_CORE);
         let spawned = command.spawn();

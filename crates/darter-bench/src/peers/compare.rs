@@ -11,7 +11,7 @@ use crate::report::{WorkloadReport, markdown_table, title};
 use crate::run::{Plan, print_json};
 use crate::target::Target;
 use crate::ycsb::Workload;
-use crate::{BenchError, progress};
+use crate::{BenchError, Setting, progress};
 use comfy_table::Table;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -49,9 +49,13 @@ struct Match {
 }
 
 /// Compares darter with the peers and writes the results to `out`.
-pub(crate) fn compare(args: &BenchArgs, out: &mut dyn Write) -> Result<Vec<WorkloadReport>, BenchError> {
+pub(crate) fn compare(
+    args: &BenchArgs,
+    setting: &Setting,
+    out: &mut dyn Write,
+) -> Result<Vec<WorkloadReport>, BenchError> {
     validate(args)?;
-    let plan = Plan::new(args, args.rounds)?;
+    let plan = Plan::new(args, setting, args.rounds)?;
     if !plan.dataset.has_integer_keys() {
         return Err(BenchError::Usage(format!(
             "--peers: some peers hold 8-byte keys only; choose randint, dense or clustered, not {}",
@@ -114,6 +118,11 @@ fn validate(args: &BenchArgs) -> Result<(), BenchError> {
             "--peers: values have {VALUE_BYTES} bytes, leave --value-size out"
         )));
     }
+    if args.in_flight != [1] || args.processes != 1 {
+        return Err(BenchError::Usage(
+            "--in-flight, --processes: the other indexes are of one process and know no waiting; leave them out".to_owned(),
+        ));
+    }
     if args.check {
         return Err(BenchError::Usage("--check: run it without --peers".to_owned()));
     }
@@ -145,7 +154,7 @@ fn play(plan: &Plan<'_>, contenders: &[&dyn Contender]) -> Result<Vec<Match>, Be
                 let contender = contenders[number];
                 let progress =
                     progress::bar(&format!("{} {}", title(one.workload), contender.name()), plan.args.ops);
-                let phase = plan.phase(one.workload, one.threads, loaded[number], &progress);
+                let phase = plan.phase(one.workload, (one.threads, 1), loaded[number], &progress);
                 let outcome = contender.run(&Phase { run: u64::from(round), ..phase })?;
                 progress.finish_and_clear();
                 loaded[number] = outcome.records;
@@ -171,7 +180,7 @@ fn report(plan: &Plan<'_>, contenders: &[&dyn Contender], matches: &[Match]) -> 
             let mut report = WorkloadReport {
                 index: contender.name().to_owned(),
                 rounds: plan.args.rounds,
-                ..plan.blank_report(one.workload.name(), one.threads, one.records)
+                ..plan.blank_report(one.workload.name(), (one.threads, 1), one.records)
             };
             if outcome.counters.is_none() {
                 report.pool = String::new();

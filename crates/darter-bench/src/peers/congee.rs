@@ -77,7 +77,7 @@ impl CongeeSession<'_> {
 
 impl TargetSession for CongeeSession<'_> {
     #[inline]
-    fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+    async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
         let guard = self.tree.pin();
         value.clear();
         let found = self.tree.get(&(integer(key) as usize), &guard);
@@ -88,16 +88,16 @@ impl TargetSession for CongeeSession<'_> {
     }
 
     #[inline]
-    fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+    async fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
         self.put(key, value)
     }
 
     #[inline]
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
+    async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
         Ok(!self.put(key, value)?)
     }
 
-    fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+    async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
         let guard = self.tree.pin();
         let limit = limit.min(self.found.len());
         let found = &mut self.found[..limit];
@@ -111,7 +111,7 @@ impl TargetSession for CongeeSession<'_> {
         Ok(count)
     }
 
-    fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
         let mut loaded = 0;
         for (key, value) in sorted {
             loaded += u64::from(!self.put(&key, &value)?);

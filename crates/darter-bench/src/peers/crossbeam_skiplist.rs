@@ -37,7 +37,7 @@ pub(super) struct SkipListSession<'a>(&'a SkipMap<u64, Value>);
 
 impl TargetSession for SkipListSession<'_> {
     #[inline]
-    fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+    async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
         let found = self.0.get(&integer(key));
         value.clear();
         if let Some(entry) = &found {
@@ -47,24 +47,24 @@ impl TargetSession for SkipListSession<'_> {
     }
 
     #[inline]
-    fn update(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+    async fn update(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
         self.0.insert(integer(key), value(bytes));
         Ok(true)
     }
 
     #[inline]
-    fn insert(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+    async fn insert(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
         self.0.insert(integer(key), value(bytes));
         Ok(true)
     }
 
-    fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+    async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
         values.clear();
         let found = self.0.range(integer(from)..).take(limit);
         Ok(found.map(|entry| values.extend_from_slice(entry.value())).count())
     }
 
-    fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
         for (key, bytes) in sorted {
             self.0.insert(integer(&key), value(&bytes));
         }

@@ -47,7 +47,7 @@ impl LockedBTreeSession<'_> {
 
 impl TargetSession for LockedBTreeSession<'_> {
     #[inline]
-    fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+    async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
         let map = self.shared();
         let found = map.get(&integer(key));
         value.clear();
@@ -58,23 +58,23 @@ impl TargetSession for LockedBTreeSession<'_> {
     }
 
     #[inline]
-    fn update(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+    async fn update(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
         Ok(self.exclusive().get_mut(&integer(key)).map(|slot| *slot = value(bytes)).is_some())
     }
 
     #[inline]
-    fn insert(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+    async fn insert(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
         Ok(self.exclusive().insert(integer(key), value(bytes)).is_none())
     }
 
-    fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+    async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
         values.clear();
         let map = self.shared();
         let found = map.range(integer(from)..).take(limit);
         Ok(found.map(|(_, value)| values.extend_from_slice(value)).count())
     }
 
-    fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
         let mut map = self.exclusive();
         map.extend(sorted.map(|(key, bytes)| (integer(&key), value(&bytes))));
         Ok(map.len() as u64)

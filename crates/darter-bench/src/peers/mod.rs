@@ -48,6 +48,7 @@ mod tests {
     use super::*;
     use crate::BenchError;
     use crate::target::{Target, TargetSession};
+    use darter::block_on;
     use std::collections::BTreeMap;
 
     /// Puts a peer to work beside a map and compares every answer.
@@ -58,21 +59,21 @@ mod tests {
         let mut pairs: Vec<_> = (0..500).map(|n| (key(n), vec![n as u8; VALUE_BYTES])).collect();
         pairs.sort();
         model.extend(pairs.clone());
-        assert_eq!(session.bulk_load(Box::new(pairs.into_iter())).unwrap(), 500);
+        assert_eq!(block_on(session.bulk_load(Box::new(pairs.into_iter()))).unwrap(), 500);
         let mut read = vec![1, 2, 3];
         for n in 500..1500 {
             let value = vec![n as u8 ^ 0x55; VALUE_BYTES];
-            assert!(session.insert(&key(n), &value).unwrap());
+            assert!(block_on(session.insert(&key(n), &value)).unwrap());
             model.insert(key(n), value);
             let updated = vec![n as u8; VALUE_BYTES];
-            assert!(session.update(&key(n / 2), &updated).unwrap());
+            assert!(block_on(session.update(&key(n / 2), &updated)).unwrap());
             model.insert(key(n / 2), updated);
-            assert!(session.read(&key(n / 3), &mut read).unwrap());
+            assert!(block_on(session.read(&key(n / 3), &mut read)).unwrap());
             assert_eq!(read, model[&key(n / 3)]);
-            assert!(!session.read(&key(n + 10_000), &mut read).unwrap());
+            assert!(!block_on(session.read(&key(n + 10_000), &mut read)).unwrap());
             let limit = 1 + n as usize % 100;
             let expected: Vec<&Vec<u8>> = model.range(key(n / 4)..).map(|pair| pair.1).take(limit).collect();
-            assert_eq!(session.scan(&key(n / 4), limit, &mut read).unwrap(), expected.len());
+            assert_eq!(block_on(session.scan(&key(n / 4), limit, &mut read)).unwrap(), expected.len());
             assert!(read.chunks(VALUE_BYTES).eq(expected.iter().map(|value| &value[..])), "{}", peer.name());
         }
     }
@@ -80,7 +81,7 @@ mod tests {
     /// Readers must never see torn or freed values while others update.
     fn assert_survives_contention<T: Target>(peer: &T) {
         for n in 0..100_u64 {
-            peer.session().unwrap().insert(&n.to_be_bytes(), &[1; VALUE_BYTES]).unwrap();
+            block_on(peer.session().unwrap().insert(&n.to_be_bytes(), &[1; VALUE_BYTES])).unwrap();
         }
         std::thread::scope(|scope| {
             for thread in 0..2_u8 {
@@ -89,8 +90,8 @@ mod tests {
                     let mut read = Vec::new();
                     for n in 0..20_000_u64 {
                         let key = (n * 7 % 100).to_be_bytes();
-                        session.update(&key, &[thread ^ n as u8; VALUE_BYTES])?;
-                        assert!(session.read(&key, &mut read)?);
+                        block_on(session.update(&key, &[thread ^ n as u8; VALUE_BYTES]))?;
+                        assert!(block_on(session.read(&key, &mut read))?);
                         assert!(read.windows(2).all(|pair| pair[0] == pair[1]));
                     }
                     Ok(())

@@ -34,31 +34,31 @@ pub(super) struct TreeIndexSession<'a>(&'a TreeIndex<u64, Value>);
 
 impl TargetSession for TreeIndexSession<'_> {
     #[inline]
-    fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
+    async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError> {
         value.clear();
         Ok(self.0.peek_with(&integer(key), |_, found| value.extend_from_slice(found)).is_some())
     }
 
     /// An upsert: the tree has no call that only updates.
     #[inline]
-    fn update(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+    async fn update(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
         self.0.upsert_sync(integer(key), value(bytes));
         Ok(true)
     }
 
     #[inline]
-    fn insert(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
+    async fn insert(&mut self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
         Ok(self.0.insert_sync(integer(key), value(bytes)).is_ok())
     }
 
-    fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
+    async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {
         values.clear();
         let guard = Guard::new();
         let found = self.0.range(integer(from).., &guard).take(limit);
         Ok(found.map(|(_, value)| values.extend_from_slice(value)).count())
     }
 
-    fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
+    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
         let taken = sorted.filter(|(key, bytes)| self.0.insert_sync(integer(key), value(bytes)).is_ok());
         Ok(taken.count() as u64)
     }

@@ -3,7 +3,7 @@
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -42,6 +42,7 @@ pub(crate) trait Drive: Send + Sync {
 /// How other threads reach a thread's loop.
 #[derive(Debug)]
 pub(crate) struct Signal {
+    number: ThreadNumber,
     thread: Thread,
     asleep: AtomicBool,
     /// Tasks that other threads woke: level and number.
@@ -97,10 +98,16 @@ struct Local {
     version: Cell<u64>,
 }
 
+/// A thread's number; 0 is none's.
+type ThreadNumber = u64;
+
 thread_local! {
-    static DRIVING: Cell<bool> = const { Cell::new(false) };
+    /// The thread's number while a loop runs in it.
+    static DRIVING: Cell<ThreadNumber> = const { Cell::new(0) };
+    static NUMBER: Cell<ThreadNumber> = const { Cell::new(0) };
     static LOCAL: Local = Local {
         signal: Arc::new(Signal {
+            number: number(),
             thread: thread::current(),
             asleep: AtomicBool::new(false),
             wakes: Mutex::default(),
@@ -117,7 +124,17 @@ thread_local! {
 /// Whether a loop of this crate runs in this thread: then whatever it drives is seen to, and may make it sleep.
 #[inline]
 pub(crate) fn is_driving() -> bool {
-    DRIVING.get()
+    DRIVING.get() != 0
+}
+
+/// The calling thread's number.
+#[inline]
+fn number() -> ThreadNumber {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    if NUMBER.get() == 0 {
+        NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    NUMBER.get()
 }
 
 /// This thread's signal.
@@ -137,13 +154,13 @@ pub(crate) fn adopt(drive: Arc<dyn Drive>) {
 
 /// Marks that a loop runs here, until dropped.
 pub(super) struct Driving {
-    before: bool,
+    before: ThreadNumber,
 }
 
 impl Driving {
     #[inline]
     pub(super) fn begin() -> Self {
-        Self { before: DRIVING.replace(true) }
+        Self { before: DRIVING.replace(number()) }
     }
 }
 
@@ -155,9 +172,10 @@ impl Drop for Driving {
 }
 
 impl Signal {
-    /// Whether this is the calling thread's.
-    pub(crate) fn is_mine(&self) -> bool {
-        LOCAL.with(|local| std::ptr::eq(self, &raw const *local.signal))
+    /// Whether its thread is the calling one, and runs a loop.
+    #[inline]
+    pub(crate) fn drives_here(&self) -> bool {
+        DRIVING.get() == self.number
     }
 
     /// Whether its thread sleeps, or is about to and will look once more at what it drives.

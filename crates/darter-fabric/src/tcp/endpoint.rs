@@ -111,23 +111,22 @@ impl Future for Submission<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Stage::Unposted(batch) = &mut this.stage {
-            let batch = std::mem::take(batch);
-            this.stage = Stage::Done;
-            if batch.is_empty() {
-                return Poll::Ready(Ok(batch));
+        match std::mem::replace(&mut this.stage, Stage::Done) {
+            Stage::Unposted(batch) if batch.is_empty() => Poll::Ready(Ok(batch)),
+            Stage::Unposted(batch) => {
+                this.stage = Stage::Posted(this.endpoint.post(batch, context.waker())?);
+                Poll::Pending
             }
-            this.stage = Stage::Posted(this.endpoint.post(batch, context.waker())?);
-            return Poll::Pending;
+            Stage::Posted(ticket) => {
+                let Some(hub) = &this.endpoint.hub else { return Poll::Pending };
+                let result = hub.poll(ticket, context);
+                if result.is_pending() {
+                    this.stage = Stage::Posted(ticket);
+                }
+                result
+            }
+            Stage::Done => Poll::Pending,
         }
-        let (Stage::Posted(ticket), Some(hub)) = (&this.stage, &this.endpoint.hub) else {
-            return Poll::Pending;
-        };
-        let result = hub.poll(*ticket, context);
-        if result.is_ready() {
-            this.stage = Stage::Done;
-        }
-        result
     }
 }
 

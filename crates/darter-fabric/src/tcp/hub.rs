@@ -10,7 +10,7 @@ use super::connection::{Connection, Sent};
 use super::fabric::Shared;
 use super::handshake::connect;
 use super::wire::{self, Refusal, RequestKind};
-use crate::executor::{Drive, Signal, Turn, is_driving};
+use crate::executor::{Drive, Signal, Turn};
 use crate::{Batch, FabricError, GlobalAddr, Verb};
 use parking_lot::ReentrantMutex;
 use rustix::event::epoll;
@@ -102,7 +102,7 @@ impl Hub {
 
     /// Whether a task polled here and now can leave it to this thread's loop to drive the hub.
     pub(super) fn is_mine(&self) -> bool {
-        self.driver == Driver::Tasks && is_driving() && self.signal.is_mine()
+        self.driver == Driver::Tasks && self.signal.drives_here()
     }
 
     /// Whether tasks of any executor may use it.

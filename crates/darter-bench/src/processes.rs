@@ -1,0 +1,200 @@
+//! Several processes that drive one pool, each its share of a phase's operations, and what they did together.
+//!
+//! The program starts itself again with the benchmark's own arguments and a part: what a worker is told beyond them. A worker
+//! opens the pool, says that it is ready, waits for the word to go, and answers what it did in one line. The token of memory
+//! nodes comes to it the way it came to the parent, by a file or the environment.
+
+use crate::args::BenchArgs;
+use crate::driver::{self, Outcome, Part, Phase};
+use crate::run::Plan;
+use crate::store_target::StoreTarget;
+use crate::ycsb::Workload;
+use crate::{BenchError, Setting};
+use darter::{Counters, OpCounters};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The argument that a worker's part follows.
+pub const WORKER_PART: &str = "--part";
+
+/// What a worker is told beyond the benchmark's arguments.
+#[derive(Debug, Serialize, Deserialize)]
+struct Task {
+    workload: String,
+    part: Part,
+    threads: usize,
+    in_flight: usize,
+    loaded: u64,
+}
+
+/// What a worker answers.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Answer {
+    ops: u64,
+    seconds: f64,
+    not_found: u64,
+    /// Nanoseconds, and how many operations took them.
+    latency: Vec<(u64, u64)>,
+    /// By kind: operations, round trips, verbs, bytes read, bytes written, retries.
+    counters: Option<Vec<[u64; 6]>>,
+}
+
+impl Answer {
+    fn of(outcome: &Outcome) -> Self {
+        let row = |kind: &OpCounters| {
+            [kind.ops, kind.round_trips, kind.verbs, kind.read_bytes, kind.write_bytes, kind.retries]
+        };
+        Self {
+            ops: outcome.ops,
+            seconds: outcome.seconds,
+            not_found: outcome.not_found,
+            latency: outcome
+                .latency
+                .iter_recorded()
+                .map(|step| (step.value_iterated_to(), step.count_at_value()))
+                .collect(),
+            counters: outcome.counters.map(|counters| counters.kinds.iter().map(row).collect()),
+        }
+    }
+
+    fn outcome(self, records: u64) -> Outcome {
+        let mut outcome = Outcome::new(records);
+        for (value, count) in self.latency {
+            outcome.latency.saturating_record_n(value, count);
+        }
+        outcome.counters = self.counters.map(|rows| {
+            let mut counters = Counters::default();
+            for (kind, row) in counters.kinds.iter_mut().zip(rows) {
+                let [ops, round_trips, verbs, read_bytes, write_bytes, retries] = row;
+                *kind = OpCounters { ops, round_trips, verbs, read_bytes, write_bytes, retries };
+            }
+            counters
+        });
+        Outcome { ops: self.ops, seconds: self.seconds, not_found: self.not_found, ..outcome }
+    }
+}
+
+/// A worker process; killed when dropped before its end.
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    fn start(setting: &Setting, task: &Task) -> Result<Self, BenchError> {
+        let part = serde_json::to_string(task).map_err(std::io::Error::from)?;
+        let mut command = Command::new(&setting.program.path);
+        command.args(&setting.program.worker).args([WORKER_PART, &part]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| BenchError::Process(error.to_string()))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(input), Some(output)) => Ok(Self { child, input, output: BufReader::new(output) }),
+            _ => Err(BenchError::Process("it has no pipes".to_owned())),
+        }
+    }
+
+    /// Its next line.
+    fn hear(&mut self) -> Result<String, BenchError> {
+        let mut line = String::new();
+        match self.output.read_line(&mut line) {
+            Ok(0) => Err(BenchError::Process("a worker ended early; what it said is above".to_owned())),
+            Ok(_) => Ok(line),
+            Err(error) => Err(BenchError::Process(error.to_string())),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a phase in so many processes, and adds up what they did.
+pub(crate) fn run_phase(
+    setting: &Setting,
+    phase: &Phase<'_>,
+    processes: usize,
+) -> Result<Outcome, BenchError> {
+    let task = |process| Task {
+        workload: phase.workload.name().to_owned(),
+        part: Part { process, processes },
+        threads: phase.threads,
+        in_flight: phase.in_flight,
+        loaded: phase.loaded,
+    };
+    let workers = (0..processes).map(|process| Worker::start(setting, &task(process)));
+    let mut workers = workers.collect::<Result<Vec<_>, _>>()?;
+    for worker in &mut workers {
+        worker.hear()?;
+    }
+    for worker in &mut workers {
+        writeln!(worker.input, "go").map_err(|error| BenchError::Process(error.to_string()))?;
+    }
+    let mut all = Outcome::new(phase.loaded);
+    for worker in &mut workers {
+        let line = worker.hear()?;
+        let answer: Answer =
+            serde_json::from_str(&line).map_err(|error| BenchError::Process(error.to_string()))?;
+        all.add(&answer.outcome(phase.loaded));
+    }
+    Ok(all)
+}
+
+/// A worker's side: `part` as the parent gave it, `input` and `out` its pipes.
+///
+/// # Errors
+/// As [`crate::run`]; the parent notices.
+pub fn run_worker(
+    args: &BenchArgs,
+    setting: &Setting,
+    part: &str,
+    input: &mut dyn BufRead,
+    out: &mut dyn Write,
+) -> Result<(), BenchError> {
+    let usage = |what: String| BenchError::Usage(format!("{WORKER_PART}: {what}"));
+    let task: Task = serde_json::from_str(part).map_err(|error| usage(error.to_string()))?;
+    let workload: Workload = task.workload.parse().map_err(usage)?;
+    let Part { process, processes } = task.part;
+    if process >= processes || task.threads == 0 || task.in_flight == 0 || task.loaded == 0 {
+        return Err(usage("not as a parent says it".to_owned()));
+    }
+    let plan = Plan::new(args, setting, 1)?;
+    let (name, cache) = (args.index.name(), args.cache.0);
+    let target = StoreTarget::open_as_it_is(name, &plan.pool, cache, &setting.tcp, false)?;
+    let progress = ProgressBar::hidden();
+    let phase = plan.phase(workload, (task.threads, task.in_flight), task.loaded, &progress);
+    writeln!(out, "ready")?;
+    out.flush()?;
+    input.read_line(&mut String::new())?;
+    let outcome = driver::run_phase(&target, &Phase { part: task.part, ..phase })?;
+    crate::run::print_json(out, &Answer::of(&outcome))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_survives_the_pipe() {
+        let mut outcome = Outcome::new(7);
+        outcome.ops = 3;
+        outcome.seconds = 0.5;
+        outcome.latency.record_n(1_234_567, 2).unwrap();
+        outcome.latency.record(55).unwrap();
+        outcome.counters.as_mut().unwrap().kinds[2].verbs = 9;
+        let line = serde_json::to_string(&Answer::of(&outcome)).unwrap();
+        let back = serde_json::from_str::<Answer>(&line).unwrap().outcome(7);
+        assert_eq!((back.ops, back.records, back.counters), (3, 7, outcome.counters));
+        assert_eq!(back.latency, outcome.latency);
+        let mut twice = back.clone();
+        twice.add(&back);
+        assert_eq!((twice.ops, twice.latency.len(), twice.counters.unwrap().total().verbs), (6, 6, 18));
+        assert!((twice.seconds - 0.5).abs() < f64::EPSILON, "they ran side by side");
+    }
+}
