@@ -16,7 +16,7 @@ struct Node {
 impl Node {
     fn start(options: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
-        command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "16M"]).args(options);
+        command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "64M"]).args(options);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -202,6 +202,111 @@ fn tls_and_token_together() {
     }
     let absent = with(&[("DARTER_TLS_CA", "absent")], &["get", "pear"]);
     assert_eq!(absent.status.code(), Some(2), "{}", said(&absent));
+
+/// What `bench --json` counted in one line: workload, operations in flight, and everything that is counted by kind.
+type Counted = (String, u64, Vec<(String, Vec<u64>)>);
+
+fn bench_counts(arguments: &[&str]) -> Vec<Counted> {
+    let words = ["bench", "--records", "5000", "--ops", "2000", "--seed", "3", "--json"];
+    let output = darter(&[&words[..], arguments].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let count = |kind: &serde_json::Value, field: &str| {
+        let ops = kind["ops"].as_f64().unwrap();
+        (kind[field].as_f64().unwrap() * ops).round() as u64
+    };
+    let fields = ["round_trips_per_op", "verbs_per_op", "read_bytes_per_op", "write_bytes_per_op"];
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| {
+            let report: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(report["not_found"], 0);
+            let kinds = report["kinds"].as_object().unwrap().iter();
+            let kinds = kinds.filter(|(name, _)| *name != "maintain").map(|(name, kind)| {
+                let ops = kind["ops"].as_u64().unwrap();
+                let counts = std::iter::once(ops).chain(fields.iter().map(|field| count(kind, field)));
+                (name.clone(), counts.collect())
+            });
+            let workload = report["workload"].as_str().unwrap().to_owned();
+            (workload, report["in_flight"].as_u64().unwrap(), kinds.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn counts_over_tcp_are_those_of_a_local_pool() {
+    let all = ["--workload", "load,a,b,c,d,e,f"];
+    let node = Node::start(&[]);
+    let url = format!("tcp://{}", node.address);
+    let over_tcp = bench_counts(&[&all[..], &["--pool", &url, "--create"]].concat());
+    let local = bench_counts(&[&all[..], &["--pool", "mem:64M"]].concat());
+    assert_eq!(over_tcp.len(), 7);
+    assert_eq!(over_tcp, local);
+    // With more under way, tasks may fetch what others are just fetching; apart from that searches cost the same.
+    let searches = ["--workload", "c", "--cache", "0", "--in-flight", "1,8,64"];
+    let node = Node::start(&[]);
+    let url = format!("tcp://{}", node.address);
+    let over_tcp = bench_counts(&[&searches[..], &["--pool", &url, "--create"]].concat());
+    let local = bench_counts(&[&searches[..], &["--pool", "mem:64M"]].concat());
+    assert_eq!(over_tcp[0], local[0]);
+    for ((tcp, local), in_flight) in over_tcp.iter().zip(&local).zip([1, 8, 64]) {
+        assert_eq!((tcp.1, tcp.2[0].1[0]), (in_flight, 2000));
+        let round_trips = |line: &Counted| line.2[0].1[1];
+        assert!(round_trips(tcp).abs_diff(round_trips(local)) <= in_flight * 4, "{tcp:?} {local:?}");
+    }
+    let again = darter(&["bench", "--records", "10", "--ops", "10", "--pool", &url, "--create"]);
+    assert!(!again.status.success(), "{}", said(&again));
+}
+
+#[test]
+fn several_processes_drive_one_pool() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "open sesame").unwrap();
+    let node = Node::start(&["--token-file", token.to_str().unwrap()]);
+    let tcp = format!("tcp://{}", node.address);
+    let file = format!("file:{}?size=64M", directory.path().join("pool").display());
+    for pool in [&tcp, &file] {
+        let pool = ["--pool", pool, "--create", "--token-file", token.to_str().unwrap()];
+        let run = ["--workload", "c,a", "--processes", "3", "--in-flight", "4"];
+        let counts = bench_counts(&[&run[..], &pool].concat());
+        assert_eq!(counts.len(), 2);
+        let of = |kind: &str, line: usize| {
+            counts[line].2.iter().find(|(name, _)| name == kind).map_or(0, |(_, counts)| counts[0])
+        };
+        assert_eq!(of("get", 0), 2000);
+        assert_eq!(of("get", 1) + of("update", 1), 2000);
+    }
+    let refused = darter(&["bench", "--processes", "2", "--workload", "d", "--pool", &tcp]);
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+}
+
+#[test]
+fn verbs_are_measured_beside_a_bare_loop() {
+    let words = [
+        "bench",
+        "fabric",
+        "--rounds",
+        "1",
+        "--millis",
+        "20",
+        "--in-flight",
+        "2,16",
+        "--spin",
+        "0,50",
+        "--json",
+    ];
+    let output = darter(&words);
+    assert!(output.status.success(), "{}", said(&output));
+    let lines: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    // Two verbs, two numbers in flight, the bare loop and two spins.
+    assert_eq!(lines.len(), 12);
+    assert!(lines.iter().all(|line| line["verbs_per_s"].as_f64().unwrap() > 0.0), "{lines:?}");
+    let wrong = darter(&["bench", "fabric", "--in-flight", "0"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
 }
 
 #[test]

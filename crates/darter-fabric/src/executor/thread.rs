@@ -297,7 +297,6 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
     let mut this = Loop::begin(tasks);
     let mut drives = Drives::default();
     let (level, mut left) = (this.level, tasks);
-    let share = (tasks / SHARES).max(SHARE_MIN);
     let mut idle_since = None;
     while left > 0 {
         this.take_woken();
@@ -305,10 +304,7 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
         let Spare { wakers, woken, to_wake } = &mut this.spare;
         let mut turn = Turn::Idle;
         hold(&drives.all, &mut || {
-            for (at, &task) in woken.iter().enumerate() {
-                if at > 0 && at % share == 0 {
-                    turn = turn.max(drives.turn(false, to_wake));
-                }
+            for &task in &*woken {
                 let mut context = Context::from_waker(&wakers[task as usize]);
                 if poll(task as usize, &mut context).is_ready() {
                     LOCAL.with(|local| local.levels.borrow_mut()[level].states[task as usize] = State::Done);
@@ -316,7 +312,7 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
                 }
             }
             if left > 0 {
-                turn = turn.max(drives.turn(false, to_wake));
+                turn = drives.turn(false, to_wake);
             }
         });
         let is_idle = woken.is_empty() && to_wake.is_empty() && turn != Turn::Moved;
@@ -339,12 +335,6 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
 
 /// Processor pauses between two looks at what a loop drives: a fraction of a microsecond.
 const PAUSES: usize = 16;
-/// Parts that all tasks' posts are sent in at least, so that nodes and this thread work at the same time: sent all together
-/// they would be answered all together, and each side would wait for the other.
-const SHARES: usize = 2;
-/// Tasks below which a part is not worth a system call.
-const SHARE_MIN: usize = 16;
-
 /// Runs `then` inside all holds.
 fn hold(drives: &[Arc<dyn Drive>], then: &mut dyn FnMut()) {
     match drives {

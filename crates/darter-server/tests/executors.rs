@@ -1,0 +1,200 @@
+//! Sessions on an executor that knows nothing of ours: whatever a memory node does, other tasks go on.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod node;
+
+use darter::{Fabric, Store};
+use darter_fabric::{Endpoint, GlobalAddr, Tcp, TcpOptions, block_on};
+use darter_server::memnode::{MemNodeOptions, Region};
+use node::Node;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+fn start() -> Node {
+    let region = Region::memory(128 << 20).unwrap();
+    Node::start(region, "127.0.0.1:0", MemNodeOptions::default())
+}
+
+/// Lets bytes through to a node, or holds them back.
+#[derive(Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn shut(&self, yes: bool) {
+        *self.is_shut.lock().unwrap() = yes;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_shut = self.is_shut.lock().unwrap();
+        drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).unwrap());
+    }
+}
+
+/// A way to a node through a gate.
+fn gated(node: SocketAddr) -> (SocketAddr, Arc<Gate>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let gate = Arc::new(Gate::default());
+    let ours = Arc::clone(&gate);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(node).unwrap());
+            for (mut from, mut to) in
+                [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
+            {
+                let gate = Arc::clone(&ours);
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = from.read(&mut bytes) {
+                        gate.pass();
+                        if to.write_all(&bytes[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, gate)
+}
+
+fn connect(address: SocketAddr) -> Tcp {
+    Tcp::connect(&[address.to_string()], TcpOptions::default()).unwrap()
+}
+
+#[test]
+fn other_tasks_go_on_while_a_node_is_slow() {
+    let node = start();
+    let (address, gate) = gated(node.address);
+    let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
+    // One thread for all tasks: one that waited in a poll would keep the others from ever opening the gate.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut session = store.async_session().unwrap();
+        session.put(b"pear", b"green").await.unwrap();
+        // Once with a connection, once where the first thing to wait for is the connection itself.
+        for _ in 0..2 {
+            gate.shut(true);
+            let read = runtime.spawn({
+                let mut session = store.async_session().unwrap();
+                async move { session.get(b"pear").await.unwrap() }
+            });
+            let others = runtime.spawn({
+                let gate = Arc::clone(&gate);
+                async move {
+                    for _ in 0..100 {
+                        tokio::task::yield_now().await;
+                    }
+                    gate.shut(false);
+                }
+            });
+            others.await.unwrap();
+            assert_eq!(read.await.unwrap().as_deref(), Some(&b"green"[..]));
+        }
+    });
+}
+
+#[test]
+fn many_tasks_of_several_threads_share_a_fabric() {
+    let node = start();
+    let store = Store::options().maintenance(false).create_on(connect(node.address)).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..50_u32)
+            .map(|task| {
+                let mut session = store.async_session().unwrap();
+                runtime.spawn(async move {
+                    for n in 0..20_u32 {
+                        let key = (n * 50 + task).to_be_bytes();
+                        session.put(key, key).await.unwrap();
+                        assert_eq!(session.get(key).await.unwrap().as_deref(), Some(&key[..]));
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    // The same store from a loop of our own.
+    assert_eq!(store.session().unwrap().scan(..).count(), 1000);
+}
+
+#[test]
+fn a_future_goes_on_wherever_it_is_polled_next() {
+    let node = start();
+    let (address, gate) = gated(node.address);
+    let fabric = connect(address);
+    let mut endpoint = fabric.endpoint().unwrap();
+    let warm = endpoint.batch();
+    block_on(endpoint.submit(warm)).unwrap();
+    gate.shut(true);
+    let mut batch = endpoint.batch();
+    let read = batch.read(GlobalAddr::new(0, 64), 1);
+    let mut future = Box::pin(endpoint.submit(batch));
+    // Posted by this thread's loop, which ends; then polled by another executor, and by another thread's loop.
+    block_on(std::future::poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        std::task::Poll::Ready(())
+    }));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(std::future::poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        std::task::Poll::Ready(())
+    }));
+    gate.shut(false);
+    let done = std::thread::scope(|scope| scope.spawn(move || block_on(future).unwrap()).join().unwrap());
+    assert_eq!(done.words(read), [0]);
+}
+
+#[test]
+fn a_dropped_fabric_leaves_no_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (node, address) = (start(), listener.local_addr().unwrap());
+    let behind = node.address;
+    let ended = Arc::new((AtomicBool::new(false), Mutex::new(0_usize)));
+    let theirs = Arc::clone(&ended);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(behind).unwrap());
+            let (mut back_from, mut back_to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut back_from, &mut back_to));
+            *theirs.1.lock().unwrap() += 1;
+            let theirs = Arc::clone(&theirs);
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut client, &mut server);
+                *theirs.1.lock().unwrap() -= 1;
+                theirs.0.store(true, Ordering::Release);
+            });
+        }
+    });
+    let fabric = connect(address);
+    let mut endpoint = fabric.endpoint().unwrap();
+    let read = |endpoint: &mut darter_fabric::tcp::TcpEndpoint| {
+        let mut batch = endpoint.batch();
+        batch.read(GlobalAddr::new(0, 64), 1);
+        batch
+    };
+    let batch = read(&mut endpoint);
+    block_on(endpoint.submit(batch)).unwrap();
+    let batch = read(&mut endpoint);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(endpoint.submit(batch)).unwrap();
+    // Control, this thread's own hub, the common hub.
+    assert_eq!(*ended.1.lock().unwrap(), 3);
+    drop((endpoint, fabric));
+    let gone = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        *ended.1.lock().unwrap() == 0
+    });
+    assert!(gone, "this thread lives, and its hub must not");
+}
