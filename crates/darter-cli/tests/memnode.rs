@@ -202,6 +202,7 @@ fn tls_and_token_together() {
     }
     let absent = with(&[("DARTER_TLS_CA", "absent")], &["get", "pear"]);
     assert_eq!(absent.status.code(), Some(2), "{}", said(&absent));
+}
 
 /// What `bench --json` counted in one line: workload, operations in flight, and everything that is counted by kind.
 type Counted = (String, u64, Vec<(String, Vec<u64>)>);

@@ -192,7 +192,9 @@ impl Peer {
                 }
             }
         }
-        // More may be there: the next turn tells. What was heard may be TLS's, and want an answer.
+        // More may be there: the next turn tells. One that owes nothing more when the node drains is to have it without a word.
+        self.has_frames |= service.is_draining && self.is_greeted && self.input.arrived().is_empty();
+        // What was heard may be TLS's, and want an answer.
         let is_sent = self.send(service).is_ok();
         if is_sent && !(self.is_closing && self.output.waiting() == 0) {
             Progress::GoesOn
