@@ -150,7 +150,6 @@ impl<F: Fabric> Shared<F> {
         let mark = self.limbo.mark();
         let table = self.read_members(endpoint).await?;
         lock(&self.upkeep.sightings).note(&table, endpoint.now_ms());
-        self.follow_nodes(endpoint, &table).await?;
         self.limbo.stamp(mark, table.epoch);
         self.clients.observe(table.epoch);
         self.reap_stragglers();
@@ -161,6 +160,8 @@ impl<F: Fabric> Shared<F> {
         self.send_frees(endpoint).await?;
         self.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await?;
         self.publish(endpoint, &table).await?;
+        // What may have to wait for a memory node comes after the lease is renewed.
+        self.follow_nodes(endpoint, &table).await?;
         let now = endpoint.now_ms();
         if now.saturating_sub(self.upkeep.asked_ms.load(Ordering::Relaxed)) > self.upkeep.lease_ms / 4 {
             self.upkeep.asked_ms.store(now, Ordering::Relaxed);

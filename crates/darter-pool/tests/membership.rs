@@ -241,8 +241,10 @@ fn a_node_is_used_when_all_members_can_reach_it() {
     let three = block_on(Pool::open(sim.process(2))).unwrap();
     assert_eq!((three.nodes(), sim.process(2).nodes()), (1, 2));
     let mut third = three.client().unwrap();
+    // In one round it learns, in the next it says so.
     block_on(two.maintain(&mut theirs)).unwrap();
     assert_eq!(sim.process(1).nodes(), 2);
+    block_on(two.maintain(&mut theirs)).unwrap();
     for (pool, client) in [(&one, &mut mine), (&two, &mut theirs), (&three, &mut third)] {
         block_on(pool.maintain(client)).unwrap();
         block_on(pool.maintain(client)).unwrap();
@@ -277,7 +279,7 @@ fn an_addition_that_was_cut_short_anywhere_is_finished_or_begun_again() {
         let again = block_on(one.add_node(&mut mine, "sim:1"));
         let count = sim.process(0).nodes();
         assert!(again.is_ok() || count == 2, "cut at {cut_at}: {again:?}, {count} nodes");
-        for _ in 0..2 {
+        for _ in 0..3 {
             block_on(two.maintain(&mut two.client().unwrap())).unwrap();
             block_on(one.maintain(&mut mine)).unwrap();
         }

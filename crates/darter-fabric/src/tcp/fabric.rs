@@ -1,9 +1,9 @@
 //! The fabric over TCP: its nodes, its hubs, and what is asked of nodes beside verbs.
 
 use super::batches::Ticket;
-use super::connection::{Connection, PATIENCE, Sent};
+use super::connection::{Connection, Sent};
 use super::endpoint::TcpEndpoint;
-use super::handshake::connect;
+use super::handshake::{connect, connect_within};
 use super::hub::Hub;
 use super::reactor;
 use super::tls::ClientTls;
@@ -51,7 +51,7 @@ pub(super) struct Shared {
     /// A node has said that this session was shut out: then it is, everywhere and for good.
     pub fenced: Arc<AtomicBool>,
     /// Connections for claims and fences, which wait for their answer.
-    control: Mutex<Vec<Option<Connection>>>,
+    control: Mutex<Vec<ControlLink>>,
     /// The hubs of all threads.
     hubs: Mutex<Vec<Weak<Hub>>>,
     /// The hub of tasks of other executors, once there was one.
@@ -158,7 +158,7 @@ impl Tcp {
                 bytes: welcome.region_bytes,
                 boot_id: welcome.boot_id,
             });
-            control.push(Some(connection));
+            control.push(ControlLink { connection: Some(connection), down_until: None });
         }
         let shared = Shared {
             node_count: AtomicUsize::new(nodes.len()),
@@ -179,20 +179,15 @@ impl Tcp {
         let at = usize::from(node);
         let known = self.shared.node(node).ok_or(FabricError::Disconnected { node })?;
         if control.len() <= at {
-            control.resize_with(at + 1, || None);
+            control.resize_with(at + 1, ControlLink::default);
         }
-        if control[at].is_none() {
-            let (connection, welcome) =
-                connect(&known.address, node, self.shared.session, &self.shared.options)?;
-            if welcome.boot_id != known.boot_id {
-                return Err(FabricError::Disconnected { node });
-            }
-            control[at] = Some(connection);
-        }
-        let Some(connection) = &mut control[at] else { return Err(FabricError::Disconnected { node }) };
-        let Ok((refusal, text)) = exchange(connection, kind, about) else {
-            control[at] = None;
-            return Err(FabricError::Disconnected { node });
+        let link = &mut control[at];
+        let (refusal, text) = match link.connection.take().and_then(|old| link.exchange(old, kind, about)) {
+            Some(answer) => answer,
+            // No connection, or one that was lost since it was used: all requests may be repeated.
+            None => link.reconnect(&self.shared, node, &known).and_then(|fresh| {
+                link.exchange(fresh, kind, about).ok_or(FabricError::Disconnected { node })
+            })?,
         };
         match refusal {
             Refusal::None | Refusal::Taken | Refusal::Stranger => Ok(refusal),
@@ -201,12 +196,50 @@ impl Tcp {
     }
 }
 
+/// A node's connection for requests other than batches.
+#[derive(Debug, Default)]
+struct ControlLink {
+    connection: Option<Connection>,
+    /// It could not be reached: not to be tried again before.
+    down_until: Option<Instant>,
+}
+
+impl ControlLink {
+    /// Connects anew, unless that failed just now: whoever asks has a lease to renew, and cannot wait for each node in turn.
+    fn reconnect(&mut self, shared: &Shared, node: u8, known: &NodeInfo) -> Result<Connection, FabricError> {
+        if self.down_until.is_some_and(|until| Instant::now() < until) {
+            return Err(FabricError::Disconnected { node });
+        }
+        self.down_until = Some(Instant::now() + CONTROL_PATIENCE * 2);
+        let (connection, welcome) =
+            connect_within(CONTROL_PATIENCE, &known.address, node, shared.session, &shared.options)?;
+        if welcome.boot_id != known.boot_id {
+            return Err(FabricError::Disconnected { node });
+        }
+        self.down_until = None;
+        Ok(connection)
+    }
+
+    /// A request and its answer; the connection is kept when there is one.
+    fn exchange(
+        &mut self,
+        mut connection: Connection,
+        kind: RequestKind,
+        about: Control,
+    ) -> Option<(Refusal, String)> {
+        let answer = exchange(&mut connection, kind, about).ok()?;
+        self.connection = Some(connection);
+        Some(answer)
+    }
+}
+
 fn exchange(connection: &mut Connection, kind: RequestKind, about: Control) -> io::Result<(Refusal, String)> {
+    let patience = if kind == RequestKind::Persist { PERSIST_PATIENCE } else { CONTROL_PATIENCE };
     let at = connection.begin_frame();
     connection.out.bytes.extend_from_slice(wire::as_bytes(&about));
     let id = connection.end_frame(at, kind, 0);
     connection.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
-    connection.wait_for(Instant::now() + PATIENCE, |connection| {
+    connection.wait_for(Instant::now() + patience, |connection| {
         let Some((_, head, range)) = connection.next_reply()? else { return Ok(None) };
         let refusal = Refusal::from_code(head.refusal).ok_or(io::ErrorKind::InvalidData)?;
         let payload = connection.payload(range);
@@ -235,6 +268,11 @@ impl Drop for TcpIdentity {
     }
 }
 
+/// How long to wait for a node in the middle of something that must go on.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a region may take to reach its medium.
+const PERSIST_PATIENCE: Duration = Duration::from_secs(600);
+
 /// The node that decides who holds a slot, and who is gone.
 const ARBITER: u8 = 0;
 
@@ -258,7 +296,8 @@ impl Fabric for Tcp {
     }
 
     fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
-        let (connection, welcome) = connect(address, node, self.shared.session, &self.shared.options)?;
+        let (connection, welcome) =
+            connect_within(CONTROL_PATIENCE, address, node, self.shared.session, &self.shared.options)?;
         let added =
             NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id: welcome.boot_id };
         self.shared.with_nodes(|nodes| {
@@ -272,8 +311,8 @@ impl Fabric for Tcp {
             Ok(())
         })?;
         let mut control = lock(&self.shared.control);
-        control.resize_with(usize::from(node), || None);
-        control.push(Some(connection));
+        control.resize_with(usize::from(node), ControlLink::default);
+        control.push(ControlLink { connection: Some(connection), down_until: None });
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a TLS alert begins with: the answer of a node that expects TLS and hears none.
 const ALERT: [u8; 2] = [21, 3];
@@ -22,22 +22,33 @@ struct Greeting<'a> {
     deadline: Instant,
 }
 
-/// Connects to node `node` of a pool, waiting no longer than [`PATIENCE`] for each of its addresses and for the greeting.
-///
-/// # Errors
-/// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and [`FabricError::Fenced`] when not.
+/// [`connect_within`] the usual [`PATIENCE`].
 pub(super) fn connect(
     address: &str,
     node: u8,
     session: u64,
     options: &TcpOptions,
 ) -> Result<(Connection, Welcome), FabricError> {
+    connect_within(PATIENCE, address, node, session, options)
+}
+
+/// Connects to node `node` of a pool, waiting no longer than so for each of its addresses and for the greeting.
+///
+/// # Errors
+/// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and [`FabricError::Fenced`] when not.
+pub(super) fn connect_within(
+    patience: Duration,
+    address: &str,
+    node: u8,
+    session: u64,
+    options: &TcpOptions,
+) -> Result<(Connection, Welcome), FabricError> {
     let failed = |action| move |error| FabricError::io(Path::new(address), action, error);
-    let channel = Channel::connected(reach(address)?, options.tls.as_ref(), address);
+    let channel = Channel::connected(reach(address, patience)?, options.tls.as_ref(), address);
     let mut greeting = Greeting {
         address,
         connection: Connection::new(channel.map_err(failed("set up its socket"))?),
-        deadline: Instant::now() + PATIENCE,
+        deadline: Instant::now() + patience,
     };
     let client = proof::nonce().map_err(failed("draw a nonce for it"))?;
     greeting.say(&Hello::new(session, client));
@@ -68,12 +79,12 @@ pub(super) fn connect(
 }
 
 /// A socket to the first address of `host:port` that takes one.
-fn reach(address: &str) -> Result<TcpStream, FabricError> {
+fn reach(address: &str, patience: Duration) -> Result<TcpStream, FabricError> {
     let failed = |action, error| FabricError::io(Path::new(address), action, error);
     let candidates = address.to_socket_addrs().map_err(|error| failed("find its address", error))?;
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for candidate in candidates {
-        match TcpStream::connect_timeout(&candidate, PATIENCE) {
+        match TcpStream::connect_timeout(&candidate, patience) {
             Ok(socket) => return Ok(socket),
             Err(error) => last = error,
         }
