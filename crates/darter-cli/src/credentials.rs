@@ -126,7 +126,12 @@ impl ClientArgs {
             }
             None => None,
         };
-        Ok(TcpOptions { token: self.token.content()?, tls, spin: Duration::from_micros(self.spin) })
+        Ok(TcpOptions {
+            token: self.token.content()?,
+            tls,
+            spin: Duration::from_micros(self.spin),
+            ..TcpOptions::default()
+        })
     }
 }
 

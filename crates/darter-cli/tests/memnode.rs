@@ -79,6 +79,48 @@ fn a_pool_over_three_memory_nodes() {
     assert_eq!(gone.status.code(), Some(1), "{}", said(&gone));
 }
 
+/// A paused node costs what needs it a typed error, and nobody else anything; when it goes on, it is used again.
+#[test]
+fn a_silent_memory_node_is_given_up_and_found_again() {
+    use darter::TcpOptions;
+    use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Tcp, block_on};
+    use rustix::process::{Pid, Signal, kill_process};
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&[])).collect();
+    let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+    let options = TcpOptions { patience: std::time::Duration::from_millis(100), ..TcpOptions::default() };
+    let fabric = Tcp::connect(&addresses, options).unwrap();
+    let mut endpoint = fabric.endpoint().unwrap();
+    let mut write = |nodes: &[u8], word: u64| {
+        let mut batch = endpoint.batch();
+        for &node in nodes {
+            batch.write(GlobalAddr::new(node, 64), &[word]);
+        }
+        block_on(endpoint.submit(batch)).map(drop)
+    };
+    write(&[0, 1], 1).unwrap();
+    let paused = Pid::from_child(&nodes[1].child);
+    kill_process(paused, Signal::STOP).unwrap();
+    let error = write(&[0, 1], 2).unwrap_err();
+    assert!(matches!(error, FabricError::Disconnected { node: 1 }), "{error}");
+    for word in 3..100 {
+        write(&[0], word).unwrap();
+    }
+    kill_process(paused, Signal::CONT).unwrap();
+    let is_back = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        write(&[1], 100).is_ok()
+    });
+    assert!(is_back);
+    // Gone for good: now nothing is sent.
+    kill_process(paused, Signal::KILL).unwrap();
+    let unreachable = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        matches!(write(&[1], 101), Err(FabricError::Unreachable { node: 1 }))
+    });
+    assert!(unreachable);
+    write(&[0], 102).unwrap();
+}
+
 #[test]
 fn a_pool_grows_while_it_is_used() {
     let nodes: Vec<Node> = (0..2).map(|_| Node::start(&[])).collect();
@@ -99,14 +141,14 @@ fn a_pool_grows_while_it_is_used() {
     assert!(is_used);
     // More than the first node holds.
     let value = vec![7; 100_000];
-    for n in 0..150_u32 {
+    for n in 0..700_u32 {
         session.put(n.to_be_bytes(), &value).unwrap();
     }
     let usage = store.usage().unwrap();
     assert!(usage.nodes[1].blocks > usage.nodes[1].free, "{usage:?}");
     // Another process, by the first node's name.
     let scanned = darter(&["scan", "--pool", &url, "--keys-only"]);
-    assert_eq!(String::from_utf8_lossy(&scanned.stdout).lines().count(), 151, "{}", said(&scanned));
+    assert_eq!(String::from_utf8_lossy(&scanned.stdout).lines().count(), 701, "{}", said(&scanned));
     let again = darter(&["pool", "add-node", "--pool", &url, &nodes[1].address]);
     assert!(!again.status.success() && said(&again).contains("already"), "{}", said(&again));
     let nowhere = darter(&["pool", "add-node", "--pool", &url, "127.0.0.1:1"]);

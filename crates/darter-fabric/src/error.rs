@@ -41,6 +41,12 @@ pub enum FabricError {
         /// The node.
         node: u8,
     },
+    /// There is no connection to a memory node, and none could be made. Verbs to it were not sent.
+    #[error("memory node {node} cannot be reached; nothing was sent to it; try again later")]
+    Unreachable {
+        /// The node.
+        node: u8,
+    },
     /// Others have declared this process dead and shut it out.
     #[error("this process was silent beyond its lease and has been shut out; open the pool again")]
     Fenced,

@@ -81,7 +81,7 @@ impl Error {
     pub fn is_disconnected(&self) -> bool {
         use std::io::ErrorKind as Kind;
         match self.fabric() {
-            Some(FabricError::Disconnected { .. }) => true,
+            Some(FabricError::Disconnected { .. } | FabricError::Unreachable { .. }) => true,
             Some(FabricError::Io(failure)) => matches!(
                 failure.source.kind(),
                 Kind::ConnectionRefused

@@ -1,6 +1,6 @@
 //! A thread's loop: whom it polls, what it drives, how it sleeps and is woken.
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -335,6 +335,8 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
 
 /// Processor pauses between two looks at what a loop drives: a fraction of a microsecond.
 const PAUSES: usize = 16;
+/// How long to sleep before a look at who has been silent for how long.
+const NAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Runs `then` inside all holds.
 fn hold(drives: &[Arc<dyn Drive>], then: &mut dyn FnMut()) {
     match drives {
@@ -401,12 +403,12 @@ impl Drives {
         let watch = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         // Woken early or not at all: the loop looks again.
         let _ = match &self.all[..] {
-            [only] => poll(&mut [watch(bell.as_fd()), watch(only.readable())], None),
+            [only] => poll(&mut [watch(bell.as_fd()), watch(only.readable())], Some(&NAP)),
             all => {
                 let drives = all.iter().map(|drive| drive.readable());
                 let mut watched: Vec<PollFd<'_>> =
                     std::iter::once(bell.as_fd()).chain(drives).map(watch).collect();
-                poll(&mut watched, None)
+                poll(&mut watched, Some(&NAP))
             }
         };
         // Silent again, if it rang.

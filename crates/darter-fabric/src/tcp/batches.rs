@@ -19,6 +19,13 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// A node has some of it, and will not say what it did. That outweighs another that has nothing of it.
+    pub(super) fn lost(&mut self, node: u8) {
+        if matches!(self.error, None | Some(FabricError::Unreachable { .. })) {
+            self.error = Some(FabricError::Disconnected { node });
+        }
+    }
+
     pub(super) fn new(batch: Batch, waker: &Waker) -> Self {
         Self { batch, parts: 0, error: None, waker: Some(waker.clone()), orphan: None }
     }

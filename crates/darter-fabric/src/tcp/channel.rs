@@ -9,6 +9,7 @@ use super::tls::{ClientTls, NodeTls};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 /// Bytes of ciphertext asked of the socket in one call.
 const SEALED_BYTES: usize = 32 << 10;
@@ -59,6 +60,7 @@ impl Channel {
     fn new(socket: TcpStream, state: Option<rustls::Connection>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
+        give_up_the_gone(&socket)?;
         let tls = state.map(|mut state| {
             // A large batch waits for the socket, not for room.
             state.set_buffer_limit(Some(UNSENT_BYTES));
@@ -91,6 +93,18 @@ impl Channel {
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.state.is_handshaking())
     }
+}
+
+/// Has the system end a connection whose other side does not acknowledge what was sent, or to be there, for ten seconds: a
+/// link that was cut tells nobody.
+fn give_up_the_gone(socket: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(4))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(2))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    sockopt::set_tcp_user_timeout(socket, 10_000)?;
+    Ok(())
 }
 
 impl AsFd for Channel {

@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub frame_bytes: u32,
     /// What the hub watches the socket for.
     pub watched: EventFlags,
+    /// Since when the hub knows that the node owes an answer and says nothing.
+    pub silent_since: Option<Instant>,
 }
 
 impl Connection {
@@ -48,6 +50,7 @@ impl Connection {
             next_id: 0,
             frame_bytes: wire::FRAME_BYTES_MAX,
             watched: EventFlags::empty(),
+            silent_since: None,
         }
     }
 

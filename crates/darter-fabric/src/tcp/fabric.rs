@@ -24,11 +24,19 @@ pub struct TcpOptions {
     /// How long a thread that waits looks again and again before it sleeps. Spinning answers in a few microseconds, sleeping
     /// leaves the core to others.
     pub spin: Duration,
+    /// How long a node that is connected may leave requests unanswered before the connection is given up. A node that is
+    /// gone is noticed in ten seconds at most, by the system.
+    pub patience: Duration,
 }
 
 impl Default for TcpOptions {
     fn default() -> Self {
-        Self { token: Vec::new(), tls: None, spin: Duration::from_micros(50) }
+        Self {
+            token: Vec::new(),
+            tls: None,
+            spin: Duration::from_micros(50),
+            patience: Duration::from_secs(10),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Who drives a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,7 @@ pub(super) struct Hub {
 struct State {
     /// A node has said that this session was shut out: then it is, everywhere and for good.
     fenced: Arc<AtomicBool>,
+    patience: Duration,
     links: Vec<Link>,
     batches: Batches,
     /// To be called once the lock is free.
@@ -77,6 +78,7 @@ impl Hub {
         })?;
         let state = State {
             fenced: Arc::clone(&shared.fenced),
+            patience: shared.options.patience,
             links: Vec::new(),
             batches: Batches::default(),
             to_wake: Vec::new(),
@@ -174,13 +176,13 @@ impl Hub {
     /// Connects to a node, which must have the memory that the fabric knows, in a thread of its own.
     fn reach(self: &Arc<Self>, shared: &Shared, node: u8) {
         let Some(known) = shared.node(node) else {
-            return self.reached(node, Err(FabricError::Disconnected { node }));
+            return self.reached(node, Err(FabricError::Unreachable { node }));
         };
         let hub = Arc::clone(self);
         let (session, options) = (shared.session, shared.options.clone());
         let attempt = move || {
             let connected = connect(&known.address, node, session, &options).map_err(|error| match error {
-                FabricError::Io(_) => FabricError::Disconnected { node },
+                FabricError::Io(_) => FabricError::Unreachable { node },
                 other => other,
             });
             let checked = connected.and_then(|(connection, welcome)| {
@@ -196,7 +198,7 @@ impl Hub {
             hub.reached(node, checked);
         };
         if std::thread::Builder::new().name("darter-connect".to_owned()).spawn(attempt).is_err() {
-            self.reached(node, Err(FabricError::Disconnected { node }));
+            self.reached(node, Err(FabricError::Unreachable { node }));
         }
     }
 
@@ -355,9 +357,11 @@ impl State {
                     }
                     match watched.and_then(|()| self.receive(node)) {
                         Ok(true) => turn = Turn::Moved,
-                        Ok(false) if owes => turn = turn.max(Turn::Waiting),
-                        Ok(false) => {}
-                        Err(_) => {
+                        Ok(false) if owes && !(thorough && self.is_out_of_patience(node)) => {
+                            turn = turn.max(Turn::Waiting);
+                        }
+                        Ok(false) if !owes => {}
+                        Ok(false) | Err(_) => {
                             self.lose(node as u8);
                             turn = Turn::Moved;
                         }
@@ -368,12 +372,19 @@ impl State {
         turn
     }
 
+    /// Whether a node that owes an answer, and said nothing just now, has been silent for too long.
+    fn is_out_of_patience(&mut self, node: usize) -> bool {
+        let Link::Up(connection) = &mut self.links[node] else { return false };
+        connection.silent_since.get_or_insert_with(Instant::now).elapsed() > self.patience
+    }
+
     /// Hands out the replies that have arrived; answers whether anything has.
     fn receive(&mut self, node: usize) -> io::Result<bool> {
         let Link::Up(connection) = &mut self.links[node] else { return Ok(false) };
         if !connection.receive()? {
             return Ok(false);
         }
+        connection.silent_since = None;
         while let Some((sent, head, range)) = connection.next_reply()? {
             let refusal = Refusal::from_code(head.refusal).ok_or(io::ErrorKind::InvalidData)?;
             let payload = connection.payload(range);
@@ -381,7 +392,7 @@ impl State {
             if refusal == Refusal::None {
                 if !wire::take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
                     // Its frame is no longer listed: it ends here, the others with the connection.
-                    pending.error.get_or_insert(FabricError::Disconnected { node: node as u8 });
+                    pending.lost(node as u8);
                     self.to_wake.extend(self.batches.part_ended(sent.batch));
                     return Err(io::ErrorKind::InvalidData.into());
                 }
@@ -403,7 +414,7 @@ impl State {
         let Link::Up(connection) = link else { return };
         for sent in connection.sent {
             if let Some(pending) = self.batches.of(sent) {
-                pending.error.get_or_insert(FabricError::Disconnected { node });
+                pending.lost(node);
                 self.to_wake.extend(self.batches.part_ended(sent.batch));
             }
         }
@@ -417,7 +428,7 @@ impl State {
             let key = epoll::EventData::new_u64(node.into());
             match epoll::add(sockets, &connection.channel, key, connection.watched) {
                 Ok(()) => Ok(connection),
-                Err(_) => Err(FabricError::Disconnected { node }),
+                Err(_) => Err(FabricError::Unreachable { node }),
             }
         });
         match watched {
@@ -452,7 +463,7 @@ impl State {
 /// The same error once more.
 fn again(error: &FabricError) -> FabricError {
     match *error {
-        FabricError::Disconnected { node } => FabricError::Disconnected { node },
+        FabricError::Unreachable { node } => FabricError::Unreachable { node },
         FabricError::Fenced => FabricError::Fenced,
         ref other => FabricError::geometry(other.to_string()),
     }
