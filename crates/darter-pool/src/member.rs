@@ -172,6 +172,8 @@ pub(crate) struct Membership {
     /// Nodes there were when this process had gone live, and those of them that all members could reach.
     pub nodes: u8,
     pub usable: u8,
+    /// Whether members were ended that may have left blocks.
+    pub buried: bool,
 }
 
 /// Takes a slot for this process, after ending the members that are gone.
@@ -182,7 +184,7 @@ pub(crate) async fn register<F: Fabric>(
     nodes: u8,
 ) -> Result<Membership, PoolError> {
     let table = read_table(endpoint, 1).await?;
-    bury_dead(fabric, endpoint, table.live().map(|(slot, line)| (slot, *line, false))).await?;
+    let burials = bury_dead(fabric, endpoint, table.live().map(|(slot, line)| (slot, *line, false))).await?;
     let table = read_table(endpoint, table.lines.len() as u32).await?;
     let is_live = |slot: u32| table.lines.get(slot as usize).is_some_and(|line| line.live);
     for slot in (0..MEMBERS).filter(|&slot| !is_live(slot)) {
@@ -195,7 +197,7 @@ pub(crate) async fn register<F: Fabric>(
         let name = (identity.holder(), nodes);
         if let Some((me, table)) = go_live(endpoint, slot, lease_ms, name).await? {
             let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
-            return Ok(Membership { me, identity, epoch, nodes, usable });
+            return Ok(Membership { me, identity, epoch, nodes, usable, buried: burials.any });
         }
     }
     Err(PoolError::MembersFull { max: MEMBERS })
@@ -277,14 +279,23 @@ pub(crate) async fn end<E: Endpoint>(endpoint: &mut E, owner: Owner) -> Result<(
     Ok(())
 }
 
-/// Ends those members, read as live, that are gone, or that have lapsed and can be shut out; answers whether of all others it
-/// is known that they live. Of each: slot, line, and whether the line has said the same for a lease's time up to now.
+/// What came of asking after members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Burials {
+    /// Some were ended.
+    pub any: bool,
+    /// Of some it is not known whether they live.
+    pub unsure: bool,
+}
+
+/// Ends those members, read as live, that are gone, or that have lapsed and can be shut out. Of each: slot, line, and
+/// whether the line has said the same for a lease's time up to now.
 pub(crate) async fn bury_dead<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     suspects: impl Iterator<Item = (u32, MemberLine, bool)>,
-) -> Result<bool, PoolError> {
-    let mut is_sure = true;
+) -> Result<Burials, PoolError> {
+    let mut burials = Burials::default();
     for (slot, line, lapsed) in suspects {
         let now = read_line(endpoint, slot).await?;
         if !now.live || now.incarnation != line.incarnation {
@@ -292,19 +303,23 @@ pub(crate) async fn bury_dead<F: Fabric>(
         }
         let lapsed = lapsed && now.deadline_ms == line.deadline_ms;
         let suspect = Suspect { slot, holder: line.holder, lapsed };
-        match fabric.fence(suspect)? {
-            FenceOutcome::Alive => {}
-            FenceOutcome::Unknown => is_sure = false,
+        match fabric.fence(suspect) {
+            Ok(FenceOutcome::Alive) => {}
             // At all nodes that this process knows; were there more, somebody who knows them has to do it.
-            FenceOutcome::Fenced if usize::from(read_table(endpoint, 0).await?.nodes) > fabric.nodes() => {
-                is_sure = false;
+            Ok(FenceOutcome::Fenced) => {
+                if usize::from(read_table(endpoint, 0).await?.nodes) > fabric.nodes() {
+                    burials.unsure = true;
+                } else {
+                    end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;
+                    burials.any = true;
+                }
             }
-            FenceOutcome::Fenced => {
-                end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;
-            }
+            Err(FabricError::Fenced) => return Err(FabricError::Fenced.into()),
+            // A memory node that is away can be told later, and until then the member is not ended.
+            Ok(FenceOutcome::Unknown) | Err(_) => burials.unsure = true,
         }
     }
-    Ok(is_sure)
+    Ok(burials)
 }
 
 async fn read_line<E: Endpoint>(endpoint: &mut E, slot: u32) -> Result<MemberLine, PoolError> {

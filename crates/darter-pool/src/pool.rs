@@ -8,6 +8,7 @@ use darter_fabric::{Endpoint, Fabric, GlobalAddr, Identity};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::adoption::{Adoption, SweepReport};
 use crate::audit::AuditReport;
@@ -79,6 +80,8 @@ pub(crate) struct Shared<F: Fabric> {
     pub holder: u64,
     /// Nodes that every live member can reach.
     pub usable: AtomicU8,
+    /// Members were ended since [`Pool::take_buried`] was last asked.
+    pub buried: AtomicBool,
 }
 
 /// A process's membership in a pool. Clones are handles of the same membership.
@@ -161,6 +164,7 @@ impl<F: Fabric> Pool<F> {
             stragglers: Mutex::default(),
             closing: AtomicBool::new(false),
             usable: AtomicU8::new(membership.usable.min(nodes)),
+            buried: AtomicBool::new(membership.buried),
             holder: membership.identity.holder(),
             identity: Mutex::new(Some(membership.identity)),
             me: membership.me,
@@ -246,6 +250,16 @@ impl<F: Fabric> Pool<F> {
     /// As [`Pool::maintain`].
     pub async fn settle(&self, client: &mut Client<F>) -> Result<(), PoolError> {
         client.settle().await
+    }
+
+    /// How long a process may be silent before others ask whether it lives.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.shared.superblock.lease_ms)
+    }
+
+    /// Whether this process has ended members since this was last asked: they may have left blocks to be swept.
+    pub fn take_buried(&self) -> bool {
+        self.shared.buried.swap(false, Ordering::Relaxed)
     }
 
     /// Who holds how much.

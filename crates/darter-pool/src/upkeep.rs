@@ -24,7 +24,7 @@ use crate::epoch::lock;
 use crate::heap::{ClaimFilter, Freed};
 use crate::layout::{EPOCH_AT, Layout};
 use crate::limbo::{Limbo, Retired};
-use crate::member::{self, MemberTable, Publication, Sightings};
+use crate::member::{self, Burials, MemberTable, Publication, Sightings};
 use crate::pool::Shared;
 
 /// Wholly free blocks a process keeps between rounds.
@@ -202,7 +202,7 @@ impl<F: Fabric> Shared<F> {
                 Some(table) => table,
                 None => self.read_members(endpoint).await?,
             };
-            if self.bury_silent(endpoint, &table, 0).await? || endpoint.now_ms() > patience_ends {
+            if !self.bury_silent(endpoint, &table, 0).await?.unsure || endpoint.now_ms() > patience_ends {
                 return Ok(());
             }
             for _ in 0..PAUSES_BEFORE_ASKING {
@@ -216,7 +216,7 @@ impl<F: Fabric> Shared<F> {
         endpoint: &mut F::Endpoint,
         table: &MemberTable,
         silent_ms_min: u64,
-    ) -> Result<bool, PoolError> {
+    ) -> Result<Burials, PoolError> {
         let now = endpoint.now_ms();
         let suspects: Vec<_> = {
             let sightings = lock(&self.upkeep.sightings);
@@ -227,7 +227,11 @@ impl<F: Fabric> Shared<F> {
                 .map(|(slot, line, silent)| (slot, *line, silent > self.upkeep.lease_ms))
                 .collect()
         };
-        member::bury_dead(&self.fabric, endpoint, suspects.into_iter()).await
+        let burials = member::bury_dead(&self.fabric, endpoint, suspects.into_iter()).await?;
+        if burials.any {
+            self.buried.store(true, Ordering::Relaxed);
+        }
+        Ok(burials)
     }
 
     fn reap_stragglers(&self) {

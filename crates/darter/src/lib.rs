@@ -39,6 +39,7 @@ mod provision;
 mod scan;
 mod session;
 mod store;
+mod sweeper;
 mod upkeep;
 
 pub use async_session::AsyncSession;

@@ -22,6 +22,7 @@ pub struct StoreOptions {
     pub(crate) index: DartOptions,
     pub(crate) auto_adjust: bool,
     pub(crate) maintenance: bool,
+    pub(crate) sweep: bool,
     pub(crate) must_exist: bool,
     pub(crate) overwrite: bool,
     pub(crate) create: bool,
@@ -35,6 +36,7 @@ impl Default for StoreOptions {
             index: DartOptions::default(),
             auto_adjust: true,
             maintenance: true,
+            sweep: true,
             must_exist: false,
             overwrite: false,
             create: false,
@@ -60,6 +62,13 @@ impl StoreOptions {
     /// several times within a lease: a process that neither works nor renews its lease is taken for dead.
     pub fn maintenance(mut self, yes: bool) -> Self {
         self.maintenance = yes;
+        self
+    }
+
+    /// Whether the upkeep may sweep what dead processes left, in a thread of its own that walks the index. Default: yes.
+    /// Without it that waits for a [`Store::repair`].
+    pub fn sweep(mut self, yes: bool) -> Self {
+        self.sweep = yes;
         self
     }
 

@@ -99,8 +99,11 @@ impl<F: Fabric> Store<F> {
         drop(client);
         let shared = Arc::new(Shared { index, pool, trouble: Mutex::new(None) });
         let auto_adjust = options.auto_adjust;
-        let upkeep =
-            if options.maintenance { Some(Upkeep::start(Arc::clone(&shared), auto_adjust)?) } else { None };
+        let upkeep = if options.maintenance {
+            Some(Upkeep::start(Arc::clone(&shared), auto_adjust, options.sweep)?)
+        } else {
+            None
+        };
         Ok(Self { inner: Arc::new(Inner { upkeep, shared, url, auto_adjust }) })
     }
 

@@ -4,6 +4,7 @@
 
 use crate::Error;
 use crate::store::Shared;
+use crate::sweeper::Sweeper;
 use darter_fabric::{Fabric, block_on};
 use darter_index::OrderedIndex;
 use darter_pool::Client;
@@ -44,13 +45,16 @@ impl Stop {
 }
 
 impl Upkeep {
-    pub(crate) fn start<F: Fabric>(shared: Arc<Shared<F>>, adjust: bool) -> Result<Self, Error> {
+    pub(crate) fn start<F: Fabric>(shared: Arc<Shared<F>>, adjust: bool, sweep: bool) -> Result<Self, Error> {
         let stop = Arc::new(Stop::default());
         let client = shared.pool.client()?;
         let told = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("darter-upkeep".to_owned())
-            .spawn(move || keep_up(&shared, client, &told, adjust))
+            .spawn(move || {
+                let sweeper = sweep.then(|| Sweeper::new(Arc::clone(&shared)));
+                keep_up(&shared, client, sweeper, &told, adjust);
+            })
             .map_err(Error::Thread)?;
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -66,11 +70,22 @@ impl Drop for Upkeep {
     }
 }
 
-fn keep_up<F: Fabric>(shared: &Shared<F>, mut client: Client<F>, stop: &Stop, adjust: bool) {
+fn keep_up<F: Fabric>(
+    shared: &Shared<F>,
+    mut client: Client<F>,
+    mut sweeper: Option<Sweeper<F>>,
+    stop: &Stop,
+    adjust: bool,
+) {
+    // However much fails, the lease is to be renewed.
+    let interval_max = INTERVAL_MAX.min(shared.pool.lease() / 8).max(INTERVAL);
     let mut interval = INTERVAL;
     while !stop.wait(interval) {
         let outcome = block_on(round(shared, &mut client, adjust));
-        interval = if outcome.is_ok() { INTERVAL } else { (interval * 2).min(INTERVAL_MAX) };
+        interval = if outcome.is_ok() { INTERVAL } else { (interval * 2).min(interval_max) };
+        if let Some(sweeper) = &mut sweeper {
+            sweeper.tend();
+        }
         shared.note_upkeep(outcome.err().as_ref());
     }
 }

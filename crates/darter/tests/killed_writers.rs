@@ -192,3 +192,24 @@ fn acknowledged_writes_outlive_their_writers() {
     drop(session);
     assert_sound(&store, 0);
 }
+
+#[test]
+fn what_the_dead_left_is_swept_in_the_background() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", directory.path().join("pool").display());
+    let options = Store::options().block_bytes(1 << 20).lease(Duration::from_millis(100));
+    let store = options.open(&format!("{url}?size=192M&nodes=2")).unwrap();
+    let mut writer = Writer::new(1);
+    writer.live_and_die(&url, 1000);
+    let is_swept = (0..3000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        let usage = store.usage().unwrap();
+        let is_alone = usage.members.len() == 1;
+        is_alone && usage.nodes.iter().all(|node| node.dead + node.sweeping + node.closed == 0)
+    });
+    assert!(is_swept, "{:#?}", store.usage().unwrap());
+    // All without a repair.
+    let check = store.check().unwrap();
+    assert!(check.is_sound() && check.leaked_bytes == 0, "{check:#?}");
+    writer.assert_present(&mut store.session().unwrap());
+}
