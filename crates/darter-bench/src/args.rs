@@ -195,7 +195,7 @@ impl BenchArgs {
 }
 
 /// A count with a decimal suffix: `60M` is sixty million.
-fn parse_count(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a count; write 250000 or 250K, 60M, 1G");
     let (number, unit) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),

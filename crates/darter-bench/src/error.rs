@@ -28,8 +28,8 @@ pub enum BenchError {
         /// What was wrong.
         what: String,
     },
-    /// The check after deleting everything found something.
-    #[error("the pool is not as it should be after deleting everything: {0}")]
+    /// A check of the pool, after everything was deleted or clients were killed, found something.
+    #[error("the pool is not as it should be: {0}")]
     Unsound(String),
     /// A memory node, or another process of the benchmark, did not start or failed.
     #[error("cannot measure with another process: {0}")]

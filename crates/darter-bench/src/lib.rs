@@ -13,10 +13,14 @@
 //! | `driver`, `run`, `teardown` | how it is measured |
 //! | `processes` | several processes that drive one pool |
 //! | `fabric` | verbs alone, over TCP |
+//! | `deaths` | what clients notice of another's death |
+//! | `companion` | processes of a measurement's own |
 //! | `report`, `progress` | what people and machines get to see |
 
 mod args;
+mod companion;
 pub mod datasets;
+mod deaths;
 mod driver;
 mod error;
 mod fabric;
@@ -36,6 +40,7 @@ mod zipf;
 pub use args::{
     BenchArgs, IN_FLIGHT_MAX, IndexName, PROCESSES_MAX, PrefixList, THREADS_MAX, VALUE_BYTES_MAX,
 };
+pub use deaths::{DeathsArgs, DeathsReport, LatencyRow, Reclamation, VictimArgs, run_deaths, run_victim};
 pub use error::BenchError;
 pub use fabric::{FabricArgs, FabricReport, run_fabric};
 pub use processes::{WORKER_PART, run_worker};
@@ -66,7 +71,9 @@ pub struct Program {
     pub memnode: Vec<OsString>,
     /// The arguments of its command that calls [`run_worker`] with this benchmark's arguments; [`WORKER_PART`] follows.
     pub worker: Vec<OsString>,
-    /// Variables of the environment that tell of credentials, of which memory nodes made for a measurement are not told.
+    /// The arguments of its command that calls [`run_victim`]; those of [`VictimArgs`] follow.
+    pub victim: Vec<OsString>,
+    /// Variables of the environment that tell of credentials, of which memory nodes made for a measurement, and their clients, are not told.
     pub credentials: Vec<&'static str>,
 }
 

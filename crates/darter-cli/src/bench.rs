@@ -5,12 +5,14 @@ use crate::credentials::{ClientArgs, credential_variables};
 use crate::failure::Failure;
 
 use darter::{PoolUrl, Scheme};
-use darter_bench::{BenchArgs, BenchError, FabricArgs, Program, Setting};
+use darter_bench::{BenchArgs, BenchError, DeathsArgs, FabricArgs, Program, Setting, VictimArgs};
 use darter_fabric::TcpOptions;
 use std::ffi::OsString;
 
 /// The hidden command of the processes that `--processes` starts.
 pub(crate) const WORKER_COMMAND: &str = "bench-worker";
+/// The hidden command of the processes that `deaths` kills.
+pub(crate) const VICTIM_COMMAND: &str = "bench-victim";
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -27,6 +29,8 @@ pub(crate) struct BenchCommand {
 enum OtherBench {
     /// Measure verbs over TCP on this machine, beside a bare loop that does the same
     Fabric(FabricArgs),
+    /// Kill clients of memory nodes at random moments, and measure what the others notice and when memory is reclaimed again
+    Deaths(DeathsArgs),
 }
 
 #[derive(clap::Args)]
@@ -40,12 +44,24 @@ pub(crate) struct WorkerCommand {
     part: String,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct VictimCommand {
+    #[command(flatten)]
+    args: VictimArgs,
+}
+
 /// This program, to be started again. A worker gets the arguments that followed `bench`.
 fn program() -> Result<Program, Failure> {
     let path = std::env::current_exe().map_err(Failure::failed)?;
     let worker = [OsString::from(WORKER_COMMAND)].into_iter().chain(std::env::args_os().skip(2)).collect();
     let credentials = credential_variables().collect();
-    Ok(Program { path, memnode: vec!["memnode".into()], worker, credentials })
+    Ok(Program {
+        path,
+        memnode: vec!["memnode".into()],
+        worker,
+        victim: vec![VICTIM_COMMAND.into()],
+        credentials,
+    })
 }
 
 /// How the pool's memory nodes are reached; credentials are looked at for a pool that has some.
@@ -75,6 +91,7 @@ impl BenchCommand {
                 darter_bench::run(&self.args, &setting, &mut out).map(drop)
             }
             Some(OtherBench::Fabric(args)) => darter_bench::run_fabric(args, &program, &mut out).map(drop),
+            Some(OtherBench::Deaths(args)) => darter_bench::run_deaths(args, &program, &mut out).map(drop),
         })
     }
 }
@@ -84,5 +101,11 @@ impl WorkerCommand {
         let setting = Setting { tcp: tcp(&self.args, &self.credentials)?, ..Setting::default() };
         let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
         answer(darter_bench::run_worker(&self.args, &setting, &self.part, &mut input, &mut out))
+    }
+}
+
+impl VictimCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        answer(darter_bench::run_victim(&self.args, &mut std::io::stdout().lock()))
     }
 }

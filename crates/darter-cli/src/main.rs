@@ -73,6 +73,9 @@ enum Command {
     /// A worker of `bench --processes`
     #[command(name = bench::WORKER_COMMAND, hide = true)]
     BenchWorker(Box<bench::WorkerCommand>),
+    /// A writer that `bench deaths` kills
+    #[command(name = bench::VICTIM_COMMAND, hide = true)]
+    BenchVictim(bench::VictimCommand),
     /// A worker of `stress`
     #[command(name = stress::WORKER_COMMAND, hide = true)]
     StressWorker(stress::WorkerCommand),
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Pool(command) => command.run(),
         Command::Tree(command) => command.run(),
         Command::BenchWorker(command) => command.run(),
+        Command::BenchVictim(command) => command.run(),
         Command::StressWorker(command) => command.run(),
     };
     match outcome {

@@ -9,11 +9,12 @@ mod verbs;
 
 use crate::report::markdown_table;
 
+use crate::companion::Companion;
 use crate::run::print_json;
 use crate::{BenchError, Program};
 use comfy_table::Table;
 use darter_fabric::{Tcp, TcpOptions};
-use node::{Cores, Node};
+use node::{Cores, start_node};
 use serde::Serialize;
 use std::io::Write;
 use std::sync::atomic::AtomicU64;
@@ -123,7 +124,7 @@ impl FabricArgs {
 struct Candidate {
     spin: u64,
     fabric: Tcp,
-    _node: Node,
+    _node: Companion,
 }
 
 /// Measures and writes the results to `out`.
@@ -139,10 +140,9 @@ pub fn run_fabric(
     let cores = Cores::claim();
     let mut candidates = Vec::new();
     for &spin in &args.spin {
-        let node = Node::start(program, &cores, REGION_SIZE, spin)?;
+        let node = start_node(program, &cores, REGION_SIZE, spin)?;
         let options = TcpOptions { spin: Duration::from_micros(spin), ..TcpOptions::default() };
-        let fabric =
-            Tcp::connect(std::slice::from_ref(&node.address), options).map_err(darter::Error::from)?;
+        let fabric = Tcp::connect(&[node.address().to_owned()], options).map_err(darter::Error::from)?;
         candidates.push(Candidate { spin, fabric, _node: node });
     }
     let memory: Vec<AtomicU64> = (0..REGION_WORDS).map(|_| AtomicU64::new(0)).collect();

@@ -1,9 +1,8 @@
 //! Memory nodes as children of a benchmark, and cores to pin them to.
 
+use crate::companion::Companion;
 use crate::{BenchError, Program};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 
 /// Where servers run, among the cores this process may use.
 pub(crate) const SERVER_CORE: usize = 0;
@@ -64,43 +63,16 @@ impl Drop for Cores {
     }
 }
 
-/// A memory node; ended when dropped.
-#[derive(Debug)]
-pub(crate) struct Node {
-    child: Child,
-    pub(crate) address: String,
-}
-
-impl Node {
-    /// Starts one on the server's core. `spin` is in microseconds.
-    pub(crate) fn start(program: &Program, cores: &Cores, size: &str, spin: u64) -> Result<Self, BenchError> {
-        let failed = |what: String| BenchError::Process(what);
-        let mut command = Command::new(&program.path);
-        command.args(&program.memnode);
-        for variable in &program.credentials {
-            command.env_remove(variable);
-        }
-        command.args(["--listen", "127.0.0.1:0", "--size", size, "--spin", &spin.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        cores.pin(SERVER_CORE);
-        let spawned = command.spawn();
-        cores.pin(CLIENT_CORE);
-        let mut child = spawned.map_err(|error| failed(format!("{}: {error}", program.path.display())))?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).map_err(|error| failed(error.to_string()))?;
-        }
-        let address = line.trim().strip_prefix("tcp://").map(str::to_owned);
-        let mut node = Self { child, address: String::new() };
-        node.address = address.ok_or_else(|| failed("it ended before it listened".to_owned()))?;
-        Ok(node)
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a memory node on the server's core. `spin` is in microseconds.
+pub(crate) fn start_node(
+    program: &Program,
+    cores: &Cores,
+    size: &str,
+    spin: u64,
+) -> Result<Companion, BenchError> {
+    cores.pin(SERVER_CORE);
+    let words = ["--size", size, "--spin", &spin.to_string()].map(str::to_owned);
+    let node = Companion::memnode(program, &words);
+    cores.pin(CLIENT_CORE);
+    node
 }
