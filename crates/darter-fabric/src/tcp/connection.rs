@@ -3,7 +3,7 @@
 use super::batches::Ticket;
 use super::buffer::{Inbox, Outbox};
 use super::channel::Channel;
-use super::wire::{self, RequestHead};
+use super::wire::{self, Refusal, RequestHead};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
@@ -84,23 +84,21 @@ impl Connection {
     /// The next whole reply, its payload to be taken by [`Connection::payload`].
     ///
     /// # Errors
-    /// When the peer has lost its place.
-    pub(super) fn next_reply(&mut self) -> io::Result<Option<(Sent, wire::ReplyHead, Range<usize>)>> {
+    /// When the peer has lost its place. The request it should have answered stays listed, and is lost with the connection.
+    pub(super) fn next_reply(&mut self) -> io::Result<Option<(Sent, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
-        if head.bytes > wire::FRAME_BYTES_MAX {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        let is_next = self.sent.front().is_some_and(|sent| sent.id == head.id);
+        let refusal = Refusal::from_code(head.refusal)
+            .filter(|_| is_next && head.bytes <= wire::FRAME_BYTES_MAX)
+            .ok_or(io::ErrorKind::InvalidData)?;
         let bytes = head.bytes as usize;
         if arrived.len() < wire::HEADER_BYTES + bytes {
             return Ok(None);
         }
         self.input.take(wire::HEADER_BYTES);
         let range = self.input.take(bytes);
-        match self.sent.pop_front() {
-            Some(sent) if sent.id == head.id => Ok(Some((sent, head, range))),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
+        Ok(self.sent.pop_front().map(|sent| (sent, refusal, range)))
     }
 
     /// A reply's payload.

@@ -248,9 +248,9 @@ fn exchange(connection: &mut Connection, kind: RequestKind, about: Control) -> i
     let id = connection.end_frame(at, kind, 0);
     connection.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
     connection.wait_for(Instant::now() + patience, |connection| {
-        let Some((_, head, range)) = connection.next_reply()? else { return Ok(None) };
-        let refusal = Refusal::from_code(head.refusal).ok_or(io::ErrorKind::InvalidData)?;
+        let Some((_, refusal, range)) = connection.next_reply()? else { return Ok(None) };
         let payload = connection.payload(range);
+        let payload = &payload[..payload.len().min(wire::TEXT_BYTES_MAX)];
         Ok(Some((refusal, String::from_utf8_lossy(payload).into_owned())))
     })
 }

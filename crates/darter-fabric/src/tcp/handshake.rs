@@ -73,6 +73,13 @@ pub(super) fn connect_within(
         believe(address, &transcript, &options.token, &welcome.proof)?;
     }
     refused(welcome.refusal, node, &text)?;
+    if welcome.region_bytes > crate::OFFSET_LIMIT || !welcome.region_bytes.is_multiple_of(8) {
+        return Err(FabricError::geometry(format!(
+            "{address}: a memory node of {} bytes; one has whole words, {} bytes at most",
+            welcome.region_bytes,
+            crate::OFFSET_LIMIT
+        )));
+    }
     let mut connection = greeting.connection;
     connection.frame_bytes = welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX);
     Ok((connection, welcome))

@@ -254,7 +254,8 @@ impl Drive for Hub {
 
     fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn {
         let is_common = self.driver == Driver::Reactor;
-        if is_common && !self.has_posts.swap(false, Ordering::SeqCst) && !self.is_readable() {
+        let has_posts = is_common && self.has_posts.swap(false, Ordering::SeqCst);
+        if is_common && !thorough && !has_posts && !self.is_readable() {
             return Turn::Waiting;
         }
         self.with(|state| {
@@ -385,8 +386,7 @@ impl State {
             return Ok(false);
         }
         connection.silent_since = None;
-        while let Some((sent, head, range)) = connection.next_reply()? {
-            let refusal = Refusal::from_code(head.refusal).ok_or(io::ErrorKind::InvalidData)?;
+        while let Some((sent, refusal, range)) = connection.next_reply()? {
             let payload = connection.payload(range);
             let Some(pending) = self.batches.of(sent) else { continue };
             if refusal == Refusal::None {
