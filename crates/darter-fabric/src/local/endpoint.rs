@@ -135,6 +135,8 @@ impl Regions {
     /// The same for verbs as they lie in a frame, on node 0: what they answer is appended to `out`.
     fn execute_frame(&self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        // A refusal says that nothing was done.
+        verbs.clone().try_for_each(|(verb, _)| self.locate(&verb).map(drop))?;
         let mut order = Order::default();
         for (verb, carried) in verbs {
             let words = self.locate(&verb)?;
@@ -228,7 +230,7 @@ impl LocalEndpoint {
     /// serves this memory to others.
     ///
     /// # Errors
-    /// As a batch with these verbs. Those before the refused one have landed; what `out` got is to be taken off again.
+    /// As a batch with these verbs, but that none of them has landed.
     pub fn execute_frame(&mut self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
         self.shared.regions.execute_frame(verbs, out)
     }

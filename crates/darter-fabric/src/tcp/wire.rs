@@ -34,6 +34,8 @@ pub const VERSION: u32 = 2;
 pub const TOKEN_BYTES_MAX: usize = 256;
 /// Most bytes of a refusal's text.
 pub const TEXT_BYTES_MAX: usize = 1024;
+/// Member slots that can be claimed: more than any pool has.
+pub const SLOTS_MAX: u64 = 4096;
 /// Most verbs in a frame.
 pub const VERBS_MAX: usize = 4096;
 /// Most payload bytes of a frame, either way, unless a node says less.
@@ -98,7 +100,7 @@ impl Refusal {
 pub enum RequestKind {
     /// Verbs, to be executed in order.
     Batch = 1,
-    /// The member slot [`Control::number`] for this session.
+    /// The member slot [`Control::number`], below [`SLOTS_MAX`], for this session.
     Claim = 2,
     /// Gives that member slot back.
     Release = 3,

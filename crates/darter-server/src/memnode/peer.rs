@@ -363,6 +363,7 @@ impl Peer {
             return Some(end);
         }
         let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
+        let about = about.filter(|about| kind != RequestKind::Claim || about.number < wire::SLOTS_MAX);
         let (Some(about), true) = (about, payload.len() == size_of::<Control>()) else {
             self.refuse(&head, Refusal::Malformed, "a request that is not about anything");
             self.drop_for(DroppedFor::Malformed);
