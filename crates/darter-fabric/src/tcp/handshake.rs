@@ -22,14 +22,14 @@ struct Greeting<'a> {
     deadline: Instant,
 }
 
-/// [`connect_within`] the usual [`PATIENCE`].
+/// [`connect_within`] the usual [`PATIENCE`], or that of the options if it is less.
 pub(super) fn connect(
     address: &str,
     node: u8,
     session: u64,
     options: &TcpOptions,
 ) -> Result<(Connection, Welcome), FabricError> {
-    connect_within(PATIENCE, address, node, session, options)
+    connect_within(PATIENCE.min(options.patience), address, node, session, options)
 }
 
 /// Connects to node `node` of a pool, waiting no longer than so for each of its addresses and for the greeting.
