@@ -21,6 +21,8 @@
 //! When the sweeping process dies in between, its blocks are a dead member's: sweeping them anew loses nothing.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use crate::block::{BlockState, BlockWord};
 use crate::epoch::lock;
@@ -42,8 +44,19 @@ const PATIENCE_MS: u64 = 1000;
 #[must_use = "walk the index, then pass it to finish_adoption"]
 pub struct Adoption {
     blocks: Vec<(BlockId, BlockWord)>,
+    /// All blocks that sweeps of this process are at, these among them until this is dropped.
+    in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
     dead_blocks: u64,
     block_bytes: u64,
+}
+
+impl Drop for Adoption {
+    fn drop(&mut self) {
+        let mut in_sweep = lock(&self.in_sweep);
+        for (block, _) in &self.blocks {
+            in_sweep.remove(block);
+        }
+    }
 }
 
 impl Adoption {
@@ -163,8 +176,12 @@ impl<F: Fabric> Shared<F> {
         }
         // Members after blocks: an owner that is not there now has gone for good.
         let members = self.read_members(endpoint).await?;
-        let mut adoption =
-            Adoption { blocks: Vec::new(), dead_blocks: 0, block_bytes: self.layout.block_bytes };
+        let mut adoption = Adoption {
+            blocks: Vec::new(),
+            in_sweep: Arc::clone(&self.in_sweep),
+            dead_blocks: 0,
+            block_bytes: self.layout.block_bytes,
+        };
         for (node, table) in (0u8..).zip(tables) {
             for (index, word) in (0u32..).zip(table) {
                 let (Some(word), block) = (BlockWord::decode(word), BlockId { node, index }) else {
@@ -173,10 +190,14 @@ impl<F: Fabric> Shared<F> {
                 let is_dead = word.owner().is_some_and(|owner| !members.is_live(owner));
                 let is_mine = word.state == BlockState::Sweeping && word.owner() == Some(self.me);
                 if is_mine {
-                    adoption.blocks.push((block, word));
+                    // Left by a sweep that was cut short; not one that another thread is at.
+                    if lock(&self.in_sweep).insert(block) {
+                        adoption.blocks.push((block, word));
+                    }
                 } else if is_dead || word.state == BlockState::Closed {
                     let taken = word.next(BlockState::Sweeping, word.kind, self.me);
                     if self.change_word(endpoint, block, word, taken).await? {
+                        lock(&self.in_sweep).insert(block);
                         adoption.blocks.push((block, taken));
                         adoption.dead_blocks += u64::from(is_dead);
                     }
@@ -201,7 +222,7 @@ impl<F: Fabric> Shared<F> {
             report.finished = false;
             return Ok(report);
         }
-        for (block, word) in adoption.blocks {
+        for &(block, word) in &adoption.blocks {
             self.sweep(endpoint, block, word, reachable, &mut report).await?;
         }
         self.return_blocks(endpoint, 0).await?;
@@ -277,9 +298,14 @@ impl<F: Fabric> Shared<F> {
         let owned = word.next(BlockState::Owned, word.kind, self.me);
         let mut batch = endpoint.batch();
         batch.write(self.layout.block_addr(block), &Heap::page_words(&books));
-        batch.cas(Layout::block_word(block), word.encode(), owned.encode());
+        let cas = batch.cas(Layout::block_word(block), word.encode(), owned.encode());
         let batch = endpoint.submit(batch).await?;
+        let is_ours = batch.swapped(cas);
         endpoint.recycle(batch);
+        if !is_ours {
+            // Somebody else is at it: what he makes of it holds.
+            return Ok(());
+        }
         books.word = owned;
         report.blocks += 1;
         report.kept_bytes += kept_bytes - freed_bytes;

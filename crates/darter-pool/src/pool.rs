@@ -80,6 +80,8 @@ pub(crate) struct Shared<F: Fabric> {
     pub holder: u64,
     /// Nodes that every live member can reach.
     pub usable: AtomicU8,
+    /// Blocks that sweeps of this process are at.
+    pub in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
     /// Members were ended since [`Pool::take_buried`] was last asked.
     pub buried: AtomicBool,
 }
@@ -164,6 +166,7 @@ impl<F: Fabric> Pool<F> {
             stragglers: Mutex::default(),
             closing: AtomicBool::new(false),
             usable: AtomicU8::new(membership.usable.min(nodes)),
+            in_sweep: Arc::default(),
             buried: AtomicBool::new(membership.buried),
             holder: membership.identity.holder(),
             identity: Mutex::new(Some(membership.identity)),

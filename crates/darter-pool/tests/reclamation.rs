@@ -434,3 +434,27 @@ async fn swap_and_look(
     }
     Ok(())
 }
+
+#[test]
+fn two_sweeps_of_a_process_take_different_blocks() {
+    let pool = create(4 << 20, 1);
+    let dead = open(&pool);
+    let mut theirs = dead.client().unwrap();
+    let kept: Vec<_> = (0..100).map(|_| block_on(theirs.alloc(0, 64, AllocKind::Leaf)).unwrap()).collect();
+    drop(theirs);
+    dead.abandon();
+    let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
+    let first = block_on(pool.adopt(&mut one)).unwrap();
+    assert!(!first.is_empty());
+    // The second has nothing to do while the first is at it, and takes over when that is given up.
+    assert!(block_on(pool.adopt(&mut two)).unwrap().is_empty());
+    let blocks = first.blocks();
+    drop(first);
+    let second = block_on(pool.adopt(&mut two)).unwrap();
+    assert_eq!(second.blocks(), blocks);
+    assert!(block_on(pool.adopt(&mut one)).unwrap().is_empty());
+    let reachable = reachable(&kept, 64);
+    assert!(block_on(pool.finish_adoption(&mut two, second, &reachable)).unwrap().finished);
+    let audit = block_on(pool.audit(&mut two, &reachable)).unwrap();
+    assert!(audit.violations.is_empty() && audit.leaked_bytes == 0, "{audit:?}");
+}

@@ -102,13 +102,18 @@ fn a_node_that_falls_silent_is_not_waited_for() {
     });
 }
 
+fn as_long_as_said() -> Duration {
+    Duration::from_secs(std::env::var("DARTER_FUZZ_SECONDS").map_or(60, |text| text.parse().unwrap()))
+}
+
 #[test]
 #[ignore = "takes as long as DARTER_FUZZ_SECONDS says"]
-fn for_longer() {
-    let seconds = std::env::var("DARTER_FUZZ_SECONDS").map_or(60, |text| text.parse().unwrap());
-    let time = Duration::from_secs(seconds);
-    std::thread::scope(|scope| {
-        scope.spawn(|| fuzz_nodes(&mut Run::long("node", time)));
-        scope.spawn(|| fuzz_clients(&mut Run::long("client", time)));
-    });
+fn nodes_for_longer() {
+    fuzz_nodes(&mut Run::long("node", as_long_as_said()));
+}
+
+#[test]
+#[ignore = "takes as long as DARTER_FUZZ_SECONDS says"]
+fn clients_for_longer() {
+    fuzz_clients(&mut Run::long("client", as_long_as_said()));
 }

@@ -36,7 +36,7 @@ impl Default for StoreOptions {
             index: DartOptions::default(),
             auto_adjust: true,
             maintenance: true,
-            sweep: true,
+            sweep: false,
             must_exist: false,
             overwrite: false,
             create: false,
@@ -65,7 +65,8 @@ impl StoreOptions {
         self
     }
 
-    /// Whether the upkeep may sweep what dead processes left, in a thread of its own that walks the index. Default: yes.
+    /// Whether the upkeep sweeps what dead processes left, in a thread of its own. Default: no, since each sweep walks the
+    /// whole index, and blocks that are being swept are nobody's meanwhile; one long-lived process of a pool is enough.
     /// Without it that waits for a [`Store::repair`].
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;

@@ -197,7 +197,7 @@ fn acknowledged_writes_outlive_their_writers() {
 fn what_the_dead_left_is_swept_in_the_background() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    let options = Store::options().block_bytes(1 << 20).lease(Duration::from_millis(100));
+    let options = Store::options().block_bytes(1 << 20).lease(Duration::from_millis(100)).sweep(true);
     let store = options.open(&format!("{url}?size=192M&nodes=2")).unwrap();
     let mut writer = Writer::new(1);
     writer.live_and_die(&url, 1000);

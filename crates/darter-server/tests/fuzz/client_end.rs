@@ -89,8 +89,9 @@ impl Imposter {
             0..60 => AtEnd::HangsUp,
             _ => AtEnd::Behaves,
         };
-        // The first connection's turn is now and then: what that says the memory is, it has to be for ever.
-        let is_late = !dice.one_in(4);
+        // The first connection's turn is now and then: what that says the memory is, it has to be for ever; and making things
+        // durable, which goes over it, may take a node minutes.
+        let is_late = at_end == AtEnd::IsSilent || !dice.one_in(4);
         let says = if is_late { vec![None, Some(frames)] } else { vec![Some(frames)] };
         self.set(says, token, dice.word(), at_end);
         let way = if dice.one_in(3) { Way::Reactor } else { Way::Loop };

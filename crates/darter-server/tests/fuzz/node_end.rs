@@ -367,7 +367,10 @@ impl Stage {
         for due in &reading.dues[answers.len()..] {
             due.act(&mut self.model);
         }
-        self.left.push(talk.stream);
+        if !reading.ends {
+            // Else it is the node that does not leave it open, and nobody could tell whose end is counted.
+            self.left.push(talk.stream);
+        }
         if self.left.len() > LEFT_MAX {
             self.left.clear();
         }
