@@ -221,13 +221,17 @@ impl Due {
         }
     }
 
-    /// The verbs that change memory.
-    pub fn changes(&self) -> impl Iterator<Item = &Verb> {
-        let verbs: &[Verb] = match self {
+    /// The verbs that are to be executed.
+    pub fn verbs(&self) -> &[Verb] {
+        match self {
             Self::Batch { refusal: Refusal::None, verbs, .. } => verbs,
             _ => &[],
-        };
-        verbs.iter().filter(|verb| verb.kind != READ)
+        }
+    }
+
+    /// Those that change memory.
+    pub fn changes(&self) -> impl Iterator<Item = &Verb> {
+        self.verbs().iter().filter(|verb| verb.kind != READ)
     }
 
     /// Asserts that an answer is what was due, with these words where they are known.
