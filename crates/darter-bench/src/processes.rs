@@ -166,7 +166,7 @@ pub fn run_worker(
     }
     let plan = Plan::new(args, setting, 1)?;
     let (name, cache) = (args.index.name(), args.cache.0);
-    let target = StoreTarget::open_as_it_is(name, &plan.pool, cache, &setting.tcp, false)?;
+    let target = StoreTarget::open(name, &plan.pool, cache, &setting.tcp, false)?;
     let progress = ProgressBar::hidden();
     let phase = plan.phase(workload, (task.threads, task.in_flight), task.loaded, &progress);
     writeln!(out, "ready")?;

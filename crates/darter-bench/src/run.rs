@@ -52,7 +52,8 @@ impl<'a> Plan<'a> {
     /// Opens the pool and refuses one that cannot hold the records, before any memory is spent on keys.
     pub(crate) fn open_store(&self) -> Result<StoreTarget, BenchError> {
         let (name, cache) = (self.args.index.name(), self.args.cache.0);
-        let target = StoreTarget::open(name, &self.pool, cache, &self.setting.tcp, self.args.create)?;
+        let target = StoreTarget::open(name, &self.pool, cache, &self.setting.tcp, self.args.create)?
+            .without_keys(&self.pool)?;
         let least = record_bytes(&*self.dataset, self.args.value_size).saturating_mul(self.records);
         if least > target.pool_bytes() {
             return Err(BenchError::Usage(format!(

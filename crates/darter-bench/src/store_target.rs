@@ -18,25 +18,18 @@ pub(crate) struct StoreTarget {
 }
 
 impl StoreTarget {
-    /// Opens the pool, which must hold no index with keys in it. `create` makes one on memory nodes that hold none.
-    pub(crate) fn open(
-        name: &'static str,
-        pool: &PoolUrl,
-        cache_bytes: u64,
-        tcp: &TcpOptions,
-        create: bool,
-    ) -> Result<Self, BenchError> {
-        let target = Self::open_as_it_is(name, pool, cache_bytes, tcp, create)?;
-        if target.store.session()?.scan(..).next().transpose()?.is_some() {
+    /// The same, or an error when keys are in it.
+    pub(crate) fn without_keys(self, pool: &PoolUrl) -> Result<Self, BenchError> {
+        if self.store.session()?.scan(..).next().transpose()?.is_some() {
             return Err(BenchError::Usage(format!(
                 "the pool {pool} holds keys already; a benchmark needs an empty one and leaves its own keys behind"
             )));
         }
-        Ok(target)
+        Ok(self)
     }
 
-    /// Opens the pool with whatever is in it.
-    pub(crate) fn open_as_it_is(
+    /// Opens the pool with whatever is in it. `create` makes one on memory nodes that hold none.
+    pub(crate) fn open(
         name: &'static str,
         pool: &PoolUrl,
         cache_bytes: u64,

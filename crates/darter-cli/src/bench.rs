@@ -4,7 +4,6 @@ use crate::Answer;
 use crate::credentials::{ClientArgs, credential_variables};
 use crate::failure::Failure;
 
-use darter::{PoolUrl, Scheme};
 use darter_bench::{BenchArgs, BenchError, DeathsArgs, FabricArgs, Program, Setting, VictimArgs};
 use darter_fabric::TcpOptions;
 use std::ffi::OsString;
@@ -66,10 +65,7 @@ fn program() -> Result<Program, Failure> {
 
 /// How the pool's memory nodes are reached; credentials are looked at for a pool that has some.
 fn tcp(args: &BenchArgs, credentials: &ClientArgs) -> Result<TcpOptions, Failure> {
-    match args.pool.as_ref().map(PoolUrl::scheme) {
-        Some(Scheme::Tcp(_)) => credentials.options(),
-        _ => Ok(TcpOptions::default()),
-    }
+    args.pool.as_ref().map_or_else(|| Ok(TcpOptions::default()), |pool| credentials.options_for(pool))
 }
 
 fn answer(outcome: Result<(), BenchError>) -> Result<Answer, Failure> {

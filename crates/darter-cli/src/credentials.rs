@@ -110,10 +110,15 @@ impl ClientArgs {
 
     /// How to open a pool; credentials are looked at for one that can want them.
     pub(crate) fn store_options(&self, pool: &PoolUrl) -> Result<StoreOptions, Failure> {
-        Ok(match pool.scheme() {
-            Scheme::Tcp(_) => Store::options().tcp(self.options()?),
-            Scheme::Memory | Scheme::File(_) => Store::options(),
-        })
+        Ok(Store::options().tcp(self.options_for(pool)?))
+    }
+
+    /// How to reach a pool's memory nodes, where it has any.
+    pub(crate) fn options_for(&self, pool: &PoolUrl) -> Result<TcpOptions, Failure> {
+        match pool.scheme() {
+            Scheme::Tcp(_) => self.options(),
+            Scheme::Memory | Scheme::File(_) => Ok(TcpOptions::default()),
+        }
     }
 
     /// What the files say.

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+mod common;
+
+use common::{darter, said};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A `darter memnode` process; killed when dropped.
 struct Node {
@@ -30,14 +33,6 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn darter(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 #[test]

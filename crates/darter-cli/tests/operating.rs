@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+mod common;
+
+use common::{darter, said};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 /// A `darter` that serves until told otherwise; killed when dropped.
@@ -71,14 +74,6 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn darter(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// Waits for what other processes bring about.

@@ -46,6 +46,7 @@ mod provider;
 mod random;
 pub mod sim;
 mod size;
+mod spares;
 pub mod tcp;
 mod url;
 

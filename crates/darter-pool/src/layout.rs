@@ -181,9 +181,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Lays out one more node. One thread at a time.
-    pub(crate) fn add_node(&self, bytes: u64) -> Result<(), PoolError> {
-        let node = self.node_count();
+    /// How a node of so many bytes is laid out.
+    pub(crate) fn lay_out(&self, node: u8, bytes: u64) -> Result<NodeLayout, PoolError> {
         let mut blocks = bytes / self.block_bytes;
         let start = |blocks: u64| (TABLE_AT + blocks * 8).next_multiple_of(PAGE_BYTES);
         while blocks > 0 && start(blocks) + blocks * self.block_bytes > bytes {
@@ -193,7 +192,13 @@ impl Layout {
             let needed = start(1) + self.block_bytes;
             return Err(PoolError::TooSmall { node, node_bytes: bytes, needed });
         }
-        let laid_out = NodeLayout { bytes, blocks: blocks as u32, blocks_at: start(blocks) };
+        Ok(NodeLayout { bytes, blocks: blocks as u32, blocks_at: start(blocks) })
+    }
+
+    /// Takes one more node in. One thread at a time.
+    pub(crate) fn add_node(&self, bytes: u64) -> Result<(), PoolError> {
+        let node = self.node_count();
+        let laid_out = self.lay_out(node, bytes)?;
         let place = self.nodes.layouts.get(usize::from(node));
         if place.is_none_or(|place| place.set(laid_out).is_err()) {
             return Err(PoolError::Options("a pool has at most 255 memory nodes"));

@@ -236,13 +236,7 @@ impl<F: Fabric> Shared<F> {
             Err(PoolError::Fabric(error)) => return Err(error.into()),
             Ok(_) | Err(_) => return Err(PoolError::AlreadyAPool { node }),
         }
-        let blocks = Layout::new(&[bytes], self.layout.block_bytes)
-            .map_err(|_| PoolError::TooSmall {
-                node,
-                node_bytes: bytes,
-                needed: self.layout.block_bytes * 2,
-            })?
-            .blocks(0);
+        let blocks = self.layout.lay_out(node, bytes)?.blocks;
         superblock::write_node(endpoint, &self.superblock, node, bytes, blocks).await?;
         Ok(bytes)
     }

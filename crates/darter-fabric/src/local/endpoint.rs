@@ -12,15 +12,12 @@
 
 use super::Shared;
 use super::mapping::Mapping;
+use crate::spares::Spares;
 use crate::tcp::wire::FrameVerbs;
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Batches whose buffers an endpoint keeps for reuse.
-const SPARE_BATCHES_MAX: usize = 8;
-/// Buffers above this size go back to the allocator.
-const SPARE_BATCH_BYTES_MAX: usize = 256 << 10;
 /// Words in a cache line.
 const LINE_WORDS: u64 = 8;
 /// Cache lines fetched ahead for one READ; beyond them the processor's own prefetcher has understood.
@@ -218,12 +215,12 @@ impl Drop for Order {
 #[derive(Debug)]
 pub struct LocalEndpoint {
     shared: Arc<Shared>,
-    spares: Vec<Batch>,
+    spares: Spares,
 }
 
 impl LocalEndpoint {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, spares: Vec::with_capacity(SPARE_BATCHES_MAX) }
+        Self { shared, spares: Spares::default() }
     }
 
     /// Executes the verbs of a request on node 0, in their order, and appends what they answer to `out`: how a memory node
@@ -239,15 +236,12 @@ impl LocalEndpoint {
 impl Endpoint for LocalEndpoint {
     #[inline]
     fn batch(&mut self) -> Batch {
-        self.spares.pop().unwrap_or_default()
+        self.spares.batch()
     }
 
     #[inline]
-    fn recycle(&mut self, mut batch: Batch) {
-        if self.spares.len() < SPARE_BATCHES_MAX && batch.buffer_bytes() <= SPARE_BATCH_BYTES_MAX {
-            batch.clear();
-            self.spares.push(batch);
-        }
+    fn recycle(&mut self, batch: Batch) {
+        self.spares.recycle(batch);
     }
 
     #[inline]

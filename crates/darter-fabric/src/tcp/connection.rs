@@ -106,6 +106,12 @@ impl Connection {
         self.input.taken(range)
     }
 
+    /// A refusal's text, which is what its payload holds.
+    pub(super) fn text(&self, range: Range<usize>) -> String {
+        let payload = self.payload(range);
+        String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]).into_owned()
+    }
+
     /// So many bytes of what has arrived, when there are as many.
     pub(super) fn take(&mut self, count: usize) -> Option<Range<usize>> {
         (self.input.arrived().len() >= count).then(|| self.input.take(count))

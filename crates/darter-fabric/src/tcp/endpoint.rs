@@ -4,6 +4,7 @@ use super::batches::Ticket;
 use super::fabric::Shared;
 use super::hub::{Driver, Hub};
 use crate::executor::{Drive, adopt, is_driving};
+use crate::spares::Spares;
 use crate::{Batch, Endpoint, FabricError};
 use std::cell::RefCell;
 use std::future::Future;
@@ -11,11 +12,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-
-/// Batches whose buffers an endpoint keeps for reuse.
-const SPARE_BATCHES_MAX: usize = 8;
-/// Buffers above this size go back to the allocator.
-const SPARE_BATCH_BYTES_MAX: usize = 256 << 10;
 
 thread_local! {
     /// This thread's own hubs, one a fabric.
@@ -30,12 +26,12 @@ pub struct TcpEndpoint {
     hub: Option<Arc<Hub>>,
     /// Batches that are on their way and that nobody waits for.
     orphans: Arc<AtomicUsize>,
-    spares: Vec<Batch>,
+    spares: Spares,
 }
 
 impl TcpEndpoint {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, hub: None, orphans: Arc::default(), spares: Vec::new() }
+        Self { shared, hub: None, orphans: Arc::default(), spares: Spares::default() }
     }
 
     /// Posts a batch on the hub that is right here and now, which `hub` then holds.
@@ -69,15 +65,12 @@ fn own_hub(shared: &Shared) -> Result<Arc<Hub>, FabricError> {
 impl Endpoint for TcpEndpoint {
     #[inline]
     fn batch(&mut self) -> Batch {
-        self.spares.pop().unwrap_or_default()
+        self.spares.batch()
     }
 
     #[inline]
-    fn recycle(&mut self, mut batch: Batch) {
-        if self.spares.len() < SPARE_BATCHES_MAX && batch.buffer_bytes() <= SPARE_BATCH_BYTES_MAX {
-            batch.clear();
-            self.spares.push(batch);
-        }
+    fn recycle(&mut self, batch: Batch) {
+        self.spares.recycle(batch);
     }
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {

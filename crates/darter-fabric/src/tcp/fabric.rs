@@ -1,9 +1,9 @@
 //! The fabric over TCP: its nodes, its hubs, and what is asked of nodes beside verbs.
 
 use super::batches::Ticket;
-use super::connection::{Connection, Sent};
+use super::connection::{Connection, PATIENCE, Sent};
 use super::endpoint::TcpEndpoint;
-use super::handshake::{connect, connect_within};
+use super::handshake::connect_within;
 use super::hub::Hub;
 use super::reactor;
 use super::tls::ClientTls;
@@ -152,33 +152,45 @@ impl Tcp {
         }
         // 0 is nobody.
         let session = random_word().max(1);
-        let mut nodes = Vec::with_capacity(addresses.len());
-        let mut control = Vec::with_capacity(addresses.len());
-        for (node, address) in addresses.iter().enumerate() {
-            let (connection, welcome) = connect(address, node as u8, session, &options)?;
-            if let Some(twin) = nodes.iter().position(|known: &NodeInfo| known.boot_id == welcome.boot_id) {
-                return Err(FabricError::geometry(format!(
-                    "{address}: it is memory node {twin} already; name each node once"
-                )));
-            }
-            nodes.push(NodeInfo {
-                address: address.clone(),
-                bytes: welcome.region_bytes,
-                boot_id: welcome.boot_id,
-            });
-            control.push(ControlLink { connection: Some(connection), down_until: None });
-        }
         let shared = Shared {
-            node_count: AtomicUsize::new(nodes.len()),
-            nodes: RwLock::new(nodes),
+            nodes: RwLock::default(),
+            node_count: AtomicUsize::new(0),
             options,
             session,
             fenced: Arc::default(),
-            control: Mutex::new(control),
+            control: Mutex::default(),
             hubs: Mutex::default(),
             common: Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let fabric = Self { shared: Arc::new(shared) };
+        for (node, address) in addresses.iter().enumerate() {
+            fabric.admit(node as u8, address, PATIENCE)?;
+        }
+        Ok(fabric)
+    }
+
+    /// Connects to a node that was not one of them, and makes it the next.
+    fn admit(&self, node: u8, address: &str, patience: Duration) -> Result<(), FabricError> {
+        let shared = &self.shared;
+        let (connection, welcome) = connect_within(patience, address, node, shared.session, &shared.options)?;
+        let admitted =
+            NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id: welcome.boot_id };
+        shared.with_nodes(|nodes| {
+            if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id) {
+                return Err(FabricError::geometry(format!(
+                    "{address}: it is memory node {known} already; name each node once"
+                )));
+            }
+            if nodes.len() != usize::from(node) {
+                return Err(FabricError::geometry(format!("the next memory node is {}", nodes.len())));
+            }
+            nodes.push(admitted);
+            Ok(())
+        })?;
+        let mut control = lock(&shared.control);
+        control.resize_with(usize::from(node), ControlLink::default);
+        control.push(ControlLink { connection: Some(connection), down_until: None });
+        Ok(())
     }
 
     /// One request on a node's control connection, and its answer.
@@ -249,9 +261,7 @@ fn exchange(connection: &mut Connection, kind: RequestKind, about: Control) -> i
     connection.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
     connection.wait_for(Instant::now() + patience, |connection| {
         let Some((_, refusal, range)) = connection.next_reply()? else { return Ok(None) };
-        let payload = connection.payload(range);
-        let payload = &payload[..payload.len().min(wire::TEXT_BYTES_MAX)];
-        Ok(Some((refusal, String::from_utf8_lossy(payload).into_owned())))
+        Ok(Some((refusal, connection.text(range))))
     })
 }
 
@@ -304,24 +314,7 @@ impl Fabric for Tcp {
     }
 
     fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
-        let (connection, welcome) =
-            connect_within(CONTROL_PATIENCE, address, node, self.shared.session, &self.shared.options)?;
-        let added =
-            NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id: welcome.boot_id };
-        self.shared.with_nodes(|nodes| {
-            if let Some(known) = nodes.iter().position(|known| known.boot_id == added.boot_id) {
-                return Err(FabricError::geometry(format!("{address}: it is memory node {known} already")));
-            }
-            if nodes.len() != usize::from(node) {
-                return Err(FabricError::geometry(format!("the next memory node is {}", nodes.len())));
-            }
-            nodes.push(added);
-            Ok(())
-        })?;
-        let mut control = lock(&self.shared.control);
-        control.resize_with(usize::from(node), ControlLink::default);
-        control.push(ControlLink { connection: Some(connection), down_until: None });
-        Ok(())
+        self.admit(node, address, CONTROL_PATIENCE)
     }
 
     fn forget_node(&self, node: u8) {

@@ -387,9 +387,9 @@ impl State {
         }
         connection.silent_since = None;
         while let Some((sent, refusal, range)) = connection.next_reply()? {
-            let payload = connection.payload(range);
             let Some(pending) = self.batches.of(sent) else { continue };
             if refusal == Refusal::None {
+                let payload = connection.payload(range);
                 if !wire::take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
                     // Its frame is no longer listed: it ends here, the others with the connection.
                     pending.lost(node as u8);
@@ -400,7 +400,7 @@ impl State {
                 if refusal == Refusal::Fenced {
                     self.fenced.store(true, Ordering::Relaxed);
                 }
-                let text = String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]);
+                let text = connection.text(range);
                 pending.error.get_or_insert(wire::error_of(refusal, node as u8, &text));
             }
             self.to_wake.extend(self.batches.part_ended(sent.batch));

@@ -74,23 +74,24 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    const ALL: [Self; 12] = [
+        Self::None,
+        Self::Version,
+        Self::Credentials,
+        Self::Fenced,
+        Self::Busy,
+        Self::Malformed,
+        Self::OutOfBounds,
+        Self::Misaligned,
+        Self::Closing,
+        Self::Taken,
+        Self::Failed,
+        Self::Stranger,
+    ];
+
     /// The refusal of this code.
     pub fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::None,
-            1 => Self::Version,
-            2 => Self::Credentials,
-            3 => Self::Fenced,
-            4 => Self::Busy,
-            5 => Self::Malformed,
-            6 => Self::OutOfBounds,
-            7 => Self::Misaligned,
-            8 => Self::Closing,
-            9 => Self::Taken,
-            10 => Self::Failed,
-            11 => Self::Stranger,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|refusal| *refusal as u8 == code)
     }
 }
 
