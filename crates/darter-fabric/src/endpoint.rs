@@ -5,7 +5,7 @@
 //! - Only aligned 8-byte words are atomic.
 //! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never do.
 
-use crate::{Batch, Counters, FabricError};
+use crate::{Batch, Counters, FabricError, GlobalAddr};
 use std::future::Future;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -142,6 +142,12 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// What this provider can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// Asks that atomics on these words of a node be served by its NIC's own memory (Sherman, section 2.1), as long as there
+    /// is room; answers whether they are. Elsewhere they are words like any others.
+    fn place_on_chip(&self, _addr: GlobalAddr, _bytes: u64) -> bool {
+        false
+    }
 
     /// Remarks an operator should see once: huge pages refused, memory not persistent, and the like.
     fn notes(&self) -> Vec<String> {

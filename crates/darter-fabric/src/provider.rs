@@ -3,7 +3,8 @@
 use crate::local::LocalEndpoint;
 use crate::tcp::TcpEndpoint;
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Local, Suspect, Tcp,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, Suspect,
+    Tcp,
 };
 
 /// Memory of this machine, or memory nodes over TCP.
@@ -68,6 +69,10 @@ impl Fabric for Provider {
 
     fn capabilities(&self) -> Capabilities {
         each!(self, inner => inner.capabilities())
+    }
+
+    fn place_on_chip(&self, addr: GlobalAddr, bytes: u64) -> bool {
+        each!(self, inner => inner.place_on_chip(addr, bytes))
     }
 
     fn notes(&self) -> Vec<String> {

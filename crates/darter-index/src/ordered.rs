@@ -76,10 +76,26 @@ impl ScanRange {
     }
 }
 
-/// An ordered index over a pool. `client` is the calling thread's or task's own.
-pub trait OrderedIndex<F: Fabric>: Sized + Send + Sync {
+/// An ordered index over a pool. `client` is the calling thread's or task's own. Clones are handles of the same index in
+/// the same compute node: they share its caches and whatever else its clients share.
+pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// The index's name in commands and tables.
     const NAME: &'static str;
+
+    /// How a process uses an index; where it shapes what is stored, it counts when the index is created.
+    type Options: Clone + Default + Send + Sync + 'static;
+
+    /// Opens the pool's index of this kind.
+    fn open(
+        client: &mut Client<F>,
+        options: Self::Options,
+    ) -> impl Future<Output = Result<Self, IndexError>> + Send;
+
+    /// Opens the pool's index of this kind, creating it in a pool that holds none.
+    fn open_or_create(
+        client: &mut Client<F>,
+        options: Self::Options,
+    ) -> impl Future<Output = Result<Self, IndexError>> + Send;
 
     /// The value of a key.
     fn get(

@@ -48,6 +48,10 @@ macro_rules! forward_fabric {
             self.inner.capabilities()
         }
 
+        fn place_on_chip(&self, addr: crate::GlobalAddr, bytes: u64) -> bool {
+            self.inner.place_on_chip(addr, bytes)
+        }
+
         fn notes(&self) -> Vec<String> {
             self.inner.notes()
         }

@@ -166,6 +166,16 @@ impl<F: Fabric> Dart<F> {
 impl<F: Fabric> OrderedIndex<F> for Dart<F> {
     const NAME: &'static str = "dart";
 
+    type Options = DartOptions;
+
+    async fn open(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
+        Self::open(client, options).await
+    }
+
+    async fn open_or_create(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
+        Self::open_or_create(client, options).await
+    }
+
     async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
         self.get_with(client, key, <[u8]>::to_vec).await
     }
