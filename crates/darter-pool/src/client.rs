@@ -34,6 +34,8 @@ pub struct Client<F: Fabric> {
     depth: u32,
     /// The pin outlived its guard because verbs were on their way.
     lingers: bool,
+    /// The operation has had a [`crate::Hold`].
+    has_held: bool,
     /// Objects from `take_graced` may be in hand.
     has_hand: bool,
     until_upkeep: u32,
@@ -65,6 +67,7 @@ impl<F: Fabric> Client<F> {
             magazines: vec![None; sizes],
             depth: 0,
             lingers: false,
+            has_held: false,
             has_hand: false,
             until_upkeep: UPKEEP_OPERATIONS,
             bags: 0,
@@ -163,6 +166,7 @@ impl<F: Fabric> Client<F> {
     #[cold]
     fn enter_slowly(&mut self) {
         self.lingers = self.lingers && self.endpoint().in_flight() > 0;
+        self.settle_holds();
         self.has_hand = self.has_hand && !Limbo::settle_hand(&self.state.ring);
     }
 
@@ -171,10 +175,28 @@ impl<F: Fabric> Client<F> {
         self.depth -= 1;
         if self.depth == 0 {
             self.lingers = self.endpoint().in_flight() > 0;
+            if self.has_held {
+                self.settle_holds();
+            }
             if !self.lingers {
                 self.state.unpin();
             }
         }
+    }
+
+    /// What the last operation abandoned is over, unless its verbs are still on their way.
+    #[cold]
+    fn settle_holds(&mut self) {
+        if self.has_held && !self.lingers {
+            self.has_held = false;
+            self.pool.shared.holds.settle(&self.state);
+        }
+    }
+
+    /// The operation under way has a hold.
+    pub(crate) fn note_hold(&mut self) -> Arc<ClientState> {
+        self.has_held = true;
+        Arc::clone(&self.state)
     }
 
     #[cold]
@@ -208,6 +230,7 @@ impl<F: Fabric> Client<F> {
     fn release_lingering_pin(&mut self) {
         if self.depth == 0 && self.lingers && self.endpoint().in_flight() == 0 {
             self.lingers = false;
+            self.settle_holds();
             self.state.unpin();
         }
     }
@@ -390,6 +413,7 @@ impl<F: Fabric> Drop for Client<F> {
                 lock(&shared.stragglers).push((endpoint, Arc::clone(&self.state)));
             }
             _ => {
+                shared.holds.settle(&self.state);
                 self.state.unpin();
                 shared.clients.remove(&self.state);
             }

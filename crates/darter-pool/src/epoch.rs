@@ -45,6 +45,8 @@ pub(crate) struct ClientState {
     pub ring: Mutex<Ring>,
     /// The client's magazines, for audits.
     pub magazines: Mutex<Vec<Arc<Magazine>>>,
+    /// Numbers of holds that its operation abandoned, until its verbs have completed.
+    pub abandoned: Mutex<Vec<u16>>,
 }
 
 impl ClientState {
@@ -101,6 +103,7 @@ impl Clients {
             pin: Pin(AtomicU64::new(UNPINNED)),
             ring: Mutex::default(),
             magazines: Mutex::default(),
+            abandoned: Mutex::default(),
         });
         lock(&self.states).push(Arc::clone(&state));
         state

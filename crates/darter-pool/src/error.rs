@@ -88,6 +88,12 @@ pub enum PoolError {
         /// Slots there are.
         max: u32,
     },
+    /// A process can hold so many locks at a time.
+    #[error("this process holds {max} locks in the pool at once; let fewer operations run at a time")]
+    TooManyHolds {
+        /// Locks there can be.
+        max: usize,
+    },
     /// Other members have declared this process dead; it must not write any more.
     #[error("this process was declared dead by other members of the pool; open the pool again")]
     Evicted,

@@ -42,6 +42,7 @@ mod grant;
 mod heap;
 #[cfg(test)]
 mod heap_model;
+mod hold;
 mod layout;
 mod limbo;
 mod magazine;
@@ -59,6 +60,7 @@ pub use adoption::{Adoption, SweepReport};
 pub use audit::AuditReport;
 pub use client::{Client, Pinned};
 pub use error::PoolError;
+pub use hold::Hold;
 pub use layout::ROOT_WORDS;
 pub use limbo::Unlinked;
 pub use pool::{AllocKind, Pool, PoolOptions};

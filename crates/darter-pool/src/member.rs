@@ -322,6 +322,12 @@ pub(crate) async fn bury_dead<F: Fabric>(
     Ok(burials)
 }
 
+/// Whether an incarnation of a member has not ended; one that there never was has.
+pub(crate) async fn is_live<E: Endpoint>(endpoint: &mut E, owner: Owner) -> Result<bool, PoolError> {
+    let line = read_line(endpoint, owner.member.into()).await?;
+    Ok(line.live && line.incarnation == owner.incarnation)
+}
+
 async fn read_line<E: Endpoint>(endpoint: &mut E, slot: u32) -> Result<MemberLine, PoolError> {
     let mut batch = endpoint.batch();
     let read = batch.read(line_addr(slot), LINE_WORDS);

@@ -16,6 +16,7 @@ use crate::block::Owner;
 use crate::client::Client;
 use crate::epoch::{ClientState, Clients, lock};
 use crate::heap::Heap;
+use crate::hold::Holds;
 use crate::layout::{BlockId, Layout};
 use crate::limbo::Limbo;
 use crate::superblock::{self, LEASE_MS_MAX, Superblock};
@@ -66,6 +67,7 @@ pub(crate) struct Shared<F: Fabric> {
     pub clients: Clients,
     pub limbo: Limbo,
     pub heap: Mutex<Heap>,
+    pub holds: Arc<Holds>,
     pub upkeep: Upkeep,
     /// Other members have been seen, so objects of ours may be freed from outside.
     pub had_company: AtomicBool,
@@ -160,6 +162,7 @@ impl<F: Fabric> Pool<F> {
             heap: Mutex::new(Heap::new(layout.clone())),
             clients: Clients::new(membership.epoch),
             limbo: Limbo::new(),
+            holds: Arc::default(),
             upkeep: Upkeep::new(membership.epoch, superblock.lease_ms, endpoint.now_ms()),
             had_company: AtomicBool::new(false),
             touched: Mutex::default(),

@@ -238,6 +238,7 @@ impl<F: Fabric> Shared<F> {
         lock(&self.stragglers).retain(|(endpoint, state)| {
             let is_done = endpoint.in_flight() == 0;
             if is_done {
+                self.holds.settle(state);
                 state.unpin();
                 self.clients.remove(state);
             }

@@ -1,0 +1,156 @@
+//! Holds: names for whoever has a lock in the pool, so that a lock is a lease and not a trap.
+//!
+//! DART needs no locks; the systems it is compared with do. A lock word of theirs holds 0 or a hold's word:
+//!
+//! ```text
+//! member slot 8 | generation 8 | number 16 | incarnation 32      never 0: incarnations begin at 1
+//! ```
+//!
+//! A hold is *over* when its holder can write no more: its process has ended, after fencing proved or enforced that; or
+//! it was dropped without [`Hold::release`], as by a cancelled operation or an error, and all verbs of that operation have
+//! completed. Only then may another client take the lock over, by CAS from that word, and mend what was left half done.
+//!
+//! Numbers are reused, with another generation. A word whose hold is long over can therefore name a present one, once in
+//! 256 reuses: who asks is told that it is not over yet, and asks again.
+
+use darter_fabric::Fabric;
+use std::sync::{Arc, Mutex};
+
+use crate::block::Owner;
+use crate::client::{Client, Pinned};
+use crate::epoch::{ClientState, lock};
+use crate::{PoolError, member};
+
+/// Locks that a process can hold at a time.
+const HOLDS_MAX: usize = 1 << 16;
+
+/// The holds of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Holds(Mutex<Numbers>);
+
+#[derive(Debug, Default)]
+struct Numbers {
+    /// By number: the generation, and whether it is in use.
+    states: Vec<(u8, bool)>,
+    free: Vec<u16>,
+}
+
+impl Holds {
+    /// A number that is not in use, with its generation.
+    fn take(&self) -> Option<(u16, u8)> {
+        let mut numbers = lock(&self.0);
+        let number = match numbers.free.pop() {
+            Some(number) => number,
+            None if numbers.states.len() == HOLDS_MAX => return None,
+            None => {
+                numbers.states.push((0, false));
+                (numbers.states.len() - 1) as u16
+            }
+        };
+        let (generation, in_use) = &mut numbers.states[usize::from(number)];
+        *generation = generation.wrapping_add(1);
+        *in_use = true;
+        Some((number, *generation))
+    }
+
+    fn give_back(&self, number: u16) {
+        let mut numbers = lock(&self.0);
+        numbers.states[usize::from(number)].1 = false;
+        numbers.free.push(number);
+    }
+
+    fn is_over(&self, number: u16, generation: u8) -> bool {
+        lock(&self.0).states.get(usize::from(number)) != Some(&(generation, true))
+    }
+
+    /// The verbs of a client's operation have completed: what it abandoned is over.
+    pub(crate) fn settle(&self, state: &ClientState) {
+        for number in lock(&state.abandoned).drain(..) {
+            self.give_back(number);
+        }
+    }
+}
+
+fn word_of(me: Owner, number: u16, generation: u8) -> u64 {
+    u64::from(me.member) << 56
+        | u64::from(generation) << 48
+        | u64::from(number) << 32
+        | u64::from(me.incarnation)
+}
+
+/// A name to put into a lock word, for as long as the lock is held. Dropped without [`Hold::release`], it is abandoned: over
+/// as soon as the verbs of the operation that had it have completed.
+#[derive(Debug)]
+pub struct Hold {
+    word: u64,
+    number: u16,
+    holds: Arc<Holds>,
+    /// Of the client whose operation has it.
+    state: Arc<ClientState>,
+    released: bool,
+}
+
+impl Hold {
+    /// What to put into the lock word. Never 0.
+    pub fn word(&self) -> u64 {
+        self.word
+    }
+
+    /// Ends the hold in order: the lock word holds another value, or never held this one.
+    pub fn release(mut self) {
+        self.released = true;
+    }
+
+    /// Passes the hold, and the lock that it names, to another client of the process: from now on that client's operation
+    /// has it. The former has no verbs on their way that the lock protects against.
+    pub fn pass_to<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) {
+        self.state = client.note_hold();
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.released {
+            self.holds.give_back(self.number);
+        } else {
+            lock(&self.state.abandoned).push(self.number);
+        }
+    }
+}
+
+impl<F: Fabric> Pinned<'_, F> {
+    /// A new name to lock with, for this operation.
+    ///
+    /// # Errors
+    /// [`PoolError::TooManyHolds`].
+    pub fn hold(&mut self) -> Result<Hold, PoolError> {
+        let shared = &self.pool().shared;
+        let (me, holds) = (shared.me, Arc::clone(&shared.holds));
+        let (number, generation) = holds.take().ok_or(PoolError::TooManyHolds { max: HOLDS_MAX })?;
+        let state = self.note_hold();
+        Ok(Hold { word: word_of(me, number, generation), number, holds, state, released: false })
+    }
+}
+
+impl<F: Fabric> Client<F> {
+    /// Whether the hold that a lock word names is over, so that the lock may be taken over by CAS from that word. Words that
+    /// name nobody are. Does a round of upkeep, by which members that died or lapsed are ended: call it unpinned, since whoever
+    /// waits while pinned holds up everybody's reclamation, and pause between calls.
+    ///
+    /// # Errors
+    /// As [`crate::Pool::maintain`].
+    pub async fn is_over(&mut self, word: u64) -> Result<bool, PoolError> {
+        let named = Owner { member: (word >> 56) as u8, incarnation: word as u32 };
+        let me = self.pool().shared.me;
+        if named == me {
+            let is_over = self.pool().shared.holds.is_over((word >> 32) as u16, (word >> 48) as u8);
+            if !is_over {
+                self.upkeep().await?;
+            }
+            return Ok(is_over);
+        }
+        self.upkeep().await?;
+        let (_, endpoint) = self.parts();
+        Ok(!member::is_live(endpoint, named).await?)
+    }
+}
