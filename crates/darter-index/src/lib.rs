@@ -3,14 +3,18 @@
 //! The index code is generic over [`darter_fabric::Fabric`] and asks nowhere which provider it runs on. [`Dart`] is the main
 //! index; [`OrderedIndex`] is the contract, so that other systems can stand beside it.
 
+mod compute_node;
 mod dart;
 mod error;
+mod hocl;
 mod ordered;
+mod remote_lock;
 
 pub use dart::{AdjustReport, Dart, DartOptions, Swept, TreeView};
 #[doc(hidden)]
 pub use dart::{Hole, Holes, Situation, take_situations, without_situations};
 pub use error::IndexError;
+pub use hocl::HoclOptions;
 pub use ordered::{
     CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
     PutOutcome, ScanRange,

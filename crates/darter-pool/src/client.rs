@@ -23,6 +23,7 @@ const UPKEEP_OPERATIONS: u32 = 1024;
 const UPKEEP_BAGS: u32 = 16;
 
 /// One thread's or task's access to a pool.
+#[expect(clippy::struct_excessive_bools, reason = "each is looked at alone, on its own path")]
 pub struct Client<F: Fabric> {
     pool: Pool<F>,
     /// There until the client is dropped.
@@ -125,6 +126,11 @@ impl<F: Fabric> Client<F> {
     #[inline]
     pub fn recycle(&mut self, batch: Batch) {
         self.endpoint_mut().recycle(batch);
+    }
+
+    /// Lets others go on for about a millisecond of the provider's clock.
+    pub async fn pause(&mut self) {
+        self.endpoint_mut().pause().await;
     }
 
     /// Counts a lost race of the current operation.

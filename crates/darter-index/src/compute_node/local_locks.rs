@@ -1,0 +1,298 @@
+//! Locks of one compute node, by number: first come, first served, and something can be handed over with the lock.
+//!
+//! A lock exists while somebody has it or waits for it, so any number of locks costs memory for those in use alone. Who asks
+//! for a lock that is taken waits in its queue. The holder's guard passes the lock on when it is dropped, to the first
+//! in the queue; [`LocalGuard::hand_over`] passes a `T` with it, such as the hold on a lock in the pool (Sherman's handover).
+//! A waiter that is dropped leaves the queue; one that had already been given the lock passes it on, and drops the `T`.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Parts of the table with a mutex each.
+const SHARDS: usize = 64;
+
+/// A table of locks.
+#[derive(Debug)]
+pub(crate) struct LocalLocks<T> {
+    shards: Box<[Shard<T>]>,
+}
+
+/// Some of the locks that are taken, by number.
+type Shard<T> = Mutex<HashMap<u64, Lock<T>>>;
+
+/// A lock that is taken.
+#[derive(Debug)]
+struct Lock<T> {
+    queue: VecDeque<Arc<Waiter<T>>>,
+    /// Times it was handed over since it was taken freely.
+    handovers: u32,
+}
+
+#[derive(Debug)]
+struct Waiter<T>(Mutex<Turn<T>>);
+
+/// Where a waiter stands.
+#[derive(Debug)]
+enum Turn<T> {
+    Waits(Option<Waker>),
+    /// It has the lock, and what was handed over with it.
+    Has(Option<T>),
+    /// It took what it was given, or went away.
+    Gone,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Default for LocalLocks<T> {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl<T> LocalLocks<T> {
+    fn shard(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Lock<T>>> {
+        lock(&self.shards[number as usize % SHARDS])
+    }
+
+    /// Takes a lock, waiting for its turn.
+    pub(crate) fn lock(self: &Arc<Self>, number: u64) -> Waiting<'_, T> {
+        Waiting { locks: self, number, waiter: None }
+    }
+
+    /// Takes a lock if it is free.
+    pub(crate) fn try_lock(self: &Arc<Self>, number: u64) -> Option<LocalGuard<T>> {
+        let mut shard = self.shard(number);
+        let Entry::Vacant(free) = shard.entry(number) else { return None };
+        free.insert(Lock { queue: VecDeque::new(), handovers: 0 });
+        drop(shard);
+        Some(LocalGuard { locks: Arc::clone(self), number, handed: None })
+    }
+
+    /// Gives the lock to the next in the queue, with `handed` if there is one; answers what nobody took. Without a queue the
+    /// lock is free, unless there was something to hand over: then it is as it was.
+    fn pass(&self, number: u64, mut handed: Option<T>) -> Option<T> {
+        let mut shard = self.shard(number);
+        let entry = shard.get_mut(&number)?;
+        while let Some(next) = entry.queue.pop_front() {
+            let mut turn = lock(&next.0);
+            if let Turn::Waits(waker) = &mut *turn {
+                let waker = waker.take();
+                entry.handovers = if handed.is_some() { entry.handovers + 1 } else { 0 };
+                *turn = Turn::Has(handed.take());
+                drop(turn);
+                drop(shard);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+                return None;
+            }
+        }
+        if handed.is_none() {
+            shard.remove(&number);
+        }
+        handed
+    }
+}
+
+/// A future that takes a lock.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a, T> {
+    locks: &'a Arc<LocalLocks<T>>,
+    number: u64,
+    waiter: Option<Arc<Waiter<T>>>,
+}
+
+impl<T> Future for Waiting<'_, T> {
+    type Output = LocalGuard<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LocalGuard<T>> {
+        let Some(waiter) = &self.waiter else {
+            if let Some(guard) = self.locks.try_lock(self.number) {
+                return Poll::Ready(guard);
+            }
+            let mut shard = self.locks.shard(self.number);
+            let Some(entry) = shard.get_mut(&self.number) else {
+                // It has become free meanwhile.
+                drop(shard);
+                return self.poll(context);
+            };
+            let waiter = Arc::new(Waiter(Mutex::new(Turn::Waits(Some(context.waker().clone())))));
+            entry.queue.push_back(Arc::clone(&waiter));
+            drop(shard);
+            self.waiter = Some(waiter);
+            return Poll::Pending;
+        };
+        let mut turn = lock(&waiter.0);
+        match &mut *turn {
+            Turn::Waits(waker) => {
+                *waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            Turn::Has(handed) => {
+                let handed = handed.take();
+                *turn = Turn::Gone;
+                Poll::Ready(LocalGuard { locks: Arc::clone(self.locks), number: self.number, handed })
+            }
+            Turn::Gone => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Waiting<'_, T> {
+    fn drop(&mut self) {
+        let Some(waiter) = &self.waiter else { return };
+        let turn = std::mem::replace(&mut *lock(&waiter.0), Turn::Gone);
+        if let Turn::Has(handed) = turn {
+            drop(handed);
+            self.locks.pass(self.number, None);
+        }
+    }
+}
+
+/// A lock that is held, until dropped.
+#[derive(Debug)]
+pub(crate) struct LocalGuard<T> {
+    locks: Arc<LocalLocks<T>>,
+    number: u64,
+    handed: Option<T>,
+}
+
+impl<T> LocalGuard<T> {
+    /// What the former holder handed over with the lock.
+    pub(crate) fn take_handed(&mut self) -> Option<T> {
+        self.handed.take()
+    }
+
+    /// Whether somebody waits for the lock, and it has been handed over fewer than `handovers_max` times in a row: others,
+    /// out of this compute node, have to have their turn.
+    pub(crate) fn may_hand_over(&self, handovers_max: u32) -> bool {
+        let shard = self.locks.shard(self.number);
+        shard.get(&self.number).is_some_and(|lock| lock.handovers < handovers_max && !lock.queue.is_empty())
+    }
+
+    /// Passes the lock and `handed` to the next in the queue. When nobody is there any more, answers both.
+    pub(crate) fn hand_over(self, handed: T) -> Result<(), (Self, T)> {
+        match self.locks.pass(self.number, Some(handed)) {
+            None => {
+                // The lock is another's now.
+                let mut this = self;
+                this.number = PASSED_ON;
+                Ok(())
+            }
+            Some(handed) => Err((self, handed)),
+        }
+    }
+}
+
+/// The number of a lock that nobody can ask for, in a guard that has passed its lock on.
+const PASSED_ON: u64 = u64::MAX;
+
+impl<T> Drop for LocalGuard<T> {
+    fn drop(&mut self) {
+        drop(self.handed.take());
+        if self.number != PASSED_ON {
+            self.locks.pass(self.number, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute_node::yield_now;
+    use darter_fabric::{block_on, run_all};
+    use std::cell::RefCell;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn turns_come_in_order_and_locks_vanish_with_their_users() {
+        let locks: Arc<LocalLocks<()>> = Arc::default();
+        let order = RefCell::new(Vec::new());
+        run_all((0..5).map(|task| {
+            let (locks, order) = (&locks, &order);
+            async move {
+                let guard = locks.lock(3).await;
+                yield_now().await;
+                order.borrow_mut().push(task);
+                drop(guard);
+                drop(locks.lock(4 + task).await);
+            }
+        }));
+        assert_eq!(*order.borrow(), [0, 1, 2, 3, 4]);
+        assert!(locks.shards.iter().all(|shard| lock(shard).is_empty()));
+    }
+
+    #[test]
+    fn what_is_handed_over_reaches_the_next_so_many_times() {
+        let locks: Arc<LocalLocks<u32>> = Arc::default();
+        let got = RefCell::new(Vec::new());
+        run_all((0..6).map(|_| {
+            let (locks, got) = (&locks, &got);
+            async move {
+                let mut guard = locks.lock(9).await;
+                yield_now().await;
+                let handed = guard.take_handed();
+                got.borrow_mut().push(handed);
+                if guard.may_hand_over(2) {
+                    guard.hand_over(handed.unwrap_or(0) + 1).unwrap();
+                }
+            }
+        }));
+        assert_eq!(*got.borrow(), [None, Some(1), Some(2), None, Some(1), Some(2)]);
+        let guard = block_on(locks.lock(9));
+        assert!(!guard.may_hand_over(2));
+        let (guard, handed) = guard.hand_over(7).unwrap_err();
+        assert_eq!(handed, 7);
+        drop(guard);
+        assert!(locks.shards.iter().all(|shard| lock(shard).is_empty()));
+    }
+
+    #[test]
+    fn waiters_that_go_away_are_passed_over() {
+        let locks: Arc<LocalLocks<u32>> = Arc::default();
+        let guard = block_on(locks.lock(1));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(locks.lock(1))).collect();
+        for waiting in &mut waiting {
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        }
+        drop(waiting.remove(0));
+        guard.hand_over(5).unwrap();
+        // The second has been given the lock and goes away without having looked.
+        drop(waiting.remove(0));
+        let Poll::Ready(mut last) = waiting[0].as_mut().poll(&mut context) else { panic!("not its turn") };
+        assert_eq!(last.take_handed(), None);
+        drop(last);
+        assert!(locks.shards.iter().all(|shard| lock(shard).is_empty()));
+    }
+
+    #[test]
+    fn threads_exclude_each_other() {
+        let locks: Arc<LocalLocks<()>> = Arc::default();
+        let (inside, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    run_all((0..8).map(|_| async {
+                        for turn in 0..200 {
+                            let guard = locks.lock(turn % 2).await;
+                            if turn % 2 == 0 {
+                                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                                yield_now().await;
+                                inside.fetch_sub(1, Ordering::SeqCst);
+                            }
+                            drop(guard);
+                        }
+                    }));
+                });
+            }
+        });
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
+}
