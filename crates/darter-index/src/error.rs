@@ -43,6 +43,15 @@ pub enum IndexError {
         /// What was found.
         what: &'static str,
     },
+    /// A client died, or gave up, amid writing this key's value in place, and what is there is neither the old value nor the
+    /// new one. Only indexes that write in place can answer so.
+    #[error(
+        "the value at {addr} was lost: its writer died while it wrote in place; put the key again, or delete it"
+    )]
+    LostInWrite {
+        /// Where.
+        addr: GlobalAddr,
+    },
     /// Bulk load got keys out of order.
     #[error("bulk load: key {at} is not above the one before it; sort the input and drop duplicates")]
     NotSorted {
