@@ -7,6 +7,7 @@
 
 use crate::{Batch, Counters, FabricError, GlobalAddr};
 use std::future::Future;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -105,6 +106,12 @@ pub struct Suspect {
     pub lapsed: bool,
 }
 
+/// What an endpoint's dropped futures have posted.
+pub trait Orphans: Send + Sync + std::fmt::Debug {
+    /// [`Endpoint::in_flight`].
+    fn in_flight(&self) -> usize;
+}
+
 /// A way to reach the memory nodes of one pool.
 pub trait Fabric: Clone + Send + Sync + 'static {
     /// What one thread or task posts through.
@@ -185,8 +192,15 @@ pub trait Endpoint: Send + 'static {
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send;
 
     /// Batches posted by futures that were dropped and whose verbs have not all completed.
+    #[inline]
     fn in_flight(&self) -> usize {
-        0
+        self.orphans().map_or(0, |orphans| orphans.in_flight())
+    }
+
+    /// The same for others to ask, also while this endpoint is idle or gone; `None` where there are never any.
+    #[inline]
+    fn orphans(&self) -> Option<Arc<dyn Orphans>> {
+        None
     }
 
     /// Milliseconds since 1970 by the clock that leases are measured with.

@@ -54,7 +54,7 @@ pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
-pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKind, Suspect};
+pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKind, Orphans, Suspect};
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
 pub use executor::{block_on, run_all};
 pub use local::Local;

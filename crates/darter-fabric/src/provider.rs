@@ -3,9 +3,10 @@
 use crate::local::LocalEndpoint;
 use crate::tcp::TcpEndpoint;
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, Suspect,
-    Tcp,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, Orphans,
+    Suspect, Tcp,
 };
+use std::sync::Arc;
 
 /// Memory of this machine, or memory nodes over TCP.
 #[derive(Clone, Debug)]
@@ -111,5 +112,9 @@ impl Endpoint for ProviderEndpoint {
     #[inline]
     fn in_flight(&self) -> usize {
         each!(self, inner => inner.in_flight())
+    }
+
+    fn orphans(&self) -> Option<Arc<dyn Orphans>> {
+        each!(self, inner => inner.orphans())
     }
 }

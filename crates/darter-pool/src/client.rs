@@ -8,6 +8,7 @@
 use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, OpKind};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::epoch::{ClientState, lock};
 use crate::layout::class_in;
@@ -171,7 +172,11 @@ impl<F: Fabric> Client<F> {
 
     #[cold]
     fn enter_slowly(&mut self) {
-        self.lingers = self.lingers && self.endpoint().in_flight() > 0;
+        if self.lingers {
+            // From here on the pin is this operation's too: nobody else may end it.
+            let orphans = lock(&self.state.lingering).take();
+            self.lingers = orphans.is_some_and(|orphans| orphans.in_flight() > 0);
+        }
         self.settle_holds();
         self.has_hand = self.has_hand && !Limbo::settle_hand(&self.state.ring);
     }
@@ -181,12 +186,14 @@ impl<F: Fabric> Client<F> {
         self.depth -= 1;
         if self.depth == 0 {
             self.lingers = self.endpoint().in_flight() > 0;
+            if self.lingers {
+                *lock(&self.state.lingering) = self.endpoint().orphans();
+                return;
+            }
             if self.has_held {
                 self.settle_holds();
             }
-            if !self.lingers {
-                self.state.unpin();
-            }
+            self.state.unpin();
         }
     }
 
@@ -234,10 +241,10 @@ impl<F: Fabric> Client<F> {
 
     /// Ends a pin that outlived its operation, when its verbs have completed.
     fn release_lingering_pin(&mut self) {
-        if self.depth == 0 && self.lingers && self.endpoint().in_flight() == 0 {
-            self.lingers = false;
+        if self.depth == 0 && self.lingers {
+            self.pool.shared.reap(&self.state);
+            self.lingers = lock(&self.state.lingering).is_some();
             self.settle_holds();
-            self.state.unpin();
         }
     }
 
@@ -414,15 +421,12 @@ impl<F: Fabric> Drop for Client<F> {
         self.flush_magazines();
         let shared = &self.pool.shared;
         shared.limbo.collect(&self.state.ring);
-        match self.endpoint.take() {
-            Some(endpoint) if endpoint.in_flight() > 0 => {
-                lock(&shared.stragglers).push((endpoint, Arc::clone(&self.state)));
-            }
-            _ => {
-                shared.holds.settle(&self.state);
-                self.state.unpin();
-                shared.clients.remove(&self.state);
-            }
+        // Its pin outlives it as long as its last verbs are on their way.
+        self.state.gone.store(true, Ordering::SeqCst);
+        if let Some(endpoint) = self.endpoint.take().filter(|endpoint| endpoint.in_flight() > 0) {
+            *lock(&self.state.lingering) = endpoint.orphans();
+        } else {
+            shared.end_pin(&self.state, &mut lock(&self.state.lingering));
         }
     }
 }

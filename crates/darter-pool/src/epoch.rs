@@ -16,7 +16,8 @@
 //! was unlinked in an operation at `p` or later has been freed. That is rule R4: what an operation at `p` read may be
 //! used by a later one at the same `p`.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use darter_fabric::Orphans;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limbo::Ring;
@@ -47,6 +48,11 @@ pub(crate) struct ClientState {
     pub magazines: Mutex<Vec<Arc<Magazine>>>,
     /// Numbers of holds that its operation abandoned, until its verbs have completed.
     pub abandoned: Mutex<Vec<u16>>,
+    /// What its last operation left on its way, while the client is idle or gone: the pin outlives the operation until
+    /// somebody finds that it has landed, and takes this away.
+    pub lingering: Mutex<Option<Arc<dyn Orphans>>>,
+    /// The client is gone; whoever ends its pin forgets it.
+    pub gone: AtomicBool,
 }
 
 impl ClientState {
@@ -104,6 +110,8 @@ impl Clients {
             ring: Mutex::default(),
             magazines: Mutex::default(),
             abandoned: Mutex::default(),
+            lingering: Mutex::default(),
+            gone: AtomicBool::new(false),
         });
         lock(&self.states).push(Arc::clone(&state));
         state

@@ -14,7 +14,7 @@ use crate::adoption::{Adoption, SweepReport};
 use crate::audit::AuditReport;
 use crate::block::Owner;
 use crate::client::Client;
-use crate::epoch::{ClientState, Clients, lock};
+use crate::epoch::{Clients, lock};
 use crate::heap::Heap;
 use crate::hold::Holds;
 use crate::layout::{BlockId, Layout};
@@ -73,8 +73,6 @@ pub(crate) struct Shared<F: Fabric> {
     pub had_company: AtomicBool,
     /// Blocks of others in which this process has freed objects.
     pub touched: Mutex<BTreeSet<BlockId>>,
-    /// Endpoints of dropped clients whose last verbs are still on their way, and the pins that wait for them.
-    pub stragglers: Mutex<Vec<(F::Endpoint, Arc<ClientState>)>>,
     /// Closing has begun, or is not to be done.
     pub closing: AtomicBool,
     pub identity: Mutex<Option<Box<dyn Identity>>>,
@@ -166,7 +164,6 @@ impl<F: Fabric> Pool<F> {
             upkeep: Upkeep::new(membership.epoch, superblock.lease_ms, endpoint.now_ms()),
             had_company: AtomicBool::new(false),
             touched: Mutex::default(),
-            stragglers: Mutex::default(),
             closing: AtomicBool::new(false),
             usable: AtomicU8::new(membership.usable.min(nodes)),
             in_sweep: Arc::default(),

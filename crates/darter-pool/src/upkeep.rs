@@ -15,12 +15,12 @@
 //! true when it was composed, and both only grow stale on the safe side. Only freed bits on their way must not be
 //! taken for landed: their birth then stays in [`Upkeep::stuck`] and holds sweeps back.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr};
-use std::sync::Mutex;
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, Orphans};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::PoolError;
-use crate::epoch::lock;
+use crate::epoch::{ClientState, lock};
 use crate::heap::{ClaimFilter, Freed};
 use crate::layout::{EPOCH_AT, Layout};
 use crate::limbo::{Limbo, Retired};
@@ -146,13 +146,13 @@ impl<F: Fabric> Shared<F> {
         let Some(_turn) = self.upkeep.begin() else { return Ok(None) };
         for client in self.clients.all() {
             self.limbo.collect(&client.ring);
+            self.reap(&client);
         }
         let mark = self.limbo.mark();
         let table = self.read_members(endpoint).await?;
         lock(&self.upkeep.sightings).note(&table, endpoint.now_ms());
         self.limbo.stamp(mark, table.epoch);
         self.clients.observe(table.epoch);
-        self.reap_stragglers();
         self.limbo.ripen(table.epoch, |objects| {
             let mut heap = lock(&self.heap);
             objects.iter().copied().filter(|o| heap.free(o.addr(), o.class()) == Freed::Elsewhere).collect()
@@ -234,16 +234,22 @@ impl<F: Fabric> Shared<F> {
         Ok(burials)
     }
 
-    fn reap_stragglers(&self) {
-        lock(&self.stragglers).retain(|(endpoint, state)| {
-            let is_done = endpoint.in_flight() == 0;
-            if is_done {
-                self.holds.settle(state);
-                state.unpin();
-                self.clients.remove(state);
-            }
-            !is_done
-        });
+    /// Ends the pin of an idle or dropped client that waits for verbs which have landed.
+    pub(crate) fn reap(&self, state: &Arc<ClientState>) {
+        let mut lingering = lock(&state.lingering);
+        if lingering.as_ref().is_some_and(|orphans| orphans.in_flight() == 0) {
+            self.end_pin(state, &mut lingering);
+        }
+    }
+
+    /// No verb of a client's last operation is on its way.
+    pub(crate) fn end_pin(&self, state: &Arc<ClientState>, lingering: &mut Option<Arc<dyn Orphans>>) {
+        *lingering = None;
+        self.holds.settle(state);
+        state.unpin();
+        if state.gone.load(Ordering::SeqCst) {
+            self.clients.remove(state);
+        }
     }
 
     /// Sets the freed bits of objects that lie in other members' blocks.

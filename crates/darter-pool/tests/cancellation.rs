@@ -5,7 +5,7 @@
 
 use darter_fabric::{
     Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, OpKind,
-    block_on,
+    Orphans, block_on,
 };
 use darter_pool::{AllocKind, Client, Pool, PoolError, PoolOptions, ReachableSet};
 use std::collections::VecDeque;
@@ -106,8 +106,17 @@ impl Endpoint for LateEndpoint {
         std::future::pending().await
     }
 
+    fn orphans(&self) -> Option<Arc<dyn Orphans>> {
+        Some(Arc::new(Waiting(Arc::clone(&self.queue))))
+    }
+}
+
+#[derive(Debug)]
+struct Waiting(Queue);
+
+impl Orphans for Waiting {
     fn in_flight(&self) -> usize {
-        self.queue.lock().unwrap().len()
+        self.0.lock().unwrap().len()
     }
 }
 

@@ -112,7 +112,8 @@ fn a_cancelled_operation_is_over_when_its_verbs_have_landed() {
         events.iter().find(|event| matches!(event.kind, EventKind::Execute { .. })).copied().unwrap();
     executor.perform(landing, 1, WordOrder::Ascending);
     sim.schedule(false);
-    assert!(!block_on(two.is_over(*word.borrow())).unwrap(), "its client has not noticed yet");
+    assert!(!block_on(two.is_over(*word.borrow())).unwrap(), "upkeep comes after the look");
+    assert!(block_on(two.is_over(*word.borrow())).unwrap(), "whether or not its client does anything more");
     executor.kill(0);
     drop(executor);
 }

@@ -88,6 +88,10 @@ macro_rules! forward_endpoint {
             self.inner.in_flight()
         }
 
+        fn orphans(&self) -> Option<std::sync::Arc<dyn crate::Orphans>> {
+            self.inner.orphans()
+        }
+
         fn now_ms(&self) -> u64 {
             self.inner.now_ms()
         }

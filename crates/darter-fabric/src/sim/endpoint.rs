@@ -2,7 +2,7 @@
 
 use super::memory::Snapshot;
 use super::world::{Life, SimCounts, World, holder_number};
-use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Suspect};
+use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Orphans, Suspect};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -222,6 +222,19 @@ impl Fabric for Sim {
     }
 }
 
+/// What one of its endpoints has posted and nobody waits for.
+#[derive(Debug)]
+struct SimOrphans {
+    sim: Sim,
+    endpoint: u64,
+}
+
+impl Orphans for SimOrphans {
+    fn in_flight(&self) -> usize {
+        self.sim.world().in_flight(self.endpoint)
+    }
+}
+
 /// One simulated client's connection.
 #[derive(Debug)]
 pub struct SimEndpoint {
@@ -248,6 +261,10 @@ impl Endpoint for SimEndpoint {
 
     fn in_flight(&self) -> usize {
         self.sim.world().in_flight(self.id)
+    }
+
+    fn orphans(&self) -> Option<Arc<dyn Orphans>> {
+        Some(Arc::new(SimOrphans { sim: self.sim.clone(), endpoint: self.id }))
     }
 
     fn now_ms(&self) -> u64 {

@@ -5,7 +5,7 @@ use super::fabric::Shared;
 use super::hub::{Driver, Hub};
 use crate::executor::{Drive, adopt, is_driving};
 use crate::spares::Spares;
-use crate::{Batch, Endpoint, FabricError};
+use crate::{Batch, Endpoint, FabricError, Orphans};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -24,14 +24,31 @@ pub struct TcpEndpoint {
     shared: Arc<Shared>,
     /// The hub that it used last.
     hub: Option<Arc<Hub>>,
-    /// Batches that are on their way and that nobody waits for.
-    orphans: Arc<AtomicUsize>,
+    orphans: Arc<TcpOrphans>,
     spares: Spares,
+}
+
+/// Batches of an endpoint that are on their way and that nobody waits for.
+#[derive(Debug)]
+struct TcpOrphans {
+    shared: Arc<Shared>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Orphans for TcpOrphans {
+    fn in_flight(&self) -> usize {
+        if self.count.load(Ordering::Acquire) > 0 {
+            // Whichever hub they are on: its thread may run no loop any more.
+            self.shared.turn_all();
+        }
+        self.count.load(Ordering::Acquire)
+    }
 }
 
 impl TcpEndpoint {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, hub: None, orphans: Arc::default(), spares: Spares::default() }
+        let orphans = Arc::new(TcpOrphans { shared: Arc::clone(&shared), count: Arc::default() });
+        Self { shared, hub: None, orphans, spares: Spares::default() }
     }
 
     /// Posts a batch on the hub that is right here and now, which `hub` then holds.
@@ -78,11 +95,11 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn in_flight(&self) -> usize {
-        if self.orphans.load(Ordering::Acquire) > 0 {
-            // Whichever hub they are on: its thread may run no loop any more.
-            self.shared.turn_all();
-        }
-        self.orphans.load(Ordering::Acquire)
+        self.orphans.in_flight()
+    }
+
+    fn orphans(&self) -> Option<Arc<dyn Orphans>> {
+        Some(Arc::clone(&self.orphans) as Arc<dyn Orphans>)
     }
 }
 
@@ -126,7 +143,7 @@ impl Future for Submission<'_> {
 impl Drop for Submission<'_> {
     fn drop(&mut self) {
         if let (Stage::Posted(ticket), Some(hub)) = (&self.stage, &self.endpoint.hub) {
-            hub.give_up(*ticket, &self.endpoint.orphans);
+            hub.give_up(*ticket, &self.endpoint.orphans.count);
         }
     }
 }
