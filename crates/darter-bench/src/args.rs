@@ -167,7 +167,7 @@ impl BenchArgs {
                 "choose workloads among a, b, c, f; which keys others have inserted, a process cannot know",
             );
         }
-        if self.pool.as_ref().is_none_or(|pool| *pool.scheme() == Scheme::Memory) {
+        if self.pool.as_ref().is_none_or(|pool| matches!(pool.scheme(), Scheme::Memory | Scheme::Sim(_))) {
             return usage("name a pool that other processes can open: --pool file:… or tcp://…");
         }
         Ok(())

@@ -7,6 +7,7 @@
 //! - [`Endpoint`], [`Fabric`]: the contract.
 //! - [`Batch`]: verbs posted together and awaited together, one round trip.
 //! - [`local`]: the provider for this process's memory and for shared files.
+//! - [`model`]: a modelled cluster in virtual time, for any index to run on unchanged.
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
 //! - [`PoolUrl`]: the name of a pool on a command line.
 //! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread.
@@ -42,6 +43,7 @@ mod endpoint;
 mod error;
 mod executor;
 pub mod local;
+pub mod model;
 mod provider;
 mod random;
 pub mod sim;
@@ -58,6 +60,7 @@ pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKin
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
 pub use executor::{block_on, run_all};
 pub use local::Local;
+pub use model::{Model, ModelSpec};
 pub use provider::{Provider, ProviderEndpoint};
 pub use random::random_word;
 pub use sim::Sim;

@@ -4,12 +4,14 @@
 //! mem:SIZE[?nodes=N]                          this process's memory, gone with it
 //! file:PATH[?size=SIZE&nodes=N&preallocate]   a file mapped by every process that opens it
 //! tcp://HOST:PORT[,HOST:PORT…]                memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
+//! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; docs/model.md lists the names
 //! ```
 //!
 //! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up to the first `?`;
 //! nothing is percent-decoded, so a path that contains `?` cannot be named.
 
-use crate::{ByteSize, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
+use crate::model::SpecError;
+use crate::{ByteSize, ModelSpec, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -23,6 +25,8 @@ pub enum Scheme {
     File(PathBuf),
     /// Memory nodes reached over TCP, by address.
     Tcp(Vec<String>),
+    /// A modelled cluster.
+    Sim(Box<ModelSpec>),
 }
 
 /// A parsed pool name.
@@ -37,7 +41,8 @@ pub struct PoolUrl {
 /// Why a text names no pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G` or `tcp://host:7000`"
+    "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000` or \
+     `sim:preset=dart,threads=24`"
 )]
 pub struct UrlError {
     text: String,
@@ -60,6 +65,11 @@ impl PoolUrl {
         Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, preallocate: false }
     }
 
+    /// A modelled cluster.
+    pub fn sim(spec: ModelSpec) -> Self {
+        Self { scheme: Scheme::Sim(Box::new(spec)), size: None, nodes: None, preallocate: false }
+    }
+
     /// The same pool, to be created with `bytes` in all over `nodes` memory nodes.
     #[must_use]
     pub fn sized(mut self, bytes: u64, nodes: u16) -> Self {
@@ -76,7 +86,7 @@ impl PoolUrl {
     /// The file, when it is one.
     pub fn path(&self) -> Option<&Path> {
         match &self.scheme {
-            Scheme::Memory | Scheme::Tcp(_) => None,
+            Scheme::Memory | Scheme::Tcp(_) | Scheme::Sim(_) => None,
             Scheme::File(path) => Some(path),
         }
     }
@@ -88,10 +98,11 @@ impl PoolUrl {
 
     /// Memory nodes to create it with; 1 when not given.
     pub fn nodes(&self) -> usize {
-        if let Scheme::Tcp(addresses) = &self.scheme {
-            return addresses.len();
+        match &self.scheme {
+            Scheme::Tcp(addresses) => addresses.len(),
+            Scheme::Sim(spec) => spec.memory_nodes as usize,
+            Scheme::Memory | Scheme::File(_) => usize::from(self.nodes.unwrap_or(1)),
         }
-        usize::from(self.nodes.unwrap_or(1))
     }
 
     /// Bytes of each node's region to create it with: the size split evenly, rounded down to whole superblocks.
@@ -139,6 +150,9 @@ impl PoolUrl {
                     "memory nodes have the sizes they were started with: it takes no options".to_owned()
                 );
             }
+            (Scheme::Sim(_), size) if size.is_some() || self.nodes.is_some() || self.preallocate => {
+                return Err("a modelled cluster's shape is told as `sim:mn=3,memory-bytes=4G`".to_owned());
+            }
             (Scheme::Memory, None) => return Err("it lacks a size".to_owned()),
             (Scheme::Memory, _) if self.preallocate => return Err("`preallocate` is for files".to_owned()),
             (Scheme::File(_), None) if self.nodes.is_some() || self.preallocate => {
@@ -159,7 +173,7 @@ impl PoolUrl {
 
     fn parse(text: &str) -> Result<Self, String> {
         let (scheme, rest) =
-            text.split_once(':').ok_or("it does not begin with `mem:`, `file:` or `tcp://`")?;
+            text.split_once(':').ok_or("it does not begin with `mem:`, `file:`, `tcp://` or `sim:`")?;
         let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
         let mut url = match scheme {
             "mem" if place.is_empty() => Self { size: None, ..Self::memory(0) },
@@ -167,7 +181,12 @@ impl PoolUrl {
             "file" if place.is_empty() => return Err("it lacks a path".to_owned()),
             "file" => Self::file(place),
             "tcp" => Self::tcp(addresses(place)?),
-            _ => return Err(format!("unknown kind `{scheme}:`; there are `mem:`, `file:` and `tcp://`")),
+            "sim" => Self::sim(place.parse().map_err(|error: SpecError| error.to_string())?),
+            _ => {
+                return Err(format!(
+                    "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://` and `sim:`"
+                ));
+            }
         };
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             url.apply(pair)?;
@@ -216,6 +235,7 @@ impl fmt::Display for PoolUrl {
         match (&self.scheme, self.size) {
             (Scheme::Memory, size) => write!(f, "mem:{}", ByteSize(size.unwrap_or(0)))?,
             (Scheme::Tcp(addresses), _) => write!(f, "tcp://{}", addresses.join(","))?,
+            (Scheme::Sim(spec), _) => write!(f, "sim:{spec}")?,
             (Scheme::File(path), size) => {
                 write!(f, "file:{}", path.display())?;
                 if let Some(size) = size {
@@ -258,6 +278,9 @@ mod tests {
         assert_eq!(url.node_bytes(), Some((1 << 30) / 3 / 4096 * 4096));
         let url: PoolUrl = "file:/dev/shm/pool".parse().unwrap();
         assert_eq!((url.path(), url.node_bytes()), (Some(Path::new("/dev/shm/pool")), None));
+        let url: PoolUrl = "sim:preset=smart,mn=4".parse().unwrap();
+        assert_eq!((url.nodes(), url.node_bytes(), url.path()), (4, None, None));
+        assert_eq!(url.to_string().parse::<PoolUrl>().unwrap(), url);
         assert_eq!(PoolUrl::file("/p").sized(2 << 30, 2).to_string(), "file:/p?size=2G&nodes=2");
     }
 
@@ -285,6 +308,8 @@ mod tests {
             ("mem:1G?preallocate", "for files"),
             ("mem:4K?nodes=2", "4096"),
             ("mem:3T", "more nodes"),
+            ("sim:threads=none", "not a number"),
+            ("sim:mn=2?nodes=3", "memory-bytes"),
             ("file:", "lacks a path"),
             ("file:?size=1G", "lacks a path"),
             ("file:/p?nodes=2", "need `size`"),

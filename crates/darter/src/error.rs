@@ -31,6 +31,15 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// A modelled cluster was named where a store's bytes have to last.
+    #[error(
+        "pool `{pool}`: a modelled cluster ends with the measurement that it is made for; use `mem:SIZE`, `file:PATH` \
+             or `tcp://HOST:PORT`"
+    )]
+    Modelled {
+        /// The pool's name.
+        pool: String,
+    },
     /// The file is there, and no pool can be opened from it.
     #[error("pool `{pool}`: {source}")]
     Open {
@@ -69,7 +78,7 @@ impl Error {
     /// Whether the caller asked for something that cannot be: a name that is none, a pool that is not there. Other
     /// errors are the pool's or the system's. Programs exit with 2 for these, with 1 for the rest.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Url(_) | Self::Missing { .. } | Self::NeverExists { .. })
+        matches!(self, Self::Url(_) | Self::Missing { .. } | Self::NeverExists { .. } | Self::Modelled { .. })
     }
 
     /// Whether the pool is full: delete something, or create a larger one. Everything stored is intact and readable.

@@ -36,6 +36,7 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
             open_file(url, path)
         }
         Scheme::Tcp(addresses) => open_nodes(url, addresses, options),
+        Scheme::Sim(_) => Err(Error::Modelled { pool: url.to_string() }),
     }
 }
 

@@ -129,9 +129,11 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
         }
     }
     match &config.ground {
-        Ground::Pool(Site { url, .. }) if *url.scheme() == Scheme::Memory => usage(format!(
-            "pool `{url}`: other processes cannot reach a pool in memory; use `file:PATH?size=256M`"
-        )),
+        Ground::Pool(Site { url, .. }) if matches!(url.scheme(), Scheme::Memory | Scheme::Sim(_)) => {
+            usage(format!(
+                "pool `{url}`: other processes cannot reach a pool in this one's memory; use `file:PATH?size=256M`"
+            ))
+        }
         _ => Ok(()),
     }
 }

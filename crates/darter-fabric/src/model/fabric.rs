@@ -1,0 +1,249 @@
+//! The fabric and its endpoints, as the processes of a modelled cluster see them.
+
+use super::nic::PS;
+use super::parameters::ModelSpec;
+use super::report::Report;
+use super::world::{Cost, Happening, World};
+use crate::spares::Spares;
+use crate::{
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, OpKind, Suspect,
+};
+use parking_lot::{Mutex, MutexGuard};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+/// Nanoseconds of [`Endpoint::pause`].
+const PAUSE_NS: u64 = 1_000_000;
+
+/// A modelled cluster as one of its compute nodes sees it. Clones are the same process there.
+#[derive(Clone, Debug)]
+pub struct Model {
+    spec: Arc<ModelSpec>,
+    world: Arc<Mutex<World>>,
+    compute_node: u32,
+}
+
+impl Model {
+    /// A cluster whose memory is zeros, seen from compute node 0, at time 0.
+    ///
+    /// # Errors
+    /// When the description is absurd.
+    pub fn new(spec: &ModelSpec) -> Result<Self, FabricError> {
+        spec.verify().map_err(|error| FabricError::geometry(error.to_string()))?;
+        let world = Arc::new(Mutex::new(World::new(spec)));
+        Ok(Self { spec: Arc::new(spec.clone()), world, compute_node: 0 })
+    }
+
+    /// The same cluster as another compute node's process sees it. There must be that many.
+    #[must_use]
+    pub fn compute_node(&self, number: usize) -> Self {
+        assert!((number as u64) < self.spec.compute_nodes, "there is no compute node {number}");
+        Self { compute_node: number as u32, ..self.clone() }
+    }
+
+    /// The cluster's parameters.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// Nanoseconds of virtual time: where the calling task's thread is, or the latest event outside of tasks.
+    pub fn now_ns(&self) -> u64 {
+        self.world().now() / PS
+    }
+
+    /// The running task's thread computes for so long; nothing outside of tasks.
+    pub fn work_ns(&self, ns: u64) {
+        self.world().work(ns.saturating_mul(PS));
+    }
+
+    /// Begins a measurement: [`Model::report`] speaks of what happens from here on.
+    pub fn measure(&self) {
+        self.world().measure();
+    }
+
+    /// How busy everything has been since [`Model::measure`], or since the beginning.
+    pub fn report(&self) -> Report {
+        Report::of(&self.spec, &self.world())
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock()
+    }
+}
+
+/// A held member slot.
+#[derive(Debug)]
+struct ModelIdentity {
+    model: Model,
+    slot: u32,
+}
+
+impl Identity for ModelIdentity {
+    fn holder(&self) -> u64 {
+        u64::from(self.model.compute_node) + 1
+    }
+}
+
+impl Drop for ModelIdentity {
+    fn drop(&mut self) {
+        self.model.world().release(self.slot, self.model.compute_node);
+    }
+}
+
+impl Fabric for Model {
+    type Endpoint = ModelEndpoint;
+
+    fn endpoint(&self) -> Result<ModelEndpoint, FabricError> {
+        let orphans = Arc::new(AtomicUsize::new(0));
+        Ok(ModelEndpoint { model: self.clone(), spares: Spares::default(), orphans })
+    }
+
+    fn nodes(&self) -> usize {
+        self.spec.memory_nodes as usize
+    }
+
+    fn node_bytes(&self, _: u8) -> u64 {
+        self.spec.memory_bytes
+    }
+
+    fn node_address(&self, node: u8) -> Option<String> {
+        Some(format!("sim:mn{node}"))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ordered_batches: true,
+            on_chip_bytes: self.spec.onchip_bytes,
+            persistent: false,
+            inline_bytes: self.spec.inline_bytes as u32,
+        }
+    }
+
+    fn place_on_chip(&self, addr: GlobalAddr, bytes: u64) -> bool {
+        self.world().place_on_chip(addr, bytes)
+    }
+
+    fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
+        self.world().claim(slot, self.compute_node)?;
+        Ok(Box::new(ModelIdentity { model: self.clone(), slot }))
+    }
+
+    fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
+        Ok(if self.world().holds(suspect) { FenceOutcome::Alive } else { FenceOutcome::Fenced })
+    }
+
+    fn persist(&self) -> Result<(), FabricError> {
+        Ok(())
+    }
+}
+
+/// One modelled client's connection, from its compute node.
+#[derive(Debug)]
+pub struct ModelEndpoint {
+    model: Model,
+    spares: Spares,
+    /// Batches under way whose futures were dropped.
+    orphans: Arc<AtomicUsize>,
+}
+
+impl Endpoint for ModelEndpoint {
+    #[inline]
+    fn batch(&mut self) -> Batch {
+        self.spares.batch()
+    }
+
+    #[inline]
+    fn recycle(&mut self, batch: Batch) {
+        self.spares.recycle(batch);
+    }
+
+    fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
+        Submission { endpoint: self, stage: Stage::Unposted(batch) }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.orphans.load(Ordering::Relaxed)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.model.world().now_ms()
+    }
+
+    fn pause(&mut self) -> impl Future<Output = ()> + Send {
+        let model = self.model.clone();
+        let mut until = None;
+        std::future::poll_fn(move |_| {
+            let mut world = model.world();
+            let now = world.now();
+            let deadline = *until.get_or_insert(now.saturating_add(PAUSE_NS * PS));
+            let Some((task, _)) = world.running else {
+                world.clock = world.clock.max(deadline);
+                return Poll::Ready(());
+            };
+            if now >= deadline {
+                return Poll::Ready(());
+            }
+            world.push(deadline, Happening::Run { task, cost: Cost::Wake });
+            Poll::Pending
+        })
+    }
+
+    fn begin(&mut self, _: OpKind) {
+        let mut world = self.model.world();
+        let op = world.prices.op;
+        world.work(op);
+    }
+}
+
+enum Stage {
+    Unposted(Batch),
+    Posted(u32),
+    Done,
+}
+
+/// The future of a batch. Dropped before its end it leaves the verbs under way.
+struct Submission<'e> {
+    endpoint: &'e mut ModelEndpoint,
+    stage: Stage,
+}
+
+impl Future for Submission<'_> {
+    type Output = Result<Batch, FabricError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut world = this.endpoint.model.world.lock();
+        match std::mem::replace(&mut this.stage, Stage::Done) {
+            Stage::Unposted(mut batch) => {
+                if let Err(error) = world.admit(&batch) {
+                    return Poll::Ready(Err(error));
+                }
+                let Some((task, _)) = world.running.filter(|_| !batch.is_empty()) else {
+                    world.execute_all(&mut batch);
+                    return Poll::Ready(Ok(batch));
+                };
+                this.stage = Stage::Posted(world.post(task, this.endpoint.model.compute_node, batch));
+                Poll::Pending
+            }
+            Stage::Posted(flight) => {
+                let landed = world.take(flight);
+                if landed.is_none() {
+                    this.stage = Stage::Posted(flight);
+                }
+                landed.map_or(Poll::Pending, |batch| Poll::Ready(Ok(batch)))
+            }
+            Stage::Done => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Submission<'_> {
+    fn drop(&mut self) {
+        if let Stage::Posted(flight) = self.stage {
+            self.endpoint.model.world().orphan(flight, &self.endpoint.orphans);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The provider that prices things: a modelled cluster on which any index runs unchanged, in virtual time.
+//!
+//! Its memory is this process's, its clock is that of a queueing model: a verb waits for its thread's processor, the NICs of
+//! both machines, their links, and an atomic for its address (docs/model.md draws it). What takes effect when, and so who
+//! loses a race and tries again, follows from that. One thread of the host runs all of it; equal descriptions and equal
+//! tasks give equal times to the picosecond.
+//!
+//! - [`ModelSpec`] describes a cluster: three published testbeds to begin with, every number of which can be changed.
+//! - [`Model`] is the fabric, seen from one compute node; all of them share the cluster's memory and clock.
+//! - [`Cluster`] runs client tasks on the cluster's threads. Outside of it verbs execute as they are posted and cost nothing:
+//!   so a pool is made, filled and checked.
+//! - [`Report`] says how busy everything was.
+//!
+//! READs and WRITEs of several words take effect at one instant: they do not tear here. Compute nodes do not fail. Those
+//! things are what [`crate::sim`] is for.
+//!
+//! ```
+//! use darter_fabric::model::{Cluster, Model, ModelSpec};
+//! use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+//!
+//! let spec: ModelSpec = "preset=dart,threads=6,jitter-ns=0".parse()?;
+//! let model = Model::new(&spec)?;
+//! let mut cluster = Cluster::new(&model);
+//! for seat in spec.seats() {
+//!     let fabric = model.compute_node(seat.compute_node);
+//!     cluster.spawn(seat.thread, async move {
+//!         let mut endpoint = fabric.endpoint().expect("endpoints cannot fail here");
+//!         for _ in 0..100 {
+//!             let mut batch = endpoint.batch();
+//!             batch.read(GlobalAddr::new(0, 4096), 16);
+//!             let done = endpoint.submit(batch).await.expect("the word is there");
+//!             endpoint.recycle(done);
+//!         }
+//!     });
+//! }
+//! cluster.run()?;
+//! let report = model.report();
+//! assert!(report.per_s(600) > 2.5e6 && report.per_s(600) < 3.0e6);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cluster;
+mod fabric;
+mod memory;
+mod nic;
+mod parameters;
+mod report;
+mod spec;
+mod world;
+
+pub use cluster::{Cluster, Stuck};
+pub use fabric::{Model, ModelEndpoint};
+pub use parameters::{ModelSpec, PARAMETERS, Parameter};
+pub use report::{Bottleneck, MachineUse, Report, Resource};
+pub use spec::{Preset, Seat, Setting, SpecError, Unit};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! Which cluster: read from a text such as `preset=smart,threads=64,mn=4`, printed back whole, explained in a table.
+
+use super::parameters::{ModelSpec, PARAMETERS, Parameter};
+use crate::{ByteSize, OFFSET_LIMIT, SUPERBLOCK_BYTES};
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes of all memory nodes of a model together, at most.
+const MEMORY_BYTES_MAX: u64 = OFFSET_LIMIT;
+/// Tasks that a model runs at most: threads times coroutines.
+const TASKS_MAX: u64 = 1 << 20;
+/// Buckets of all memory nodes of a model together, at most.
+const BUCKETS_MAX: u64 = 1 << 24;
+/// Longest text that is looked at.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// A published testbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// That of DART, SIGMOD 2026.
+    Dart,
+    /// That of SMART, OSDI 2023.
+    Smart,
+    /// That of Sherman, SIGMOD 2022.
+    Sherman,
+}
+
+impl Preset {
+    /// How many there are.
+    pub const COUNT: usize = 3;
+    /// All of them, in the order of their columns.
+    pub const ALL: [Self; Self::COUNT] = [Self::Dart, Self::Smart, Self::Sherman];
+
+    /// Its name in a `sim:` pool.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dart => "dart",
+            Self::Smart => "smart",
+            Self::Sherman => "sherman",
+        }
+    }
+}
+
+/// What a parameter's value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bytes, written with binary suffixes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// So many in a second, written with decimal suffixes.
+    PerSecond,
+}
+
+impl Unit {
+    /// Its name in tables; a count has none.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Count => "",
+            Self::Bytes => "bytes",
+            Self::Nanoseconds => "ns",
+            Self::PerSecond => "1/s",
+        }
+    }
+
+    fn parse(self, text: &str) -> Result<u64, String> {
+        if self == Self::Bytes {
+            return text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string());
+        }
+        let (number, factor) = match text.as_bytes().last() {
+            Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
+            Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
+            Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
+            _ => (text, 1),
+        };
+        let number = Some(number).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        number
+            .and_then(|number| number.parse::<u64>().ok()?.checked_mul(factor))
+            .ok_or_else(|| format!("`{text}` is not a number; write 45000000 or 45M"))
+    }
+}
+
+/// Why a text describes no cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; docs/model.md lists what can be said")]
+pub struct SpecError(String);
+
+/// One parameter of one cluster, for a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// What it is.
+    pub parameter: &'static Parameter,
+    /// Its value here.
+    pub value: u64,
+    /// Whence: a sentence of the preset's paper, why it was assumed, or that the user said so.
+    pub source: &'static str,
+}
+
+/// Where one of the client tasks of a cluster runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The compute node.
+    pub compute_node: usize,
+    /// The thread, counted over the whole cluster.
+    pub thread: usize,
+    /// Which of the thread's operations under way.
+    pub coroutine: usize,
+    /// The task, counted over the whole cluster.
+    pub task: usize,
+}
+
+impl ModelSpec {
+    /// Every parameter with its value and its source.
+    pub fn settings(&self) -> impl Iterator<Item = Setting> {
+        let column = self.preset as usize;
+        PARAMETERS.iter().zip(self.values()).map(move |(parameter, value)| {
+            let (known, source) = parameter.presets[column];
+            Setting { parameter, value, source: if value == known { source } else { "given by the user" } }
+        })
+    }
+
+    /// The client tasks: thread by thread, each with its coroutines; threads are dealt to the compute nodes in turn.
+    pub fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
+        let (nodes, coroutines) = (self.compute_nodes as usize, self.coroutines as usize);
+        (0..self.threads as usize * coroutines).map(move |task| {
+            let thread = task / coroutines;
+            Seat { compute_node: thread % nodes, thread, coroutine: task % coroutines, task }
+        })
+    }
+
+    /// Checks every value against its limits, and those that depend on each other.
+    ///
+    /// # Errors
+    /// When one is absurd; says which.
+    pub fn verify(&self) -> Result<(), SpecError> {
+        let wrong = |what: String| Err(SpecError(what));
+        for (Parameter { name, min, max, .. }, value) in PARAMETERS.iter().zip(self.values()) {
+            if !(*min..=*max).contains(&value) {
+                return wrong(format!("`{name}={value}`: it must be from {min} to {max}"));
+            }
+        }
+        if !self.memory_bytes.is_multiple_of(SUPERBLOCK_BYTES) {
+            return wrong(format!("`memory-bytes={}`: it must be a multiple of 4096", self.memory_bytes));
+        }
+        if self.memory_nodes * self.memory_bytes > MEMORY_BYTES_MAX {
+            return wrong(format!("mn={} times memory-bytes is above 1 TiB", self.memory_nodes));
+        }
+        if self.threads * self.coroutines > TASKS_MAX {
+            return wrong(format!("`threads` times `coroutines` is above {TASKS_MAX}"));
+        }
+        if self.memory_nodes * self.atomic_buckets > BUCKETS_MAX {
+            return wrong(format!("`mn` times `atomic-buckets` is above {BUCKETS_MAX}"));
+        }
+        let most = self.compute_nodes.min(self.memory_nodes);
+        if self.shared_machines > most {
+            return wrong(format!("`shared={}`: {most} machines can be both at most", self.shared_machines));
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for ModelSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let wrong = |what: String| Err(SpecError(what));
+        if text.len() > TEXT_BYTES_MAX {
+            return wrong(format!("the description is longer than {TEXT_BYTES_MAX} bytes"));
+        }
+        let mut pairs = Vec::new();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let Some((name, value)) = pair.split_once('=') else {
+                return wrong(format!("`{pair}` lacks a value"));
+            };
+            if pairs.iter().any(|&(known, _)| known == name) {
+                return wrong(format!("`{name}` is given twice"));
+            }
+            pairs.push((name, value));
+        }
+        let mut spec = Self::preset(Preset::Dart);
+        if let Some(&(_, name)) = pairs.iter().find(|(name, _)| *name == "preset") {
+            let Some(preset) = Preset::ALL.into_iter().find(|preset| preset.name() == name) else {
+                return wrong(format!("unknown preset `{name}`; there are dart, smart and sherman"));
+            };
+            spec = Self::preset(preset);
+        }
+        let says_shared = pairs.iter().any(|&(name, _)| name == "shared");
+        for (name, text) in pairs.into_iter().filter(|&(name, _)| name != "preset") {
+            let Some(parameter) = PARAMETERS.iter().find(|parameter| parameter.name == name) else {
+                return wrong(format!("unknown parameter `{name}`"));
+            };
+            let value = parameter.unit.parse(text).map_err(|what| SpecError(format!("`{name}`: {what}")))?;
+            if let Some(place) = spec.value_mut(name) {
+                *place = value;
+            }
+        }
+        // Fewer nodes than the preset's share fewer machines.
+        if !says_shared {
+            spec.shared_machines = spec.shared_machines.min(spec.compute_nodes).min(spec.memory_nodes);
+        }
+        spec.verify()?;
+        Ok(spec)
+    }
+}
+
+impl fmt::Display for ModelSpec {
+    /// Every parameter, so that equal texts are equal clusters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "preset={}", self.preset.name())?;
+        PARAMETERS
+            .iter()
+            .zip(self.values())
+            .try_for_each(|(parameter, value)| write!(f, ",{}={value}", parameter.name))
+    }
+}
