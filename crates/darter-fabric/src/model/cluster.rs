@@ -8,10 +8,14 @@
 use super::fabric::Model;
 
 use super::nic::{PS, Ps};
+use super::report::Report;
+use super::spec::Seat;
 use super::world::{Cost, Happening};
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
@@ -108,6 +112,32 @@ impl<'f> Cluster<'f> {
         world.alive += 1;
         let now = world.clock;
         world.push(now, Happening::Run { task, cost: Cost::Nothing });
+    }
+
+    /// Runs a client on each of the cluster's seats, from a new measurement to the end of all; answers how busy everything was
+    /// and the clients' outputs, in the order of [`super::ModelSpec::seats`].
+    ///
+    /// # Errors
+    /// When clients are left with nothing to wait for.
+    pub fn drive<T: 'f, C: Future<Output = T> + 'f>(
+        model: &Model,
+        mut client: impl FnMut(Seat) -> C,
+    ) -> Result<(Report, Vec<T>), Stuck> {
+        let outputs = Rc::new(RefCell::new(Vec::new()));
+        let mut cluster = Self::new(model);
+        for seat in model.spec().seats() {
+            let (client, outputs) = (client(seat), Rc::clone(&outputs));
+            cluster.spawn(seat.thread, async move {
+                let output = client.await;
+                outputs.borrow_mut().push((seat.task, output));
+            });
+        }
+        model.measure();
+        cluster.run()?;
+        drop(cluster);
+        let mut outputs = outputs.take();
+        outputs.sort_by_key(|&(task, _)| task);
+        Ok((model.report(), outputs.into_iter().map(|(_, output)| output).collect()))
     }
 
     /// Runs until all tasks have ended and all verbs have landed.

@@ -16,26 +16,25 @@
 //!
 //! ```
 //! use darter_fabric::model::{Cluster, Model, ModelSpec};
-//! use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+//! use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr};
 //!
 //! let spec: ModelSpec = "preset=dart,threads=6,jitter-ns=0".parse()?;
 //! let model = Model::new(&spec)?;
-//! let mut cluster = Cluster::new(&model);
-//! for seat in spec.seats() {
+//! let (report, outputs) = Cluster::drive(&model, |seat| {
 //!     let fabric = model.compute_node(seat.compute_node);
-//!     cluster.spawn(seat.thread, async move {
-//!         let mut endpoint = fabric.endpoint().expect("endpoints cannot fail here");
+//!     async move {
+//!         let mut endpoint = fabric.endpoint()?;
 //!         for _ in 0..100 {
 //!             let mut batch = endpoint.batch();
 //!             batch.read(GlobalAddr::new(0, 4096), 16);
-//!             let done = endpoint.submit(batch).await.expect("the word is there");
+//!             let done = endpoint.submit(batch).await?;
 //!             endpoint.recycle(done);
 //!         }
-//!     });
-//! }
-//! cluster.run()?;
-//! let report = model.report();
-//! assert!(report.per_s(600) > 2.5e6 && report.per_s(600) < 3.0e6);
+//!         Ok::<u64, FabricError>(100)
+//!     }
+//! })?;
+//! let reads: u64 = outputs.into_iter().sum::<Result<_, _>>()?;
+//! assert!(report.per_s(reads) > 2.5e6 && report.per_s(reads) < 3.0e6);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -34,8 +34,10 @@ impl Server {
 /// A NIC's parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nic {
-    /// Processes verbs: those it sends and those it serves.
-    pub engine: Server,
+    /// Processes verbs that it sends.
+    pub posts: Server,
+    /// Processes verbs that it serves: those on its host's memory.
+    pub serves: Server,
     pub send: Server,
     pub receive: Server,
     /// Serves atomics on its host's memory.

@@ -120,7 +120,7 @@ parameters! {
     mn_verbs_per_s "mn-verbs-per-s" PerSecond 1_000..=10_000_000_000,
         "Verbs on its host's memory that a memory node's NIC can serve in a second.";
         dart 45_000_000 "assumed: as SMART measured on a ConnectX-6";
-        smart 45_000_000 "\"about 45 Mops/s, which is the IOPS upper bound of the RNIC we use\" (3.1)";
+        smart 45_000_000 "\"about 45 Mops/s, which is the IOPS upper bound of the RNIC we use\" (3.1.2)";
         sherman 45_000_000 "assumed: as SMART measured on a ConnectX-6, for want of a figure for the ConnectX-5";
     nic_bits_per_s "nic-bits-per-s" PerSecond 1_000_000..=10_000_000_000_000,
         "Bits that a NIC can send in a second, and receive in the same second.";
@@ -140,12 +140,12 @@ parameters! {
     inline_bytes "inline-bytes" Bytes 0..=65_536,
         "The longest WRITE whose payload travels inside the work request.";
         dart 64 "assumed: a usual limit; the text mentions none";
-        smart 200 "assumed: \"writing internal nodes smaller than NODE_16\" is inline (4.1), so above 144 bytes";
+        smart 200 "assumed: \"writing internal nodes smaller than NODE_16\" is inline (4.1.3), so above 144 bytes";
         sherman 64 "assumed: a usual limit; the text mentions none";
     fetch_ns "fetch-ns" Nanoseconds 0..=1_000_000,
         "How much later a longer WRITE leaves, because the NIC fetches its payload from the compute node's memory.";
         dart 300 "assumed: one PCIe read";
-        smart 300 "assumed: one PCIe read; inlining is \"reducing PCIe overhead\" (4.1)";
+        smart 300 "assumed: one PCIe read; inlining is \"reducing PCIe overhead\" (4.1.3)";
         sherman 300 "assumed: one PCIe read";
     atomics_per_s "atomics-per-s" PerSecond 1_000..=10_000_000_000,
         "CASes and FAAs on its host's memory that a memory node's NIC can serve in a second, on different addresses.";
@@ -165,7 +165,7 @@ parameters! {
     onchip_bytes "onchip-bytes" Bytes 0..=1_073_741_824,
         "Bytes of a memory node's NIC own memory that indexes can have.";
         dart 262_144 "assumed: as in Sherman's testbed";
-        smart 131_072 "\"128MB per RNIC in our evaluation\" (5.4), read as 128 KB, which NICs of this make have";
+        smart 131_072 "\"128MB per RNIC in our evaluation\" (5.3), read as 128 KB, which NICs of this make have";
         sherman 262_144 "256 KB a NIC, from the full paper and the public code";
     onchip_verbs_per_s "onchip-verbs-per-s" PerSecond 1_000..=10_000_000_000,
         "Verbs on its own memory that a memory node's NIC can serve in a second.";

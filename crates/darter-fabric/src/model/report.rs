@@ -10,8 +10,10 @@ use std::fmt;
 pub enum Resource {
     /// The client threads' processors.
     Processors,
-    /// Verbs a second of a NIC.
-    Verbs,
+    /// Verbs a second that a NIC sends.
+    Posts,
+    /// Verbs a second on its host's memory that a NIC serves.
+    Serves,
     /// Bits a second that a NIC sends.
     Sending,
     /// Bits a second that a NIC receives.
@@ -29,7 +31,8 @@ impl Resource {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Processors => "processors",
-            Self::Verbs => "verbs",
+            Self::Posts => "verbs sent",
+            Self::Serves => "verbs served",
             Self::Sending => "sending",
             Self::Receiving => "receiving",
             Self::Atomics => "atomics",
@@ -100,11 +103,12 @@ impl Report {
                 let threads = || world.threads.iter().skip(number).step_by(compute);
                 let total: Ps = threads().map(|thread| thread.busy).sum();
                 busy.push((Resource::Processors, share(total / threads().count().max(1) as u64)));
+                busy.push((Resource::Posts, share(nic.posts.busy)));
             }
-            busy.push((Resource::Verbs, share(nic.engine.busy)));
             busy.push((Resource::Sending, share(nic.send.busy)));
             busy.push((Resource::Receiving, share(nic.receive.busy)));
             if number < shared || number >= compute {
+                busy.push((Resource::Serves, share(nic.serves.busy)));
                 busy.push((Resource::Atomics, share(nic.atomics.busy)));
                 busy.push((Resource::Address, share(hottest[number])));
                 busy.push((Resource::OnChip, share(nic.chip.busy)));

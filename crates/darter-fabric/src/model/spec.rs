@@ -10,7 +10,7 @@ const MEMORY_BYTES_MAX: u64 = OFFSET_LIMIT;
 /// Tasks that a model runs at most: threads times coroutines.
 const TASKS_MAX: u64 = 1 << 20;
 /// Buckets of all memory nodes of a model together, at most.
-const BUCKETS_MAX: u64 = 1 << 24;
+const BUCKETS_MAX: u64 = 1 << 20;
 /// Longest text that is looked at.
 const TEXT_BYTES_MAX: usize = 4096;
 

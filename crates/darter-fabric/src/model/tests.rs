@@ -45,11 +45,9 @@ fn alone(model: &Model, fill: impl Fn(&mut Batch)) -> u64 {
 /// Every client posts the same batch over and over; answers how many of them a second.
 fn saturated(model: &Model, rounds: u64, fill: impl Fn(&mut Batch, Seat)) -> f64 {
     let fill = &fill;
-    let mut cluster = Cluster::new(model);
-    let seats: Vec<Seat> = model.spec().seats().collect();
-    for &seat in &seats {
+    let client = |seat: Seat| {
         let fabric = model.compute_node(seat.compute_node);
-        cluster.spawn(seat.thread, async move {
+        async move {
             let mut endpoint = fabric.endpoint().unwrap();
             for _ in 0..rounds {
                 let mut batch = endpoint.batch();
@@ -57,10 +55,10 @@ fn saturated(model: &Model, rounds: u64, fill: impl Fn(&mut Batch, Seat)) -> f64
                 let done = endpoint.submit(batch).await.unwrap();
                 endpoint.recycle(done);
             }
-        });
-    }
-    cluster.run().unwrap();
-    model.report().per_s(rounds * seats.len() as u64)
+        }
+    };
+    let (report, clients) = Cluster::drive(model, client).unwrap();
+    report.per_s(rounds * clients.len() as u64)
 }
 
 fn assert_near(rate: f64, limit: f64) {
@@ -141,8 +139,8 @@ fn many_clients_reach_each_limit_and_none_passes_it() {
         40e6,
     );
     let bottleneck = small.report().bottleneck().unwrap();
-    assert_eq!((bottleneck.machine.as_str(), bottleneck.resource), ("mn0", Resource::Verbs));
-    assert!(bottleneck.busy > 0.97 && bottleneck.to_string().starts_with("verbs of mn0 "));
+    assert_eq!((bottleneck.machine.as_str(), bottleneck.resource), ("mn0", Resource::Serves));
+    assert!(bottleneck.busy > 0.97 && bottleneck.to_string().starts_with("verbs served of mn0 "));
 
     let large = model(many);
     let wire = 100e9 / 8.0 / (1024.0 + 40.0);
@@ -194,18 +192,18 @@ fn many_clients_reach_each_limit_and_none_passes_it() {
 #[test]
 fn a_machine_that_is_both_has_one_nic() {
     let rate = |shared: u64| {
-        let model = model(&format!("cn=2,mn=2,shared={shared},threads=400,nic-bits-per-s=100G"));
+        let model = model(&format!("cn=2,mn=2,shared={shared},threads=400"));
         let rate = saturated(&model, 100, |batch, seat| {
-            batch.read(at(seat.compute_node as u8, 8 + seat.task as u64), 1);
+            batch.read(at(seat.compute_node as u8, 8 + seat.task as u64), 32);
         });
         (rate, model.report())
     };
-    // Apart, sending a verb takes 20 ns and serving one 25; together both.
+    // Apart, a link carries the answers of one memory node; together also the requests of one compute node.
     let (apart, report) = rate(0);
-    assert_near(apart, 80e6);
+    assert_near(apart, 2e9 / 296.0);
     assert_eq!(report.machines.len(), 4);
     let (together, report) = rate(2);
-    assert_near(together, 2e9 / 45.0);
+    assert_near(together, 2e9 / 336.0);
     let names: Vec<&str> = report.machines.iter().map(|machine| machine.name.as_str()).collect();
     assert_eq!(names, ["cn0+mn0", "cn1+mn1"]);
     assert_eq!(report.machines.iter().map(|machine| machine.verbs_served).sum::<u64>(), 40_000);

@@ -31,16 +31,15 @@ pub(super) enum Cost {
 }
 
 #[derive(Debug)]
-pub(super) struct Event {
-    pub at: Ps,
-    /// Of events at one moment the one that was known first comes first.
-    number: u64,
-    pub what: Happening,
+struct Event {
+    /// When, above its number: of events at one moment the one that was known first comes first.
+    order: u128,
+    what: Happening,
 }
 
 impl PartialEq for Event {
     fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
+        self.order == other.order
     }
 }
 
@@ -55,7 +54,7 @@ impl PartialOrd for Event {
 impl Ord for Event {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
+        self.order.cmp(&other.order)
     }
 }
 
@@ -187,17 +186,19 @@ impl World {
     #[inline]
     pub(super) fn push(&mut self, at: Ps, what: Happening) {
         self.events_known += 1;
-        self.events.push(Reverse(Event { at, number: self.events_known, what }));
+        let order = u128::from(at) << 64 | u128::from(self.events_known);
+        self.events.push(Reverse(Event { order, what }));
     }
 
     /// Takes the next event up to a moment, and moves the clock there.
     #[inline]
     pub(super) fn next(&mut self, until: Ps) -> Option<Happening> {
-        let Reverse(event) = self.events.peek().filter(|next| next.0.at <= until)?;
-        let (at, what) = (event.at, event.what);
-        self.events.pop();
+        let at = (self.events.peek()?.0.order >> 64) as Ps;
+        if at > until {
+            return None;
+        }
         self.clock = self.clock.max(at);
-        Some(what)
+        self.events.pop().map(|next| next.0.what)
     }
 
     /// Whether anything is still to come.
@@ -253,7 +254,7 @@ impl World {
             let payload = verb.write_bytes();
             let is_fetched = verb.kind == VerbKind::Write && payload > self.prices.inline;
             let nic = &mut self.nics[compute_node as usize];
-            let (_, processed) = nic.engine.serve(now, posted, self.prices.send_verb);
+            let (_, processed) = nic.posts.serve(now, posted, self.prices.send_verb);
             let ready = processed + if is_fetched { self.prices.fetch } else { 0 };
             let bytes = self.prices.message_bytes(payload);
             (lane.sent, _) = nic.send.serve(now, ready.max(lane.sent), self.prices.bytes(bytes));
@@ -268,7 +269,7 @@ impl World {
         number
     }
 
-    /// A verb's request comes in: it passes the link and the NIC's engine, or its on-chip memory; an atomic also waits for its
+    /// A verb's request comes in: it passes the link, and the NIC on its way to its host's memory or its own; an atomic also waits for its
     /// address. It takes effect when its turn has come, after those of its batch before it.
     pub(super) fn arrive(&mut self, flight: u32, verb_at: u32) {
         let now = self.clock;
@@ -294,7 +295,7 @@ impl World {
                 (_, done) = address.serve(done, done, prices.chip_address_atomic);
             }
         } else {
-            (_, done) = nic.engine.serve(now, received, prices.serve_verb);
+            (_, done) = nic.serves.serve(now, received, prices.serve_verb);
             done = done.max(lane.effective);
             if is_atomic {
                 (_, done) = nic.atomics.serve(now, done, prices.atomic);
@@ -421,7 +422,8 @@ impl World {
                 server
             };
             *nic = Nic {
-                engine: idle(nic.engine),
+                posts: idle(nic.posts),
+                serves: idle(nic.serves),
                 send: idle(nic.send),
                 receive: idle(nic.receive),
                 atomics: idle(nic.atomics),
