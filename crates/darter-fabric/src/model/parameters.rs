@@ -208,3 +208,44 @@ parameters! {
         smart 1 "any";
         sherman 1 "any";
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tables of docs/model.md: every parameter with each testbed's value, then where the values come from.
+    fn reference() -> String {
+        use std::fmt::Write;
+        let [first, second, third] = Preset::ALL.map(Preset::name);
+        let mut text = format!(
+            "| name | unit | what it is | {first} | {second} | {third} |\n|---|---|---|---|---|---|\n"
+        );
+        for Parameter { name, unit, about, presets, .. } in PARAMETERS {
+            let [first, second, third] = presets.map(|(value, _)| value);
+            writeln!(text, "| `{name}` | {} | {about} | {first} | {second} | {third} |", unit.name())
+                .unwrap();
+        }
+        text.push('\n');
+        for Parameter { name, presets, .. } in PARAMETERS {
+            let mut said: Vec<(String, &str)> = Vec::new();
+            for (preset, (_, source)) in Preset::ALL.into_iter().zip(presets) {
+                match said.iter_mut().find(|(_, known)| known == source) {
+                    Some((names, _)) => names.extend([", ", preset.name()]),
+                    None => said.push((preset.name().to_owned(), source)),
+                }
+            }
+            writeln!(text, "- `{name}`").unwrap();
+            for (names, source) in said {
+                writeln!(text, "  - {names}: {source}").unwrap();
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn the_document_lists_what_the_program_holds() {
+        let document = include_str!("../../../../docs/model.md");
+        let reference = reference();
+        assert!(document.contains(&reference), "docs/model.md shall contain:\n\n{reference}");
+    }
+}

@@ -215,3 +215,64 @@ impl fmt::Display for ModelSpec {
             .try_for_each(|(parameter, value)| write!(f, ",{}={value}", parameter.name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_read_and_print() {
+        for preset in Preset::ALL {
+            let spec = ModelSpec::preset(preset);
+            spec.verify().unwrap();
+            assert_eq!(spec.to_string().parse::<ModelSpec>().unwrap(), spec);
+            assert_eq!(format!("preset={}", preset.name()).parse::<ModelSpec>().unwrap(), spec);
+            assert!(spec.settings().all(|setting| setting.source != "given by the user"));
+        }
+        let spec: ModelSpec =
+            "threads=7,memory-bytes=64M,mn=1,preset=smart,mn-verbs-per-s=30M".parse().unwrap();
+        assert_eq!((spec.compute_nodes, spec.memory_nodes, spec.shared_machines), (16, 1, 1));
+        assert_eq!((spec.threads, spec.memory_bytes, spec.mn_verbs_per_s), (7, 64 << 20, 30_000_000));
+        let given = spec.settings().filter(|setting| setting.source == "given by the user").count();
+        assert_eq!(given, 5, "shared follows mn");
+        let seats: Vec<(usize, usize)> =
+            spec.seats().map(|seat| (seat.compute_node, seat.coroutine)).collect();
+        assert_eq!(seats[..5], [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]);
+        assert_eq!(seats.len(), 14);
+        assert_eq!("".parse::<ModelSpec>().unwrap(), ModelSpec::preset(Preset::Dart));
+    }
+
+    #[test]
+    fn nonsense_says_what_is_wrong_and_where_to_look() {
+        let long = format!("seed={}", "0".repeat(5000));
+        for (text, word) in [
+            ("threads", "lacks a value"),
+            ("threads=", "not a number"),
+            ("threads=-1", "not a number"),
+            ("threads=+1", "not a number"),
+            ("threads=1é", "not a number"),
+            ("threads=0", "from 1 to"),
+            ("threads=99999999999999999999", "not a number"),
+            ("threads=99999999999G", "not a number"),
+            ("threads=1M", "from 1 to"),
+            ("threads=65536,coroutines=1024", "above"),
+            ("mn=257", "from 1 to 256"),
+            ("mn=2,mn=3", "twice"),
+            ("preset=dart,preset=dart", "twice"),
+            ("preset=fusee", "unknown preset"),
+            ("colour=red", "unknown parameter"),
+            ("memory-bytes=100001", "multiple of 4096"),
+            ("memory-bytes=1T", "1 TiB"),
+            ("memory-bytes=1Q", "not a size"),
+            ("mn=256,memory-bytes=64K,atomic-buckets=1048576", "atomic-buckets"),
+            ("cn=2,shared=3", "2 machines"),
+            ("wake-ns=0", "from 1 to"),
+            (long.as_str(), "longer"),
+        ] {
+            let error = text.parse::<ModelSpec>().unwrap_err().to_string();
+            assert!(error.contains(word) && error.contains("docs/model.md"), "{text}: {error}");
+        }
+        let spec = ModelSpec { mtu_bytes: 0, ..ModelSpec::preset(Preset::Dart) };
+        assert!(crate::Model::new(&spec).unwrap_err().to_string().contains("mtu-bytes"));
+    }
+}
