@@ -6,7 +6,8 @@ use super::report::Report;
 use super::world::{Cost, Happening, World};
 use crate::spares::Spares;
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, OpKind, Suspect,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, OpKind, Orphans,
+    Suspect,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
@@ -149,6 +150,16 @@ pub struct ModelEndpoint {
     orphans: Arc<AtomicUsize>,
 }
 
+/// The same for others to ask.
+#[derive(Debug)]
+struct ModelOrphans(Arc<AtomicUsize>);
+
+impl Orphans for ModelOrphans {
+    fn in_flight(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Endpoint for ModelEndpoint {
     #[inline]
     fn batch(&mut self) -> Batch {
@@ -166,6 +177,10 @@ impl Endpoint for ModelEndpoint {
 
     fn in_flight(&self) -> usize {
         self.orphans.load(Ordering::Relaxed)
+    }
+
+    fn orphans(&self) -> Option<Arc<dyn Orphans>> {
+        Some(Arc::new(ModelOrphans(Arc::clone(&self.orphans))))
     }
 
     fn now_ms(&self) -> u64 {
