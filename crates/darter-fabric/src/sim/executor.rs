@@ -5,7 +5,9 @@ use super::{Sim, WordOrder};
 use crate::VerbKind;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Names a task of an [`Executor`].
 pub type TaskId = u32;
@@ -22,7 +24,7 @@ pub struct Event {
 /// What happens in an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The task begins, or goes on after waiting for the clock.
+    /// The task begins, or goes on after waiting for the clock, or for another task that woke it.
     Run,
     /// The task's batch completes, and the task goes on until it posts the next.
     Complete,
@@ -54,12 +56,37 @@ pub struct Access {
     pub is_border: bool,
 }
 
+/// Whether a task is to be polled although none of its batches completed: it has not begun, waits for the clock, or somebody
+/// woke it.
+#[derive(Debug)]
+struct Ready(AtomicBool);
+
+impl Ready {
+    fn set(&self, ready: bool) {
+        self.0.store(ready, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Wake for Ready {
+    fn wake(self: Arc<Self>) {
+        self.set(true);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.set(true);
+    }
+}
+
 struct Task<'f> {
     process: u32,
     /// `None` when it has ended or died.
     future: Option<Pin<Box<dyn Future<Output = ()> + 'f>>>,
-    /// Polled without having posted: it has not begun, or waits for the clock.
-    is_ready: bool,
+    ready: Arc<Ready>,
+    waker: Waker,
 }
 
 /// Runs tasks over a [`Sim`], one event at a time.
@@ -83,7 +110,9 @@ impl<'f> Executor<'f> {
 
     /// Adds a task of a process; it does nothing until its first event.
     pub fn spawn(&mut self, process: u32, future: impl Future<Output = ()> + 'f) -> TaskId {
-        self.tasks.push(Task { process, future: Some(Box::pin(future)), is_ready: true });
+        let ready = Arc::new(Ready(AtomicBool::new(true)));
+        let waker = Waker::from(Arc::clone(&ready));
+        self.tasks.push(Task { process, future: Some(Box::pin(future)), ready, waker });
         self.tasks.len() as TaskId - 1
     }
 
@@ -93,7 +122,7 @@ impl<'f> Executor<'f> {
         let world = self.sim.world();
         for (id, task) in (0..).zip(&self.tasks) {
             let can_run = task.future.is_some() && world.life(task.process) != Life::Paused;
-            if can_run && task.is_ready {
+            if can_run && task.ready.get() {
                 events.push(Event { task: id, kind: EventKind::Run });
             }
             for posted in world.posted.iter().filter(|posted| posted.task == id) {
@@ -162,12 +191,11 @@ impl<'f> Executor<'f> {
             world.current = id;
             world.slept = false;
         }
-        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(()) => {
-                task.future = None;
-                task.is_ready = false;
-            }
-            Poll::Pending => task.is_ready = self.sim.world().slept,
+        task.ready.set(false);
+        match future.as_mut().poll(&mut Context::from_waker(&task.waker)) {
+            Poll::Ready(()) => task.future = None,
+            Poll::Pending if self.sim.world().slept => task.ready.set(true),
+            Poll::Pending => {}
         }
     }
 
@@ -188,7 +216,6 @@ impl<'f> Executor<'f> {
         // What the futures' destructors do finds the process dead.
         for task in self.tasks.iter_mut().filter(|task| task.process == process) {
             task.future = None;
-            task.is_ready = false;
         }
     }
 }

@@ -114,6 +114,43 @@ fn a_dead_processs_verbs_may_land_until_it_is_fenced() {
     }
 }
 
+/// A task that waits for another goes on when that one wakes it, and only then; one that nobody wakes has no event.
+#[test]
+fn a_task_that_waits_for_another_runs_once_woken() {
+    let sim = Sim::new(1, BYTES);
+    let (waiting, told) = (RefCell::new(None::<std::task::Waker>), RefCell::new(Vec::new()));
+    let mut executor = Executor::new(&sim);
+    let waiting = &waiting;
+    let wait = || {
+        let mut first = true;
+        std::future::poll_fn(move |context: &mut std::task::Context<'_>| {
+            if std::mem::take(&mut first) {
+                *waiting.borrow_mut() = Some(context.waker().clone());
+                return std::task::Poll::Pending;
+            }
+            std::task::Poll::Ready(())
+        })
+    };
+    executor.spawn(0, async {
+        wait().await;
+        told.borrow_mut().push("woken");
+        wait().await;
+        told.borrow_mut().push("never");
+    });
+    executor.spawn(0, async {
+        write(sim.clone(), at(8), vec![1]).await.unwrap();
+        told.borrow_mut().push("wakes");
+        waiting.borrow_mut().take().unwrap().wake();
+    });
+    run(&mut executor);
+    assert!(!executor.has_ended(0) && executor.has_ended(1) && !executor.all_ended());
+    let mut events = Vec::new();
+    executor.events(&mut events);
+    assert_eq!(events, []);
+    drop(executor);
+    assert_eq!(told.into_inner(), ["wakes", "woken"]);
+}
+
 /// Process 1, which may be dead.
 fn suspect(slot: u32) -> Suspect {
     Suspect { slot, holder: 2, lapsed: false }
