@@ -9,8 +9,9 @@ mod error;
 mod hocl;
 mod ordered;
 mod remote_lock;
+mod sweep;
 
-pub use dart::{AdjustReport, Dart, DartOptions, Swept, TreeView};
+pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
 #[doc(hidden)]
 pub use dart::{Hole, Holes, Situation, take_situations, without_situations};
 pub use error::IndexError;
@@ -19,3 +20,4 @@ pub use ordered::{
     CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
     PutOutcome, ScanRange,
 };
+pub use sweep::Swept;

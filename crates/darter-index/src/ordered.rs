@@ -3,7 +3,7 @@
 //! Promises: point operations are linearizable; a scan returns keys in order, each at most once, every key that was
 //! there throughout and none that was absent throughout; no operation ever waits for another client.
 
-use crate::IndexError;
+use crate::{IndexError, Swept};
 use darter_fabric::Fabric;
 use darter_pool::{Client, ReachableSet};
 use std::future::Future;
@@ -149,6 +149,22 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
 
     /// Walks the whole index, verifies every invariant, and reports what is reachable.
     fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport, IndexError>> + Send;
+
+    /// Frees what dead clients left behind. The client must not be pinned; other clients may be at work, and are waited for
+    /// as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot go on, what was not freed is left to another sweep.
+    fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept, IndexError>> + Send {
+        crate::sweep::sweep_dead(self, client)
+    }
+
+    /// Clears what leads anywhere outside `reachable` although the index does not rest on it; answers whether that may have
+    /// made more unreachable. A part of [`OrderedIndex::sweep_dead`], for an index that keeps hints in the pool.
+    fn scrub_unreachable(
+        &self,
+        _client: &mut Client<F>,
+        _reachable: &ReachableSet,
+    ) -> impl Future<Output = Result<bool, IndexError>> + Send {
+        std::future::ready(Ok(false))
+    }
 
     /// Counts and sizes, by a walk of the whole index.
     fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats, IndexError>> + Send;

@@ -6,7 +6,7 @@
 
 use crate::store::Shared;
 use darter_fabric::{Fabric, block_on};
-use darter_index::{IndexError, Swept};
+use darter_index::{IndexError, OrderedIndex, Swept};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -39,12 +39,11 @@ mod write;
 pub use adjust::AdjustReport;
 pub use holes::{Hole, Holes};
 pub use situations::{Situation, take_situations, without_situations};
-pub use sweep::Swept;
 pub use tree::TreeView;
 
 use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Client, ReachableSet};
 use est::PrefixList;
 use est::table::Table;
 use hints::HintCache;
@@ -224,6 +223,15 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
         self.check_all(client).await
+    }
+
+    async fn scrub_unreachable(
+        &self,
+        client: &mut Client<F>,
+        reachable: &ReachableSet,
+    ) -> Result<bool, IndexError> {
+        self.scrub_dead_entries(client, reachable).await?;
+        Ok(true)
     }
 
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {

@@ -1,61 +1,184 @@
-//! An index on a pool in this process's memory, and keys that hurt.
-#![allow(dead_code, clippy::unwrap_used)] // each test file uses its part; a test may panic
+//! What every index must pass, generic over the index: an index's own test file says which ([`Tested`]), and [`index_tests`]
+//! makes a test of everything here.
 
-use darter_fabric::{Counting, Local, block_on};
-use darter_index::{CheckReport, Dart, DartOptions, OrderedIndex};
+#![allow(clippy::unwrap_used)] // a test may panic
+
+pub(crate) mod against_a_map;
+pub(crate) mod contention;
+pub(crate) mod cut_short;
+pub(crate) mod damaged;
+pub(crate) mod full;
+
+use darter_fabric::{Counting, Fabric, Local, block_on};
+use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, PoolOptions};
+use std::collections::BTreeMap;
+use std::future::Future;
+
+/// An index under test, over any fabric.
+pub(crate) trait Tested: 'static {
+    type Index<F: Fabric>: OrderedIndex<F>;
+
+    fn options<F: Fabric>() -> <Self::Index<F> as OrderedIndex<F>>::Options {
+        Default::default()
+    }
+
+    /// Something of the index's own that may happen at any time and changes no answer.
+    fn adjust<F: Fabric>(
+        _index: &Self::Index<F>,
+        _client: &mut Client<F>,
+    ) -> impl Future<Output = Result<(), IndexError>> + Send {
+        std::future::ready(Ok(()))
+    }
+}
+
+/// One test of each for an index.
+macro_rules! index_tests {
+    ($index:ty) => {
+        $crate::common::index_tests! { @ $index:
+            against_a_map: behaves_like_a_map, bulk_load_equals_inserts, a_large_bulk_load_is_sound,
+                values_of_every_size, deleting_everything_leaks_nothing;
+            contention: inserts_and_deletes_of_one_key_balance, replace_if_equal_counts_exactly,
+                own_keys_stay_while_the_tree_changes, tasks_of_one_thread_take_turns;
+            cut_short: fails_at_every_verb, fails_at_every_batch, loses_every_reply, dropped_at_every_await;
+            full: full_of_small_values, full_of_middling_values, full_of_large_values, full_at_every_allocation,
+                a_bulk_load_that_does_not_fit_leaves_nothing;
+            damaged: damaged_words_neither_panic_nor_hang;
+        }
+    };
+    (@ $index:ty: $($module:ident: $($test:ident),+;)+) => {
+        $(mod $module {
+            use super::*;
+            $(#[test]
+            fn $test() {
+                $crate::common::$module::$test::<$index>();
+            })+
+        })+
+    };
+}
+pub(crate) use index_tests;
 
 pub(crate) type TestFabric = Counting<Local>;
 
-pub(crate) struct Bench {
-    pub(crate) client: Client<TestFabric>,
-    pub(crate) dart: Dart<TestFabric>,
-    pub(crate) pool: Pool<TestFabric>,
+/// What an index should hold.
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// An index in a pool, and one client of it.
+pub(crate) struct Bench<T: Tested, F: Fabric = TestFabric> {
+    pub(crate) client: Client<F>,
+    pub(crate) index: T::Index<F>,
+    pub(crate) pool: Pool<F>,
 }
 
-impl Bench {
+impl<T: Tested> Bench<T> {
+    /// In this process's memory.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self::with(nodes, 64 << 20, DartOptions { frequency_every: 4, ..DartOptions::default() })
+        Self::on(Counting::new(Local::memory(64 << 20, nodes).unwrap()), PoolOptions::default())
     }
 
-    pub(crate) fn with(nodes: usize, node_bytes: u64, options: DartOptions) -> Self {
+    /// With little memory, in small blocks, and hashes from a seed.
+    pub(crate) fn small(nodes: usize, node_bytes: u64, seed: u64) -> Self {
         let fabric = Counting::new(Local::memory(node_bytes, nodes).unwrap());
-        let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();
+        let (block_bytes, secret) = (Some(256 << 10), Some([seed, 1, 2, 3]));
+        Self::on(fabric, PoolOptions { block_bytes, secret, ..PoolOptions::default() })
+    }
+}
+
+impl<T: Tested, F: Fabric> Bench<T, F> {
+    /// In a new pool.
+    pub(crate) fn on(fabric: F, options: PoolOptions) -> Self {
+        let pool = block_on(Pool::create(fabric, &options)).unwrap();
         let mut client = pool.client().unwrap();
-        let dart = block_on(Dart::open_or_create(&mut client, options)).unwrap();
-        Self { client, dart, pool }
+        let index = block_on(T::Index::<F>::open_or_create(&mut client, T::options())).unwrap();
+        Self { client, index, pool }
+    }
+
+    /// Ends this process's membership and begins another; what the first left behind is swept.
+    pub(crate) fn reopened(self) -> Self {
+        let Self { client, index, pool } = self;
+        let fabric = pool.fabric().clone();
+        drop((client, index));
+        block_on(pool.close()).unwrap();
+        let pool = block_on(Pool::open(fabric)).unwrap();
+        let mut client = pool.client().unwrap();
+        let index = block_on(T::Index::<F>::open(&mut client, T::options())).unwrap();
+        match block_on(index.sweep_dead(&mut client)).unwrap() {
+            Swept::Done(report) => {
+                assert_eq!(report.violations, Vec::<String>::new());
+                assert!(report.finished, "a sweep waits for somebody, though nobody else is there");
+            }
+            Swept::Refused(violations) => panic!("{violations:#?}"),
+        }
+        Self { client, index, pool }
     }
 
     pub(crate) fn maintain(&mut self) {
         block_on(self.pool.maintain(&mut self.client)).unwrap();
-        block_on(self.dart.maintain(&mut self.client)).unwrap();
+        block_on(self.index.maintain(&mut self.client)).unwrap();
     }
 
+    /// Rounds of upkeep in which everything unlinked is freed.
     pub(crate) fn settle(&mut self) {
-        for _ in 0..12 {
+        for _ in 0..32 {
             self.maintain();
         }
         block_on(self.pool.settle(&mut self.client)).unwrap();
     }
 
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        block_on(self.index.get(&mut self.client, key)).unwrap()
+    }
+
+    pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
+        block_on(self.index.delete(&mut self.client, key)).unwrap()
+    }
+
     pub(crate) fn check(&mut self) -> CheckReport {
-        block_on(self.dart.check(&mut self.client)).unwrap()
+        block_on(self.index.check(&mut self.client)).unwrap()
     }
 
     /// No invariant broken, `keys` keys there, no byte lost, the counts of both walks alike.
-    pub(crate) fn assert_sound(&mut self, keys: u64) {
+    pub(crate) fn assert_sound(&mut self, keys: usize) {
         self.settle();
         let report = self.check();
         assert_eq!(report.violations, Vec::<String>::new());
         assert_eq!(report.remarks, Vec::<String>::new());
-        assert_eq!(report.stats.keys, keys);
+        assert_eq!(report.stats.keys, keys as u64);
         let audit = block_on(self.pool.audit(&mut self.client, &report.reachable)).unwrap();
         assert_eq!(audit.violations, Vec::<String>::new());
         assert_eq!(audit.leaked_bytes, 0);
-        let stats = block_on(self.dart.stats(&mut self.client)).unwrap();
-        assert_eq!((stats.keys, stats.kv_bytes), (keys, report.stats.kv_bytes));
+        let stats = block_on(self.index.stats(&mut self.client)).unwrap();
+        assert_eq!((stats.keys, stats.kv_bytes), (keys as u64, report.stats.kv_bytes));
         assert_eq!(stats.index_bytes, report.stats.index_bytes);
     }
+
+    /// The index holds exactly what the model does, whichever way it is read.
+    pub(crate) fn assert_holds(&mut self, model: &Model) {
+        let all = darter_index::ScanRange::all();
+        let expected: Vec<_> = model.clone().into_iter().collect();
+        let forward = block_on(self.index.scan(&mut self.client, &all, usize::MAX)).unwrap();
+        assert_pairs(&forward, &expected);
+        let mut backward = block_on(self.index.scan(&mut self.client, &all.reversed(), usize::MAX)).unwrap();
+        backward.reverse();
+        assert_pairs(&backward, &expected);
+        for (key, value) in model {
+            assert!(self.get(key).as_ref() == Some(value), "get {} answers another value", brief(key));
+        }
+    }
+}
+
+fn assert_pairs(found: &[(Vec<u8>, Vec<u8>)], expected: &[(Vec<u8>, Vec<u8>)]) {
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!(found.0 == expected.0, "pair {at}: key {} for {}", brief(&found.0), brief(&expected.0));
+        assert!(found.1 == expected.1, "pair {at}: key {} has another value", brief(&found.0));
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
+/// A key in a message: its length, and its end.
+fn brief(key: &[u8]) -> String {
+    let tail = &key[key.len().saturating_sub(20)..];
+    format!("{} bytes …{}", key.len(), tail.escape_ascii())
 }
 
 /// One of 65,536 keys of several nasty families.
@@ -73,5 +196,28 @@ pub(crate) fn adversarial_key(seed: u16) -> Vec<u8> {
         8 => [&b"com.example@"[..], &[b'a' + low % 26], &[b'a' + low / 26]].concat(),
         9 => vec![low],
         _ => vec![5, (seed >> 12) as u8, low],
+    }
+}
+
+/// Numbers that look random and come from a seed: the tests' own, so that a failure's seed says it all.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    /// splitmix64.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
     }
 }

@@ -1,31 +1,28 @@
 //! Threads on few keys: values are unique, so every answer can be held against what was written, and the tree must be sound
 //! afterwards with nothing leaked. No outcome depends on timing; only which interleavings are met does.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{Bench, TestFabric, adversarial_key};
-use darter_fabric::block_on;
-use darter_index::{Condition, Dart, OrderedIndex, PutOutcome, ScanRange};
-use darter_pool::{Client, Pool};
+use super::{Bench, TestFabric, Tested, adversarial_key};
+use darter_fabric::decorate::{Delay, Delaying};
+use darter_fabric::{Counting, Local, block_on, run_all};
+use darter_index::{Condition, OrderedIndex, PutOutcome, ScanRange};
+use darter_pool::{Client, Pool, PoolOptions};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 
 const THREADS: u64 = 4;
 
-fn on_threads(
-    bench: &Bench,
-    work: impl Fn(u64, &Dart<TestFabric>, &Pool<TestFabric>, &mut Client<TestFabric>) + Sync,
+fn on_threads<T: Tested>(
+    bench: &Bench<T>,
+    work: impl Fn(u64, &T::Index<TestFabric>, &Pool<TestFabric>, &mut Client<TestFabric>) + Sync,
 ) {
     let barrier = Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (barrier, work, dart, pool) = (&barrier, &work, &bench.dart, &bench.pool);
+            let (barrier, work, index, pool) = (&barrier, &work, &bench.index, &bench.pool);
             scope.spawn(move || {
                 let mut client = pool.client().unwrap();
                 barrier.wait();
-                work(thread, dart, pool, &mut client);
+                work(thread, index, pool, &mut client);
             });
         }
     });
@@ -38,80 +35,77 @@ fn next(state: &mut u64) -> u64 {
 }
 
 /// Of all threads that insert a key if absent, exactly one succeeds, however often the key is deleted again.
-#[test]
-fn inserts_and_deletes_of_one_key_balance() {
-    let mut bench = Bench::new(2);
+pub(crate) fn inserts_and_deletes_of_one_key_balance<T: Tested>() {
+    let mut bench = Bench::<T>::new(2);
     let totals = std::sync::Mutex::new((0_i64, 0_i64));
-    on_threads(&bench, |thread, dart, pool, client| {
+    on_threads(&bench, |thread, index, pool, client| {
         let mut state = thread + 1;
         let (mut inserted, mut deleted) = (0, 0);
         for i in 0..20_000_u64 {
             let key = [b'k', (next(&mut state) % 3) as u8];
             if next(&mut state).is_multiple_of(2) {
                 let value = (thread << 32 | i).to_le_bytes();
-                match block_on(dart.put(client, &key, &value, Condition::Absent)).unwrap() {
+                match block_on(index.put(client, &key, &value, Condition::Absent)).unwrap() {
                     PutOutcome::Inserted => inserted += 1,
                     PutOutcome::Refused => {}
                     PutOutcome::Replaced => panic!("an insert replaced"),
                 }
-            } else if block_on(dart.delete(client, &key)).unwrap() {
+            } else if block_on(index.delete(client, &key)).unwrap() {
                 deleted += 1;
             }
             if i % 256 == 0 {
                 block_on(pool.maintain(client)).unwrap();
-                block_on(dart.maintain(client)).unwrap();
+                block_on(index.maintain(client)).unwrap();
             }
         }
         let mut totals = totals.lock().unwrap();
         totals.0 += inserted;
         totals.1 += deleted;
     });
-    let left = block_on(bench.dart.scan(&mut bench.client, &ScanRange::all(), 10)).unwrap().len() as u64;
+    let left = block_on(bench.index.scan(&mut bench.client, &ScanRange::all(), 10)).unwrap().len();
     let (inserted, deleted) = *totals.lock().unwrap();
     assert_eq!(inserted - deleted, i64::try_from(left).unwrap());
     bench.assert_sound(left);
 }
 
 /// A compare-and-swap counter loses no increment, through every type switch its neighbours cause.
-#[test]
-fn replace_if_equal_counts_exactly() {
+pub(crate) fn replace_if_equal_counts_exactly<T: Tested>() {
     const ROUNDS: u64 = 4_000;
-    let mut bench = Bench::new(2);
-    on_threads(&bench, |thread, dart, _, client| {
+    let mut bench = Bench::<T>::new(2);
+    on_threads(&bench, |thread, index, _, client| {
         for i in 0..ROUNDS {
             // Neighbours that come and go make the counter's node grow, shrink and collapse.
             let neighbour = [(thread * 64 + i % 64) as u8, b'n'];
             if i % 128 < 64 {
-                block_on(dart.put(client, &neighbour[..1], b"x", Condition::Always)).unwrap();
+                block_on(index.put(client, &neighbour[..1], b"x", Condition::Always)).unwrap();
             } else {
-                block_on(dart.delete(client, &neighbour[..1])).unwrap();
+                block_on(index.delete(client, &neighbour[..1])).unwrap();
             }
             loop {
-                let old = block_on(dart.get(client, b"counter")).unwrap();
+                let old = block_on(index.get(client, b"counter")).unwrap();
                 let (condition, count) = match &old {
                     Some(old) => (Condition::Equals(old), u64::from_le_bytes(old[..].try_into().unwrap())),
                     None => (Condition::Absent, 0),
                 };
                 let new = (count + 1).to_le_bytes();
-                if block_on(dart.put(client, b"counter", &new, condition)).unwrap() != PutOutcome::Refused {
+                if block_on(index.put(client, b"counter", &new, condition)).unwrap() != PutOutcome::Refused {
                     break;
                 }
             }
         }
     });
-    let count = block_on(bench.dart.get(&mut bench.client, b"counter")).unwrap().unwrap();
+    let count = block_on(bench.index.get(&mut bench.client, b"counter")).unwrap().unwrap();
     assert_eq!(u64::from_le_bytes(count[..].try_into().unwrap()), THREADS * ROUNDS);
-    let keys = block_on(bench.dart.scan(&mut bench.client, &ScanRange::all(), 1000)).unwrap().len();
-    bench.assert_sound(keys as u64);
+    let keys = block_on(bench.index.scan(&mut bench.client, &ScanRange::all(), 1000)).unwrap().len();
+    bench.assert_sound(keys);
 }
 
 /// Keys of one thread each, among adversarial neighbours of all: what a thread wrote it reads, scans include it, and the
 /// table grows, splits and is adjusted meanwhile.
-#[test]
-fn own_keys_stay_while_the_tree_changes() {
-    let mut bench = Bench::new(3);
+pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
+    let mut bench = Bench::<T>::new(3);
     let kept = std::sync::Mutex::new(BTreeSet::new());
-    on_threads(&bench, |thread, dart, pool, client| {
+    on_threads(&bench, |thread, index, pool, client| {
         let mut state = 99 + thread;
         let mut mine: BTreeSet<Vec<u8>> = BTreeSet::new();
         for i in 0..12_000_u64 {
@@ -122,20 +116,20 @@ fn own_keys_stay_while_the_tree_changes() {
             }
             match next(&mut state) % 8 {
                 0..4 => {
-                    block_on(dart.put(client, &key, &key, Condition::Always)).unwrap();
+                    block_on(index.put(client, &key, &key, Condition::Always)).unwrap();
                     mine.insert(key);
                 }
                 4..6 => {
-                    assert_eq!(block_on(dart.delete(client, &key)).unwrap(), mine.remove(&key));
+                    assert_eq!(block_on(index.delete(client, &key)).unwrap(), mine.remove(&key));
                 }
                 6 => {
                     let expected = mine.contains(&key).then(|| key.clone());
-                    assert_eq!(block_on(dart.get(client, &key)).unwrap(), expected);
+                    assert_eq!(block_on(index.get(client, &key)).unwrap(), expected);
                 }
                 _ => {
                     let from = std::ops::Bound::Included(key.clone());
                     let range = ScanRange { from, to: std::ops::Bound::Unbounded, reverse: false };
-                    let seen = block_on(dart.scan(client, &range, 30)).unwrap();
+                    let seen = block_on(index.scan(client, &range, 30)).unwrap();
                     assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0));
                     let last = seen.last().map(|(key, _)| key.clone());
                     let complete = seen.len() < 30;
@@ -148,16 +142,48 @@ fn own_keys_stay_while_the_tree_changes() {
             }
             if i % 512 == 0 {
                 block_on(pool.maintain(client)).unwrap();
-                block_on(dart.maintain(client)).unwrap();
+                block_on(index.maintain(client)).unwrap();
             }
             if i % 4096 == 1024 * thread {
-                block_on(dart.adjust(client)).unwrap();
+                block_on(T::adjust(index, client)).unwrap();
             }
         }
         kept.lock().unwrap().extend(mine);
     });
     let kept = kept.into_inner().unwrap();
-    let all = block_on(bench.dart.scan(&mut bench.client, &ScanRange::all(), usize::MAX)).unwrap();
+    let all = block_on(bench.index.scan(&mut bench.client, &ScanRange::all(), usize::MAX)).unwrap();
     assert!(all.iter().map(|(key, _)| key).eq(kept.iter()));
-    bench.assert_sound(kept.len() as u64);
+    bench.assert_sound(kept.len());
+}
+
+/// Many operations under way on one thread, every round trip pending for a while, on two keys: they wait for each other, if
+/// ever, without holding up the thread.
+pub(crate) fn tasks_of_one_thread_take_turns<T: Tested>() {
+    const TASKS: u64 = 24;
+    const ROUNDS: u64 = 40;
+    let delay = Delay { pending_before: 1, pending_after: 2, ..Delay::default() };
+    let fabric = Delaying::new(Counting::new(Local::memory(64 << 20, 2).unwrap()), delay);
+    let mut bench = Bench::<T, _>::on(fabric, PoolOptions::default());
+    let tasks = (0..TASKS).map(|task| {
+        let (index, pool) = (bench.index.clone(), bench.pool.clone());
+        async move {
+            let mut client = pool.client().unwrap();
+            let mut balance = 0_i64;
+            for round in 0..ROUNDS {
+                let key = [b'k', (round % 2) as u8];
+                let value = task.to_le_bytes();
+                let put = index.put(&mut client, &key, &value, Condition::Absent).await.unwrap();
+                balance += i64::from(put == PutOutcome::Inserted);
+                index.put(&mut client, b"shared", &round.to_le_bytes(), Condition::Always).await.unwrap();
+                balance -= i64::from(index.delete(&mut client, &key).await.unwrap());
+                pool.maintain(&mut client).await.unwrap();
+                index.maintain(&mut client).await.unwrap();
+            }
+            balance
+        }
+    });
+    let balance: i64 = run_all(tasks).into_iter().sum();
+    let left = block_on(bench.index.scan(&mut bench.client, &ScanRange::all(), 10)).unwrap().len();
+    assert_eq!(balance, i64::try_from(left).unwrap() - 1);
+    bench.assert_sound(left);
 }

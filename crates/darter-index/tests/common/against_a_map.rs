@@ -1,15 +1,11 @@
 //! Every operation against a `BTreeMap`, on keys chosen to hurt: empty, prefixes of each other, zero bytes, hundreds of equal
 //! leading bytes, 64 KiB. After each run the whole index is checked, and nothing may leak.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{Bench, adversarial_key};
+use super::{Bench, Model, Tested, adversarial_key};
 use darter_fabric::block_on;
 use darter_index::{Condition, OrderedIndex, PutOutcome, ScanRange};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use proptest::test_runner::TestRunner;
 use std::ops::Bound;
 
 /// A key that prints short.
@@ -41,10 +37,18 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let value = prop::collection::vec(any::<u8>(), 0..100);
+/// A value, mostly small, now and then of many slabs' size.
+fn value() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        12 => (key(), value, 0_u8..6).prop_map(|(k, v, c)| Op::Put(Key(k), v, c)),
+        20 => prop::collection::vec(any::<u8>(), 0..100),
+        2 => (0_usize..3000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
+        1 => (0_usize..200_000, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => (key(), value(), 0_u8..6).prop_map(|(k, v, c)| Op::Put(Key(k), v, c)),
         6 => key().prop_map(|k| Op::Delete(Key(k))),
         6 => key().prop_map(|k| Op::Get(Key(k))),
         2 => prop::collection::vec(key().prop_map(Key), 0..12).prop_map(Op::MultiGet),
@@ -54,7 +58,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn put(bench: &mut Bench, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, key: &[u8], value: &[u8], choice: u8) {
+fn put<T: Tested>(bench: &mut Bench<T>, map: &mut Model, key: &[u8], value: &[u8], choice: u8) {
     let old = map.get(key).cloned();
     let wrong = b"surely not this".to_vec();
     let (condition, holds) = match choice {
@@ -67,7 +71,7 @@ fn put(bench: &mut Bench, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, key: &[u8], valu
         3 => (Condition::Equals(&wrong), old.as_ref() == Some(&wrong)),
         _ => (Condition::Always, true),
     };
-    let outcome = block_on(bench.dart.put(&mut bench.client, key, value, condition)).unwrap();
+    let outcome = block_on(bench.index.put(&mut bench.client, key, value, condition)).unwrap();
     let expected = match (holds, old.is_some()) {
         (false, _) => PutOutcome::Refused,
         (true, true) => PutOutcome::Replaced,
@@ -79,7 +83,7 @@ fn put(bench: &mut Bench, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, key: &[u8], valu
     }
 }
 
-fn scan(bench: &mut Bench, map: &BTreeMap<Vec<u8>, Vec<u8>>, a: &[u8], b: &[u8], mode: u8, limit: usize) {
+fn scan<T: Tested>(bench: &mut Bench<T>, map: &Model, a: &[u8], b: &[u8], mode: u8, limit: usize) {
     let bound = |key: &[u8], mode: u8| match mode % 3 {
         0 => Bound::Included(key.to_vec()),
         1 => Bound::Excluded(key.to_vec()),
@@ -108,75 +112,115 @@ fn scan(bench: &mut Bench, map: &BTreeMap<Vec<u8>, Vec<u8>>, a: &[u8], b: &[u8],
     } else {
         map.keys().filter(inside).take(limit).map(pairs).collect()
     };
-    let got = block_on(bench.dart.scan(&mut bench.client, &range, limit)).unwrap();
+    let got = block_on(bench.index.scan(&mut bench.client, &range, limit)).unwrap();
     assert_eq!(got, expected, "{range:?} limit {limit}");
 }
 
-fn apply(bench: &mut Bench, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, op: Op) {
+fn apply<T: Tested>(bench: &mut Bench<T>, map: &mut Model, op: Op) {
     match op {
         Op::Put(Key(key), value, choice) => put(bench, map, &key, &value, choice),
         Op::Delete(Key(key)) => {
-            let was_there = block_on(bench.dart.delete(&mut bench.client, &key)).unwrap();
+            let was_there = block_on(bench.index.delete(&mut bench.client, &key)).unwrap();
             assert_eq!(was_there, map.remove(&key).is_some());
         }
         Op::Get(Key(key)) => {
-            assert_eq!(block_on(bench.dart.get(&mut bench.client, &key)).unwrap(), map.get(&key).cloned());
+            assert_eq!(block_on(bench.index.get(&mut bench.client, &key)).unwrap(), map.get(&key).cloned());
         }
         Op::MultiGet(keys) => {
             let keys: Vec<&[u8]> = keys.iter().map(|key| &key.0[..]).collect();
             let expected: Vec<_> = keys.iter().map(|key| map.get(*key).cloned()).collect();
-            assert_eq!(block_on(bench.dart.multi_get(&mut bench.client, &keys)).unwrap(), expected);
+            assert_eq!(block_on(bench.index.multi_get(&mut bench.client, &keys)).unwrap(), expected);
         }
         Op::Scan(Key(a), Key(b), mode, limit) => scan(bench, map, &a, &b, mode, limit),
         Op::Maintain => bench.maintain(),
         Op::Adjust => {
-            block_on(bench.dart.adjust(&mut bench.client)).unwrap();
+            block_on(T::adjust(&bench.index, &mut bench.client)).unwrap();
         }
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, max_shrink_iters: 2000, failure_persistence: None, ..ProptestConfig::default() }
+}
 
-    #[test]
-    fn behaves_like_a_map(ops in prop::collection::vec(op(), 1..400), nodes in 1_usize..4) {
-        let mut bench = Bench::new(nodes);
-        let mut map = BTreeMap::new();
+pub(crate) fn behaves_like_a_map<T: Tested>() {
+    let runs = (prop::collection::vec(op(), 1..400), 1_usize..4);
+    let run = |(ops, nodes)| {
+        let mut bench = Bench::<T>::new(nodes);
+        let mut map = Model::new();
         for op in ops {
             apply(&mut bench, &mut map, op);
         }
-        bench.assert_sound(map.len() as u64);
+        bench.assert_sound(map.len());
         for key in map.keys() {
-            prop_assert!(block_on(bench.dart.delete(&mut bench.client, key)).unwrap());
+            prop_assert!(bench.delete(key));
         }
         bench.assert_sound(0);
-    }
+        Ok(())
+    };
+    TestRunner::new(config(96)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
+}
 
-    #[test]
-    fn bulk_load_equals_inserts(keys in prop::collection::btree_set(key(), 0..600), nodes in 1_usize..4) {
-        let mut bench = Bench::new(nodes);
-        let map: BTreeMap<Vec<u8>, Vec<u8>> =
+pub(crate) fn bulk_load_equals_inserts<T: Tested>() {
+    let runs = (prop::collection::btree_set(key(), 0..600), 1_usize..4);
+    let run = |(keys, nodes): (std::collections::BTreeSet<_>, usize)| {
+        let mut bench = Bench::<T>::new(nodes);
+        let map: Model =
             keys.into_iter().enumerate().map(|(i, key)| (key, i.to_le_bytes().to_vec())).collect();
-        let loaded = block_on(bench.dart.bulk_load(&mut bench.client, map.clone().into_iter())).unwrap();
+        let loaded = block_on(bench.index.bulk_load(&mut bench.client, map.clone().into_iter())).unwrap();
         prop_assert_eq!(loaded, map.len() as u64);
-        bench.assert_sound(loaded);
-        let all = block_on(bench.dart.scan(&mut bench.client, &ScanRange::all(), usize::MAX)).unwrap();
-        prop_assert_eq!(all, map.clone().into_iter().collect::<Vec<_>>());
-        for (key, value) in &map {
-            let got = block_on(bench.dart.get(&mut bench.client, key)).unwrap();
-            prop_assert_eq!(got.as_ref(), Some(value));
-        }
-    }
+        bench.assert_sound(map.len());
+        bench.assert_holds(&map);
+        Ok(())
+    };
+    TestRunner::new(config(96)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// Regression: a walk in chunks met the nodes behind a chunk's end twice, once they had been read in the same round trip.
-#[test]
-fn a_walk_in_chunks_counts_every_key_once() {
-    let mut bench = Bench::new(1);
-    let keys: Vec<(Vec<u8>, Vec<u8>)> =
+pub(crate) fn a_large_bulk_load_is_sound<T: Tested>() {
+    let mut bench = Bench::<T>::new(1);
+    let map: Model =
         (0..60_000_u32).map(|i| (i.wrapping_mul(2_654_435_761).to_be_bytes().to_vec(), vec![1])).collect();
-    let map: BTreeMap<_, _> = keys.into_iter().collect();
-    let count = map.len() as u64;
-    block_on(bench.dart.bulk_load(&mut bench.client, map.into_iter())).unwrap();
+    let count = map.len();
+    block_on(bench.index.bulk_load(&mut bench.client, map.into_iter())).unwrap();
     bench.assert_sound(count);
+}
+
+/// From nothing to a megabyte, each size in the place of another.
+pub(crate) fn values_of_every_size<T: Tested>() {
+    let mut bench = Bench::<T>::new(2);
+    let mut map = Model::new();
+    let sizes = (0..20).map(|power| 1_usize << power).chain([0, 7, 9, 1000, 1 << 20]);
+    for (at, size) in sizes.enumerate() {
+        for key in [&b"same"[..], &[at as u8], &[b'p'; 400][..at]] {
+            put(&mut bench, &mut map, key, &vec![at as u8; size], 5);
+        }
+        bench.assert_holds(&map);
+    }
+    bench.assert_sound(map.len());
+    for key in map.keys() {
+        assert!(bench.delete(key));
+    }
+    bench.assert_sound(0);
+}
+
+/// Every nasty key at once, from another process than the one that put them there; then none.
+pub(crate) fn deleting_everything_leaks_nothing<T: Tested>() {
+    let mut bench = Bench::<T>::new(2);
+    let mut map = Model::new();
+    for seed in (0..u16::MAX).step_by(7) {
+        let key = adversarial_key(seed);
+        if key.len() < 1000 || seed % 64 < 16 {
+            put(&mut bench, &mut map, &key, &seed.to_le_bytes(), 5);
+        }
+    }
+    let mut bench = bench.reopened();
+    bench.assert_holds(&map);
+    bench.assert_sound(map.len());
+    for key in map.keys() {
+        assert!(bench.delete(key));
+        assert_eq!(bench.get(key), None);
+    }
+    bench.assert_sound(0);
+    assert_eq!(bench.check().stats.kv_bytes, 0);
 }

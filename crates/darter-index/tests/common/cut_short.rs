@@ -1,0 +1,167 @@
+//! Operations that end early, at every place where they can: a verb that fails, a reply that is lost, a future that is
+//! dropped. Either way the operation took effect or it did not, the index is sound, and its clients go on.
+
+use super::{Bench, Dice, Model, Tested};
+use darter_fabric::decorate::{Delay, Delaying, FailPlan, FailPoint, Failing};
+use darter_fabric::{Counting, Fabric, FabricError, Local, block_on};
+use darter_index::{Condition, IndexError, OrderedIndex};
+use darter_pool::{Client, PoolError, PoolOptions};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+enum Step {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+}
+
+/// Steps that touch everything: fan-out through all node types and back, splits, prefixes, long keys.
+fn script() -> Vec<Step> {
+    let key = |n: u32| match n % 3 {
+        0 => vec![b'f', (n % 256) as u8],
+        1 => [vec![b'p'; n as usize % 50], vec![(n % 7) as u8]].concat(),
+        _ => vec![0; n as usize % 30],
+    };
+    let mut dice = Dice::new(1);
+    let puts = (0..150).map(|n| Step::Put(key(n * 5), vec![n as u8; n as usize * 3]));
+    let mut steps: Vec<Step> = puts.collect();
+    steps.extend((0..150).map(|_| {
+        let key = key(dice.below(750) as u32);
+        if dice.below(3) == 0 { Step::Put(key, vec![9; 40]) } else { Step::Delete(key) }
+    }));
+    steps
+}
+
+/// What a step makes of the model.
+fn applied(model: &Model, step: &Step) -> Model {
+    let mut model = model.clone();
+    match step {
+        Step::Put(key, value) => drop(model.insert(key.clone(), value.clone())),
+        Step::Delete(key) => drop(model.remove(key)),
+    }
+    model
+}
+
+/// Takes over whichever of the two states the index is in for the step's key.
+fn settle_on<T: Tested, F: Fabric>(watcher: &mut Bench<T, F>, model: &mut Model, step: &Step) {
+    let (Step::Put(key, _) | Step::Delete(key)) = step;
+    let after = applied(model, step);
+    let found = watcher.get(key);
+    if found.as_ref() == after.get(key) {
+        *model = after;
+    } else {
+        assert_eq!(found.as_ref(), model.get(key), "the step left a third state");
+    }
+}
+
+async fn run<F: Fabric, I: OrderedIndex<F>>(
+    index: &I,
+    client: &mut Client<F>,
+    step: &Step,
+) -> Result<(), IndexError> {
+    match step {
+        Step::Put(key, value) => index.put(client, key, value, Condition::Always).await.map(drop),
+        Step::Delete(key) => index.delete(client, key).await.map(drop),
+    }
+}
+
+/// What was cut short may be lost to the pool until its process has ended; nothing else may be wrong, and then not even that.
+fn assert_sound_in_the_end<T: Tested, F: Fabric>(mut bench: Bench<T, F>, model: &Model) {
+    bench.assert_holds(model);
+    let report = bench.check();
+    assert_eq!(report.violations, Vec::<String>::new());
+    assert_eq!(report.stats.keys, model.len() as u64);
+    let mut bench = bench.reopened();
+    bench.assert_holds(model);
+    bench.assert_sound(model.len());
+}
+
+/// Each step of the script fails first, at ever later verbs, until it passes.
+fn fails_at_every<T: Tested>(point: impl Fn(u64) -> FailPoint) {
+    let fabric = Failing::new(Counting::new(Local::memory(32 << 20, 2).unwrap()));
+    let plan: FailPlan = fabric.plan().clone();
+    let mut watcher = Bench::<T, _>::on(fabric, PoolOptions::default());
+    let (index, mut client) = (watcher.index.clone(), watcher.pool.client().unwrap());
+    let mut model = Model::new();
+    let mut failures = 0_u64;
+    for step in script() {
+        for at in 0.. {
+            assert!(at < 10_000, "the step never passes");
+            plan.fail_once(point(at));
+            let outcome = block_on(run(&index, &mut client, &step));
+            let failed = plan.has_failed();
+            plan.heal();
+            match outcome {
+                Ok(()) => {
+                    model = applied(&model, &step);
+                    // A failure that the operation could do without, in upkeep, still had its turn.
+                    if !failed {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    let is_ours = matches!(
+                        error,
+                        IndexError::Fabric(FabricError::Injected { .. })
+                            | IndexError::Pool(PoolError::Fabric(FabricError::Injected { .. }))
+                    );
+                    assert!(is_ours, "{error}");
+                    failures += 1;
+                    settle_on(&mut watcher, &mut model, &step);
+                }
+            }
+        }
+        watcher.maintain();
+    }
+    assert!(failures > 500, "only {failures} failures");
+    drop((client, index));
+    assert_sound_in_the_end(watcher, &model);
+}
+
+pub(crate) fn fails_at_every_verb<T: Tested>() {
+    fails_at_every::<T>(FailPoint::Verb);
+}
+
+pub(crate) fn fails_at_every_batch<T: Tested>() {
+    fails_at_every::<T>(FailPoint::Submit);
+}
+
+pub(crate) fn loses_every_reply<T: Tested>() {
+    fails_at_every::<T>(FailPoint::Reply);
+}
+
+/// Polls a future so many times, then drops it. Answers its result when it was ready in time.
+fn poll_times<R>(future: impl Future<Output = R>, times: u64) -> Option<R> {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    (0..times).find_map(|_| match future.as_mut().poll(&mut context) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    })
+}
+
+pub(crate) fn dropped_at_every_await<T: Tested>() {
+    let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
+    // Ample: a slab or a block whose making is cut short stays out of use until its process has ended.
+    let fabric = Delaying::new(Counting::new(Local::memory(128 << 20, 2).unwrap()), delay);
+    let mut watcher = Bench::<T, _>::on(fabric, PoolOptions::default());
+    let (index, mut client) = (watcher.index.clone(), watcher.pool.client().unwrap());
+    let mut model = Model::new();
+    let mut drops = 0_u64;
+    for step in script() {
+        for polls in 1.. {
+            assert!(polls < 10_000, "the step is never ready");
+            if let Some(outcome) = poll_times(run(&index, &mut client, &step), polls) {
+                outcome.unwrap();
+                model = applied(&model, &step);
+                break;
+            }
+            drops += 1;
+            settle_on(&mut watcher, &mut model, &step);
+        }
+        watcher.maintain();
+    }
+    assert!(drops > 1000, "only {drops} drops");
+    drop((client, index));
+    assert_sound_in_the_end(watcher, &model);
+}
