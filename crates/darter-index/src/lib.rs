@@ -9,15 +9,18 @@ mod error;
 mod hocl;
 mod ordered;
 mod remote_lock;
+mod situations;
 mod sweep;
 
 pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
 #[doc(hidden)]
-pub use dart::{Hole, Holes, Situation, take_situations, without_situations};
+pub use dart::{Hole, Holes, dart_situations};
 pub use error::IndexError;
 pub use hocl::HoclOptions;
 pub use ordered::{
     CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
     PutOutcome, ScanRange,
 };
+#[doc(hidden)]
+pub use situations::{Situation, take_situations, without_situations};
 pub use sweep::Swept;

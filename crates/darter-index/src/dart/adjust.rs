@@ -23,8 +23,9 @@ use super::est::install::{Wish, install, wishes_for};
 use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::leaf;
 use super::retirement::{COMMITTED, table_note};
-use super::situations::{Situation, note};
+use super::situations;
 use crate::IndexError;
+use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
@@ -208,7 +209,7 @@ impl<F: Fabric> Dart<F> {
             batch.faa(words.version, 1);
             let done = client.submit(batch).await?;
             client.recycle(done);
-            note(Situation::ListChanged);
+            note(situations::LIST_CHANGED);
             client.unlink(old, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
         }
         self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;

@@ -22,9 +22,10 @@ use super::leaf::{self, FREQUENCY_ONE};
 use super::node::{NodeRef, NodeType};
 use super::prefix_hash::HashedKey;
 use super::shared::Shared;
-use super::situations::{Situation, note};
+use super::situations;
 use super::slot::{Held, Slot};
 use crate::IndexError;
+use crate::situations::note;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
 
@@ -328,7 +329,7 @@ impl<'k> Descent<'k> {
             let trusts_sealed =
                 shared.holes.has(Hole::TrustSealed) && matches!(self.purpose, Purpose::Read { .. });
             if off_path || !current && !trusts_sealed {
-                note(if on_path { Situation::HintSealed } else { Situation::HintOffPath });
+                note(if on_path { situations::HINT_SEALED } else { situations::HINT_OFF_PATH });
                 if let Some(hash) = self.cache_hash {
                     shared.hints.forget(hash);
                 }
@@ -364,7 +365,11 @@ impl<'k> Descent<'k> {
         let Some((at, slot)) = found else { return Ok(Some(End::Vacant)) };
         let at = SlotAt { addr: self.node.bucket_addr(edge).plus(at as u64 * 8), slot: slot.unsealed() };
         if slot.is_sealed() {
-            note(if self.incoming.is_some() { Situation::ReadSealed } else { Situation::HintHalfSealed });
+            note(if self.incoming.is_some() {
+                situations::READ_SEALED
+            } else {
+                situations::HINT_HALF_SEALED
+            });
         }
         match slot.held() {
             Held::Empty | Held::Tomb => Ok(Some(End::Vacant)),

@@ -38,7 +38,7 @@ mod write;
 
 pub use adjust::AdjustReport;
 pub use holes::{Hole, Holes};
-pub use situations::{Situation, take_situations, without_situations};
+pub use situations::dart_situations;
 pub use tree::TreeView;
 
 use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};

@@ -9,8 +9,9 @@ use super::est::SEGMENT_BYTES;
 use super::est::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::holes::Hole;
-use super::situations::{Situation, note};
+use super::situations;
 use crate::IndexError;
+use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, Unlinked};
 use std::collections::HashSet;
@@ -122,7 +123,7 @@ impl<F: Fabric> Dart<F> {
     /// Retires all of a table that nobody uses any more.
     async fn take_apart(&self, client: &mut Client<F>, descriptor: GlobalAddr) -> Result<(), IndexError> {
         let table = Table::load(client, descriptor, 0).await?;
-        note(Situation::TableRetired);
+        note(situations::TABLE_RETIRED);
         for entry in segments(client, &table).await? {
             client.retire(entry.segment(), SEGMENT_BYTES, AllocKind::Inner);
         }

@@ -8,9 +8,10 @@ use super::est::table::Table;
 use super::hints::HintCache;
 use super::holes::Holes;
 use super::prefix_hash::HashKeys;
-use super::situations::{Situation, note};
+use super::situations;
 use super::slot::Slot;
 use crate::IndexError;
+use crate::situations::note;
 use arc_swap::{ArcSwap, Guard};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{Client, Pool};
@@ -138,7 +139,7 @@ impl Shared {
         if known.descriptor != est || known.version != version {
             let table = Table::load(client, est, version).await?;
             if known.descriptor != est {
-                note(Situation::TableRefreshed);
+                note(situations::TABLE_REFRESHED);
             }
             self.table.store(Arc::new(table));
         }

@@ -1,90 +1,82 @@
-//! Rare situations of the protocol, counted for each thread: what an exploration must have met to mean anything.
-//!
-//! Only paths that cost round trips of their own count here, so the count costs nothing that could be measured.
+//! Rare situations of DART's protocol, and which of them a full exploration must meet.
 
 use super::node::NodeType;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use crate::situations::Situation;
 
-/// A situation worth meeting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Situation {
-    /// A node replaced by one of another or the same type: node type codes from N4 = 0 to N256 = 7.
-    Switch(u8, u8),
-    /// A node replaced by its lone child that is a leaf.
-    CollapseToLeaf,
-    /// A node replaced by its lone child that is a node, the paths joined.
-    CollapseToNode,
-    /// A node without children taken out.
-    CollapseToNothing,
-    /// A replacement that somebody else had already made.
-    SwitchLost,
-    /// A replacement that somebody else had begun was finished.
-    Helped,
-    /// A node above one to be replaced was itself being replaced.
-    HelpedAbove,
-    /// Two keys parted below a leaf's slot.
-    SplitLeaf,
-    /// A key left a compressed path: a node put in above another.
-    SplitAbove,
-    /// An insert took a tombstone's slot.
-    TombReused,
-    /// A hinted node was refused: it lies on another path (rule R2).
-    HintOffPath,
-    /// A hinted node was refused: all its slots are sealed (rule R1).
-    HintSealed,
-    /// A hinted node with some sealed and some unsealed slots was believed (rule R1).
-    HintHalfSealed,
-    /// A search answered from a sealed bucket on the root's path.
-    ReadSealed,
-    /// An express entry was put in.
-    ExpressInstalled,
-    /// A segment of the express skip table was split.
-    SegmentSplit,
-    /// A split of a segment that somebody else had begun was finished.
-    SegmentHelped,
-    /// Express entries of a retired node were cleared.
-    ScrubCleared,
-    /// A scrub met a segment on its way into two.
-    ScrubMetSplit,
-    /// The prefix list was changed.
-    ListChanged,
-    /// A process saw a table that another had built.
-    TableRefreshed,
-    /// A table that nobody uses was taken apart.
-    TableRetired,
-}
+/// A node replaced by its lone child that is a leaf.
+pub(crate) const COLLAPSE_TO_LEAF: Situation = Situation::Met("CollapseToLeaf");
+/// A node replaced by its lone child that is a node, the paths joined.
+pub(crate) const COLLAPSE_TO_NODE: Situation = Situation::Met("CollapseToNode");
+/// A node without children taken out.
+pub(crate) const COLLAPSE_TO_NOTHING: Situation = Situation::Met("CollapseToNothing");
+/// A replacement that somebody else had already made.
+pub(crate) const SWITCH_LOST: Situation = Situation::Met("SwitchLost");
+/// A replacement that somebody else had begun was finished.
+pub(crate) const HELPED: Situation = Situation::Met("Helped");
+/// A node above one to be replaced was itself being replaced.
+pub(crate) const HELPED_ABOVE: Situation = Situation::Met("HelpedAbove");
+/// Two keys parted below a leaf's slot.
+pub(crate) const SPLIT_LEAF: Situation = Situation::Met("SplitLeaf");
+/// A key left a compressed path: a node put in above another.
+pub(crate) const SPLIT_ABOVE: Situation = Situation::Met("SplitAbove");
+/// An insert took a tombstone's slot.
+pub(crate) const TOMB_REUSED: Situation = Situation::Met("TombReused");
+/// A hinted node was refused: it lies on another path (rule R2).
+pub(crate) const HINT_OFF_PATH: Situation = Situation::Met("HintOffPath");
+/// A hinted node was refused: all its slots are sealed (rule R1).
+pub(crate) const HINT_SEALED: Situation = Situation::Met("HintSealed");
+/// A hinted node with some sealed and some unsealed slots was believed (rule R1).
+pub(crate) const HINT_HALF_SEALED: Situation = Situation::Met("HintHalfSealed");
+/// A search answered from a sealed bucket on the root's path.
+pub(crate) const READ_SEALED: Situation = Situation::Met("ReadSealed");
+/// An express entry was put in.
+pub(crate) const EXPRESS_INSTALLED: Situation = Situation::Met("ExpressInstalled");
+/// A segment of the express skip table was split.
+pub(crate) const SEGMENT_SPLIT: Situation = Situation::Met("SegmentSplit");
+/// A split of a segment that somebody else had begun was finished.
+pub(crate) const SEGMENT_HELPED: Situation = Situation::Met("SegmentHelped");
+/// Express entries of a retired node were cleared.
+pub(crate) const SCRUB_CLEARED: Situation = Situation::Met("ScrubCleared");
+/// A scrub met a segment on its way into two.
+pub(crate) const SCRUB_MET_SPLIT: Situation = Situation::Met("ScrubMetSplit");
+/// The prefix list was changed.
+pub(crate) const LIST_CHANGED: Situation = Situation::Met("ListChanged");
+/// A process saw a table that another had built.
+pub(crate) const TABLE_REFRESHED: Situation = Situation::Met("TableRefreshed");
+/// A table that nobody uses was taken apart.
+pub(crate) const TABLE_RETIRED: Situation = Situation::Met("TableRetired");
 
-impl Situation {
-    /// A name for people.
-    pub fn name(self) -> String {
-        if let Self::Switch(from, to) = self {
-            let name = |code: u8| NodeType::ALL.get(usize::from(code)).map_or("?", |ty| ty.name());
-            return format!("{} -> {}", name(from), name(to));
-        }
-        format!("{self:?}")
-    }
-}
-
-thread_local! {
-    static COUNTS: RefCell<BTreeMap<Situation, u64>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Counts a situation.
-#[cold]
-pub(crate) fn note(situation: Situation) {
-    COUNTS.with_borrow_mut(|counts| *counts.entry(situation).or_default() += 1);
-}
-
-/// Does something whose situations do not count.
-pub fn without_situations<R>(act: impl FnOnce() -> R) -> R {
-    let kept = COUNTS.take();
-    let result = act();
-    COUNTS.set(kept);
-    result
-}
-
-/// What this thread has met since the last call.
-pub fn take_situations() -> BTreeMap<Situation, u64> {
-    COUNTS.take()
+/// Every situation that a full exploration must meet: each type grown into the next and shrunk, both collapses, helping,
+/// hints refused for either reason, segments split and helped, lists changed, hints scrubbed.
+pub fn dart_situations() -> Vec<Situation> {
+    let mut expected = vec![
+        COLLAPSE_TO_LEAF,
+        COLLAPSE_TO_NODE,
+        COLLAPSE_TO_NOTHING,
+        SWITCH_LOST,
+        HELPED,
+        HELPED_ABOVE,
+        SPLIT_LEAF,
+        SPLIT_ABOVE,
+        TOMB_REUSED,
+        HINT_OFF_PATH,
+        HINT_SEALED,
+        HINT_HALF_SEALED,
+        READ_SEALED,
+        EXPRESS_INSTALLED,
+        SEGMENT_SPLIT,
+        SEGMENT_HELPED,
+        SCRUB_CLEARED,
+        SCRUB_MET_SPLIT,
+        LIST_CHANGED,
+        TABLE_REFRESHED,
+        TABLE_RETIRED,
+    ];
+    let switch =
+        |from: usize, to: usize| Situation::Switch(NodeType::ALL[from].name(), NodeType::ALL[to].name());
+    let last = NodeType::ALL.len() - 1;
+    expected.extend((0..last).map(|ty| switch(ty, ty + 1)));
+    // What most often becomes of a node that shrinks.
+    expected.extend((1..=last).map(|ty| switch(ty, if ty == 1 { 0 } else { ty - 2 })));
+    expected
 }

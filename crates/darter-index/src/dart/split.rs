@@ -11,10 +11,11 @@ use super::drafts::Drafts;
 use super::est::install::{install, wishes_for};
 use super::est::table::Table;
 use super::node::{self, NodeRef, NodeType};
-use super::situations::{Situation, note};
+use super::situations;
 use super::slot::{END, SKIP_MAX, Slot};
 use super::switch::Target;
 use super::write::{Draft, Turn};
+use crate::situations::note;
 use crate::{IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client};
@@ -48,7 +49,7 @@ impl<F: Fabric> Dart<F> {
                 what: "leaf under a prefix it does not have",
             });
         }
-        note(Situation::SplitLeaf);
+        note(situations::SPLIT_LEAF);
         let child = at.slot.moved(edge_of(other, depth), 0);
         self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
     }
@@ -76,7 +77,7 @@ impl<F: Fabric> Dart<F> {
             // The leaf was found on another path: the tree changed on the way down.
             return Ok(Turn::Again);
         }
-        note(Situation::SplitAbove);
+        note(situations::SPLIT_ABOVE);
         let child = at.slot.moved(edge_of(&other, depth), (node.depth - depth - 1) as u8);
         self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
     }

@@ -19,10 +19,11 @@ use super::node::{self, NodeRef, NodeType};
 use super::prefix_hash::HashedKey;
 use super::retirement::{nameless_note, node_note};
 use super::seal::seal_all;
-use super::situations::{Situation, note};
+use super::situations;
 use super::slot::{END, Held, SKIP_MAX, Slot};
 use super::write::{TURNS_MAX, no_progress};
 use crate::IndexError;
+use crate::situations::{Situation, note};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client};
 
@@ -164,7 +165,7 @@ impl<F: Fabric> Dart<F> {
         if self.shared.holes.has(Hole::FreezeParent) {
             return Ok(());
         }
-        note(Situation::Helped);
+        note(situations::HELPED);
         for _ in 0..TURNS_MAX {
             match self.parent_of(client, table, key, node).await? {
                 Parent::Found { incoming, above } => {
@@ -174,7 +175,7 @@ impl<F: Fabric> Dart<F> {
                     return Ok(());
                 }
                 Parent::Sealed(upper) => {
-                    note(Situation::HelpedAbove);
+                    note(situations::HELPED_ABOVE);
                     node = upper;
                 }
                 Parent::Gone => return Ok(()),
@@ -249,7 +250,7 @@ impl<F: Fabric> Dart<F> {
             writes.push((child.slot.addr(), child.words));
         }
         if !self.publish(client, &writes, incoming, slot).await? {
-            note(Situation::SwitchLost);
+            note(situations::SWITCH_LOST);
             drafts.discard(client);
             if target.incoming.addr == self.shared.words.root {
                 // What was remembered of the root word is out of date: the next descent reads it.
@@ -460,10 +461,10 @@ fn skip_of(slot: Slot) -> u8 {
 
 fn note_switch(from: NodeType, successor: Slot, is_copy: bool) {
     note(match successor.held() {
-        Held::Node { ty, .. } if is_copy => Situation::Switch(from as u8, ty as u8),
-        Held::Node { .. } => Situation::CollapseToNode,
-        Held::Leaf { .. } => Situation::CollapseToLeaf,
-        _ => Situation::CollapseToNothing,
+        Held::Node { ty, .. } if is_copy => Situation::Switch(from.name(), ty.name()),
+        Held::Node { .. } => situations::COLLAPSE_TO_NODE,
+        Held::Leaf { .. } => situations::COLLAPSE_TO_LEAF,
+        _ => situations::COLLAPSE_TO_NOTHING,
     });
 }
 

@@ -14,9 +14,10 @@ use super::leaf;
 use super::node::NodeType;
 use super::prefix_hash::HashedKey;
 use super::search::check_key;
-use super::situations::{Situation, note};
+use super::situations;
 use super::slot::{Held, SKIP_MAX, Slot};
 use super::switch::{NewChild, Parent, Switched, Target};
+use crate::situations::note;
 use crate::{Condition, IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
@@ -199,7 +200,7 @@ impl<F: Fabric> Dart<F> {
             }
             draft.linked();
             if !old.is_empty() {
-                note(Situation::TombReused);
+                note(situations::TOMB_REUSED);
             }
             return Ok(Turn::Done(PutOutcome::Inserted));
         }

@@ -163,7 +163,7 @@ pub(crate) fn tasks_of_one_thread_take_turns<T: Tested>() {
     const ROUNDS: u64 = 40;
     let delay = Delay { pending_before: 1, pending_after: 2, ..Delay::default() };
     let fabric = Delaying::new(Counting::new(Local::memory(64 << 20, 2).unwrap()), delay);
-    let mut bench = Bench::<T, _>::on(fabric, PoolOptions::default());
+    let mut bench = Bench::<T, _>::on(fabric, &PoolOptions::default());
     let tasks = (0..TASKS).map(|task| {
         let (index, pool) = (bench.index.clone(), bench.pool.clone());
         async move {

@@ -80,7 +80,7 @@ fn assert_sound_in_the_end<T: Tested, F: Fabric>(mut bench: Bench<T, F>, model: 
 fn fails_at_every<T: Tested>(point: impl Fn(u64) -> FailPoint) {
     let fabric = Failing::new(Counting::new(Local::memory(32 << 20, 2).unwrap()));
     let plan: FailPlan = fabric.plan().clone();
-    let mut watcher = Bench::<T, _>::on(fabric, PoolOptions::default());
+    let mut watcher = Bench::<T, _>::on(fabric, &PoolOptions::default());
     let (index, mut client) = (watcher.index.clone(), watcher.pool.client().unwrap());
     let mut model = Model::new();
     let mut failures = 0_u64;
@@ -144,7 +144,7 @@ pub(crate) fn dropped_at_every_await<T: Tested>() {
     let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
     // Ample: a slab or a block whose making is cut short stays out of use until its process has ended.
     let fabric = Delaying::new(Counting::new(Local::memory(128 << 20, 2).unwrap()), delay);
-    let mut watcher = Bench::<T, _>::on(fabric, PoolOptions::default());
+    let mut watcher = Bench::<T, _>::on(fabric, &PoolOptions::default());
     let (index, mut client) = (watcher.index.clone(), watcher.pool.client().unwrap());
     let mut model = Model::new();
     let mut drops = 0_u64;

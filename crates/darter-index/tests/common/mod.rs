@@ -73,21 +73,21 @@ pub(crate) struct Bench<T: Tested, F: Fabric = TestFabric> {
 impl<T: Tested> Bench<T> {
     /// In this process's memory.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self::on(Counting::new(Local::memory(64 << 20, nodes).unwrap()), PoolOptions::default())
+        Self::on(Counting::new(Local::memory(64 << 20, nodes).unwrap()), &PoolOptions::default())
     }
 
     /// With little memory, in small blocks, and hashes from a seed.
     pub(crate) fn small(nodes: usize, node_bytes: u64, seed: u64) -> Self {
         let fabric = Counting::new(Local::memory(node_bytes, nodes).unwrap());
         let (block_bytes, secret) = (Some(256 << 10), Some([seed, 1, 2, 3]));
-        Self::on(fabric, PoolOptions { block_bytes, secret, ..PoolOptions::default() })
+        Self::on(fabric, &PoolOptions { block_bytes, secret, ..PoolOptions::default() })
     }
 }
 
 impl<T: Tested, F: Fabric> Bench<T, F> {
     /// In a new pool.
-    pub(crate) fn on(fabric: F, options: PoolOptions) -> Self {
-        let pool = block_on(Pool::create(fabric, &options)).unwrap();
+    pub(crate) fn on(fabric: F, options: &PoolOptions) -> Self {
+        let pool = block_on(Pool::create(fabric, options)).unwrap();
         let mut client = pool.client().unwrap();
         let index = block_on(T::Index::<F>::open_or_create(&mut client, T::options())).unwrap();
         Self { client, index, pool }

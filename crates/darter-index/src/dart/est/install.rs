@@ -6,11 +6,12 @@
 
 use super::super::node::NodeRef;
 use super::super::prefix_hash::{HashKeys, HashedKey};
-use super::super::situations::{Situation, note};
+use super::super::situations;
 use super::split::{SplitOutcome, split};
 use super::table::Table;
 use super::{BUCKET_SLOTS, Entry, PrefixList};
 use crate::IndexError;
+use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{Client, PoolError};
 use smallvec::SmallVec;
@@ -125,7 +126,7 @@ pub(crate) async fn install<F: Fabric>(
             client.recycle(batch);
         } else {
             let done = client.submit(batch).await?;
-            note(Situation::ExpressInstalled);
+            note(situations::EXPRESS_INSTALLED);
             left.extend(swaps.iter().filter(|(cas, _)| !done.swapped(*cas)).map(|(_, wish)| *wish));
             client.recycle(done);
         }

@@ -6,11 +6,12 @@
 //! another segment: the split is finished first, then the entry cleared where it went.
 
 use super::super::prefix_hash::{HashKeys, HashedKey};
-use super::super::situations::{Situation, note};
+use super::super::situations;
 use super::split::split;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry, SEGMENT_WORDS};
 use crate::IndexError;
+use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Client;
 use std::collections::HashSet;
@@ -91,7 +92,7 @@ async fn scrub_chunk<F: Fabric>(
     if !clears.is_empty() {
         let mut batch = client.batch();
         let swaps: Vec<_> = clears.iter().map(|&(at, word, ..)| batch.cas(at, word, 0)).collect();
-        note(Situation::ScrubCleared);
+        note(situations::SCRUB_CLEARED);
         let done = client.submit(batch).await?;
         for (&(_, _, hash, addr), cas) in clears.iter().zip(swaps) {
             if !done.swapped(cas) {
@@ -101,7 +102,7 @@ async fn scrub_chunk<F: Fabric>(
         client.recycle(done);
     }
     for hash in sealed {
-        note(Situation::ScrubMetSplit);
+        note(situations::SCRUB_MET_SPLIT);
         split(client, table, keys, version_addr, hash, true).await?;
     }
     Ok(left)

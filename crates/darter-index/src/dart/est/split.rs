@@ -18,10 +18,11 @@ use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
 use super::super::prefix_hash::{HashKeys, HashedKey, identity_depth};
 use super::super::seal::seal_all;
-use super::super::situations::{Situation, note};
+use super::super::situations;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
 use crate::IndexError;
+use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client, PoolError};
 use std::sync::atomic::Ordering;
@@ -122,10 +123,10 @@ pub(crate) async fn split<F: Fabric>(
         }
     }
     if begun {
-        note(Situation::SegmentHelped);
+        note(situations::SEGMENT_HELPED);
     }
     if retire {
-        note(Situation::SegmentSplit);
+        note(situations::SEGMENT_SPLIT);
         let mut batch = client.batch();
         batch.faa(version_addr, 1);
         let done = client.submit(batch).await?;

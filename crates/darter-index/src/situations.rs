@@ -1,0 +1,48 @@
+//! Rare situations of an index's protocol, counted for each thread: what an exploration must have met to mean anything.
+//!
+//! Only paths that cost round trips of their own count here, so the count costs nothing that could be measured.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A situation worth meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Situation {
+    /// A node of one type became one of another.
+    Switch(&'static str, &'static str),
+    /// Something that has a name.
+    Met(&'static str),
+}
+
+impl fmt::Display for Situation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(from, to) => write!(f, "{from} -> {to}"),
+            Self::Met(what) => f.write_str(what),
+        }
+    }
+}
+
+thread_local! {
+    static COUNTS: RefCell<BTreeMap<Situation, u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Counts a situation.
+#[cold]
+pub(crate) fn note(situation: Situation) {
+    COUNTS.with_borrow_mut(|counts| *counts.entry(situation).or_default() += 1);
+}
+
+/// Does something whose situations do not count.
+pub fn without_situations<R>(act: impl FnOnce() -> R) -> R {
+    let kept = COUNTS.take();
+    let result = act();
+    COUNTS.set(kept);
+    result
+}
+
+/// What this thread has met since the last call.
+pub fn take_situations() -> BTreeMap<Situation, u64> {
+    COUNTS.take()
+}
