@@ -276,6 +276,9 @@ impl Endpoint for SimEndpoint {
         let mut slept = false;
         std::future::poll_fn(move |_| {
             let mut world = sim.world();
+            if world.direct && !world.admits_direct() {
+                return Poll::Pending;
+            }
             if world.direct || std::mem::replace(&mut slept, true) {
                 world.clock_ms += 1;
                 return Poll::Ready(());
@@ -318,6 +321,9 @@ impl Future for Submission<'_> {
                 }
                 if batch.is_empty() || world.direct {
                     this.stage = Stage::Done;
+                    if !world.admits_direct() {
+                        return Poll::Pending;
+                    }
                     return Poll::Ready(world.execute_all(process, this.endpoint.id, batch));
                 }
                 this.stage = Stage::Posted(world.post(process, this.endpoint.id, batch));

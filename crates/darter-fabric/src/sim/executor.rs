@@ -4,7 +4,7 @@ use super::world::Life;
 use super::{Sim, WordOrder};
 use crate::VerbKind;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -78,6 +78,31 @@ impl Wake for Ready {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.set(true);
+    }
+}
+
+impl Sim {
+    /// Runs a future to its end with everything else standing still and its verbs executing as they are posted. `None` when it
+    /// waits for somebody, or has not ended after so many batches and pauses; then it is dropped.
+    pub fn run_alone<T>(&self, batches_max: u64, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        let ready = Arc::new(Ready(AtomicBool::new(true)));
+        let waker = Waker::from(Arc::clone(&ready));
+        let was_direct = {
+            let mut world = self.world();
+            world.direct_left = batches_max;
+            std::mem::replace(&mut world.direct, true)
+        };
+        let mut output = None;
+        while output.is_none() && ready.get() {
+            ready.set(false);
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                output = Some(done);
+            }
+        }
+        let mut world = self.world();
+        (world.direct, world.direct_left) = (was_direct, u64::MAX);
+        output
     }
 }
 

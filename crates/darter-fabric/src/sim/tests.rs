@@ -151,6 +151,21 @@ fn a_task_that_waits_for_another_runs_once_woken() {
     assert_eq!(told.into_inner(), ["wakes", "woken"]);
 }
 
+#[test]
+fn a_future_run_alone_ends_or_is_given_up() {
+    let sim = Sim::new(1, BYTES);
+    assert_eq!(sim.run_alone(2, async { write(sim.clone(), at(8), vec![3]).await.is_ok() }), Some(true));
+    assert_eq!(sim.run_alone(10, std::future::pending::<()>()), None);
+    let endless = async {
+        loop {
+            write(sim.clone(), at(8), vec![4]).await.unwrap();
+            sim.endpoint().unwrap().pause().await;
+        }
+    };
+    assert_eq!(sim.run_alone::<()>(10, endless), None);
+    assert_eq!((sim.counts().batches, read(&sim, at(8), 1)), (6, vec![4]));
+}
+
 /// Process 1, which may be dead.
 fn suspect(slot: u32) -> Suspect {
     Suspect { slot, holder: 2, lapsed: false }

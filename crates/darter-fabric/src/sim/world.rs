@@ -68,6 +68,8 @@ pub(super) struct World {
     pub nodes: Vec<Memory>,
     /// Verbs execute as they are posted.
     pub direct: bool,
+    /// How many more batches and pauses may do so.
+    pub direct_left: u64,
     pub posted: Vec<Posted>,
     next_id: u64,
     next_endpoint: u64,
@@ -98,6 +100,7 @@ impl World {
         Self {
             nodes: (0..nodes).map(|_| Memory::new(bytes)).collect(),
             direct: true,
+            direct_left: u64::MAX,
             posted: Vec::new(),
             next_id: 0,
             next_endpoint: 0,
@@ -271,6 +274,13 @@ impl World {
         if posted.orphan && posted.is_executed() {
             self.posted.remove(at);
         }
+    }
+
+    /// Takes note that something is to happen at once; answers whether it may.
+    pub(super) fn admits_direct(&mut self) -> bool {
+        let may = self.direct_left > 0;
+        self.direct_left = self.direct_left.saturating_sub(1);
+        may
     }
 
     /// Executes a batch whole, at once.
