@@ -8,6 +8,7 @@ mod dart;
 mod error;
 mod hocl;
 mod ordered;
+mod radix;
 mod remote_lock;
 mod situations;
 mod sweep;

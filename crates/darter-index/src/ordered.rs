@@ -12,6 +12,14 @@ use std::ops::Bound;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 
+/// Refuses keys longer than that.
+pub(crate) fn check_key(key: &[u8]) -> Result<(), IndexError> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
+    }
+    Ok(())
+}
+
 /// A key with its value.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 

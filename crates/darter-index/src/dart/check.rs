@@ -16,6 +16,7 @@ use super::node::{self, NodeRef, NodeType};
 use super::prefix_hash::identity_depth;
 use super::slot::{END, Held, Slot};
 use super::stats::Tally;
+use crate::radix::slot::FANOUT;
 use crate::{CheckReport, EstStats, IndexError};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
@@ -264,7 +265,7 @@ fn is_chain(live: &[Slot]) -> bool {
 fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
     let width = node.ty.bucket_words();
     let name = node.ty.name();
-    let mut seen = [false; node::FANOUT];
+    let mut seen = [false; FANOUT];
     let mut sealed = 0;
     if identity_depth(words[0]) != node.depth {
         let depth = identity_depth(words[0]);

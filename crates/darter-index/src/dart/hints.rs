@@ -13,6 +13,7 @@
 //! ```
 
 use super::node::{NodeRef, NodeType};
+use crate::radix::slot::NodeCode;
 use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 

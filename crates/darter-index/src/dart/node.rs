@@ -25,6 +25,7 @@
 use super::prefix_hash::identity_depth;
 use super::slot::{END, Held, Slot};
 use crate::IndexError;
+use crate::radix::slot::{FANOUT, NodeCode, order_of};
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
 
@@ -44,18 +45,22 @@ pub(crate) enum NodeType {
 
 /// Slots in a bucket of the direct node.
 const DIRECT_SLOTS: u16 = 15;
-/// Children a node can have: 256 key bytes and the end of the key.
-pub(crate) const FANOUT: usize = 257;
 /// Words of the largest node.
 pub(crate) const NODE_WORDS_MAX: usize = 288;
+
+impl NodeCode for NodeType {
+    fn code(self) -> u8 {
+        self as u8
+    }
+
+    fn from_code(code: u64) -> Option<Self> {
+        Self::ALL.get(code as usize).copied()
+    }
+}
 
 impl NodeType {
     pub(crate) const ALL: [Self; 8] =
         [Self::N4, Self::N8, Self::N12, Self::N16, Self::N32, Self::N64, Self::N128, Self::N256];
-
-    pub(crate) fn from_code(code: u64) -> Option<Self> {
-        Self::ALL.get(code as usize).copied()
-    }
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -104,6 +109,11 @@ impl NodeType {
             Self::N256 => FANOUT,
             _ => self.buckets() * (self.bucket_words() - 1),
         }
+    }
+
+    /// The words that a replacement seals: all but the identities.
+    pub(crate) fn seals(self) -> impl Fn(usize, u64) -> bool {
+        move |at, _| at % self.bucket_words() != 0
     }
 
     /// Whether an edge has one fixed slot.
@@ -231,11 +241,6 @@ pub(crate) fn verify_edges(node: NodeRef, words: &[u64]) -> Result<(), IndexErro
         }
     }
     Ok(())
-}
-
-/// Sort key of an edge: a key that ends comes before every key that goes on.
-pub(crate) const fn order_of(edge: u16) -> u16 {
-    if edge == END { 0 } else { edge + 1 }
 }
 
 /// The words of a node with these children, which `ty` must fit.

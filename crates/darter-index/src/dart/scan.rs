@@ -16,7 +16,8 @@ use super::leaf;
 use super::node::NodeRef;
 use super::prefix_hash::HashedKey;
 use super::slot::{Held, Slot};
-use super::split::common_prefix;
+use crate::radix::common_prefix;
+use crate::radix::sink::{BYTES_MAX, Sink, WIDTH_MAX, is_void};
 use crate::{IndexError, KeyValue, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId};
 use darter_pool::Client;
@@ -25,39 +26,8 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-/// Most items one round trip reads.
-const WIDTH_MAX: usize = 256;
-/// Bytes after which a round trip takes no further item.
-const BYTES_MAX: u64 = 1 << 20;
 /// Hinted subtrees a scan goes through before it starts over at the root.
 const HINTED_STARTS: usize = 4;
-
-/// Takes pairs in order, at most so many.
-struct Sink<V> {
-    visit: V,
-    left: usize,
-    reverse: bool,
-    last: Option<Vec<u8>>,
-}
-
-impl<V: FnMut(&[u8], &[u8])> Sink<V> {
-    /// Takes a pair unless it would break the order, which a damaged tree could.
-    fn take(&mut self, key: &[u8], value: &[u8]) {
-        let follows = match &self.last {
-            Some(last) if self.reverse => key < &last[..],
-            Some(last) => key > &last[..],
-            None => true,
-        };
-        if !follows || self.left == 0 {
-            return;
-        }
-        let last = self.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(key);
-        self.left -= 1;
-        (self.visit)(key, value);
-    }
-}
 
 impl<F: Fabric> Dart<F> {
     /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
@@ -74,7 +44,7 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<usize, IndexError> {
         let mut client = client.pin(OpKind::Scan).await?;
         let table = self.shared.view(&mut client).await?;
-        let mut sink = Sink { visit, left: limit, reverse: range.reverse, last: None };
+        let mut sink = Sink::new(visit, limit, range.reverse);
         let mut rest = range.clone();
         for _ in 0..HINTED_STARTS {
             if sink.left == 0 || is_void(&rest) {
@@ -246,7 +216,9 @@ impl<F: Fabric> Dart<F> {
                 }
             }
             match limits.standing(node.depth, words[0], item.touches) {
-                Standing::Known(touches) => limits.children(node, words, touches, (), &mut items),
+                Standing::Known(touches) => {
+                    super::frontier::children(limits, node, words, touches, (), &mut items);
+                }
                 Standing::Unknown => unclear.push((items.len(), node, item.touches, words.to_vec())),
             }
         }
@@ -274,7 +246,7 @@ impl<F: Fabric> Dart<F> {
             merged.extend(items.by_ref().take(at - taken));
             taken = at;
             if let Some(touches) = key.and_then(|key| limits.standing_by_key(node.depth, &key, touches)) {
-                limits.children(node, &words, touches, (), &mut merged);
+                super::frontier::children(limits, node, &words, touches, (), &mut merged);
             }
         }
         merged.extend(items);
@@ -331,17 +303,6 @@ fn window(frontier: &VecDeque<Item<()>>, wanted: usize) -> (usize, usize) {
         }
     }
     (count, nodes)
-}
-
-/// Whether no key can lie in a range.
-fn is_void(range: &ScanRange) -> bool {
-    match (&range.from, &range.to) {
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to) | Bound::Included(to)) => {
-            from >= to
-        }
-        _ => false,
-    }
 }
 
 /// What is left of a range behind the subtree of a prefix, in the walk's direction.

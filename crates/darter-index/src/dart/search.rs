@@ -4,21 +4,14 @@ use super::Dart;
 use super::descent::{Descent, End, Purpose};
 use super::leaf;
 use super::shared::Shared;
-use crate::{IndexError, KEY_BYTES_MAX};
+use crate::IndexError;
+use crate::ordered::check_key;
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 use std::sync::atomic::Ordering;
 
 /// Keys that share the round trips of one multi-get; longer lists go in several.
 const MULTI_GET_WIDTH: usize = 256;
-
-/// Refuses keys longer than the format allows.
-pub(super) fn check_key(key: &[u8]) -> Result<(), IndexError> {
-    if key.len() > KEY_BYTES_MAX {
-        return Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
-    }
-    Ok(())
-}
 
 impl Shared {
     /// Counts a sampled search for [`Dart::wants_adjust`].

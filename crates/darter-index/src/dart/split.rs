@@ -12,23 +12,16 @@ use super::est::install::{install, wishes_for};
 use super::est::table::Table;
 use super::node::{self, NodeRef, NodeType};
 use super::situations;
-use super::slot::{END, SKIP_MAX, Slot};
+use super::slot::{SKIP_MAX, Slot};
 use super::switch::Target;
-use super::write::{Draft, Turn};
+use super::write::Turn;
+use crate::radix::common_prefix;
+use crate::radix::drafts::Draft;
+use crate::radix::slot::edge_of;
 use crate::situations::note;
 use crate::{IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client};
-
-/// Bytes that two keys share at their beginning.
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
-}
-
-/// The edge a key takes at a depth it reaches.
-fn edge_of(key: &[u8], depth: usize) -> u16 {
-    key.get(depth).map_or(END, |&byte| u16::from(byte))
-}
 
 impl<F: Fabric> Dart<F> {
     /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two keys.

@@ -219,7 +219,7 @@ impl<F: Fabric> Dart<F> {
             incoming.slot = frozen;
             words = self.read_node(client, node).await?;
         } else {
-            seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+            seal_all(client, node.addr, &mut words, node.ty.seals()).await?;
         }
         let (successor, added) = self.final_successor(target, &words, add.as_ref());
         let (slot, image) = match successor {
@@ -265,7 +265,7 @@ impl<F: Fabric> Dart<F> {
         note_switch(node.ty, slot, image.is_some());
         if self.shared.holes.has(Hole::FreezeParent) {
             // Hints must not believe the old node for ever, or the error would be another one.
-            seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+            seal_all(client, node.addr, &mut words, node.ty.seals()).await?;
         }
         if self.shared.holes.has(Hole::ReuseAtOnce) {
             client.free_unpublished(node.addr, node.ty.bytes(), AllocKind::Inner);
@@ -319,7 +319,7 @@ impl<F: Fabric> Dart<F> {
         let (node, at) = (target.node, target.incoming);
         node::verify_edges(node, &words)?;
         let mut drafts = Drafts::new();
-        seal_all(client, node.addr, &mut words, Some(node.ty.bucket_words())).await?;
+        seal_all(client, node.addr, &mut words, node.ty.seals()).await?;
         let (slot, image) = match self.final_successor(target, &words, None).0 {
             Successor::Slot(slot) => (slot, None),
             Successor::Node(ty) => {

@@ -139,7 +139,7 @@ impl<F: Fabric> Dart<F> {
             };
             let Some(now) = standing else { break };
             let mut children = Vec::new();
-            limits.children(node, &words, now, (), &mut children);
+            super::frontier::children(&limits, node, &words, now, (), &mut children);
             let wanted = u16::from(prefix[node.depth]);
             let next = children_in_order(node.ty, &words).into_iter().find(|s| s.edge() == Some(wanted));
             let Some(Held::Node { addr, .. }) = next.map(Slot::held) else { break };

@@ -153,7 +153,7 @@ impl<F: Fabric> Dart<F> {
             let path = with_depth(item.carried, node.depth);
             let (mut leaves, mut nodes) = (Vec::new(), Vec::new());
             let mut children = Vec::new();
-            limits.children(node, done.words(read), touches, path, &mut children);
+            super::frontier::children(limits, node, done.words(read), touches, path, &mut children);
             for child in children {
                 match child.place {
                     Place::Leaf(slot) => leaves.push(slot),

@@ -7,68 +7,21 @@
 
 use super::Dart;
 use super::descent::{Descent, End, Purpose, SlotAt};
-use super::drafts::Drafts;
 use super::est::table::Table;
 use super::holes::Hole;
 use super::leaf;
 use super::node::NodeType;
 use super::prefix_hash::HashedKey;
-use super::search::check_key;
 use super::situations;
 use super::slot::{Held, SKIP_MAX, Slot};
 use super::switch::{NewChild, Parent, Switched, Target};
+use crate::ordered::check_key;
+use crate::radix::drafts::Draft;
 use crate::situations::note;
 use crate::{Condition, IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, PoolError};
-
-/// The pair being put: its leaf's words, and the leaf once allocated.
-pub(super) struct Draft<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) class: u8,
-    pub(super) words: Vec<u64>,
-    leaf: Option<GlobalAddr>,
-    drafts: Drafts,
-}
-
-impl<'a> Draft<'a> {
-    /// # Errors
-    /// Key or value too long for this pool.
-    fn new<F: Fabric>(client: &Client<F>, key: &'a [u8], value: &'a [u8]) -> Result<Self, IndexError> {
-        check_key(key)?;
-        let max = client.pool().object_bytes_max();
-        let class = leaf::leaf_class(key.len(), value.len()).filter(|&class| class_bytes(class) <= max);
-        let Some(class) = class else {
-            let max = (max as usize).saturating_sub(leaf::HEADER_BYTES + key.len());
-            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
-        };
-        let words = leaf::image(key, value);
-        Ok(Self { key, class, words, leaf: None, drafts: Drafts::new() })
-    }
-
-    /// The leaf's address: on the memory node of the slot that will point to it, if there is room.
-    pub(super) async fn place<F: Fabric>(
-        &mut self,
-        client: &mut Client<F>,
-        node: u8,
-    ) -> Result<GlobalAddr, IndexError> {
-        if let Some(addr) = self.leaf {
-            return Ok(addr);
-        }
-        let addr = self.drafts.alloc(client, node, class_bytes(self.class), AllocKind::Leaf).await?;
-        self.leaf = Some(addr);
-        Ok(addr)
-    }
-
-    pub(super) fn linked(&mut self) {
-        self.drafts.keep();
-    }
-
-    fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
-        self.drafts.discard(client);
-    }
-}
 
 /// What one look at the tree led to.
 pub(super) enum Turn {

@@ -34,6 +34,7 @@ pub(crate) mod table;
 
 use super::node::{NodeRef, NodeType};
 use super::seal::SEAL;
+use crate::radix::slot::NodeCode;
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
 

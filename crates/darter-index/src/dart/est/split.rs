@@ -103,7 +103,7 @@ pub(crate) async fn split<F: Fabric>(
             }
         }
     }
-    seal_all(client, old.segment(), &mut words, None).await?;
+    seal_all(client, old.segment(), &mut words, |_, _| true).await?;
     let images = divide(client, table, keys, old.local_depth(), &words).await?;
     let mut batch = client.batch();
     batch.write(addrs[0], &images[0]);

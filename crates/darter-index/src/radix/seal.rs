@@ -1,4 +1,4 @@
-//! Sealing: making a run of slots immutable, one CAS each, in one doorbell batch (design section 4, type switch).
+//! Sealing: making a run of slots immutable, one CAS each, in one doorbell batch (docs/dart.md, type switch).
 //!
 //! Tree slots and express entries keep their seal in the same bit. A sealed word never changes again, so once all are
 //! sealed anyone may copy them, and everyone copies the same.
@@ -10,7 +10,7 @@ use darter_pool::Client;
 /// The seal's bit in slots and entries.
 pub(crate) const SEAL: u64 = 1 << 55;
 
-/// Seals the words at `base` except every `identity_every`-th; afterwards `words` holds their final content.
+/// Seals those of the words at `base` that `seals` says, by position and content; afterwards `words` holds their final content.
 ///
 /// `words` is what was read before; words that changed since cost another round trip.
 ///
@@ -20,13 +20,13 @@ pub(crate) async fn seal_all<F: Fabric>(
     client: &mut Client<F>,
     base: GlobalAddr,
     words: &mut [u64],
-    identity_every: Option<usize>,
+    seals: impl Fn(usize, u64) -> bool,
 ) -> Result<(), IndexError> {
     loop {
         let mut batch = client.batch();
         let mut tries = Vec::with_capacity(words.len());
         for (at, &word) in words.iter().enumerate() {
-            if word & SEAL == 0 && identity_every.is_none_or(|every| at % every != 0) {
+            if word & SEAL == 0 && seals(at, word) {
                 tries.push((at, batch.cas(base.plus(at as u64 * 8), word, word | SEAL)));
             }
         }

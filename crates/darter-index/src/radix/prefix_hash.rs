@@ -88,7 +88,7 @@ impl<'k> HashedKey<'k> {
     /// The edge this key takes at a node of this depth, which must not exceed its length.
     #[inline]
     pub(crate) fn edge(&self, depth: usize) -> u16 {
-        self.bytes.get(depth).map_or(super::slot::END, |&byte| u16::from(byte))
+        super::slot::edge_of(self.bytes, depth)
     }
 
     #[inline]

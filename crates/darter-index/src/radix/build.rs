@@ -1,0 +1,296 @@
+//! Bulk load: a radix tree from strictly ascending keys, built bottom-up.
+//!
+//! Sorted keys arrive; the open nodes of the last key's path lie on a stack. Where the next key parts from the last, every
+//! open node deeper than that is complete: its type is the smallest that fits, and it is written once. Nothing is visible
+//! before its user publishes the root, so a failure gives everything back.
+
+use super::common_prefix;
+use super::leaf;
+use super::prefix_hash::{HashKeys, HashedKey};
+use super::slot::{Held, NodeCode, Slot};
+use crate::ordered::check_key;
+use crate::{IndexError, KeyValue};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_pool::size_class::class_bytes;
+use darter_pool::{AllocKind, Client};
+
+/// Words collected before they are written.
+const BATCH_WORDS: usize = 16 << 10;
+/// Leaves in a row on one memory node.
+const LEAF_RUN: u64 = 64;
+
+/// What the nodes of the tree look like.
+pub(crate) trait Shape: Send {
+    /// The types of node.
+    type Type: NodeCode + Send;
+
+    /// Most bytes that an edge skips; where one would skip more, a chain of nodes with one child is put between.
+    const SKIP_MAX: usize;
+
+    /// The smallest type that holds these children.
+    fn fit(&self, children: &[Slot<Self::Type>]) -> Self::Type;
+
+    /// Bytes of a node.
+    fn bytes(ty: Self::Type) -> u64;
+
+    /// A node's words.
+    fn image(ty: Self::Type, identity: u64, children: &[Slot<Self::Type>]) -> Vec<u64>;
+
+    /// The slots in a node's words that are live.
+    fn children(ty: Self::Type, words: &[u64]) -> Vec<Slot<Self::Type>>;
+
+    /// What a slot says of the bytes that its edge skips, at most [`Shape::SKIP_MAX`].
+    fn skip(bytes: usize) -> u8;
+
+    /// A finished node gets its place below a node of depth `above`. `key` has its prefix.
+    fn attached(&mut self, key: &mut HashedKey<'_>, above: usize, node: Built<Self::Type>);
+}
+
+/// A finished node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Built<T> {
+    pub(crate) addr: GlobalAddr,
+    pub(crate) ty: T,
+    /// Length of its prefix in bytes.
+    pub(crate) depth: usize,
+}
+
+/// A node whose last child has not come yet.
+struct Open<T> {
+    depth: usize,
+    children: Vec<Slot<T>>,
+}
+
+/// A finished child without its edge: a leaf, or a node of known depth.
+#[derive(Clone, Copy)]
+struct Child<T> {
+    slot: Slot<T>,
+    /// Of a node.
+    depth: Option<usize>,
+}
+
+/// A tree under construction.
+pub(crate) struct Builder<S: Shape> {
+    pub(crate) shape: S,
+    keys: HashKeys,
+    stack: Vec<Open<S::Type>>,
+    batch: Option<Batch>,
+    batch_words: usize,
+    /// Keys taken.
+    pub(crate) count: u64,
+}
+
+impl<S: Shape> Builder<S> {
+    pub(crate) fn new(shape: S, keys: HashKeys) -> Self {
+        let stack = vec![Open { depth: 0, children: Vec::new() }];
+        Self { shape, keys, stack, batch: None, batch_words: 0, count: 0 }
+    }
+
+    /// Takes all keys; answers the finished root.
+    pub(crate) async fn run<F: Fabric, I>(
+        &mut self,
+        client: &mut Client<F>,
+        sorted: I,
+    ) -> Result<Built<S::Type>, IndexError>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        let mut last: Option<(Vec<u8>, Child<S::Type>)> = None;
+        for (key, value) in sorted {
+            check_key(&key)?;
+            if let Some((previous, child)) = last.take() {
+                if key <= previous {
+                    // The leaf belongs to nobody yet; let the stack own it, so that it is given back.
+                    self.adopt(&previous, child);
+                    return Err(IndexError::NotSorted { at: self.count });
+                }
+                let shared = common_prefix(&previous, &key);
+                self.close(client, &previous, child, shared).await?;
+            }
+            let leaf = self.write_leaf(client, &key, &value).await?;
+            self.count += 1;
+            last = Some((key, leaf));
+        }
+        if let Some((previous, child)) = last {
+            self.close(client, &previous, child, 0).await?;
+        }
+        let root = self.stack.pop().map(|open| open.children).unwrap_or_default();
+        let finished = self.finish_node(client, &mut HashedKey::new(self.keys, &[]), 0, &root).await;
+        self.stack.push(Open { depth: 0, children: root });
+        let root = finished?;
+        self.flush(client).await?;
+        Ok(root)
+    }
+
+    /// Attaches `child`, the last of `key`'s path, finishing every open node deeper than `shared`.
+    async fn close<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        key: &[u8],
+        mut child: Child<S::Type>,
+        shared: usize,
+    ) -> Result<(), IndexError> {
+        let mut hashed = HashedKey::new(self.keys, key);
+        while let Some(open) = self.stack.pop_if(|open| open.depth > shared) {
+            let (depth, mut children) = (open.depth, open.children);
+            match self.attach(client, &mut hashed, child, depth).await {
+                Ok(slot) => children.push(slot),
+                Err(error) => {
+                    self.stack.push(Open { depth, children });
+                    self.adopt(key, child);
+                    return Err(error);
+                }
+            }
+            match self.finish_node(client, &mut hashed, depth, &children).await {
+                Ok(node) => {
+                    child = Child { slot: Slot::node(0, node.ty, 0, node.addr), depth: Some(depth) };
+                }
+                Err(error) => {
+                    self.stack.push(Open { depth, children });
+                    return Err(error);
+                }
+            }
+        }
+        if self.stack.last().is_none_or(|open| open.depth < shared) {
+            self.stack.push(Open { depth: shared, children: Vec::new() });
+        }
+        match self.attach(client, &mut hashed, child, shared).await {
+            Ok(slot) => {
+                if let Some(open) = self.stack.last_mut() {
+                    open.children.push(slot);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.adopt(key, child);
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the deepest open node own a child that could not be attached, for [`Builder::give_back`] to find.
+    fn adopt(&mut self, key: &[u8], child: Child<S::Type>) {
+        if let Some(open) = self.stack.last_mut() {
+            let edge = key.get(open.depth).map_or(0, |&byte| u16::from(byte));
+            open.children.push(child.slot.moved(edge, 0));
+        }
+    }
+
+    /// The slot of a child in a node of depth `above`, chain nodes put between where an edge would skip too much.
+    async fn attach<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        key: &mut HashedKey<'_>,
+        child: Child<S::Type>,
+        above: usize,
+    ) -> Result<Slot<S::Type>, IndexError> {
+        let Some(mut depth) = child.depth else {
+            return Ok(child.slot.moved(key.edge(above), 0));
+        };
+        let mut slot = child.slot;
+        loop {
+            let upper = if depth - above - 1 > S::SKIP_MAX { depth - 1 - S::SKIP_MAX } else { above };
+            if let Held::Node { addr, ty, .. } = slot.held() {
+                self.shape.attached(key, upper, Built { addr, ty, depth });
+            }
+            slot = slot.moved(key.edge(upper), S::skip(depth - upper - 1));
+            if upper == above {
+                return Ok(slot);
+            }
+            let node = self.finish_node(client, key, upper, &[slot]).await?;
+            slot = Slot::node(0, node.ty, 0, node.addr);
+            depth = upper;
+        }
+    }
+
+    async fn write_leaf<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Child<S::Type>, IndexError> {
+        let max = client.pool().object_bytes_max();
+        let Some(class) = leaf::leaf_class(key.len(), value.len()).filter(|&c| class_bytes(c) <= max) else {
+            let max = (max as usize).saturating_sub(leaf::HEADER_BYTES + key.len());
+            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
+        };
+        let node = (self.count / LEAF_RUN % u64::from(client.pool().nodes())) as u8;
+        let addr = alloc(client, node, class_bytes(class), AllocKind::Leaf).await?;
+        self.write(client, addr, &leaf::image(key, value)).await?;
+        Ok(Child { slot: Slot::leaf(0, class, addr), depth: None })
+    }
+
+    /// Writes a complete node. `key` has its prefix.
+    async fn finish_node<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        key: &mut HashedKey<'_>,
+        depth: usize,
+        children: &[Slot<S::Type>],
+    ) -> Result<Built<S::Type>, IndexError> {
+        let ty = self.shape.fit(children);
+        let home = ((key.express(depth) >> 16) % u64::from(client.pool().nodes())) as u8;
+        let addr = alloc(client, home, S::bytes(ty), AllocKind::Inner).await?;
+        self.write(client, addr, &S::image(ty, key.identity(depth), children)).await?;
+        Ok(Built { addr, ty, depth })
+    }
+
+    async fn write<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        addr: GlobalAddr,
+        words: &[u64],
+    ) -> Result<(), IndexError> {
+        let batch = self.batch.get_or_insert_with(|| client.batch());
+        batch.write(addr, words);
+        self.batch_words += words.len();
+        if self.batch_words >= BATCH_WORDS {
+            self.flush(client).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+        self.batch_words = 0;
+        if let Some(batch) = self.batch.take() {
+            let done = client.submit(batch).await?;
+            client.recycle(done);
+        }
+        Ok(())
+    }
+
+    /// Frees everything built, none of which was ever visible.
+    pub(crate) async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+        self.flush(client).await?;
+        let mut doomed: Vec<Slot<S::Type>> = self.stack.into_iter().flat_map(|open| open.children).collect();
+        while let Some(slot) = doomed.pop() {
+            match slot.held() {
+                Held::Leaf { addr, class } => {
+                    client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
+                }
+                Held::Node { addr, ty, .. } => {
+                    let mut batch = client.batch();
+                    let read = batch.read(addr, (S::bytes(ty) / 8) as usize);
+                    let done = client.submit(batch).await?;
+                    doomed.extend(S::children(ty, done.words(read)));
+                    client.recycle(done);
+                    client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn alloc<F: Fabric>(
+    client: &mut Client<F>,
+    node: u8,
+    bytes: u64,
+    kind: AllocKind,
+) -> Result<GlobalAddr, IndexError> {
+    match client.try_alloc(node, bytes, kind) {
+        Some(addr) => Ok(addr),
+        None => Ok(client.alloc(node, bytes, kind).await?),
+    }
+}

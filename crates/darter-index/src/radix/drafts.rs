@@ -1,0 +1,107 @@
+//! Objects allocated for a change that nobody can see yet.
+//!
+//! A writer allocates, writes, and links with one CAS. Until the CAS has won, all of it can be given back; afterwards none
+//! may. [`Drafts`] keeps the list in between. It frees nothing on drop: a cancelled operation's verbs may still land, its
+//! CAS among them, so what it had allocated is left to the sweep (rule R6).
+
+use super::leaf;
+use crate::IndexError;
+use crate::ordered::check_key;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::size_class::class_bytes;
+use darter_pool::{AllocKind, Client};
+use smallvec::SmallVec;
+
+/// Unpublished objects of one operation.
+#[derive(Debug, Default)]
+pub(crate) struct Drafts {
+    objects: SmallVec<[(GlobalAddr, u64, AllocKind); 4]>,
+}
+
+impl Drafts {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Allocates an object, preferably on memory node `node`.
+    #[inline]
+    pub(crate) async fn alloc<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        node: u8,
+        bytes: u64,
+        kind: AllocKind,
+    ) -> Result<GlobalAddr, IndexError> {
+        let addr = match client.try_alloc(node, bytes, kind) {
+            Some(addr) => addr,
+            None => client.alloc(node, bytes, kind).await?,
+        };
+        self.objects.push((addr, bytes, kind));
+        Ok(addr)
+    }
+
+    /// The change was published: the objects belong to the index now.
+    pub(crate) fn keep(&mut self) {
+        self.objects.clear();
+    }
+
+    /// The change was not published, and no CAS that could publish it is in flight.
+    pub(crate) fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
+        for (addr, bytes, kind) in self.objects.drain(..) {
+            client.free_unpublished(addr, bytes, kind);
+        }
+    }
+}
+
+/// The pair being put: its leaf's words, and the leaf once allocated.
+pub(crate) struct Draft<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) class: u8,
+    pub(crate) words: Vec<u64>,
+    leaf: Option<GlobalAddr>,
+    drafts: Drafts,
+}
+
+impl<'a> Draft<'a> {
+    /// # Errors
+    /// Key or value too long for this pool.
+    pub(crate) fn new<F: Fabric>(
+        client: &Client<F>,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> Result<Self, IndexError> {
+        check_key(key)?;
+        let max = client.pool().object_bytes_max();
+        let class = leaf::leaf_class(key.len(), value.len()).filter(|&class| class_bytes(class) <= max);
+        let Some(class) = class else {
+            let max = (max as usize).saturating_sub(leaf::HEADER_BYTES + key.len());
+            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
+        };
+        let words = leaf::image(key, value);
+        Ok(Self { key, class, words, leaf: None, drafts: Drafts::new() })
+    }
+
+    /// The leaf's address: on the memory node of the slot that will point to it, if there is room.
+    pub(crate) async fn place<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        node: u8,
+    ) -> Result<GlobalAddr, IndexError> {
+        if let Some(addr) = self.leaf {
+            return Ok(addr);
+        }
+        let addr = self.drafts.alloc(client, node, class_bytes(self.class), AllocKind::Leaf).await?;
+        self.leaf = Some(addr);
+        Ok(addr)
+    }
+
+    /// The leaf was published.
+    pub(crate) fn linked(&mut self) {
+        self.drafts.keep();
+    }
+
+    /// Gives back what was not linked.
+    pub(crate) fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
+        self.drafts.discard(client);
+    }
+}

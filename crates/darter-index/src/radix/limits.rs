@@ -1,0 +1,113 @@
+//! A range being walked, and how nodes and keys stand to it.
+//!
+//! Whatever touches one of the range's bounds is compared with it, and nothing else is. Where path compression hides on which
+//! side of a bound a node lies, the key of any leaf below it tells.
+
+use super::prefix_hash::{HashKeys, HashedKey};
+use super::slot::order_of;
+use crate::ScanRange;
+use std::ops::Bound;
+
+/// Which bounds of the range an item touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Touches {
+    pub(crate) low: bool,
+    pub(crate) high: bool,
+}
+
+/// How a node stands to the range.
+pub(crate) enum Standing {
+    /// Its children may be taken, bounds touched as said.
+    Known(Touches),
+    /// It left the path to a bound inside its compressed bytes: ask a key below.
+    Unknown,
+}
+
+/// The range, prepared for comparing.
+pub(crate) struct Limits<'r> {
+    range: &'r ScanRange,
+    low: Option<HashedKey<'r>>,
+    high: Option<HashedKey<'r>>,
+}
+
+fn bound_bytes(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+impl<'r> Limits<'r> {
+    pub(crate) fn new(keys: HashKeys, range: &'r ScanRange) -> Self {
+        let hashed = |bound| bound_bytes(bound).map(|key| HashedKey::new(keys, key));
+        Self { low: hashed(&range.from), high: hashed(&range.to), range }
+    }
+
+    /// What the root touches.
+    pub(crate) fn whole(&self) -> Touches {
+        Touches { low: self.low.is_some(), high: self.high.is_some() }
+    }
+
+    /// Whether a key lies in the range.
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        let above = match &self.range.from {
+            Bound::Included(from) => key >= &from[..],
+            Bound::Excluded(from) => key > &from[..],
+            Bound::Unbounded => true,
+        };
+        above
+            && match &self.range.to {
+                Bound::Included(to) => key <= &to[..],
+                Bound::Excluded(to) => key < &to[..],
+                Bound::Unbounded => true,
+            }
+    }
+
+    /// How a node with this identity word stands, its pointer touching the bounds as said.
+    pub(crate) fn standing(&mut self, depth: usize, identity: u64, touches: Touches) -> Standing {
+        let on_path = |bound: &mut Option<HashedKey<'_>>| {
+            bound.as_mut().is_some_and(|key| key.bytes().len() >= depth && key.identity(depth) == identity)
+        };
+        let low_known = !touches.low || on_path(&mut self.low);
+        let high_known = !touches.high || on_path(&mut self.high);
+        if low_known && high_known { Standing::Known(touches) } else { Standing::Unknown }
+    }
+
+    /// How a node of this depth stands, given a key below it; `None` when it lies outside the range.
+    pub(crate) fn standing_by_key(&self, depth: usize, key: &[u8], touches: Touches) -> Option<Touches> {
+        let prefix = &key[..depth.min(key.len())];
+        let mut now = touches;
+        if let (true, Some(low)) = (touches.low, &self.low)
+            && !low.bytes().starts_with(prefix)
+        {
+            if prefix < low.bytes() {
+                return None;
+            }
+            now.low = false;
+        }
+        if let (true, Some(high)) = (touches.high, &self.high)
+            && !high.bytes().starts_with(prefix)
+        {
+            if prefix > high.bytes() {
+                return None;
+            }
+            now.high = false;
+        }
+        Some(now)
+    }
+
+    /// How the child under an edge of a node at `depth` stands, the node touching the bounds as said; `None` outside the
+    /// range.
+    pub(crate) fn child(&self, depth: usize, edge: u16, touches: Touches) -> Option<Touches> {
+        let first = self.low.as_ref().filter(|_| touches.low).map(|key| order_of(key.edge(depth)));
+        let last = self.high.as_ref().filter(|_| touches.high).map(|key| order_of(key.edge(depth)));
+        let order = order_of(edge);
+        let outside = first.is_some_and(|first| order < first) || last.is_some_and(|last| order > last);
+        (!outside).then_some(Touches { low: first == Some(order), high: last == Some(order) })
+    }
+
+    /// Whether the walk descends.
+    pub(crate) fn reverse(&self) -> bool {
+        self.range.reverse
+    }
+}
