@@ -3,6 +3,7 @@
 //! The index code is generic over [`darter_fabric::Fabric`] and asks nowhere which provider it runs on. [`Dart`] is the main
 //! index; [`OrderedIndex`] is the contract, so that other systems can stand beside it.
 
+mod art;
 mod compute_node;
 mod dart;
 mod error;
@@ -13,6 +14,7 @@ mod remote_lock;
 mod situations;
 mod sweep;
 
+pub use art::{Art, ArtOptions};
 pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
 #[doc(hidden)]
 pub use dart::{Hole, Holes, dart_situations};

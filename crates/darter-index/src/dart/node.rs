@@ -22,7 +22,7 @@
 //! N4 and N12 are not in the paper: they win back the memory that the identity word costs (see `docs/dart.md`). The low
 //! bits of the edge choose the bucket since real key bytes cluster (digits, letters) and spread evenly that way.
 
-use super::prefix_hash::identity_depth;
+use super::prefix_hash::{HashedKey, identity_depth};
 use super::slot::{END, Held, Slot};
 use crate::IndexError;
 use crate::radix::slot::{FANOUT, NodeCode, order_of};
@@ -180,6 +180,11 @@ pub(crate) struct NodeRef {
 }
 
 impl NodeRef {
+    /// Whether a key has this node's whole prefix, which `identity` names.
+    pub(crate) fn is_on_path(&self, key: &mut HashedKey<'_>, identity: u64) -> bool {
+        key.bytes().len() >= self.depth && key.identity(self.depth) == identity
+    }
+
     /// The address of the bucket an edge belongs to.
     #[inline]
     pub(crate) fn bucket_addr(&self, edge: u16) -> GlobalAddr {

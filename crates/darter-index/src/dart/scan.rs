@@ -215,7 +215,7 @@ impl<F: Fabric> Dart<F> {
                     return Ok(None);
                 }
             }
-            match limits.standing(node.depth, words[0], item.touches) {
+            match limits.standing(item.touches, |key| node.is_on_path(key, words[0])) {
                 Standing::Known(touches) => {
                     super::frontier::children(limits, node, words, touches, (), &mut items);
                 }

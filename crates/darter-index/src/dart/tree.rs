@@ -130,7 +130,7 @@ impl<F: Fabric> Dart<F> {
         let mut touches = limits.whole();
         while node.depth < prefix.len() {
             let words = self.read_node(client, node).await?;
-            let standing = match limits.standing(node.depth, words[0], touches) {
+            let standing = match limits.standing(touches, |key| node.is_on_path(key, words[0])) {
                 Standing::Known(touches) => Some(touches),
                 Standing::Unknown => {
                     let key = keys_below(client, &[node]).await?.pop().flatten();

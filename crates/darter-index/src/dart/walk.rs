@@ -126,7 +126,7 @@ impl<F: Fabric> Dart<F> {
         let mut unclear = Vec::new();
         for (item, node, read) in &reads {
             super::node::verify_depth(*node, done.words(*read))?;
-            match limits.standing(node.depth, done.words(*read)[0], item.touches) {
+            match limits.standing(item.touches, |key| node.is_on_path(key, done.words(*read)[0])) {
                 Standing::Known(touches) => standings.push(Some(touches)),
                 Standing::Unknown => {
                     unclear.push((standings.len(), *node));

@@ -17,9 +17,10 @@ use super::slot::{Held, SKIP_MAX, Slot};
 use super::switch::{NewChild, Parent, Switched, Target};
 use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
+use crate::radix::{TURNS_MAX, no_progress};
 use crate::situations::note;
 use crate::{Condition, IndexError, PutOutcome};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, PoolError};
 
@@ -304,13 +305,6 @@ impl<F: Fabric> Dart<F> {
     pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
         HashedKey::new(self.shared.keys, key)
     }
-}
-
-/// Turns of one operation beyond which no contention explains that it does not end, but a damaged pool does.
-pub(super) const TURNS_MAX: u32 = 50_000;
-
-pub(super) fn no_progress(addr: GlobalAddr) -> IndexError {
-    IndexError::Corrupt { addr, what: "an operation that never comes to an end" }
 }
 
 /// The slot that an edge without a child takes in its bucket, and what it holds: the edge's own tombstone, else the first

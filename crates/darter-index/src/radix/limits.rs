@@ -63,11 +63,13 @@ impl<'r> Limits<'r> {
             }
     }
 
-    /// How a node with this identity word stands, its pointer touching the bounds as said.
-    pub(crate) fn standing(&mut self, depth: usize, identity: u64, touches: Touches) -> Standing {
-        let on_path = |bound: &mut Option<HashedKey<'_>>| {
-            bound.as_mut().is_some_and(|key| key.bytes().len() >= depth && key.identity(depth) == identity)
-        };
+    /// How a node stands, its pointer touching the bounds as said; `has` tells whether the node is on a key's path.
+    pub(crate) fn standing(
+        &mut self,
+        touches: Touches,
+        has: impl Fn(&mut HashedKey<'_>) -> bool,
+    ) -> Standing {
+        let on_path = |bound: &mut Option<HashedKey<'_>>| bound.as_mut().is_some_and(&has);
         let low_known = !touches.low || on_path(&mut self.low);
         let high_known = !touches.high || on_path(&mut self.high);
         if low_known && high_known { Standing::Known(touches) } else { Standing::Unknown }

@@ -1,0 +1,111 @@
+//! What a process knows of one ART: where its root words are, which layout its nodes have, its locks, and the root pointer as
+//! last seen.
+//!
+//! The root pointer is a hint, so that it costs no round trip. It is read again by the first operation pinned in an epoch
+//! later than the one it was read in; until then what it names is protected by its readers' pins. A search that finds the
+//! node it names sealed reads the root word.
+
+use super::ArtOptions;
+use super::node::{Layout, NodeType, Slot};
+use crate::IndexError;
+use crate::hocl::Hocl;
+use crate::radix::prefix_hash::HashKeys;
+use crate::radix::slot::Held;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::{Client, Pool};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// "ART" and the format's version, in the kind word of a pool's root.
+pub(super) const KIND: u64 = u64::from_le_bytes(*b"ART\x01\0\0\0\0");
+
+/// Addresses of the index's root words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RootWords {
+    /// What index the pool holds.
+    pub(super) kind: GlobalAddr,
+    /// The slot that points to the root node.
+    pub(super) root: GlobalAddr,
+    /// The locks' descriptor.
+    pub(super) locks: GlobalAddr,
+}
+
+impl RootWords {
+    pub(super) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
+        Self { kind: pool.root_word(3), root: pool.root_word(8), locks: pool.root_word(9) }
+    }
+}
+
+/// The state that all clients of a handle share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) keys: HashKeys,
+    pub(super) words: RootWords,
+    pub(super) layout: Layout,
+    pub(super) hocl: Hocl,
+    pub(super) options: ArtOptions,
+    root: AtomicU64,
+    root_epoch: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        keys: HashKeys,
+        words: RootWords,
+        root: (Slot, u64),
+        layout: Layout,
+        hocl: Hocl,
+        options: ArtOptions,
+    ) -> Self {
+        let (root, epoch) = root;
+        let (root, root_epoch) = (AtomicU64::new(root.word()), AtomicU64::new(epoch));
+        Self { keys, words, layout, hocl, options, root, root_epoch }
+    }
+
+    /// The root pointer as last seen.
+    pub(super) fn root(&self) -> Slot {
+        Slot::from_word(self.root.load(Ordering::Acquire))
+    }
+
+    /// Remembers the root pointer.
+    pub(super) fn remember_root(&self, slot: Slot) {
+        self.root.store(slot.word(), Ordering::Release);
+    }
+
+    /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The caller is pinned.
+    #[inline]
+    pub(super) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let epoch = client.epoch();
+        if self.root_epoch.load(Ordering::Acquire) < epoch {
+            self.read_root(client).await?;
+            self.root_epoch.fetch_max(epoch, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Reads the root word.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`].
+    #[cold]
+    pub(super) async fn read_root<F: Fabric>(&self, client: &mut Client<F>) -> Result<Slot, IndexError> {
+        let mut batch = client.batch();
+        let read = batch.read(self.words.root, 1);
+        let done = client.submit(batch).await?;
+        let slot = Slot::from_word(done.words(read)[0]);
+        client.recycle(done);
+        self.node_of_root(slot)?;
+        self.remember_root(slot);
+        Ok(slot)
+    }
+
+    /// The node that a root pointer names.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`] when it names none.
+    pub(super) fn node_of_root(&self, slot: Slot) -> Result<(GlobalAddr, NodeType), IndexError> {
+        match slot.held() {
+            Held::Node { addr, ty, .. } => Ok((addr, ty)),
+            _ => Err(IndexError::Corrupt { addr: self.words.root, what: "root word names no node" }),
+        }
+    }
+}
