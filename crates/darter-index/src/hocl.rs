@@ -228,6 +228,24 @@ impl Hocl {
         Ok(acquired.map(|acquired| self.locked(word, acquired, local)))
     }
 
+    /// Locks two pages: in the order of their words, so that operations which take no lock but by this and, with none in hand,
+    /// by [`Hocl::lock`] never wait for each other in a circle. One lock when both have the same word.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub(crate) async fn lock_two<F: Fabric>(
+        &self,
+        client: &mut Pinned<'_, F>,
+        one: GlobalAddr,
+        other: GlobalAddr,
+    ) -> Result<(Locked, Option<Locked>), IndexError> {
+        let words = (self.word_of(client, one).await?, self.word_of(client, other).await?);
+        let (first, second) = if words.0 <= words.1 { (one, other) } else { (other, one) };
+        let locked = self.lock(client, first).await?;
+        let second = if words.0 == words.1 { None } else { Some(self.lock(client, second).await?) };
+        Ok((locked, second))
+    }
+
     fn locked(&self, word: GlobalAddr, acquired: Acquired, local: Option<LocalGuard<Hold>>) -> Locked {
         let Acquired { hold, is_taken_over } = acquired;
         let handovers_max = self.options.handovers_max;

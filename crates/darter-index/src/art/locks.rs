@@ -1,7 +1,7 @@
 //! The locks that a writer holds: on the node it changes and, when it replaces the node, on the one that points to it.
 //!
-//! Readers never lock (ROWEX). Two nodes can share a lock word, and words of different nodes have no common order, so
-//! the second lock is only tried; when it is busy the first is given up, and the second waited for with nothing in hand.
+//! Readers never lock (ROWEX). A writer that needs two locks takes them in the order of their lock words, whatever the order
+//! of the nodes, so that no circle of writers waits for itself.
 
 use super::Art;
 use crate::IndexError;
@@ -46,32 +46,19 @@ impl<F: Fabric> Art<F> {
         Ok(locks)
     }
 
-    /// Locks a node, and what points to it. `None` when the node was busy, which by then it no longer is.
+    /// Locks a node, and what points to it.
     pub(super) async fn lock_both(
         &self,
         client: &mut Pinned<'_, F>,
         above: GlobalAddr,
         node: GlobalAddr,
-    ) -> Result<Option<Locks>, IndexError> {
-        let mut locks = self.lock(client, above).await?;
-        let Some(first) = locks.0.first() else { return Ok(Some(locks)) };
-        if first.covers(&self.shared.hocl, client, node).await? {
-            return Ok(Some(locks));
+    ) -> Result<Locks, IndexError> {
+        let mut locks = Locks::default();
+        if !self.shared.options.without_locks {
+            let (first, second) = self.shared.hocl.lock_two(client, above, node).await?;
+            locks.0.push(first);
+            locks.0.extend(second);
         }
-        match self.shared.hocl.try_lock(client, node).await {
-            Ok(Some(second)) => {
-                locks.0.push(second);
-                Ok(Some(locks))
-            }
-            Ok(None) => {
-                locks.end(client).await?;
-                self.lock(client, node).await?.end(client).await?;
-                Ok(None)
-            }
-            Err(error) => {
-                locks.end(client).await?;
-                Err(error)
-            }
-        }
+        Ok(locks)
     }
 }

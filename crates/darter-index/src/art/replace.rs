@@ -40,7 +40,7 @@ pub(super) enum Replaced {
     Done { added: bool },
     /// The node is as good as it can be.
     Unneeded,
-    /// Somebody else changed what points to the node, or had its lock.
+    /// Somebody else changed what points to the node.
     Lost,
     /// [`Wanted::Instead`]: the node has children.
     NotEmpty,
@@ -63,7 +63,7 @@ impl<F: Fabric> Art<F> {
         wanted: Wanted<'_>,
     ) -> Result<Replaced, IndexError> {
         let above = here.above.map_or(here.incoming.addr, |(addr, _)| addr);
-        let Some(locks) = self.lock_both(client, above, here.addr).await? else { return Ok(Replaced::Lost) };
+        let locks = self.lock_both(client, above, here.addr).await?;
         let mut drafts = Drafts::new();
         match self.replace_locked(client, here, wanted, &mut drafts).await {
             Ok(Ok((slot, image, added))) => {

@@ -326,11 +326,7 @@ impl<F: Fabric> Art<F> {
                 End::Leaf { at, is_key: true, .. } => {
                     if self.clear_slot(&mut client, &descent.here, at).await? {
                         if self.is_thin(&descent, 1) {
-                            // The key is gone whatever becomes of the tidying: another delete does it.
-                            match self.tidy(&mut client, key).await {
-                                Ok(()) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
-                                Err(error) => return Err(error),
-                            }
+                            self.tidy(&mut client, key).await?;
                         }
                         return Ok(true);
                     }
@@ -338,7 +334,13 @@ impl<F: Fabric> Art<F> {
                 End::Sealed => {
                     self.replace(&mut client, &descent.here, Wanted::AsItIs).await?;
                 }
-                _ => return Ok(false),
+                _ => {
+                    // A delete that was cut short may have left this to be done.
+                    if matches!(end, End::Vacant) && self.is_thin(&descent, 0) {
+                        self.tidy(&mut client, key).await?;
+                    }
+                    return Ok(false);
+                }
             }
             client.retried();
         }
@@ -392,8 +394,14 @@ impl<F: Fabric> Art<F> {
                 End::Vacant | End::Leaf { is_key: false, .. } => self.is_thin(&descent, 0),
                 End::Diverged | End::Leaf { .. } => false,
             };
-            if !is_due || self.replace(client, &descent.here, Wanted::AsItIs).await? == Replaced::Unneeded {
+            if !is_due {
                 return Ok(());
+            }
+            match self.replace(client, &descent.here, Wanted::AsItIs).await {
+                // The key is gone whatever becomes of the tidying: another delete does it.
+                Ok(Replaced::Unneeded) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => return Err(error),
             }
         }
         Err(no_progress(self.shared.words.root))
