@@ -6,6 +6,7 @@
 //! counts of two runs are equal. `seconds` is the busy time of the busiest thread.
 
 use crate::BenchError;
+use crate::contest::Contender;
 use crate::datasets::Dataset;
 use crate::target::{SortedPairs, Target, TargetSession};
 use crate::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec, Workload};
@@ -160,6 +161,16 @@ pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outc
         outcome.add(share);
     }
     Ok(outcome)
+}
+
+impl<T: Target> Contender for T {
+    fn name(&self) -> &'static str {
+        Target::name(self)
+    }
+
+    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
+        run_phase(self, phase)
+    }
 }
 
 fn fill_holes<T: Target>(target: &T, phase: &Phase<'_>, space: &KeySpace) -> Result<(), BenchError> {

@@ -34,6 +34,14 @@ pub enum BenchError {
     /// A memory node, or another process of the benchmark, did not start or failed.
     #[error("cannot measure with another process: {0}")]
     Process(String),
+    /// A file of results cannot be written.
+    #[error("{path}: cannot write the results: {source}")]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// The results cannot be written.
     #[error("cannot write the results: {0}")]
     Output(#[from] std::io::Error),
@@ -43,7 +51,7 @@ impl BenchError {
     /// Whether other arguments would help (exit code 2), as opposed to a failure of the run (exit code 1).
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Usage(_) | Self::KeyFile { .. } => true,
+            Self::Usage(_) | Self::KeyFile { .. } | Self::File { .. } => true,
             Self::Store(error) => error.is_usage(),
             Self::WrongAnswer { .. } | Self::Unsound(_) | Self::Process(_) | Self::Output(_) => false,
         }

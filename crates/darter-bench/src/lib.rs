@@ -9,8 +9,10 @@
 //! |---|---|
 //! | [`datasets`] | the keys |
 //! | `zipf`, `ycsb` | which operation on which record comes next |
-//! | `target`, `store_target`, `peers` | what is measured |
+//! | `target`, `store_target`, `index_target`, `peers` | what is measured |
 //! | `driver`, `run`, `teardown` | how it is measured |
+//! | `contest` | targets that take turns |
+//! | `compare` | indexes side by side, with tables, CSV, plots and a page |
 //! | `processes` | several processes that drive one pool |
 //! | `fabric` | verbs alone, over TCP |
 //! | `deaths` | what clients notice of another's death |
@@ -19,11 +21,14 @@
 
 mod args;
 mod companion;
+mod compare;
+mod contest;
 pub mod datasets;
 mod deaths;
 mod driver;
 mod error;
 mod fabric;
+mod index_target;
 #[cfg(feature = "peers")]
 mod peers;
 mod permutation;
@@ -39,6 +44,10 @@ mod zipf;
 
 pub use args::{
     BenchArgs, IN_FLIGHT_MAX, IndexName, PROCESSES_MAX, PrefixList, THREADS_MAX, VALUE_BYTES_MAX,
+};
+pub use compare::{
+    CompareArgs, Comparison, Configuration, Figures, IndexChoice, Measurement, Place, Theta, VARIANTS,
+    Variant, run_compare,
 };
 pub use deaths::{DeathsArgs, DeathsReport, LatencyRow, Reclamation, VictimArgs, run_deaths, run_victim};
 pub use error::BenchError;
@@ -60,6 +69,8 @@ pub struct Setting {
     pub tcp: TcpOptions,
     /// How to start the program again.
     pub program: Program,
+    /// The command line, for pages of results to tell.
+    pub command: String,
 }
 
 /// How to start a program's own commands.

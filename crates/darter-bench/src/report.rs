@@ -4,6 +4,7 @@ use crate::driver::Outcome;
 use crate::ycsb::Workload;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use darter::{Counters, OpCounters, OpKind};
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,6 +17,14 @@ pub struct LatencyUs {
     pub p99: f64,
     /// 99.9% did.
     pub p999: f64,
+}
+
+impl LatencyUs {
+    /// Of a histogram of nanoseconds.
+    pub(crate) fn of(latency: &Histogram<u64>) -> Self {
+        let us = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1000.0;
+        Self { p50: us(0.5), p99: us(0.99), p999: us(0.999) }
+    }
 }
 
 /// What operations of one kind cost, on average.
@@ -151,12 +160,11 @@ pub struct WorkloadReport {
 impl WorkloadReport {
     /// Takes over what was measured.
     pub(crate) fn measured(mut self, outcome: &Outcome) -> Self {
-        let us = |quantile: f64| outcome.latency.value_at_quantile(quantile) as f64 / 1000.0;
         self.ops = outcome.ops;
         self.seconds = outcome.seconds;
         self.ops_per_s = outcome.ops_per_s();
         self.not_found = outcome.not_found;
-        self.latency_us = LatencyUs { p50: us(0.5), p99: us(0.99), p999: us(0.999) };
+        self.latency_us = LatencyUs::of(&outcome.latency);
         if let Some(counters) = &outcome.counters {
             self.count(counters);
         }
@@ -292,7 +300,6 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hdrhistogram::Histogram;
 
     fn report() -> WorkloadReport {
         let mut latency = Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap();

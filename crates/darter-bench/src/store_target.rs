@@ -4,6 +4,7 @@
 //! on the operations alone.
 
 use crate::BenchError;
+use crate::compare::SECRET;
 use crate::report::Sizes;
 use crate::target::{SortedPairs, Target, TargetSession};
 use darter::{AsyncSession, Counters, Fabric, PoolUrl, ScanRange, Store};
@@ -36,14 +37,8 @@ impl StoreTarget {
         tcp: &TcpOptions,
         create: bool,
     ) -> Result<Self, BenchError> {
-        // A known secret, so that the places of keys in hash tables, and with them all counts, repeat.
         let options =
-            Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret([
-                0x6a09_e667_f3bc_c908,
-                0xbb67_ae85_84ca_a73b,
-                0x3c6e_f372_fe94_f82b,
-                0xa54f_f53a_5f1d_36f1,
-            ]);
+            Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret(SECRET);
         let options = options.tcp(tcp.clone()).create(create);
         Ok(Self { store: options.open_url(pool)?, name })
     }

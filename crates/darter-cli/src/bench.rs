@@ -50,7 +50,7 @@ pub(crate) struct VictimCommand {
 }
 
 /// This program, to be started again. A worker gets the arguments that followed `bench`.
-fn program() -> Result<Program, Failure> {
+pub(crate) fn program() -> Result<Program, Failure> {
     let path = std::env::current_exe().map_err(Failure::failed)?;
     let worker = [OsString::from(WORKER_COMMAND)].into_iter().chain(std::env::args_os().skip(2)).collect();
     let credentials = credential_variables().collect();
@@ -68,7 +68,7 @@ fn tcp(args: &BenchArgs, credentials: &ClientArgs) -> Result<TcpOptions, Failure
     args.pool.as_ref().map_or_else(|| Ok(TcpOptions::default()), |pool| credentials.options_for(pool))
 }
 
-fn answer(outcome: Result<(), BenchError>) -> Result<Answer, Failure> {
+pub(crate) fn answer(outcome: Result<(), BenchError>) -> Result<Answer, Failure> {
     match outcome {
         Ok(()) => Ok(Answer::Done),
         Err(BenchError::Output(error)) => Err(error.into()),
@@ -83,7 +83,8 @@ impl BenchCommand {
         let program = program()?;
         answer(match &self.other {
             None => {
-                let setting = Setting { tcp: tcp(&self.args, &self.credentials)?, program };
+                let setting =
+                    Setting { tcp: tcp(&self.args, &self.credentials)?, program, ..Setting::default() };
                 darter_bench::run(&self.args, &setting, &mut out).map(drop)
             }
             Some(OtherBench::Fabric(args)) => darter_bench::run_fabric(args, &program, &mut out).map(drop),

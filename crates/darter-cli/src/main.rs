@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod compare;
 mod credentials;
 mod failure;
 mod load;
@@ -42,6 +43,8 @@ struct Arguments {
 enum Command {
     /// Run the YCSB workloads and report throughput, round trips, bytes and latency
     Bench(Box<bench::BenchCommand>),
+    /// Run indexes side by side on the same operations, and report counts and times as tables, CSV, plots and a page
+    Compare(Box<compare::CompareCommand>),
     /// Store the pairs of a CSV, TSV or JSON-lines file
     Load(load::LoadCommand),
     /// Store a value under a key
@@ -93,6 +96,7 @@ enum Answer {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench(command) => command.run(),
+        Command::Compare(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Put(command) => command.run(),
         Command::Get(command) => command.run(),

@@ -6,7 +6,8 @@ use super::locked_btree::LockedBTreeTarget;
 use super::scc_tree_index::TreeIndexTarget;
 use super::{VALUE_BYTES, verbs};
 use crate::args::BenchArgs;
-use crate::driver::{Outcome, Phase, bulk_load, run_phase};
+use crate::contest::{self, Contender, Match, median};
+use crate::driver::{Outcome, bulk_load};
 use crate::report::{WorkloadReport, markdown_table, title};
 use crate::run::{Plan, print_json};
 use crate::target::Target;
@@ -17,35 +18,15 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::io::Write;
 
-/// A target of any type.
-trait Contender {
-    fn name(&self) -> &'static str;
+/// A peer, or darter's store.
+trait Peer: Contender {
     fn load(&self, plan: &Plan<'_>, progress: &ProgressBar) -> Result<(), BenchError>;
-    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError>;
 }
 
-impl<T: Target> Contender for T {
-    fn name(&self) -> &'static str {
-        Target::name(self)
-    }
-
+impl<T: Target> Peer for T {
     fn load(&self, plan: &Plan<'_>, progress: &ProgressBar) -> Result<(), BenchError> {
         bulk_load(self, &*plan.dataset, plan.records, plan.args.value_size, progress)
     }
-
-    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
-        run_phase(self, phase)
-    }
-}
-
-/// A workload on a number of threads, and what each contender made of it in each round.
-struct Match {
-    workload: Workload,
-    threads: usize,
-    /// Records there were in the first round.
-    records: u64,
-    /// By contender, then by round.
-    outcomes: Vec<Vec<Outcome>>,
 }
 
 /// Compares darter with the peers and writes the results to `out`.
@@ -82,7 +63,7 @@ pub(crate) fn compare(
     }
     let (congee, skip_list) = (CongeeTarget::new(), SkipListTarget::new());
     let (tree_index, locked_btree) = (TreeIndexTarget::new(), LockedBTreeTarget::new());
-    let contenders: [&dyn Contender; 5] = [&store, &congee, &skip_list, &tree_index, &locked_btree];
+    let contenders: [&dyn Peer; 5] = [&store, &congee, &skip_list, &tree_index, &locked_btree];
     for contender in contenders {
         let progress = progress::bar(&format!("load {}", contender.name()), plan.records);
         contender.load(&plan, &progress)?;
@@ -135,44 +116,20 @@ fn validate(args: &BenchArgs) -> Result<(), BenchError> {
 }
 
 /// Plays all rounds. Every contender has run the same operations at the end of each match.
-fn play(plan: &Plan<'_>, contenders: &[&dyn Contender]) -> Result<Vec<Match>, BenchError> {
-    let mut matches = Vec::new();
-    for &workload in plan.args.workload.iter().filter(|&&workload| workload != Workload::Load) {
-        for &threads in &plan.args.threads {
-            let outcomes = contenders.iter().map(|_| Vec::new()).collect();
-            matches.push(Match { workload, threads, records: 0, outcomes });
-        }
-    }
+fn play(plan: &Plan<'_>, contenders: &[&dyn Peer]) -> Result<Vec<Match>, BenchError> {
+    let workloads = plan.args.workload.iter().filter(|&&workload| workload != Workload::Load);
+    let mut matches: Vec<Match> = workloads
+        .flat_map(|&workload| plan.args.threads.iter().map(move |&threads| (workload, threads)))
+        .map(|(workload, threads)| Match::new(workload, (threads, 1), plan.args.theta, contenders.len()))
+        .collect();
     let mut loaded = vec![plan.records; contenders.len()];
-    for round in 0..plan.args.rounds {
-        for one in &mut matches {
-            if round == 0 {
-                one.records = loaded[0];
-            }
-            for turn in 0..contenders.len() {
-                let number = (turn + round as usize) % contenders.len();
-                let contender = contenders[number];
-                let progress =
-                    progress::bar(&format!("{} {}", title(one.workload), contender.name()), plan.args.ops);
-                let phase = plan.phase(one.workload, (one.threads, 1), loaded[number], &progress);
-                let outcome = contender.run(&Phase { run: u64::from(round), ..phase })?;
-                progress.finish_and_clear();
-                loaded[number] = outcome.records;
-                one.outcomes[number].push(outcome);
-            }
-        }
-    }
+    let hidden = ProgressBar::hidden();
+    let base = plan.phase(Workload::C, (1, 1), plan.records, &hidden);
+    contest::play(contenders, &mut matches, plan.args.rounds, &mut loaded, &base)?;
     Ok(matches)
 }
 
-/// The outcome with the median throughput; of an even number, the slower of the two in the middle.
-fn median(outcomes: &[Outcome]) -> Option<&Outcome> {
-    let mut sorted: Vec<&Outcome> = outcomes.iter().collect();
-    sorted.sort_by(|a, b| a.ops_per_s().total_cmp(&b.ops_per_s()));
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
-}
-
-fn report(plan: &Plan<'_>, contenders: &[&dyn Contender], matches: &[Match]) -> Vec<WorkloadReport> {
+fn report(plan: &Plan<'_>, contenders: &[&dyn Peer], matches: &[Match]) -> Vec<WorkloadReport> {
     let mut reports = Vec::new();
     for one in matches {
         for (contender, outcomes) in contenders.iter().zip(&one.outcomes) {
@@ -219,21 +176,13 @@ fn table(names: &[&str], matches: &[Match]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hdrhistogram::Histogram;
-
-    fn outcome(seconds: f64) -> Outcome {
-        let latency = Histogram::new(3).unwrap();
-        Outcome { ops: 1_000_000, seconds, not_found: 0, latency, counters: None, records: 0 }
-    }
+    use crate::contest::tests::outcome;
 
     #[test]
-    fn the_median_counts_and_the_winner_is_bold() {
+    fn the_winner_is_bold() {
         let slow = vec![outcome(2.0), outcome(9.0), outcome(1.0)];
         let fast = vec![outcome(0.5)];
-        assert!((median(&slow).unwrap().seconds - 2.0).abs() < f64::EPSILON);
-        assert!((median(&slow[..2]).unwrap().seconds - 9.0).abs() < f64::EPSILON);
-        assert!(median(&[]).is_none());
-        let one = Match { workload: Workload::C, threads: 2, records: 1, outcomes: vec![slow, fast] };
+        let one = Match { outcomes: vec![slow, fast], ..Match::new(Workload::C, (2, 1), 0.99, 2) };
         let text = table(&["dart", "other"], &[one]).to_string();
         assert!(text.contains("0.500") && text.contains("**2.000** (4.00×)"), "{text}");
     }

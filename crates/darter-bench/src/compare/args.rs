@@ -1,0 +1,215 @@
+//! What a comparison is asked to do, and the checks that need no pool.
+
+use super::place::Place;
+use super::variants::{IndexChoice, VARIANTS};
+use crate::BenchError;
+use crate::args::{IN_FLIGHT_MAX, THREADS_MAX, VALUE_BYTES_MAX, parse_count};
+use crate::datasets::{Dataset, DatasetSpec, RECORDS_MAX};
+use crate::ycsb::Workload;
+use crate::zipf::THETA_MAX;
+use darter::ByteSize;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Most rounds of a comparison.
+const ROUNDS_MAX: u32 = 100;
+/// Most memory nodes of each pool.
+const MEMNODES_MAX: usize = 16;
+/// Searches of a warm-up, unless asked for otherwise.
+const WARM_UP_OPS: u64 = 200_000;
+
+/// A Zipf exponent; 0 is uniform.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Theta(pub f64);
+
+impl FromStr for Theta {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("uniform") {
+            return Ok(Self(0.0));
+        }
+        let theta = text.parse().ok().filter(|theta| (0.0..=THETA_MAX).contains(theta));
+        theta.map(Self).ok_or_else(|| format!("choose from 0 to {THETA_MAX}, or `uniform`"))
+    }
+}
+
+impl fmt::Display for Theta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0.0 { f.write_str("uniform") } else { write!(f, "{}", self.0) }
+    }
+}
+
+/// What to compare, and under which conditions. Where there are several thread counts, cache sizes and so on, each is run
+/// with each.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Comparison {
+    /// Indexes, by name; the first is what the others are measured against, unless `dart` is among them
+    #[arg(long, value_delimiter = ',', default_value = "dart,art,smart,sherman,fg+", value_name = "LIST")]
+    pub indexes: Vec<IndexChoice>,
+    /// YCSB workloads, run in this order on the same records; without `load` at the beginning, records are bulk-loaded
+    #[arg(long, value_delimiter = ',', default_value = "load,a,b,c,d,e,f", value_name = "LIST")]
+    pub workloads: Vec<Workload>,
+    /// Keys: randint, email (synthetic), dense, clustered, or `file:PATH` with one key a line
+    #[arg(long, default_value = "randint", value_name = "NAME")]
+    pub dataset: DatasetSpec,
+    /// Records to load (K, M, G for thousands and up)
+    #[arg(long, value_parser = parse_count, default_value = "1M", value_name = "N")]
+    pub records: u64,
+    /// Operations of each workload but `load`
+    #[arg(long, value_parser = parse_count, default_value = "200K", value_name = "N")]
+    pub ops: u64,
+    /// Threads of each compute node
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
+    pub threads: Vec<usize>,
+    /// Operations each thread has under way at a time
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
+    pub in_flight: Vec<usize>,
+    /// Bytes that a compute node may cache for its index (K, M, G for powers of 1024)
+    #[arg(long, value_delimiter = ',', default_value = "1M", value_name = "LIST")]
+    pub cache: Vec<ByteSize>,
+    /// Zipf exponents of the access frequencies; 0 or `uniform` for none
+    #[arg(long, value_delimiter = ',', default_value = "0.99", value_name = "LIST")]
+    pub theta: Vec<Theta>,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 64, value_name = "BYTES")]
+    pub value_bytes: usize,
+    /// Where each index has its pool: `local` (memory of this process) or `tcp` (memory nodes that are started for it)
+    #[arg(long, default_value = "local", value_name = "PLACE")]
+    pub pool: Place,
+    /// Memory nodes of each pool
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub memnodes: usize,
+    /// Rounds, of which the median counts; `load` has one
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub rounds: u32,
+    /// Unmeasured searches before each cache size is measured [default: as many as --ops, at most 200K]
+    #[arg(long, value_parser = parse_count, value_name = "N")]
+    pub warm_up: Option<u64>,
+    /// Seed of keys and operations
+    #[arg(long, default_value_t = 42, value_name = "N")]
+    pub seed: u64,
+}
+
+/// Arguments of `darter compare`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CompareArgs {
+    /// What to compare.
+    #[command(flatten)]
+    pub comparison: Comparison,
+    /// Write a row for each measurement to this file, with its whole configuration and a hash of that
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a page with tables and plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the plots to this directory
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+}
+
+impl Default for Comparison {
+    /// As the command line's, with DART alone.
+    fn default() -> Self {
+        Self {
+            indexes: vec![IndexChoice(&VARIANTS[0])],
+            workloads: Workload::ALL.to_vec(),
+            dataset: DatasetSpec::RandInt,
+            records: 1_000_000,
+            ops: 200_000,
+            threads: vec![1],
+            in_flight: vec![1],
+            cache: vec![ByteSize(1 << 20)],
+            theta: vec![Theta(0.99)],
+            value_bytes: 64,
+            pool: Place::Local,
+            memnodes: 1,
+            rounds: 3,
+            warm_up: None,
+            seed: 42,
+        }
+    }
+}
+
+impl Comparison {
+    /// Checks what can be checked without keys or pool.
+    pub(crate) fn validate(&self) -> Result<(), BenchError> {
+        let usage = |what: String| Err(BenchError::Usage(what));
+        let names: Vec<&str> = self.indexes.iter().map(|choice| choice.0.name).collect();
+        if names.is_empty() || names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
+            return usage("--indexes: name at least one index, and none twice".to_owned());
+        }
+        if self.workloads.is_empty() {
+            return usage("--workloads: name at least one of load, a, b, c, d, e, f".to_owned());
+        }
+        if self.workloads.iter().skip(1).any(|&workload| workload == Workload::Load) {
+            return usage("--workloads: `load` fills an empty index, so it can only come first".to_owned());
+        }
+        for (name, count) in [("--records", self.records), ("--ops", self.ops)] {
+            if !(1..=RECORDS_MAX).contains(&count) {
+                return usage(format!("{name}: choose from 1 to {RECORDS_MAX}"));
+            }
+        }
+        if self.threads.is_empty() || self.threads.iter().any(|n| !(1..=THREADS_MAX).contains(n)) {
+            return usage(format!("--threads: choose from 1 to {THREADS_MAX}"));
+        }
+        if self.in_flight.is_empty() || self.in_flight.iter().any(|n| !(1..=IN_FLIGHT_MAX).contains(n)) {
+            return usage(format!("--in-flight: choose from 1 to {IN_FLIGHT_MAX}"));
+        }
+        if self.cache.is_empty() {
+            return usage("--cache: name at least one size".to_owned());
+        }
+        if self.theta.is_empty() || self.theta.iter().any(|theta| !(0.0..=THETA_MAX).contains(&theta.0)) {
+            return usage(format!("--theta: choose from 0 to {THETA_MAX}, or `uniform`"));
+        }
+        if self.value_bytes > VALUE_BYTES_MAX {
+            return usage(format!("--value-bytes: at most {VALUE_BYTES_MAX} bytes"));
+        }
+        if !(1..=MEMNODES_MAX).contains(&self.memnodes) {
+            return usage(format!("--memnodes: choose from 1 to {MEMNODES_MAX}"));
+        }
+        if !(1..=ROUNDS_MAX).contains(&self.rounds) {
+            return usage(format!("--rounds: choose from 1 to {ROUNDS_MAX}"));
+        }
+        Ok(())
+    }
+
+    /// Whether the records come by measured inserts.
+    pub(crate) fn loads_by_inserts(&self) -> bool {
+        self.workloads.first() == Some(&Workload::Load)
+    }
+
+    /// Searches of a warm-up.
+    pub(crate) fn warm_up_ops(&self) -> u64 {
+        self.warm_up.unwrap_or(self.ops.min(WARM_UP_OPS))
+    }
+
+    /// Fresh records that the inserts of everything but `load` take at most.
+    pub(crate) fn fresh_records_max(&self) -> u64 {
+        let points = (self.in_flight.len() * self.cache.len() * self.theta.len()) as u64;
+        let once = self.workloads.iter().flat_map(|workload| {
+            self.threads.iter().map(|&threads| {
+                workload.fresh_records_max(self.ops, threads as u64 * self.pool.compute_nodes() as u64)
+            })
+        });
+        let once = once.fold(0_u64, u64::saturating_add);
+        once.saturating_mul(points).saturating_mul(u64::from(self.rounds))
+    }
+
+    /// The keys, or an error when there are too few.
+    pub(crate) fn open_dataset(&self) -> Result<Box<dyn Dataset>, BenchError> {
+        let dataset = self.dataset.open(self.seed)?;
+        let fresh = self.fresh_records_max();
+        let room = dataset.capacity().saturating_sub(fresh);
+        if self.records > room {
+            return Err(BenchError::Usage(format!(
+                "{} has {} keys and the workloads may insert {fresh}, which leaves {room} to load; use fewer --records or \
+                 --ops, or leave out d and e",
+                self.dataset,
+                dataset.capacity()
+            )));
+        }
+        Ok(dataset)
+    }
+}

@@ -1,0 +1,96 @@
+//! The conditions that can differ between measurements of one run: columns of tables and axes of plots.
+
+use super::args::Theta;
+use super::configuration::Configuration;
+use super::measurement::Measurement;
+use darter::ByteSize;
+
+/// A condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    Dataset,
+    Records,
+    ValueBytes,
+    Cache,
+    ComputeNodes,
+    Threads,
+    InFlight,
+    Theta,
+}
+
+impl Axis {
+    /// All of them, in the order of columns.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Dataset,
+        Self::Records,
+        Self::ValueBytes,
+        Self::Cache,
+        Self::ComputeNodes,
+        Self::Threads,
+        Self::InFlight,
+        Self::Theta,
+    ];
+
+    /// What it is called in tables and plots.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Dataset => "dataset",
+            Self::Records => "records",
+            Self::ValueBytes => "value, B",
+            Self::Cache => "cache",
+            Self::ComputeNodes => "compute nodes",
+            Self::Threads => "threads",
+            Self::InFlight => "in flight",
+            Self::Theta => "Zipf",
+        }
+    }
+
+    /// The name of files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Dataset => "dataset",
+            Self::Records => "records",
+            Self::ValueBytes => "value",
+            Self::Cache => "cache",
+            Self::ComputeNodes => "nodes",
+            Self::Threads => "threads",
+            Self::InFlight => "in-flight",
+            Self::Theta => "zipf",
+        }
+    }
+
+    /// Where a configuration stands on it, for people.
+    pub(crate) fn place(self, configuration: &Configuration) -> String {
+        match self {
+            Self::Dataset => configuration.dataset.clone(),
+            Self::Records => configuration.records.to_string(),
+            Self::ValueBytes => configuration.value_bytes.to_string(),
+            Self::Cache => ByteSize(configuration.cache_bytes).to_string(),
+            Self::ComputeNodes => configuration.compute_nodes.to_string(),
+            Self::Threads => configuration.threads.to_string(),
+            Self::InFlight => configuration.in_flight.to_string(),
+            Self::Theta => Theta(configuration.theta).to_string(),
+        }
+    }
+
+    /// Its places among some measurements, in their order.
+    pub(crate) fn places<'a>(self, measurements: impl IntoIterator<Item = &'a Measurement>) -> Vec<String> {
+        distinct(measurements.into_iter().map(|one| self.place(&one.configuration)))
+    }
+
+    /// Those on which measurements differ.
+    pub(crate) fn varying(measurements: &[Measurement]) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|axis| axis.places(measurements).len() > 1).collect()
+    }
+}
+
+/// Each once, in the order in which they first come.
+pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}

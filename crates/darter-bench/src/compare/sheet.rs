@@ -1,0 +1,44 @@
+//! Measurements as CSV: a row each, with every column of its configuration and the hash of that.
+
+use super::measurement::Measurement;
+use crate::BenchError;
+use std::path::Path;
+
+/// The rows, with a header.
+pub(crate) fn csv(measurements: &[Measurement]) -> Result<Vec<u8>, BenchError> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for one in measurements {
+        writer.serialize((&one.configuration, &one.figures)).map_err(std::io::Error::from)?;
+    }
+    writer.into_inner().map_err(|error| BenchError::Output(error.into_error()))
+}
+
+/// Writes a file of results.
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), BenchError> {
+    std::fs::write(path, content).map_err(|source| BenchError::File { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::measurement::tests::measurements;
+
+    #[test]
+    fn rows_have_all_columns_and_their_own_hash() {
+        let all = measurements();
+        let text = csv(&all).unwrap();
+        let mut reader = csv::Reader::from_reader(&text[..]);
+        let headers = reader.headers().unwrap().clone();
+        for name in
+            ["index", "cache_bytes", "theta", "seed", "hash", "modelled", "round_trips_per_op", "p99_us"]
+        {
+            assert!(headers.iter().any(|header| header == name), "{name} is not in {headers:?}");
+        }
+        let at = headers.iter().position(|header| header == "hash").unwrap();
+        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), all.len());
+        for (row, one) in rows.iter().zip(&all) {
+            assert_eq!(&row[at], one.configuration.hash());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The indexes that can be compared, by name. A variant is one line: an index with certain switches.
+//!
+//! Whoever works with one generically is a [`Visitor`], which [`Variant::visit`] calls with the index's type and with what
+//! makes its options from the bytes it may cache.
+
+use crate::BenchError;
+use crate::index_target::from_index;
+use darter::{Dart, DartOptions, Fabric, OrderedIndex};
+use darter_pool::Client;
+use std::fmt;
+use std::future::Future;
+use std::str::FromStr;
+
+/// An index with certain switches, under a name.
+#[derive(Clone, Copy)]
+pub struct Variant {
+    /// The name on the command line and in tables.
+    pub name: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// Bytes of pool that a record can take beyond its key and value, at the worst: sizes pools.
+    pub(crate) room: u64,
+    /// Whether it adjusts itself to a warm-up before it is measured.
+    pub(crate) adjusts: bool,
+}
+
+/// An index that may adjust itself to what is searched in it.
+pub(crate) trait Adjusts<F: Fabric>: OrderedIndex<F> {
+    /// Does so, where there is something to adjust; answers whether there was.
+    fn adjust_now(&self, _client: &mut Client<F>) -> impl Future<Output = Result<bool, BenchError>> + Send {
+        async { Ok(false) }
+    }
+}
+
+impl<F: Fabric> Adjusts<F> for Dart<F> {
+    /// The prefix list (DART, section 3.1).
+    async fn adjust_now(&self, client: &mut Client<F>) -> Result<bool, BenchError> {
+        self.adjust(client).await.map_err(from_index)?;
+        Ok(true)
+    }
+}
+
+/// Work that is the same for every index, over fabric `F`.
+pub(crate) trait Visitor<F: Fabric> {
+    /// What comes of it.
+    type Output;
+
+    /// Does it with one: `options` makes its options from the bytes it may cache.
+    fn visit<I: Adjusts<F>>(self, variant: &'static Variant, options: fn(u64) -> I::Options) -> Self::Output;
+}
+
+/// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it adjusts itself, options.
+macro_rules! variants {
+    ($($name:literal, $what:literal, $index:ident, $room:expr, $adjusts:literal, $options:expr;)*) => {
+        /// All of them, in the order in which they are told of.
+        pub const VARIANTS: &[Variant] =
+            &[$(Variant { name: $name, what: $what, room: $room, adjusts: $adjusts }),*];
+
+        impl Variant {
+            /// Has a visitor work with this one.
+            pub(crate) fn visit<F: Fabric, V: Visitor<F>>(&'static self, visitor: V) -> V::Output {
+                match self.name {
+                    $($name => visitor.visit::<$index<F>>(self, $options),)*
+                    _ => unreachable!("a variant comes from the list"),
+                }
+            }
+        }
+    };
+}
+
+variants! {
+    "dart", "DART: express skip table, hashed nodes, lock-free slots", Dart, 256, true,
+        |cache_bytes| DartOptions { cache_bytes, ..DartOptions::default() };
+    "dart+powers", "DART whose prefix list stays at the powers of two", Dart, 256, false,
+        |cache_bytes| DartOptions { cache_bytes, ..DartOptions::default() };
+}
+
+impl fmt::Debug for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Variant {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// A variant, as named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IndexChoice(pub &'static Variant);
+
+impl FromStr for IndexChoice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = VARIANTS.iter().find(|variant| variant.name == name);
+        found.map(Self).ok_or_else(|| {
+            let lines = VARIANTS.iter().map(|variant| format!("\n  {:<24} {}", variant.name, variant.what));
+            format!("there is no index of this name; there are:{}", lines.collect::<String>())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter::DefaultFabric;
+    use std::collections::HashSet;
+
+    /// Says which type a name leads to.
+    struct Named;
+
+    impl Visitor<DefaultFabric> for Named {
+        type Output = &'static str;
+
+        fn visit<I: Adjusts<DefaultFabric>>(
+            self,
+            _: &'static Variant,
+            _: fn(u64) -> I::Options,
+        ) -> &'static str {
+            I::NAME
+        }
+    }
+
+    #[test]
+    fn every_name_is_its_own_and_begins_with_its_index() {
+        let names: HashSet<_> = VARIANTS.iter().map(|variant| variant.name).collect();
+        assert_eq!(names.len(), VARIANTS.len());
+        for variant in VARIANTS {
+            assert_eq!(variant.name.parse(), Ok(IndexChoice(variant)));
+            assert!(!variant.what.is_empty() && !variant.visit(Named).is_empty(), "{variant:?}");
+            assert!(!variant.name.contains([',', ' ', '"', '<']), "{variant:?}");
+        }
+        let error = "nope".parse::<IndexChoice>().unwrap_err();
+        assert!(error.contains("dart") && error.contains("lock-free"), "{error}");
+    }
+}

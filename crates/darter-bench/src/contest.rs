@@ -1,0 +1,106 @@
+//! Several targets that run the same operations, in rounds that take turns: ratios come from one run, and a slow moment of
+//! the machine hits all.
+
+use crate::driver::{Outcome, Phase};
+use crate::report::title;
+use crate::ycsb::Workload;
+use crate::{BenchError, progress};
+
+/// A target of any type.
+pub(crate) trait Contender {
+    /// The name in tables.
+    fn name(&self) -> &'static str;
+
+    /// Runs a phase to its end.
+    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError>;
+}
+
+/// A workload under certain conditions, and what each contender made of it in each round.
+#[derive(Clone, Debug)]
+pub(crate) struct Match {
+    pub(crate) workload: Workload,
+    pub(crate) threads: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) theta: f64,
+    /// Records there were in the first round.
+    pub(crate) records: u64,
+    /// By contender, then by round.
+    pub(crate) outcomes: Vec<Vec<Outcome>>,
+}
+
+impl Match {
+    /// One that is yet to be played.
+    pub(crate) fn new(
+        workload: Workload,
+        (threads, in_flight): (usize, usize),
+        theta: f64,
+        contenders: usize,
+    ) -> Self {
+        let outcomes = (0..contenders).map(|_| Vec::new()).collect();
+        Self { workload, threads, in_flight, theta, records: 0, outcomes }
+    }
+}
+
+/// Plays all matches `rounds` times; who begins turns with each round. `base` holds what all phases have in common, `loaded`
+/// the records that each contender has, which are brought up to date.
+pub(crate) fn play<C: Contender + ?Sized>(
+    contenders: &[&C],
+    matches: &mut [Match],
+    rounds: u32,
+    loaded: &mut [u64],
+    base: &Phase<'_>,
+) -> Result<(), BenchError> {
+    for round in 0..rounds {
+        for one in &mut *matches {
+            if round == 0 {
+                one.records = loaded[0];
+            }
+            for turn in 0..contenders.len() {
+                let number = (turn + round as usize) % contenders.len();
+                let contender = contenders[number];
+                let progress =
+                    progress::bar(&format!("{} {}", title(one.workload), contender.name()), base.ops);
+                let outcome = contender.run(&Phase {
+                    workload: one.workload,
+                    loaded: loaded[number],
+                    threads: one.threads,
+                    in_flight: one.in_flight,
+                    theta: one.theta,
+                    run: u64::from(round),
+                    progress: &progress,
+                    ..*base
+                })?;
+                progress.finish_and_clear();
+                loaded[number] = outcome.records;
+                one.outcomes[number].push(outcome);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The outcome with the median throughput; of an even number, the slower of the two in the middle.
+pub(crate) fn median(outcomes: &[Outcome]) -> Option<&Outcome> {
+    let mut sorted: Vec<&Outcome> = outcomes.iter().collect();
+    sorted.sort_by(|a, b| a.ops_per_s().total_cmp(&b.ops_per_s()));
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use hdrhistogram::Histogram;
+
+    pub(crate) fn outcome(seconds: f64) -> Outcome {
+        let latency = Histogram::new(3).unwrap();
+        Outcome { ops: 1_000_000, seconds, not_found: 0, latency, counters: None, records: 0 }
+    }
+
+    #[test]
+    fn the_median_counts() {
+        let slow = [outcome(2.0), outcome(9.0), outcome(1.0)];
+        assert!((median(&slow).unwrap().seconds - 2.0).abs() < f64::EPSILON);
+        assert!((median(&slow[..2]).unwrap().seconds - 9.0).abs() < f64::EPSILON);
+        assert!(median(&[]).is_none());
+    }
+}
