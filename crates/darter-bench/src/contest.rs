@@ -93,7 +93,15 @@ pub(crate) mod tests {
 
     pub(crate) fn outcome(seconds: f64) -> Outcome {
         let latency = Histogram::new(3).unwrap();
-        Outcome { ops: 1_000_000, seconds, not_found: 0, latency, counters: None, records: 0 }
+        Outcome {
+            ops: 1_000_000,
+            seconds,
+            not_found: 0,
+            latency,
+            counters: None,
+            records: 0,
+            bottleneck: None,
+        }
     }
 
     #[test]

@@ -8,17 +8,15 @@
 use crate::BenchError;
 use crate::contest::Contender;
 use crate::datasets::Dataset;
+use crate::executor::{Executor, Failure, Values};
 use crate::target::{SortedPairs, Target, TargetSession};
-use crate::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec, Workload};
+use crate::ycsb::{Chunk, KeySpace, OpStream, StreamSpec, Workload};
 use darter::{Counters, block_on};
 use darter_fabric::run_all;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
-use rand::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
-use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +49,14 @@ pub(crate) struct Phase<'a> {
     pub(crate) progress: &'a ProgressBar,
 }
 
+impl Phase<'_> {
+    /// Operations that fall to a thread, counted over all processes.
+    pub(crate) fn ops_of(&self, thread: usize) -> u64 {
+        let threads = (self.threads * self.part.processes) as u64;
+        self.ops / threads + u64::from((thread as u64) < self.ops % threads)
+    }
+}
+
 /// One process among several that share a phase's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
@@ -76,13 +82,16 @@ pub(crate) struct Outcome {
     pub(crate) counters: Option<Counters>,
     /// Records there are now.
     pub(crate) records: u64,
+    /// What was busiest, where a model knows.
+    pub(crate) bottleneck: Option<String>,
 }
 
 impl Outcome {
     /// Nothing yet.
     pub(crate) fn new(records: u64) -> Self {
         let latency = latency_histogram();
-        Self { ops: 0, seconds: 0.0, not_found: 0, latency, counters: Some(Counters::default()), records }
+        let counters = Some(Counters::default());
+        Self { ops: 0, seconds: 0.0, not_found: 0, latency, counters, records, bottleneck: None }
     }
 
     /// Adds what others did in the same time.
@@ -97,29 +106,6 @@ impl Outcome {
 
     pub(crate) fn ops_per_s(&self) -> f64 {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
-    }
-}
-
-/// Values to write: random bytes, of which the first eight count up.
-#[derive(Debug)]
-pub(crate) struct Values {
-    bytes: Vec<u8>,
-    next: u64,
-}
-
-impl Values {
-    pub(crate) fn new(value_bytes: usize, seed: u64) -> Self {
-        let mut bytes = vec![0; value_bytes];
-        Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes);
-        Self { bytes, next: 0 }
-    }
-
-    #[inline]
-    pub(crate) fn next(&mut self) -> &[u8] {
-        self.next += 1;
-        let counted = self.bytes.len().min(8);
-        self.bytes[..counted].copy_from_slice(&self.next.to_le_bytes()[..counted]);
-        &self.bytes
     }
 }
 
@@ -173,7 +159,12 @@ impl<T: Target> Contender for T {
     }
 }
 
-fn fill_holes<T: Target>(target: &T, phase: &Phase<'_>, space: &KeySpace) -> Result<(), BenchError> {
+/// Inserts what uneven inserts left out.
+pub(crate) fn fill_holes<T: Target>(
+    target: &T,
+    phase: &Phase<'_>,
+    space: &KeySpace,
+) -> Result<(), BenchError> {
     let holes = space.holes();
     if holes.is_empty() {
         return Ok(());
@@ -234,12 +225,6 @@ struct Worker<'a, S> {
 }
 
 impl<S: TargetSession> Worker<'_, S> {
-    /// Operations that fall to this thread.
-    fn ops(&self) -> u64 {
-        let threads = (self.phase.threads * self.phase.part.processes) as u64;
-        self.phase.ops / threads + u64::from((self.thread as u64) < self.phase.ops % threads)
-    }
-
     fn counters(&self) -> Option<Counters> {
         self.sessions.iter().map(TargetSession::counters).sum()
     }
@@ -253,8 +238,9 @@ impl<S: TargetSession> Worker<'_, S> {
             theta: phase.theta,
             seed: phase.seed,
             run: phase.run,
+            in_order: phase.in_flight == 1,
         };
-        let ops = self.ops();
+        let ops = phase.ops_of(self.thread);
         let mut stream = OpStream::new(spec, self.thread, ops);
         let every = if ops < SAMPLED_FROM_OPS { 1 } else { LATENCY_EVERY };
         let mut executors: Vec<Executor> = (0..self.sessions.len())
@@ -264,11 +250,7 @@ impl<S: TargetSession> Worker<'_, S> {
         let mut outcome = Outcome::new(0);
         let before = self.counters();
         while !stop.load(Ordering::Relaxed) {
-            stream.fill(&mut chunk).ok_or_else(|| {
-                BenchError::Usage(
-                    "the dataset has no key left to insert; use fewer --records or --ops".to_owned(),
-                )
-            })?;
+            stream.fill(&mut chunk).ok_or_else(BenchError::no_fresh_key)?;
             if chunk.ops.is_empty() {
                 break;
             }
@@ -324,89 +306,6 @@ impl Work<'_> {
                 self.latency.borrow_mut().saturating_record(begin.elapsed().as_nanos() as u64);
             }
         }
-    }
-}
-
-/// Why an operation failed.
-enum Failure {
-    Error(BenchError),
-    Wrong(&'static str),
-}
-
-impl Failure {
-    fn of(self, index: &'static str, workload: Workload) -> BenchError {
-        match self {
-            Self::Error(error) => error,
-            Self::Wrong(what) => {
-                BenchError::WrongAnswer { index, what: format!("{what}, in workload {workload}") }
-            }
-        }
-    }
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        Self::Error(error)
-    }
-}
-
-/// Runs single operations.
-struct Executor {
-    values: Values,
-    read: Vec<u8>,
-    value_bytes: usize,
-    not_found: u64,
-}
-
-impl Executor {
-    fn new(value_bytes: usize, seed: u64) -> Self {
-        Self { values: Values::new(value_bytes, seed), read: Vec::new(), value_bytes, not_found: 0 }
-    }
-
-    #[inline]
-    async fn execute(&mut self, session: &mut impl TargetSession, key: &[u8], op: Op) -> Result<(), Failure> {
-        match op.action {
-            Action::Read => self.read(session, key).await,
-            Action::Update => self.update(session, key).await,
-            Action::ReadModifyWrite => {
-                self.read(session, key).await?;
-                self.update(session, key).await
-            }
-            Action::Insert => {
-                if session.insert(key, self.values.next()).await? {
-                    Ok(())
-                } else {
-                    Err(Failure::Wrong("a fresh key was refused as present"))
-                }
-            }
-            Action::Scan => {
-                let found = session.scan(key, op.limit as usize, &mut self.read).await?;
-                self.not_found += u64::from(found == 0);
-                if self.read.len() == found * self.value_bytes {
-                    black_box(&self.read);
-                    Ok(())
-                } else {
-                    Err(Failure::Wrong("a scan brought values of another length"))
-                }
-            }
-        }
-    }
-
-    #[inline]
-    async fn read(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
-        if !session.read(key, &mut self.read).await? {
-            self.not_found += 1;
-        } else if self.read.len() != self.value_bytes {
-            return Err(Failure::Wrong("a read brought a value of another length"));
-        }
-        black_box(&self.read);
-        Ok(())
-    }
-
-    #[inline]
-    async fn update(&mut self, session: &mut impl TargetSession, key: &[u8]) -> Result<(), Failure> {
-        self.not_found += u64::from(!session.update(key, self.values.next()).await?);
-        Ok(())
     }
 }
 
@@ -545,15 +444,5 @@ mod tests {
         bulk_load(&model, &Dense, 5000, 64, &progress).unwrap();
         let other = Phase { value_bytes: 32, ..phase(Workload::C, &Dense, &progress) };
         assert!(run_phase(&model, &other).unwrap_err().to_string().contains("another length"));
-    }
-
-    #[test]
-    fn values_count_up_and_have_their_length() {
-        for bytes in [0, 3, 8, 64] {
-            let mut values = Values::new(bytes, 1);
-            let first = values.next().to_vec();
-            assert_eq!(first.len(), bytes);
-            assert_eq!(first == values.next(), bytes == 0);
-        }
     }
 }

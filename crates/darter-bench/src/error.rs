@@ -34,6 +34,9 @@ pub enum BenchError {
     /// A memory node, or another process of the benchmark, did not start or failed.
     #[error("cannot measure with another process: {0}")]
     Process(String),
+    /// A modelled cluster came to a stop.
+    #[error("the modelled cluster has come to a stop: {0}")]
+    Stuck(#[from] darter_fabric::model::Stuck),
     /// A file of results cannot be written.
     #[error("{path}: cannot write the results: {source}")]
     File {
@@ -48,12 +51,21 @@ pub enum BenchError {
 }
 
 impl BenchError {
+    /// The dataset ran dry.
+    pub(crate) fn no_fresh_key() -> Self {
+        Self::Usage("the dataset has no key left to insert; use fewer --records or --ops".to_owned())
+    }
+
     /// Whether other arguments would help (exit code 2), as opposed to a failure of the run (exit code 1).
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Usage(_) | Self::KeyFile { .. } | Self::File { .. } => true,
             Self::Store(error) => error.is_usage(),
-            Self::WrongAnswer { .. } | Self::Unsound(_) | Self::Process(_) | Self::Output(_) => false,
+            Self::WrongAnswer { .. }
+            | Self::Unsound(_)
+            | Self::Process(_)
+            | Self::Stuck(_)
+            | Self::Output(_) => false,
         }
     }
 }

@@ -10,7 +10,7 @@
 //! | [`datasets`] | the keys |
 //! | `zipf`, `ycsb` | which operation on which record comes next |
 //! | `target`, `store_target`, `index_target`, `peers` | what is measured |
-//! | `driver`, `run`, `teardown` | how it is measured |
+//! | `executor`, `driver`, `modelled`, `run`, `teardown` | how it is measured, by this machine's clock or a model's |
 //! | `contest` | targets that take turns |
 //! | `compare` | indexes side by side, with tables, CSV, plots and a page |
 //! | `processes` | several processes that drive one pool |
@@ -27,8 +27,10 @@ pub mod datasets;
 mod deaths;
 mod driver;
 mod error;
+mod executor;
 mod fabric;
 mod index_target;
+mod modelled;
 #[cfg(feature = "peers")]
 mod peers;
 mod permutation;

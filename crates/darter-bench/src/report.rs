@@ -317,8 +317,15 @@ mod tests {
         counters[OpKind::Update].ops = 50;
         counters[OpKind::Update].round_trips = 200;
         counters[OpKind::Maintain].round_trips = 1000;
-        let outcome =
-            Outcome { ops: 100, seconds: 0.5, not_found: 0, latency, counters: Some(counters), records: 10 };
+        let outcome = Outcome {
+            ops: 100,
+            seconds: 0.5,
+            not_found: 0,
+            latency,
+            counters: Some(counters),
+            records: 10,
+            bottleneck: None,
+        };
         let sizes = Sizes { keys: 10, index: 1, kv: 2, pool_used: 3, cache_used: 4 };
         WorkloadReport { index: "dart".into(), workload: "a".into(), ..WorkloadReport::default() }
             .measured(&outcome)

@@ -72,5 +72,6 @@ fn delete_all(
         }
     }
     let counters = session.counters().zip(before).map(|(after, before)| after - before);
-    Ok(Outcome { ops: records, seconds: busy.as_secs_f64(), not_found, latency, counters, records: 0 })
+    let seconds = busy.as_secs_f64();
+    Ok(Outcome { ops: records, seconds, not_found, latency, counters, ..Outcome::new(0) })
 }

@@ -154,6 +154,11 @@ impl KeySpace {
         self.finished[thread].0.store(inserts, Ordering::Release);
     }
 
+    /// A thread's inserts that are done.
+    fn finished(&self, thread: usize) -> u64 {
+        self.finished[thread].0.load(Ordering::Acquire)
+    }
+
     /// Records `0..n` are there, as far as this thread can know once its own first `inserted` are.
     fn present(&self, thread: usize, inserted: u64) -> u64 {
         let others = self.finished.iter().enumerate().filter(|(other, _)| *other != thread);
@@ -199,7 +204,12 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// A chunk for so many tasks, long enough that they all are at work most of the time.
     pub(crate) fn for_tasks(tasks: usize) -> Self {
-        Self { ops: Vec::new(), keys: Vec::new(), ops_max: CHUNK_OPS.max(CHUNK_OPS_OF_TASK * tasks) }
+        Self::of(CHUNK_OPS.max(CHUNK_OPS_OF_TASK * tasks))
+    }
+
+    /// A chunk of so many operations at most.
+    pub(crate) fn of(ops_max: usize) -> Self {
+        Self { ops: Vec::new(), keys: Vec::new(), ops_max }
     }
 
     #[inline]
@@ -228,6 +238,8 @@ pub(crate) struct StreamSpec<'a> {
     pub(crate) seed: u64,
     /// Names the draws; different for warm-up and measurement, and for each round.
     pub(crate) run: u64,
+    /// Whether a thread's operations run one after another, so that its inserts are done when a later one asks for them.
+    pub(crate) in_order: bool,
 }
 
 /// One thread's operations.
@@ -303,7 +315,9 @@ impl<'a> OpStream<'a> {
         match &self.chooser {
             Chooser::Zipf(zipf) => zipf.sample(&mut self.rng),
             Chooser::Latest(ages) => {
-                self.spec.space.present(self.thread, self.inserted) - 1 - ages.sample(&mut self.rng)
+                let space = self.spec.space;
+                let own = if self.spec.in_order { self.inserted } else { space.finished(self.thread) };
+                space.present(self.thread, own) - 1 - ages.sample(&mut self.rng)
             }
             Chooser::None => 0,
         }
@@ -317,7 +331,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn spec<'a>(workload: Workload, dataset: &'a dyn Dataset, space: &'a KeySpace) -> StreamSpec<'a> {
-        StreamSpec { workload, dataset, space, theta: 0.99, seed: 5, run: 0 }
+        StreamSpec { workload, dataset, space, theta: 0.99, seed: 5, run: 0, in_order: true }
     }
 
     /// All operations of a stream: action, dense key, limit.
@@ -392,6 +406,16 @@ mod tests {
         space.finish(0, 52);
         assert_eq!(space.holes(), [1000 + 2 * 50 + 1, 1000 + 2 * 51 + 1]);
         assert_eq!(space.total(), 1000 + 2 * 52);
+    }
+
+    #[test]
+    fn latest_side_by_side_reads_no_insert_that_may_be_under_way() {
+        let space = KeySpace::new(1000, 1);
+        let latest = StreamSpec { in_order: false, ..spec(Workload::D, &Dense, &space) };
+        let reads = |op: &(Action, u64, u32)| op.0 == Action::Read;
+        let ops = drain(OpStream::new(latest, 0, 10_000));
+        assert!(ops.iter().filter(|op| reads(op)).all(|op| op.1 < 1000));
+        assert!(ops.iter().any(|op| op.1 >= 1000), "nothing was inserted");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::companion::Companion;
 use crate::index_target::from_pool;
 use crate::{BenchError, Program};
-use darter::{ByteSize, DefaultFabric, Pool, block_on};
+use darter::{ByteSize, DefaultFabric, Fabric, Pool, block_on};
 use darter_fabric::{Counting, Local, Provider, SUPERBLOCK_BYTES, Tcp, TcpOptions};
 use darter_pool::PoolOptions;
 
@@ -34,12 +34,13 @@ impl Arena {
     }
 }
 
-fn create(fabric: DefaultFabric) -> Result<Pool<DefaultFabric>, BenchError> {
+/// Makes a pool of the fabric's memory.
+pub(crate) fn create<F: Fabric>(fabric: F) -> Result<Pool<F>, BenchError> {
     let options = PoolOptions { secret: Some(SECRET), ..PoolOptions::default() };
     block_on(Pool::create(fabric, &options)).map_err(from_pool)
 }
 
 /// Bytes of each node, a whole number of superblocks.
-fn node_bytes(bytes: u64, nodes: usize) -> u64 {
+pub(crate) fn node_bytes(bytes: u64, nodes: usize) -> u64 {
     (bytes / nodes.max(1) as u64).next_multiple_of(SUPERBLOCK_BYTES)
 }

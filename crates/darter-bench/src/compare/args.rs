@@ -14,6 +14,8 @@ use std::str::FromStr;
 
 /// Most rounds of a comparison.
 const ROUNDS_MAX: u32 = 100;
+/// Most threads of a modelled cluster.
+const MODELLED_THREADS_MAX: usize = 1 << 14;
 /// Most memory nodes of each pool.
 const MEMNODES_MAX: usize = 16;
 /// Searches of a warm-up, unless asked for otherwise.
@@ -60,11 +62,11 @@ pub struct Comparison {
     /// Operations of each workload but `load`
     #[arg(long, value_parser = parse_count, default_value = "200K", value_name = "N")]
     pub ops: u64,
-    /// Threads of each compute node
-    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
+    /// Threads of all compute nodes together [default: 1, or those of the modelled cluster]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub threads: Vec<usize>,
-    /// Operations each thread has under way at a time
-    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
+    /// Operations each thread has under way at a time [default: 1, or as in the modelled cluster]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub in_flight: Vec<usize>,
     /// Bytes that a compute node may cache for its index (K, M, G for powers of 1024)
     #[arg(long, value_delimiter = ',', default_value = "1M", value_name = "LIST")]
@@ -75,12 +77,13 @@ pub struct Comparison {
     /// Bytes of a value
     #[arg(long, default_value_t = 64, value_name = "BYTES")]
     pub value_bytes: usize,
-    /// Where each index has its pool: `local` (memory of this process) or `tcp` (memory nodes that are started for it)
+    /// Where each index has its pool: `local` (memory of this process), `tcp` (memory nodes that are started for it) or
+    /// `sim:preset=dart,…` (a modelled cluster: all times are then modelled)
     #[arg(long, default_value = "local", value_name = "PLACE")]
     pub pool: Place,
-    /// Memory nodes of each pool
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub memnodes: usize,
+    /// Memory nodes of each pool, where none are modelled [default: 1]
+    #[arg(long, value_name = "N")]
+    pub memnodes: Option<usize>,
     /// Rounds, of which the median counts; `load` has one
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub rounds: u32,
@@ -118,13 +121,13 @@ impl Default for Comparison {
             dataset: DatasetSpec::RandInt,
             records: 1_000_000,
             ops: 200_000,
-            threads: vec![1],
-            in_flight: vec![1],
+            threads: Vec::new(),
+            in_flight: Vec::new(),
             cache: vec![ByteSize(1 << 20)],
             theta: vec![Theta(0.99)],
             value_bytes: 64,
             pool: Place::Local,
-            memnodes: 1,
+            memnodes: None,
             rounds: 3,
             warm_up: None,
             seed: 42,
@@ -151,10 +154,11 @@ impl Comparison {
                 return usage(format!("{name}: choose from 1 to {RECORDS_MAX}"));
             }
         }
-        if self.threads.is_empty() || self.threads.iter().any(|n| !(1..=THREADS_MAX).contains(n)) {
-            return usage(format!("--threads: choose from 1 to {THREADS_MAX}"));
+        let threads_max = if self.pool.is_modelled() { MODELLED_THREADS_MAX } else { THREADS_MAX };
+        if self.thread_counts().iter().any(|n| !(1..=threads_max).contains(n)) {
+            return usage(format!("--threads: choose from 1 to {threads_max}"));
         }
-        if self.in_flight.is_empty() || self.in_flight.iter().any(|n| !(1..=IN_FLIGHT_MAX).contains(n)) {
+        if self.in_flight_counts().iter().any(|n| !(1..=IN_FLIGHT_MAX).contains(n)) {
             return usage(format!("--in-flight: choose from 1 to {IN_FLIGHT_MAX}"));
         }
         if self.cache.is_empty() {
@@ -166,13 +170,47 @@ impl Comparison {
         if self.value_bytes > VALUE_BYTES_MAX {
             return usage(format!("--value-bytes: at most {VALUE_BYTES_MAX} bytes"));
         }
-        if !(1..=MEMNODES_MAX).contains(&self.memnodes) {
-            return usage(format!("--memnodes: choose from 1 to {MEMNODES_MAX}"));
+        match self.memnodes {
+            Some(_) if self.pool.is_modelled() => {
+                return usage(
+                    "--memnodes: a modelled cluster says how many it has, as in sim:mn=3".to_owned(),
+                );
+            }
+            Some(count) if !(1..=MEMNODES_MAX).contains(&count) => {
+                return usage(format!("--memnodes: choose from 1 to {MEMNODES_MAX}"));
+            }
+            _ => {}
         }
         if !(1..=ROUNDS_MAX).contains(&self.rounds) {
             return usage(format!("--rounds: choose from 1 to {ROUNDS_MAX}"));
         }
         Ok(())
+    }
+
+    /// Threads of all compute nodes together, to be measured with in turn.
+    pub(crate) fn thread_counts(&self) -> Vec<usize> {
+        match &self.pool {
+            _ if !self.threads.is_empty() => self.threads.clone(),
+            Place::Sim { spec, .. } => vec![spec.threads as usize],
+            Place::Local | Place::Tcp => vec![1],
+        }
+    }
+
+    /// Operations under way of each thread, to be measured with in turn.
+    pub(crate) fn in_flight_counts(&self) -> Vec<usize> {
+        match &self.pool {
+            _ if !self.in_flight.is_empty() => self.in_flight.clone(),
+            Place::Sim { spec, .. } => vec![spec.coroutines as usize],
+            Place::Local | Place::Tcp => vec![1],
+        }
+    }
+
+    /// Memory nodes of each pool.
+    pub(crate) fn memory_nodes(&self) -> usize {
+        match &self.pool {
+            Place::Sim { spec, .. } => spec.memory_nodes as usize,
+            Place::Local | Place::Tcp => self.memnodes.unwrap_or(1),
+        }
     }
 
     /// Whether the records come by measured inserts.
@@ -187,11 +225,10 @@ impl Comparison {
 
     /// Fresh records that the inserts of everything but `load` take at most.
     pub(crate) fn fresh_records_max(&self) -> u64 {
-        let points = (self.in_flight.len() * self.cache.len() * self.theta.len()) as u64;
+        let points = (self.in_flight_counts().len() * self.cache.len() * self.theta.len()) as u64;
+        let threads = self.thread_counts();
         let once = self.workloads.iter().flat_map(|workload| {
-            self.threads.iter().map(|&threads| {
-                workload.fresh_records_max(self.ops, threads as u64 * self.pool.compute_nodes() as u64)
-            })
+            threads.iter().map(|&threads| workload.fresh_records_max(self.ops, threads as u64))
         });
         let once = once.fold(0_u64, u64::saturating_add);
         once.saturating_mul(points).saturating_mul(u64::from(self.rounds))

@@ -1,6 +1,7 @@
-//! An index that takes part in a comparison, whatever its type: with a pool of its own, driven by threads of this process.
+//! An index that takes part in a comparison, whatever its type: with a pool of its own, driven by threads of this process or by
+//! those of a modelled cluster.
 
-use super::arena::Arena;
+use super::arena::{self, Arena};
 use super::variants::{Adjusts, Variant, Visitor};
 use crate::BenchError;
 use crate::companion::Companion;
@@ -8,8 +9,10 @@ use crate::contest::Contender;
 use crate::datasets::Dataset;
 use crate::driver::{Outcome, Phase, bulk_load, run_phase};
 use crate::index_target::{IndexTarget, from_pool};
+use crate::modelled;
 use crate::report::Sizes;
-use darter::{DefaultFabric, Fabric, block_on};
+use darter::{DefaultFabric, Fabric, Pool, block_on};
+use darter_fabric::{Counting, Model};
 use indicatif::ProgressBar;
 
 /// An index that takes part.
@@ -25,6 +28,9 @@ pub(crate) trait Entrant: Contender {
         value_bytes: usize,
         progress: &ProgressBar,
     ) -> Result<(), BenchError>;
+
+    /// Searches unmeasured, on every compute node, to fill caches.
+    fn search(&self, phase: &Phase<'_>) -> Result<(), BenchError>;
 
     /// Has the index adjust itself to what was searched, where it can; answers whether there was something to do.
     fn adjust(&self) -> Result<bool, BenchError>;
@@ -47,33 +53,89 @@ struct Entered<I: Adjusts<F>, F: Fabric> {
     nodes: Vec<Companion>,
 }
 
+/// An index of type `I` on a modelled cluster of its own, with a handle at each compute node.
+struct Modelled<I: Adjusts<Counting<Model>>> {
+    model: Model,
+    /// By compute node.
+    targets: Vec<IndexTarget<I, Counting<Model>>>,
+    variant: &'static Variant,
+    options: fn(u64) -> I::Options,
+}
+
+/// Where an index is entered.
+pub(crate) enum Ground {
+    /// By this machine's clock.
+    Real(Arena),
+    /// By a model's.
+    Modelled(Model),
+}
+
+/// Gives an entrant its type.
+struct Enter<G> {
+    ground: G,
+    cache_bytes: u64,
+}
+
 /// Enters a variant with an empty pool.
 pub(crate) fn enter(
     variant: &'static Variant,
-    arena: Arena,
+    ground: Ground,
     cache_bytes: u64,
 ) -> Result<Box<dyn Entrant>, BenchError> {
-    /// Gives the entrant its type.
-    struct Enter {
-        arena: Arena,
-        cache_bytes: u64,
+    match ground {
+        Ground::Real(ground) => variant.visit(Enter { ground, cache_bytes }),
+        Ground::Modelled(ground) => variant.visit(Enter { ground, cache_bytes }),
     }
+}
 
-    impl Visitor<DefaultFabric> for Enter {
-        type Output = Result<Box<dyn Entrant>, BenchError>;
+type Entering = Result<Box<dyn Entrant>, BenchError>;
 
-        fn visit<I: Adjusts<DefaultFabric>>(
-            self,
-            variant: &'static Variant,
-            options: fn(u64) -> I::Options,
-        ) -> Self::Output {
-            let Arena { pool, nodes } = self.arena;
-            let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.cache_bytes))?;
-            Ok(Box::new(Entered { target, variant, options, nodes }))
+impl Visitor<DefaultFabric> for Enter<Arena> {
+    type Output = Entering;
+
+    fn visit<I: Adjusts<DefaultFabric>>(
+        self,
+        variant: &'static Variant,
+        options: fn(u64) -> I::Options,
+    ) -> Entering {
+        let Arena { pool, nodes } = self.ground;
+        let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.cache_bytes))?;
+        Ok(Box::new(Entered { target, variant, options, nodes }))
+    }
+}
+
+impl Visitor<Counting<Model>> for Enter<Model> {
+    type Output = Entering;
+
+    fn visit<I: Adjusts<Counting<Model>>>(
+        self,
+        variant: &'static Variant,
+        options: fn(u64) -> I::Options,
+    ) -> Entering {
+        let model = self.ground;
+        let mut targets = Vec::new();
+        for node in 0..model.spec().compute_nodes as usize {
+            let fabric = Counting::new(model.compute_node(node));
+            let pool = if node == 0 {
+                arena::create(fabric)?
+            } else {
+                block_on(Pool::open(fabric)).map_err(from_pool)?
+            };
+            targets.push(IndexTarget::<I, _>::open(variant.name, pool, options(self.cache_bytes))?);
         }
+        Ok(Box::new(Modelled { model, targets, variant, options }))
     }
+}
 
-    variant.visit(Enter { arena, cache_bytes })
+fn adjust<I: Adjusts<F>, F: Fabric>(
+    variant: &Variant,
+    target: &IndexTarget<I, F>,
+) -> Result<bool, BenchError> {
+    if !variant.adjusts {
+        return Ok(false);
+    }
+    let mut client = target.pool.client().map_err(from_pool)?;
+    block_on(target.index.adjust_now(&mut client))
 }
 
 impl<I: Adjusts<F>, F: Fabric> Contender for Entered<I, F> {
@@ -103,12 +165,12 @@ impl<I: Adjusts<F>, F: Fabric> Entrant for Entered<I, F> {
         bulk_load(&self.target, dataset, records, value_bytes, progress)
     }
 
+    fn search(&self, phase: &Phase<'_>) -> Result<(), BenchError> {
+        run_phase(&self.target, phase).map(drop)
+    }
+
     fn adjust(&self) -> Result<bool, BenchError> {
-        if !self.variant.adjusts {
-            return Ok(false);
-        }
-        let mut client = self.target.pool.client().map_err(from_pool)?;
-        block_on(self.target.index.adjust_now(&mut client))
+        adjust(self.variant, &self.target)
     }
 
     fn sizes(&self) -> Result<Sizes, BenchError> {
@@ -124,5 +186,55 @@ impl<I: Adjusts<F>, F: Fabric> Entrant for Entered<I, F> {
         // The pool is closed before its nodes go.
         drop(target);
         nodes.into_iter().try_for_each(Companion::end)
+    }
+}
+
+impl<I: Adjusts<Counting<Model>>> Contender for Modelled<I> {
+    fn name(&self) -> &'static str {
+        self.variant.name
+    }
+
+    fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
+        modelled::run_phase(&self.model, &self.targets, phase)
+    }
+}
+
+impl<I: Adjusts<Counting<Model>>> Entrant for Modelled<I> {
+    fn reopen(&mut self, cache_bytes: u64) -> Result<(), BenchError> {
+        for target in &mut self.targets {
+            *target = IndexTarget::open(self.variant.name, target.pool.clone(), (self.options)(cache_bytes))?;
+        }
+        Ok(())
+    }
+
+    fn bulk_load(
+        &self,
+        dataset: &dyn Dataset,
+        records: u64,
+        value_bytes: usize,
+        progress: &ProgressBar,
+    ) -> Result<(), BenchError> {
+        bulk_load(&self.targets[0], dataset, records, value_bytes, progress)
+    }
+
+    /// Outside of the model's time, in which only what is measured happens.
+    fn search(&self, phase: &Phase<'_>) -> Result<(), BenchError> {
+        self.targets.iter().try_for_each(|target| run_phase(target, phase).map(drop))
+    }
+
+    fn adjust(&self) -> Result<bool, BenchError> {
+        adjust(self.variant, &self.targets[0])
+    }
+
+    fn sizes(&self) -> Result<Sizes, BenchError> {
+        self.targets[0].sizes()
+    }
+
+    fn cache_used_bytes(&self) -> u64 {
+        self.targets[0].index.cache_used_bytes()
+    }
+
+    fn leave(self: Box<Self>) -> Result<(), BenchError> {
+        Ok(())
     }
 }

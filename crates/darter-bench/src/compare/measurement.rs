@@ -27,6 +27,8 @@ pub struct Figures {
     pub hash: String,
     /// Whether times are of a model's clock.
     pub modelled: bool,
+    /// What was busiest, where a model knows.
+    pub bottleneck: String,
     /// Records there were when the workload began; for `load`, when it ended.
     pub records_then: u64,
     /// Round trips per operation.
@@ -85,6 +87,7 @@ impl Measurement {
         let figures = Figures {
             hash: configuration.hash(),
             modelled,
+            bottleneck: outcome.bottleneck.clone().unwrap_or_default(),
             records_then,
             round_trips_per_op: cost.round_trips_per_op,
             verbs_per_op: cost.verbs_per_op,

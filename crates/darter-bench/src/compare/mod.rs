@@ -107,8 +107,8 @@ fn introduction(comparison: &Comparison, dataset: &dyn Dataset) -> String {
         comparison.value_bytes,
         comparison.seed,
         comparison.pool,
-        comparison.memnodes,
-        if comparison.memnodes == 1 { "node" } else { "nodes" },
+        comparison.memory_nodes(),
+        if comparison.memory_nodes() == 1 { "node" } else { "nodes" },
         comparison.rounds,
         tables::remark_of(comparison.pool.is_modelled()),
     )

@@ -1,5 +1,6 @@
-//! Where the pools of a comparison are.
+//! Where the pools of a comparison are, and so by whose clock it measures.
 
+use darter_fabric::ModelSpec;
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,17 +11,40 @@ pub enum Place {
     Local,
     /// Memory nodes in processes of their own on this machine, over TCP.
     Tcp,
+    /// A modelled cluster: times are of the model's clock.
+    Sim {
+        /// As it was asked for.
+        asked: String,
+        /// What that means.
+        spec: Box<ModelSpec>,
+    },
 }
 
 impl Place {
+    /// A modelled cluster.
+    pub fn sim(spec: ModelSpec) -> Self {
+        Self::Sim { asked: spec.to_string(), spec: Box::new(spec) }
+    }
+
     /// Whether times are of a model's clock.
     pub fn is_modelled(&self) -> bool {
-        false
+        matches!(self, Self::Sim { .. })
     }
 
     /// Compute nodes at work, each with an index handle and a cache of its own.
     pub fn compute_nodes(&self) -> usize {
-        1
+        match self {
+            Self::Local | Self::Tcp => 1,
+            Self::Sim { spec, .. } => spec.compute_nodes as usize,
+        }
+    }
+
+    /// The whole of it: equal texts are equal places.
+    pub(crate) fn canonical(&self) -> String {
+        match self {
+            Self::Sim { spec, .. } => format!("sim:{spec}"),
+            Self::Local | Self::Tcp => self.to_string(),
+        }
     }
 }
 
@@ -29,6 +53,7 @@ impl fmt::Display for Place {
         match self {
             Self::Local => f.write_str("local"),
             Self::Tcp => f.write_str("tcp"),
+            Self::Sim { asked, .. } => write!(f, "sim:{asked}"),
         }
     }
 }
@@ -37,10 +62,32 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "local" => Ok(Self::Local),
-            "tcp" => Ok(Self::Tcp),
-            _ => Err("choose local or tcp".to_owned()),
+        match (text, text.strip_prefix("sim:")) {
+            ("local", _) => Ok(Self::Local),
+            ("tcp", _) => Ok(Self::Tcp),
+            (_, Some(asked)) => {
+                let spec: ModelSpec = asked.parse().map_err(|error| format!("{error}"))?;
+                Ok(Self::Sim { asked: asked.to_owned(), spec: Box::new(spec) })
+            }
+            _ => Err("choose local, tcp, or sim: with a cluster to model, as in sim:preset=dart".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_survive_parsing() {
+        for text in ["local", "tcp", "sim:preset=smart,mn=4"] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+        }
+        let place: Place = "sim:preset=dart,cn=2".parse().unwrap();
+        assert!(place.is_modelled() && place.canonical().contains("cn=2,") && place.compute_nodes() == 2);
+        assert_ne!(place.canonical(), "sim:preset=dart".parse::<Place>().unwrap().canonical());
+        for text in ["", "mem:1G", "sim", "sim:cn=none"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
         }
     }
 }

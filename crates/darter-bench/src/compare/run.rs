@@ -4,10 +4,10 @@
 //! operations in flight and exponent; all points share the pools, and each cache size begins with an index handle whose cache
 //! is empty and a warm-up, the same for everyone. Where `load` is measured, each point but for the exponent has pools of its own.
 
-use super::arena::Arena;
+use super::arena::{Arena, node_bytes};
 use super::args::Comparison;
 use super::configuration::Configuration;
-use super::entrant::{Entrant, enter};
+use super::entrant::{Entrant, Ground, enter};
 use super::measurement::{Measurement, relate};
 use super::place::Place;
 use super::variants::Variant;
@@ -17,6 +17,7 @@ use crate::driver::{Part, Phase};
 use crate::report::{Sizes, bytes_text};
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting, progress};
+use darter_fabric::{Model, ModelSpec};
 use indicatif::ProgressBar;
 
 /// Which draw of a workload is the warm-up's; rounds count from 0.
@@ -66,8 +67,8 @@ pub(crate) fn measure(
 fn stages(comparison: &Comparison) -> Vec<Vec<Point>> {
     let mut points = Vec::new();
     for cache in &comparison.cache {
-        for &threads in &comparison.threads {
-            for &in_flight in &comparison.in_flight {
+        for &threads in &comparison.thread_counts() {
+            for &in_flight in &comparison.in_flight_counts() {
                 points.extend(comparison.theta.iter().map(|theta| Point {
                     cache_bytes: cache.0,
                     threads,
@@ -102,34 +103,46 @@ impl Run<'_> {
     fn enter(&self, first: &Point) -> Result<Field, BenchError> {
         let mut entrants = Vec::new();
         for choice in &self.comparison.indexes {
-            let arena = self.arena(choice.0)?;
-            entrants.push(enter(choice.0, arena, first.cache_bytes)?);
+            let (variant, bytes) = (choice.0, self.pool_bytes(choice.0));
+            let entered = self
+                .ground(bytes)
+                .and_then(|ground| enter(variant, ground, first.cache_bytes))
+                .map_err(|error| too_large(error, variant, bytes))?;
+            entrants.push(entered);
         }
         let (loaded, sizes) = (vec![0; entrants.len()], vec![Sizes::default(); entrants.len()]);
         Ok(Field { entrants, loaded, sizes })
     }
 
-    /// An empty pool that holds all records of this index with room to spare.
-    fn arena(&self, variant: &Variant) -> Result<Arena, BenchError> {
+    /// Bytes of a pool that holds all records of an index with room to spare.
+    fn pool_bytes(&self, variant: &Variant) -> u64 {
         let comparison = self.comparison;
         let record = self.dataset.key_bytes_mean() + comparison.value_bytes as u64;
         let records = comparison.records.saturating_add(comparison.fresh_records_max());
         // Each record twice, for what waits to be reclaimed.
         let each = record.saturating_add(64).saturating_mul(2).saturating_add(variant.room);
-        let bytes = each.saturating_mul(records).saturating_add((256 << 20) * comparison.memnodes as u64);
-        match comparison.pool {
-            Place::Local => Arena::local(bytes, comparison.memnodes),
-            Place::Tcp => Arena::tcp(bytes, comparison.memnodes, &self.setting.program),
+        each.saturating_mul(records).saturating_add((256 << 20) * comparison.memory_nodes() as u64)
+    }
+
+    /// Where an index will have a pool of so many bytes to itself.
+    fn ground(&self, bytes: u64) -> Result<Ground, BenchError> {
+        let comparison = self.comparison;
+        let nodes = comparison.memory_nodes();
+        match &comparison.pool {
+            Place::Local => Arena::local(bytes, nodes).map(Ground::Real),
+            Place::Tcp => Arena::tcp(bytes, nodes, &self.setting.program).map(Ground::Real),
+            Place::Sim { spec, .. } => {
+                // Points use as many of the threads as they ask for.
+                let most = |counts: Vec<usize>| counts.into_iter().max().unwrap_or(1) as u64;
+                let spec = ModelSpec {
+                    threads: most(comparison.thread_counts()),
+                    coroutines: most(comparison.in_flight_counts()),
+                    memory_bytes: node_bytes(bytes, nodes),
+                    ..(**spec).clone()
+                };
+                Ok(Ground::Modelled(Model::new(&spec).map_err(darter::Error::from)?))
+            }
         }
-        .map_err(|error| match error {
-            BenchError::Store(error) => BenchError::Usage(format!(
-                "{} of {} records need a pool of {}: {error}",
-                variant.name,
-                comparison.records,
-                bytes_text(bytes)
-            )),
-            error => error,
-        })
     }
 
     /// A phase with what all have in common.
@@ -183,7 +196,14 @@ impl Run<'_> {
                 if ops > 0 {
                     let progress = progress::bar(&format!("warm {}", entrant.name()), ops);
                     let phase = self.phase(point, &progress);
-                    entrant.run(&Phase { ops, loaded, run: WARM_UP_RUN, ..phase })?;
+                    entrant.search(&Phase {
+                        ops,
+                        loaded,
+                        run: WARM_UP_RUN,
+                        threads: 1,
+                        in_flight: 1,
+                        ..phase
+                    })?;
                     progress.finish_and_clear();
                 }
                 Ok(())
@@ -259,8 +279,8 @@ impl Run<'_> {
                     threads: one.threads,
                     in_flight: one.in_flight,
                     cache_bytes,
-                    pool: comparison.pool.to_string(),
-                    memnodes: comparison.memnodes,
+                    pool: comparison.pool.canonical(),
+                    memnodes: comparison.memory_nodes(),
                     warm_up: comparison.warm_up_ops(),
                     rounds,
                     seed: comparison.seed,
@@ -271,6 +291,16 @@ impl Run<'_> {
                 self.measurements.extend(made);
             }
         }
+    }
+}
+
+/// A pool that cannot be had is a matter of the arguments.
+fn too_large(error: BenchError, variant: &Variant, bytes: u64) -> BenchError {
+    match error {
+        BenchError::Store(error) => {
+            BenchError::Usage(format!("{} needs a pool of {}: {error}", variant.name, bytes_text(bytes)))
+        }
+        error => error,
     }
 }
 

@@ -59,6 +59,9 @@ fn headers(axes: &[Axis], measurements: &[&Measurement]) -> Vec<String> {
         _ => "×".to_owned(),
     });
     headers.extend(["p50 µs", "p99 µs", "index", "keys, values", "cache used"].map(str::to_owned));
+    if measurements.iter().any(|one| one.figures.modelled) {
+        headers.push("busiest".to_owned());
+    }
     headers
 }
 
@@ -80,6 +83,9 @@ fn row(axes: &[Axis], one: &Measurement) -> Vec<String> {
         bytes_text(figures.kv_bytes),
         bytes_text(figures.cache_used_bytes),
     ]);
+    if figures.modelled {
+        row.push(figures.bottleneck.clone());
+    }
     row
 }
 

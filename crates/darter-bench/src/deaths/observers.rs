@@ -2,7 +2,8 @@
 
 use crate::BenchError;
 use crate::datasets::{Dataset, RandInt};
-use crate::driver::{Values, latency_histogram};
+use crate::driver::latency_histogram;
+use crate::executor::Values;
 use darter::Session;
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};

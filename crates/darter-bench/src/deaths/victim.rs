@@ -2,7 +2,7 @@
 
 use crate::BenchError;
 use crate::datasets::{Dataset, RandInt};
-use crate::driver::Values;
+use crate::executor::Values;
 use darter::{PoolUrl, Store};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

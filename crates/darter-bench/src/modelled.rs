@@ -1,0 +1,177 @@
+//! Runs one workload on a modelled cluster: the same operations as the driver's, by the model's clock.
+//!
+//! Threads are dealt to the compute nodes in turn, each of which has a target of its own: an index handle with its cache. A thread
+//! has a stream of operations and a task and a session for each that it keeps under way. Making keys takes no time there; what
+//! an operation costs a processor is the model's affair.
+
+use crate::BenchError;
+use crate::driver::{Outcome, Phase, fill_holes};
+use crate::executor::{Executor, Failure};
+use crate::target::{Target, TargetSession};
+use crate::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec};
+use darter_fabric::model::{Cluster, Model};
+use std::cell::{Cell, RefCell};
+
+/// Operations prepared at a time: few, so that what others have inserted is known.
+const CHUNK_OPS: usize = 16;
+/// Operations of a session between two rounds of upkeep.
+const UPKEEP_OPS: u64 = 1024;
+
+/// A thread's operations, handed out one by one.
+struct Feed<'a> {
+    stream: OpStream<'a>,
+    chunk: Chunk,
+    next: usize,
+    /// Inserts handed out, and those of them that are under way, by number.
+    inserts: u64,
+    under_way: Vec<u64>,
+}
+
+/// An operation in hand. Inserts have a number.
+struct InHand {
+    op: Op,
+    insert: Option<u64>,
+}
+
+impl Feed<'_> {
+    /// The next operation, with its key in `key`; `None` when none is left.
+    fn take(&mut self, key: &mut Vec<u8>) -> Result<Option<InHand>, BenchError> {
+        if self.next == self.chunk.ops.len() {
+            self.next = 0;
+            self.stream.fill(&mut self.chunk).ok_or_else(BenchError::no_fresh_key)?;
+        }
+        let Some(&op) = self.chunk.ops.get(self.next) else { return Ok(None) };
+        self.next += 1;
+        key.clear();
+        key.extend_from_slice(self.chunk.key(op));
+        let insert = (op.action == Action::Insert).then(|| {
+            self.inserts += 1;
+            self.under_way.push(self.inserts - 1);
+            self.inserts - 1
+        });
+        Ok(Some(InHand { op, insert }))
+    }
+
+    /// An insert is done; answers how many are, from the first on.
+    fn done(&mut self, insert: u64) -> u64 {
+        self.under_way.retain(|&other| other != insert);
+        self.under_way.iter().copied().min().unwrap_or(self.inserts)
+    }
+}
+
+/// What all tasks of a phase share.
+struct Shared<'a> {
+    model: &'a Model,
+    phase: &'a Phase<'a>,
+    space: &'a KeySpace,
+    outcome: RefCell<Outcome>,
+    failure: Cell<Option<Failure>>,
+    has_failed: Cell<bool>,
+}
+
+/// Runs a phase to its end; `nodes` are the compute nodes' targets.
+pub(crate) fn run_phase<T: Target>(
+    model: &Model,
+    nodes: &[T],
+    phase: &Phase<'_>,
+) -> Result<Outcome, BenchError> {
+    let space = KeySpace::new(phase.loaded, phase.threads);
+    let shared = Shared {
+        model,
+        phase,
+        space: &space,
+        outcome: RefCell::new(Outcome::new(0)),
+        failure: Cell::new(None),
+        has_failed: Cell::new(false),
+    };
+    let feeds: Vec<RefCell<Feed<'_>>> =
+        (0..phase.threads).map(|thread| RefCell::new(shared.feed(thread))).collect();
+    let mut cluster = Cluster::new(model);
+    for (thread, feed) in feeds.iter().enumerate() {
+        for task in 0..phase.in_flight {
+            let session = nodes[thread % nodes.len()].session()?;
+            let executor = Executor::new(phase.value_bytes, phase.seed ^ (thread + task) as u64);
+            cluster.spawn(thread, shared.task(thread, feed, session, executor));
+        }
+    }
+    model.measure();
+    cluster.run()?;
+    drop(cluster);
+    let report = model.report();
+    drop(feeds);
+    let Shared { outcome, failure, .. } = shared;
+    if let Some(failure) = failure.take() {
+        return Err(failure.of(nodes[0].name(), phase.workload));
+    }
+    fill_holes(&nodes[0], phase, &space)?;
+    Ok(Outcome {
+        seconds: report.elapsed_ns as f64 / 1e9,
+        records: space.total(),
+        bottleneck: report.bottleneck().map(|busiest| busiest.to_string()),
+        ..outcome.into_inner()
+    })
+}
+
+impl Shared<'_> {
+    fn feed(&self, thread: usize) -> Feed<'_> {
+        let phase = self.phase;
+        let spec = StreamSpec {
+            workload: phase.workload,
+            dataset: phase.dataset,
+            space: self.space,
+            theta: phase.theta,
+            seed: phase.seed,
+            run: phase.run,
+            in_order: phase.in_flight == 1,
+        };
+        let stream = OpStream::new(spec, thread, phase.ops_of(thread));
+        Feed { stream, chunk: Chunk::of(CHUNK_OPS), next: 0, inserts: 0, under_way: Vec::new() }
+    }
+
+    /// Does one operation after another until none is left, or somebody has failed.
+    async fn task(
+        &self,
+        thread: usize,
+        feed: &RefCell<Feed<'_>>,
+        mut session: impl TargetSession,
+        mut executor: Executor,
+    ) {
+        let before = session.counters();
+        let (mut key, mut ops) = (Vec::new(), 0);
+        while !self.has_failed.get() {
+            let taken = feed.borrow_mut().take(&mut key);
+            let in_hand = match taken {
+                Ok(Some(in_hand)) => in_hand,
+                Ok(None) => break,
+                Err(error) => return self.fail(error.into()),
+            };
+            let begin = self.model.now_ns();
+            if let Err(failure) = executor.execute(&mut session, &key, in_hand.op).await {
+                return self.fail(failure);
+            }
+            let took = self.model.now_ns() - begin;
+            self.outcome.borrow_mut().latency.saturating_record(took);
+            if let Some(insert) = in_hand.insert {
+                self.space.finish(thread, feed.borrow_mut().done(insert));
+            }
+            ops += 1;
+            self.phase.progress.inc(1);
+            if ops % UPKEEP_OPS == 0
+                && let Err(error) = session.maintain().await
+            {
+                return self.fail(error.into());
+            }
+        }
+        let mut outcome = self.outcome.borrow_mut();
+        outcome.ops += ops;
+        outcome.not_found += executor.not_found;
+        let own = session.counters().zip(before).map(|(after, before)| after - before);
+        outcome.counters = outcome.counters.zip(own).map(|(all, own)| all + own);
+    }
+
+    fn fail(&self, failure: Failure) {
+        if !self.has_failed.replace(true) {
+            self.failure.set(Some(failure));
+        }
+    }
+}
