@@ -25,13 +25,15 @@ pub enum Hole {
     TrustSealed,
     /// A retired node is freed after one grace, its express entries left behind (rule R3).
     SkipScrub,
+    /// A put bows to any other leaf of its key, a conditional put's too.
+    BowToAny,
     /// A canary of our own: a put that meets an error after its CAS was posted frees the leaf.
     FreeAfterError,
 }
 
 impl Hole {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::DeleteToEmpty,
         Self::FreezeParent,
         Self::TrustExpress,
@@ -39,6 +41,7 @@ impl Hole {
         Self::ReuseAtOnce,
         Self::TrustSealed,
         Self::SkipScrub,
+        Self::BowToAny,
         Self::FreeAfterError,
     ];
 
@@ -52,6 +55,7 @@ impl Hole {
             Self::ReuseAtOnce => "reuse-at-once",
             Self::TrustSealed => "trust-sealed",
             Self::SkipScrub => "skip-scrub",
+            Self::BowToAny => "bow-to-any",
             Self::FreeAfterError => "free-after-error",
         }
     }

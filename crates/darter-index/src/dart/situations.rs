@@ -21,6 +21,8 @@ pub(crate) const SPLIT_LEAF: Situation = Situation::Met("SplitLeaf");
 pub(crate) const SPLIT_ABOVE: Situation = Situation::Met("SplitAbove");
 /// An insert took a tombstone's slot.
 pub(crate) const TOMB_REUSED: Situation = Situation::Met("TombReused");
+/// A put bowed to another that had taken its key's slot meanwhile.
+pub(crate) const BOWED: Situation = Situation::Met("Bowed");
 /// A hinted node was refused: it lies on another path (rule R2).
 pub(crate) const HINT_OFF_PATH: Situation = Situation::Met("HintOffPath");
 /// A hinted node was refused: all its slots are sealed (rule R1).
@@ -59,6 +61,7 @@ pub fn dart_situations() -> Vec<Situation> {
         SPLIT_LEAF,
         SPLIT_ABOVE,
         TOMB_REUSED,
+        BOWED,
         HINT_OFF_PATH,
         HINT_SEALED,
         HINT_HALF_SEALED,

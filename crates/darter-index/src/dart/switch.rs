@@ -354,7 +354,8 @@ impl<F: Fabric> Dart<F> {
         Ok(words)
     }
 
-    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory node.
+    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory node. Answers whether that
+    /// won.
     pub(super) async fn publish(
         &self,
         client: &mut Client<F>,
@@ -362,6 +363,17 @@ impl<F: Fabric> Dart<F> {
         at: SlotAt,
         new: Slot,
     ) -> Result<bool, IndexError> {
+        Ok(self.exchange(client, writes, at, new).await? == at.slot)
+    }
+
+    /// The same; answers what the slot held.
+    pub(super) async fn exchange(
+        &self,
+        client: &mut Client<F>,
+        writes: &[(GlobalAddr, &[u64])],
+        at: SlotAt,
+        new: Slot,
+    ) -> Result<Slot, IndexError> {
         let mut batch = client.batch();
         for (addr, words) in writes {
             batch.write(*addr, words);
@@ -373,9 +385,9 @@ impl<F: Fabric> Dart<F> {
         }
         let cas = batch.cas(at.addr, at.slot.word(), new.word());
         let done = client.submit(batch).await?;
-        let won = done.swapped(cas);
+        let found = Slot::from_word(done.found(cas));
         client.recycle(done);
-        Ok(won)
+        Ok(found)
     }
 
     fn successor(&self, target: &Target<'_>, words: &[u64], add: Option<&NewChild<'_>>) -> Successor {

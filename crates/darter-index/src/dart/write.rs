@@ -4,6 +4,11 @@
 //! memory node. A CAS that fails changes nothing: the operation looks again and counts a retry. The slot rules (design,
 //! section 4) keep keys unique without a further round trip: slots of a bucket fill in order and never become empty again, so
 //! two inserters of one edge meet at the same first empty slot.
+//!
+//! *Bowing.* A put that loses its slot to another put of the same key need not try again. If the winner's leaf says that it
+//! replaced a leaf of this key whatever its value ([`leaf::mark_replacement`]), then the key was there just before the winner's
+//! CAS, which came between our look and our CAS: there our put takes effect, and is overwritten at once, unseen. So
+//! writers of one key do not hold each other up, however many they are.
 
 use super::Dart;
 use super::descent::{Descent, End, Purpose, SlotAt};
@@ -75,6 +80,7 @@ impl<F: Fabric> Dart<F> {
         condition: Condition<'_>,
     ) -> Result<Turn, IndexError> {
         let key = draft.key;
+        leaf::mark_replacement(&mut draft.words, false);
         let (mut descent, end, done) = self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
         let must_exist = matches!(condition, Condition::Present | Condition::Equals(_));
         match end {
@@ -90,7 +96,8 @@ impl<F: Fabric> Dart<F> {
                 if refused {
                     return Ok(Turn::Done(PutOutcome::Refused));
                 }
-                self.replace_leaf(client, draft, at).await
+                let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
+                self.replace_leaf(client, draft, at, is_unconditional).await
             }
             End::Leaf { at, read, is_key: false } => {
                 let other = leaf::parse(at.slot.addr(), done.words(read))?.key.to_vec();
@@ -123,15 +130,36 @@ impl<F: Fabric> Dart<F> {
         client: &mut Client<F>,
         draft: &mut Draft<'_>,
         at: SlotAt,
+        is_unconditional: bool,
     ) -> Result<Turn, IndexError> {
         let addr = draft.place(client, at.addr.node()).await?;
         let slot = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
-        if !self.publish(client, &[(addr, &draft.words)], at, slot).await? {
-            return Ok(Turn::Again);
+        leaf::mark_replacement(&mut draft.words, is_unconditional);
+        let found = self.exchange(client, &[(addr, &draft.words)], at, slot).await?;
+        if found == at.slot {
+            draft.linked();
+            self.retire_leaf(client, at.slot);
+            return Ok(Turn::Done(PutOutcome::Replaced));
         }
-        draft.linked();
-        self.retire_leaf(client, at.slot);
-        Ok(Turn::Done(PutOutcome::Replaced))
+        if is_unconditional && !found.is_sealed() && self.bows(client, draft.key, found).await? {
+            note(situations::BOWED);
+            client.retried();
+            return Ok(Turn::Done(PutOutcome::Replaced));
+        }
+        Ok(Turn::Again)
+    }
+
+    /// Whether a slot that a put has just lost went to a leaf of the same key that replaced one unconditionally.
+    async fn bows(&self, client: &mut Client<F>, key: &[u8], found: Slot) -> Result<bool, IndexError> {
+        let Held::Leaf { addr, class } = found.held() else { return Ok(false) };
+        let mut batch = client.batch();
+        let read = batch.read(addr, leaf::class_words(class));
+        let done = client.submit(batch).await?;
+        let words = done.words(read);
+        let is_replacement = leaf::is_replacement(words[0]) || self.shared.holes.has(Hole::BowToAny);
+        let bows = is_replacement && leaf::parse(addr, words)?.key == key;
+        client.recycle(done);
+        Ok(bows)
     }
 
     /// No child under the key's edge: takes its slot, or switches the node's type when its bucket is full.

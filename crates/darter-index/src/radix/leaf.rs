@@ -1,13 +1,15 @@
 //! Leaves: one immutable key-value pair each, read whole by one READ of the size class in its slot (paper, section 3.3).
 //!
 //! ```text
-//!  63           48 47            31 30      17 16            0
-//! +---------------+----------------------------+--------------+
-//! | frequency 16  |  value length 31           | key length 17|   word 0
-//! +---------------+----------------------------+--------------+
+//!  63           48  47  46         17 16            0
+//! +---------------+---+---------------+--------------+
+//! | frequency 16  | R |  value len 30 | key length 17|             word 0
+//! +---------------+---+---------------+--------------+
 //! | key bytes, then value bytes, then zeros to the size class |   words 1..
 //! +------------------------------------------------------------+
 //! ```
+//!
+//! *R*: the leaf took the place of another of its key, unconditionally; see [`mark_replacement`].
 //!
 //! Only the frequency ever changes: every R-th search adds one to it by FAA. It sits in the top bits, so that overflow
 //! falls out of the word.
@@ -22,7 +24,9 @@ pub(crate) const HEADER_BYTES: usize = 8;
 pub(crate) const FREQUENCY_ONE: u64 = 1 << 48;
 
 const KEY_BITS: u32 = 17;
-const VALUE_BITS: u32 = 31;
+const VALUE_BITS: u32 = 30;
+const REPLACEMENT: u64 = 1 << (KEY_BITS + VALUE_BITS);
+const _: () = assert!(REPLACEMENT << 1 == FREQUENCY_ONE);
 
 /// A leaf's contents, borrowed from the words a READ brought.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +57,17 @@ pub(crate) fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     body[..key.len()].copy_from_slice(key);
     body[key.len()..key.len() + value.len()].copy_from_slice(value);
     words
+}
+
+/// Says in a leaf's words, before they are written, whether the leaf is to take the place of another of its key whatever the
+/// value there is.
+pub(crate) fn mark_replacement(words: &mut [u64], is_one: bool) {
+    words[0] = words[0] & !REPLACEMENT | if is_one { REPLACEMENT } else { 0 };
+}
+
+/// Whether [`mark_replacement`] said so.
+pub(crate) fn is_replacement(header: u64) -> bool {
+    header & REPLACEMENT != 0
 }
 
 /// Key and value lengths in a header word.
@@ -92,6 +107,8 @@ mod tests {
             let class = leaf_class(key.len(), value.len()).unwrap();
             words.resize(class_words(class), 0);
             words[0] = words[0].wrapping_add(FREQUENCY_ONE);
+            mark_replacement(&mut words, true);
+            assert!(is_replacement(words[0]));
             let leaf = parse(GlobalAddr::NULL, &words).unwrap();
             assert_eq!((leaf.key, leaf.value), (&key[..], &value[..]));
             assert_eq!(frequency(words[0]), 1);
