@@ -3,10 +3,9 @@
 use crate::Answer;
 use crate::failure::Failure;
 use clap::ValueEnum;
-use darter_check::Situation;
 use darter_check::explore::{
-    Exhaustion, Fault, Finding, Outcome, Plan, Replay, Scenario, Schedule, SchedulerKind, Settings, Stages,
-    Summary, Sweep, exhaust, expected_situations, hole_named, parse_replay,
+    Exhaustion, Explored, Fault, Finding, Holes, Outcome, Plan, Replay, Schedule, SchedulerKind, Settings,
+    Stages, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -46,7 +45,8 @@ pub(crate) struct SimCommand {
     /// Most keys that clients fight over
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3))]
     keys: u64,
-    /// What may go wrong, separated by commas: kill, cancel, pause, stop, cut, refuse, power, all or none
+    /// What may go wrong, separated by commas: kill, cancel, pause, stop, cut, refuse, power; all
+    /// that the index promises to survive; none
     #[arg(long, value_name = "LIST", default_value = "none")]
     faults: String,
     /// How schedules are drawn
@@ -55,9 +55,13 @@ pub(crate) struct SimCommand {
     /// Where runs begin, separated by commas; all by default
     #[arg(long, value_name = "LIST")]
     scenarios: Option<String>,
-    /// Bring an error back, to see it found; may be repeated
+    /// Bring an error back, to see it found; may be repeated. An unknown name lists those there are
     #[arg(long = "hole", value_name = "NAME")]
     holes: Vec<String>,
+    /// Show where the published design breaks: bring back each error that it has, or those of --hole, one at a time, and fail
+    /// when one is not found
+    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs"])]
+    published: bool,
     /// Strike each operation at every verb, await or allocation in turn, instead of at random
     #[arg(long)]
     sweep: bool,
@@ -83,47 +87,97 @@ pub(crate) struct SimCommand {
 
 impl SimCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        if self.index != "dart" {
-            return Err(Failure::usage(format!("--index {}: this build can explore dart", self.index)));
-        }
         if let Some(line) = &self.replay {
             return self.replay(line);
         }
-        let settings = self.settings()?;
+        let index = subject(&self.index).map_err(|error| Failure::usage(format!("--index: {error}")))?;
+        if self.published {
+            return self.published(index);
+        }
+        let settings = self.settings(index)?;
         let start = Instant::now();
         if let SchedulerName::Exhaustive = self.scheduler {
             return self.exhaust();
         }
         let summary = if self.sweep { self.sweep(&settings)? } else { self.explore(&settings) };
-        self.report(&summary, start.elapsed().as_secs_f64())
+        self.report(index, &summary, start.elapsed().as_secs_f64())
     }
 
-    fn settings(&self) -> Result<Settings, Failure> {
+    fn settings(&self, index: &'static Explored) -> Result<Settings, Failure> {
         let mut settings = Settings {
             seed: self.seed,
             runs: self.runs,
             clients: self.clients as usize,
             ops: self.ops as usize,
             keys: self.keys as usize,
-            faults: faults(&self.faults)?,
+            faults: faults(index, &self.faults)?,
             scheduler: match self.scheduler {
                 SchedulerName::Random => SchedulerKind::Random,
                 SchedulerName::Pct => SchedulerKind::Pct,
                 SchedulerName::Mixed | SchedulerName::Exhaustive => SchedulerKind::Mixed,
             },
-            threads: self
-                .threads
-                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
-            ..Settings::default()
+            threads: self.threads(),
+            ..Settings::of(index)
         };
         if let Some(names) = &self.scenarios {
-            let scenarios = names.split(',').map(|name| name.trim().parse::<Scenario>());
+            let scenarios = names.split(',').map(|name| index.scenario(name.trim()));
             settings.scenarios = scenarios.collect::<Result<_, _>>().map_err(Failure::usage)?;
         }
         for name in &self.holes {
-            settings.holes = settings.holes.with(hole_named(name).map_err(Failure::usage)?);
+            settings.holes = settings.holes.with(index.hole(name).map_err(Failure::usage)?);
         }
         Ok(settings)
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// Looks for each error of the published design.
+    fn published(&self, index: &'static Explored) -> Result<Answer, Failure> {
+        let mut sought: Vec<usize> = self
+            .holes
+            .iter()
+            .map(|name| index.hole(name))
+            .collect::<Result<_, _>>()
+            .map_err(Failure::usage)?;
+        if sought.is_empty() {
+            sought.extend((0..index.holes.len()).filter(|&at| index.holes[at].is_published));
+        }
+        if sought.is_empty() {
+            let what =
+                format!("--published: {} is explored without any error of its published design", index.name);
+            return Err(Failure::usage(what));
+        }
+        let mut out = std::io::stdout().lock();
+        let (mut all_found, mut shown) = (true, Vec::new());
+        for at in sought {
+            let hole = &index.holes[at];
+            let summary = index.hunt(at, Holes::default().with(at), hole.budget, self.threads());
+            all_found &= summary.finding.is_some();
+            if self.json {
+                let finding = summary.finding.as_ref().map(finding_json);
+                shown.push(
+                    json!({ "hole": hole.name, "what": hole.what, "runs": summary.runs, "finding": finding }),
+                );
+                continue;
+            }
+            writeln!(out, "{}: {}", hole.name, hole.what)?;
+            match &summary.finding {
+                Some(finding) => {
+                    let said = finding.violation.text.lines().next().unwrap_or_default();
+                    writeln!(out, "  found in run {} ({}): {said}", finding.run, finding.violation.kind)?;
+                    writeln!(out, "  see it     darter sim --replay '{}'", finding.replay_line())?;
+                }
+                None => writeln!(out, "  NOT FOUND in {} schedules", summary.runs)?,
+            }
+            out.flush()?;
+        }
+        if self.json {
+            writeln!(out, "{}", json!({ "index": index.name, "published": shown }))?;
+        }
+        out.flush()?;
+        Ok(if all_found { Answer::Done } else { Answer::No })
     }
 
     fn explore(&self, settings: &Settings) -> Summary {
@@ -138,6 +192,7 @@ impl SimCommand {
             return Err(Failure::usage("--sweep needs --faults: what is to strike"));
         }
         let sweep = Sweep {
+            subject: settings.subject,
             faults: settings.faults.clone(),
             scenarios: settings.scenarios.clone(),
             schedules: 1,
@@ -201,11 +256,11 @@ impl SimCommand {
         Ok(if outcome.violation.is_none() { Answer::Done } else { Answer::No })
     }
 
-    fn report(&self, summary: &Summary, seconds: f64) -> Result<Answer, Failure> {
+    fn report(&self, index: &Explored, summary: &Summary, seconds: f64) -> Result<Answer, Failure> {
         let missing: Vec<String> = if self.coverage {
-            let expected = expected_situations();
+            let expected = (index.situations)();
             let never = expected.into_iter().filter(|situation| !summary.situations.contains_key(situation));
-            never.map(Situation::name).collect()
+            never.map(|situation| situation.to_string()).collect()
         } else {
             Vec::new()
         };
@@ -225,10 +280,10 @@ impl SimCommand {
     }
 }
 
-fn faults(list: &str) -> Result<Vec<String>, Failure> {
+fn faults(index: &Explored, list: &str) -> Result<Vec<String>, Failure> {
     match list {
         "none" | "" => Ok(Vec::new()),
-        "all" => Ok(Fault::NAMES.map(str::to_owned).into()),
+        "all" => Ok(index.promises.survives.iter().map(ToString::to_string).collect()),
         _ => {
             let names = list.split(',').map(str::trim);
             let known = names.map(|name| {
@@ -257,6 +312,9 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     if !faults.is_empty() {
         writeln!(out, "faults     {}", faults.join(", "))?;
     }
+    if summary.lost > 0 {
+        writeln!(out, "lost       {} operations were told that a value was lost", summary.lost)?;
+    }
     if summary.words_lost > 0 {
         writeln!(out, "power      {} unflushed words went back", summary.words_lost)?;
     }
@@ -271,8 +329,7 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
         let (trips, verbs) = summary.longest_beside_stopped;
         writeln!(out, "           {trips} round trips with {verbs} verbs beside a client stopped for ever")?;
     }
-    let met: Vec<String> =
-        summary.situations.iter().map(|(what, count)| format!("{} {count}", what.name())).collect();
+    let met: Vec<String> = summary.situations.iter().map(|(what, count)| format!("{what} {count}")).collect();
     writeln!(out, "met        {}", met.join(", "))
 }
 
@@ -321,7 +378,7 @@ fn finding_json(finding: &Finding) -> serde_json::Value {
 
 fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_json::Value {
     let situations: serde_json::Map<String, serde_json::Value> =
-        summary.situations.iter().map(|(what, count)| (what.name(), json!(count))).collect();
+        summary.situations.iter().map(|(what, count)| (what.to_string(), json!(count))).collect();
     json!({
         "schedules": summary.runs,
         "seconds": seconds,
@@ -330,6 +387,7 @@ fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_js
         "torn_verbs": summary.torn,
         "faults": summary.faults,
         "words_lost": summary.words_lost,
+        "told_of_lost_values": summary.lost,
         "states_checked": summary.states,
         "longest_history": summary.longest_history,
         "longest_operation": { "round_trips": summary.longest_op.0, "verbs": summary.longest_op.1 },

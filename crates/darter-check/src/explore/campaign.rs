@@ -1,13 +1,14 @@
 //! Many runs: plans drawn from a seed, spread over threads, summed up; the first violation is shrunk and explained.
 
 use super::plan::{Fault, Op, Plan};
-use super::run::{Outcome, Violation, run};
+use super::run::{Outcome, Violation};
 use super::scenario::Scenario;
 use super::schedule::{Pct, Random, Replay, Schedule, Scheduler};
 use super::shrink::shrink;
 use super::stage::Stage;
+use super::subject::{Explored, Holes};
 use crate::dice::Dice;
-use darter_index::{Holes, Situation, take_situations, without_situations};
+use darter_index::{Situation, take_situations, without_situations};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -30,6 +31,8 @@ pub enum SchedulerKind {
 /// What a campaign explores.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The index.
+    pub subject: &'static Explored,
     /// Everything follows from it and the number of the run.
     pub seed: u64,
     /// Schedules.
@@ -45,16 +48,18 @@ pub struct Settings {
     /// How schedules are drawn.
     pub scheduler: SchedulerKind,
     /// Where runs begin.
-    pub scenarios: Vec<Scenario>,
+    pub scenarios: Vec<&'static Scenario>,
     /// Errors brought back.
     pub holes: Holes,
     /// Threads.
     pub threads: usize,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
+impl Settings {
+    /// Few runs of an index from everywhere, undisturbed.
+    pub fn of(subject: &'static Explored) -> Self {
         Self {
+            subject,
             seed: 1,
             runs: 10_000,
             clients: 3,
@@ -62,7 +67,7 @@ impl Default for Settings {
             keys: 3,
             faults: Vec::new(),
             scheduler: SchedulerKind::Mixed,
-            scenarios: Scenario::all(),
+            scenarios: subject.scenarios().iter().collect(),
             holes: Holes::default(),
             threads: 1,
         }
@@ -84,6 +89,8 @@ pub struct Summary {
     pub faults: BTreeMap<&'static str, u64>,
     /// Words that power failures took back.
     pub words_lost: u64,
+    /// Operations that were told that a value was lost.
+    pub lost: u64,
     /// States that the checker looked at.
     pub states: u64,
     /// Operations in the longest history.
@@ -106,6 +113,7 @@ impl Summary {
         self.torn += outcome.counts.torn;
         self.words_lost += outcome.words_lost;
         self.states += outcome.states;
+        self.lost += outcome.lost;
         for fault in &outcome.struck {
             *self.faults.entry(fault.parts().0).or_default() += 1;
         }
@@ -129,6 +137,7 @@ impl Summary {
         self.torn += other.torn;
         self.words_lost += other.words_lost;
         self.states += other.states;
+        self.lost += other.lost;
         for (name, count) in other.faults {
             *self.faults.entry(name).or_default() += count;
         }
@@ -184,27 +193,33 @@ pub fn parse_replay(line: &str) -> Result<(Plan, Schedule), String> {
     Ok((plan.parse()?, schedule.parse()?))
 }
 
-/// Stages by scenario and number of nodes, built once a thread.
+/// Stages by index, scenario and number of nodes, built once a thread.
 #[derive(Default)]
-pub struct Stages(HashMap<(Scenario, u8), Stage>);
+pub struct Stages(HashMap<StageKey, Stage>);
+
+type StageKey = (&'static str, &'static str, u8);
+
+fn key_of(plan: &Plan) -> StageKey {
+    (plan.subject.name, &plan.scenario.name, plan.nodes)
+}
 
 impl Stages {
     /// The stage of a plan.
     pub fn of(&mut self, plan: &Plan) -> &Stage {
-        let key = (plan.scenario, plan.nodes);
-        self.0.entry(key).or_insert_with(|| without_situations(|| Stage::build(plan.scenario, plan.nodes)))
+        let build = || plan.subject.stage(plan.scenario, plan.nodes);
+        self.0.entry(key_of(plan)).or_insert_with(|| without_situations(build))
     }
 
     /// Runs a plan; a panic is a violation.
     pub fn run(&mut self, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
         let stage = self.of(plan);
-        match catch_unwind(AssertUnwindSafe(|| run(stage, plan, scheduler))) {
+        match catch_unwind(AssertUnwindSafe(|| plan.subject.run(stage, plan, scheduler))) {
             Ok(outcome) => outcome,
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
                 let violation = Violation { kind: "panic", text: text.unwrap_or_default() };
-                self.0.remove(&(plan.scenario, plan.nodes));
+                self.0.remove(&key_of(plan));
                 Outcome { violation: Some(violation), ..Outcome::default() }
             }
         }
@@ -228,9 +243,10 @@ impl Settings {
         let scenario = self.scenarios[(run % self.scenarios.len() as u64) as usize];
         let clients = 2 + dice.below(self.clients.saturating_sub(1).max(1) as u64) as usize;
         let clients = clients.min(self.clients.max(1));
-        let hot = scenario.hot_keys().len().min(self.keys.max(1));
+        let hot = scenario.hot.len().min(self.keys.max(1));
         let keys = 1 + dice.below(hot as u64);
         let mut plan = Plan {
+            subject: self.subject,
             scenario,
             nodes: 1 + dice.below(2) as u8,
             apart: !dice.one_in(4),
@@ -258,7 +274,7 @@ impl Settings {
         plan
     }
 
-    fn ops_of(&self, scenario: Scenario, keys: u64, dice: &mut Dice) -> Vec<Op> {
+    fn ops_of(&self, scenario: &Scenario, keys: u64, dice: &mut Dice) -> Vec<Op> {
         let count = 1 + dice.below(self.ops.max(1) as u64);
         let mut op = || {
             let key = dice.below(keys) as u8;
@@ -272,7 +288,7 @@ impl Settings {
                 15 => Op::MultiGet,
                 16 => Op::Scan(false),
                 17 => Op::Scan(true),
-                18 if scenario == Scenario::Adjust => Op::Adjust,
+                18 if scenario.adjusts => Op::Adjust,
                 _ => Op::Maintain,
             }
         };

@@ -3,10 +3,10 @@
 use super::plan::Op;
 use super::run::Violation;
 use super::scenario::Scenario;
-use super::stage::{initial_value, value_bytes, value_of};
+use super::subject::Subject;
 use crate::history::{Action, Operation, Outcome as Told};
 use darter_fabric::{FabricError, Sim};
-use darter_index::{Condition, Dart, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, Pool, PoolError};
 use std::cell::RefCell;
 use std::future::Future;
@@ -26,6 +26,8 @@ pub(super) struct Recorder {
     pub awaits: Vec<u64>,
     pub longest_op: Vec<(u64, u64)>,
     pub errors: Vec<String>,
+    /// Operations that were told that a value was lost.
+    pub lost: u64,
     /// Clients whose operation has not executed a verb yet.
     fresh: Vec<bool>,
     pub violation: Option<Violation>,
@@ -68,6 +70,17 @@ impl Recorder {
         }
     }
 
+    /// Whether a value of these operations' keys can have been lost: somebody's write of one of them has not been answered.
+    fn may_be_lost(&self, mine: &Range<usize>) -> bool {
+        let keys = &self.history[mine.clone()];
+        self.history.iter().enumerate().any(|(at, other)| {
+            !mine.contains(&at)
+                && other.returned.is_none()
+                && other.action != Action::Get
+                && keys.iter().any(|operation| operation.key == other.key)
+        })
+    }
+
     fn violate(&mut self, kind: &'static str, text: String) {
         self.violation.get_or_insert(Violation::new(kind, text));
     }
@@ -75,10 +88,8 @@ impl Recorder {
 
 /// Who a client is.
 pub(super) struct Cast<'s> {
-    pub index: u32,
-    pub scenario: Scenario,
-    pub hot: &'s [Vec<u8>],
-    pub filler: &'s [Vec<u8>],
+    pub number: u32,
+    pub scenario: &'s Scenario,
     /// The await at which its operation is dropped.
     pub cancel_at: Option<u64>,
 }
@@ -127,17 +138,17 @@ fn told(outcome: PutOutcome) -> Answer {
 }
 
 /// A client's life.
-pub(super) async fn client(
+pub(super) async fn client<S: Subject>(
     cast: Cast<'_>,
     recorder: Rc<RefCell<Recorder>>,
     pool: Pool<Sim>,
-    dart: Dart<Sim>,
+    index: S::Index,
     mut own: Client<Sim>,
     ops: Vec<Op>,
 ) {
-    let me = cast.index as usize;
+    let me = cast.number as usize;
     for (at, op) in ops.into_iter().enumerate() {
-        let value = 1000 * (u64::from(cast.index) + 1) + at as u64;
+        let value = 1000 * (u64::from(cast.number) + 1) + at as u64;
         let asked = asked(&cast, op, value);
         let (begun, mine) = {
             let mut recorder = recorder.borrow_mut();
@@ -146,7 +157,7 @@ pub(super) async fn client(
             let mine = recorder.history.len()..recorder.history.len() + asked.len();
             recorder.fresh[me] = true;
             recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {
-                client: cast.index,
+                client: cast.number,
                 key,
                 action,
                 invoked,
@@ -154,7 +165,7 @@ pub(super) async fn client(
             }));
             ((recorder.verbs[me], recorder.awaits[me]), mine)
         };
-        let answer = act(&cast, &pool, &dart, &mut own, op, value);
+        let answer = act::<S>(&cast, &pool, &index, &mut own, op, value);
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
@@ -175,8 +186,10 @@ pub(super) async fn client(
             }
             Ended::Answered(Ok(Answer::Done)) | Ended::Cancelled => {}
             Ended::Answered(Err(error)) => {
-                let fatal = judge_error(&mut recorder, op, &error, mine);
-                recorder.errors.push(format!("client {}: {op}: {error}", cast.index));
+                let fatal = judge_error::<S>(&mut recorder, op, &error, mine);
+                if !matches!(error, IndexError::LostInWrite { .. }) {
+                    recorder.errors.push(format!("client {}: {op}: {error}", cast.number));
+                }
                 if fatal {
                     return;
                 }
@@ -186,7 +199,7 @@ pub(super) async fn client(
 }
 
 /// Whether a client has to end after an error. What cannot be explained by a fault is a violation.
-fn judge_error(recorder: &mut Recorder, op: Op, error: &IndexError, mine: Range<usize>) -> bool {
+fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, mine: Range<usize>) -> bool {
     match error {
         IndexError::Pool(PoolError::OutOfSpace { .. }) => {
             // It says that nothing was changed: as if it had never been asked.
@@ -199,6 +212,14 @@ fn judge_error(recorder: &mut Recorder, op: Op, error: &IndexError, mine: Range<
         | IndexError::Pool(PoolError::Fabric(FabricError::Disconnected { .. })) => false,
         IndexError::Fabric(FabricError::Fenced)
         | IndexError::Pool(PoolError::Fabric(FabricError::Fenced) | PoolError::Evicted) => true,
+        IndexError::LostInWrite { .. } if S::PROMISES.may_lose_values && recorder.may_be_lost(&mine) => {
+            // It changed nothing, and read nothing.
+            for operation in &mut recorder.history[mine] {
+                operation.action = Action::Get;
+            }
+            recorder.lost += 1;
+            false
+        }
         _ => {
             recorder.violate("error", format!("{op}: {error}"));
             true
@@ -216,56 +237,62 @@ fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         Op::Update(key) => one(key, Action::Update(value)),
         Op::Replace(key) => one(key, Action::Replace { expected: expected(cast, key), value }),
         Op::Delete(key) => one(key, Action::Delete),
-        Op::MultiGet | Op::Scan(_) => (0..cast.hot.len() as u32).map(|key| (key, Action::Get)).collect(),
+        Op::MultiGet | Op::Scan(_) => {
+            (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
+        }
         Op::Maintain | Op::Adjust => Vec::new(),
     }
 }
 
 /// What a conditional replacement expects: the value the scenario began with, or one that nobody wrote.
 fn expected(cast: &Cast<'_>, key: u8) -> u64 {
-    initial_value(cast.scenario, usize::from(key)).unwrap_or(999)
+    cast.scenario.initial(usize::from(key)).unwrap_or(999)
 }
 
-async fn act(
+async fn act<S: Subject>(
     cast: &Cast<'_>,
     pool: &Pool<Sim>,
-    dart: &Dart<Sim>,
+    index: &S::Index,
     own: &mut Client<Sim>,
     op: Op,
     value: u64,
 ) -> Result<Answer, IndexError> {
-    let bytes = value_bytes(value);
-    let key = |key: u8| &cast.hot[usize::from(key)][..];
+    let bytes = cast.scenario.value(value);
+    let key = |key: u8| &cast.scenario.hot[usize::from(key)][..];
     Ok(match op {
-        Op::Get(at) => Answer::Key(Told::Found(dart.get(own, key(at)).await?.map(|bytes| value_of(&bytes)))),
-        Op::Put(at) => told(dart.put(own, key(at), &bytes, Condition::Always).await?),
-        Op::Insert(at) => told(dart.put(own, key(at), &bytes, Condition::Absent).await?),
-        Op::Update(at) => told(dart.put(own, key(at), &bytes, Condition::Present).await?),
-        Op::Replace(at) => {
-            let expected = value_bytes(expected(cast, at));
-            told(dart.put(own, key(at), &bytes, Condition::Equals(&expected)).await?)
+        Op::Get(at) => {
+            Answer::Key(Told::Found(index.get(own, key(at)).await?.map(|bytes| cast.scenario.number(&bytes))))
         }
-        Op::Delete(at) => Answer::Key(Told::Deleted(dart.delete(own, key(at)).await?)),
+        Op::Put(at) => told(index.put(own, key(at), &bytes, Condition::Always).await?),
+        Op::Insert(at) => told(index.put(own, key(at), &bytes, Condition::Absent).await?),
+        Op::Update(at) => told(index.put(own, key(at), &bytes, Condition::Present).await?),
+        Op::Replace(at) => {
+            let expected = cast.scenario.value(expected(cast, at));
+            told(index.put(own, key(at), &bytes, Condition::Equals(&expected)).await?)
+        }
+        Op::Delete(at) => Answer::Key(Told::Deleted(index.delete(own, key(at)).await?)),
         Op::MultiGet => {
-            let keys: Vec<&[u8]> = cast.hot.iter().map(|key| &key[..]).collect();
-            let values = dart.multi_get(own, &keys).await?;
-            Answer::All(values.into_iter().map(|value| value.map(|bytes| value_of(&bytes))).collect())
+            let keys: Vec<&[u8]> = cast.scenario.hot.iter().map(|key| &key[..]).collect();
+            let values = index.multi_get(own, &keys).await?;
+            Answer::All(
+                values.into_iter().map(|value| value.map(|bytes| cast.scenario.number(&bytes))).collect(),
+            )
         }
         Op::Scan(reverse) => {
-            let (low, high) = (cast.hot.iter().min(), cast.hot.iter().max());
+            let (low, high) = (cast.scenario.hot.iter().min(), cast.scenario.hot.iter().max());
             let bound =
                 |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
             let range = ScanRange { from: bound(low), to: bound(high), reverse };
-            let pairs = dart.scan(own, &range, usize::MAX).await?;
+            let pairs = index.scan(own, &range, usize::MAX).await?;
             Answer::All(verify_scan(cast, &range, pairs)?)
         }
         Op::Maintain => {
             pool.maintain(own).await?;
-            dart.maintain(own).await?;
+            index.maintain(own).await?;
             Answer::Done
         }
         Op::Adjust => {
-            dart.adjust(own).await?;
+            S::adjust(index, own).await?;
             Answer::Done
         }
     })
@@ -285,14 +312,14 @@ fn verify_scan(
     if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
         return Err(lie("a scan that is out of order or answers a key twice"));
     }
-    let (low, high) = (cast.hot.iter().min(), cast.hot.iter().max());
+    let (low, high) = (cast.scenario.hot.iter().min(), cast.scenario.hot.iter().max());
     let within = |key: &&Vec<u8>| low.is_none_or(|low| *key >= low) && high.is_none_or(|high| *key <= high);
-    let filler = cast.filler.iter().filter(within).count();
-    let (mut hot, mut met) = (vec![None; cast.hot.len()], 0);
+    let filler = cast.scenario.filler.iter().filter(within).count();
+    let (mut hot, mut met) = (vec![None; cast.scenario.hot.len()], 0);
     for (key, value) in pairs {
-        if let Some(at) = cast.hot.iter().position(|hot| *hot == key) {
-            hot[at] = Some(value_of(&value));
-        } else if cast.filler.binary_search(&key).is_ok() && value_of(&value) == 0 {
+        if let Some(at) = cast.scenario.hot.iter().position(|hot| *hot == key) {
+            hot[at] = Some(cast.scenario.number(&value));
+        } else if cast.scenario.filler.binary_search(&key).is_ok() && cast.scenario.number(&value) == 0 {
             met += 1;
         } else {
             return Err(lie("a scan that answers a key nobody put"));

@@ -2,23 +2,26 @@
 
 mod campaign;
 mod clients;
-mod coverage;
 mod exhaustive;
+mod hunt;
 mod plan;
 mod run;
-mod scenario;
+pub mod scenario;
 mod schedule;
 mod shrink;
 mod stage;
+mod subject;
+mod subjects;
 mod sweep;
 mod verdict;
 
 pub use campaign::{Finding, SchedulerKind, Settings, Stages, Summary, parse_replay, replay_line};
-pub use coverage::{expected_situations, hole_named};
 pub use exhaustive::{Exhaustion, Exhaustive, exhaust};
 pub use plan::{Fault, Op, Plan};
-pub use run::{Outcome, Violation, run};
+pub use run::{Outcome, Violation};
 pub use scenario::Scenario;
 pub use schedule::{Decision, Pct, Random, Replay, Schedule, Scheduler};
 pub use stage::Stage;
+pub use subject::{Explored, Hole, Holes, OptionsOf, Promises, Subject};
+pub use subjects::{subject, subjects};
 pub use sweep::{Sweep, victims};

@@ -8,7 +8,8 @@
 //! operations. A schedule ([`super::schedule`]) behind it makes a replay line.
 
 use super::scenario::Scenario;
-use darter_index::{Hole, Holes};
+use super::subject::{Explored, Holes};
+use super::subjects::subject;
 use std::fmt;
 use std::str::FromStr;
 
@@ -33,7 +34,7 @@ pub enum Op {
     Scan(bool),
     /// A round of the pool's upkeep and of the index's.
     Maintain,
-    /// An adjustment of the prefix list.
+    /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list.
     Adjust,
 }
 
@@ -157,8 +158,10 @@ impl fmt::Display for Fault {
 /// What one run does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// The index.
+    pub subject: &'static Explored,
     /// Where it begins.
-    pub scenario: Scenario,
+    pub scenario: &'static Scenario,
     /// Memory nodes.
     pub nodes: u8,
     /// Whether each client is a process of its own; else all are threads of one.
@@ -187,11 +190,12 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scenario, nodes, apart, warm, holes, faults, clients } = self;
+        let Self { subject, scenario, nodes, apart, warm, holes, faults, clients } = self;
         let (process, start) = (if *apart { "each" } else { "one" }, if *warm { "warm" } else { "cold" });
-        write!(f, "dart/{scenario}/nodes={nodes}/process={process}/{start}")?;
-        for hole in Hole::ALL.into_iter().filter(|&hole| holes.has(hole)) {
-            write!(f, "/hole={}", hole.name())?;
+        let (index, scenario) = (subject.name, &scenario.name);
+        write!(f, "{index}/{scenario}/nodes={nodes}/process={process}/{start}")?;
+        for (_, hole) in subject.holes.iter().enumerate().filter(|&(at, _)| holes.has(at)) {
+            write!(f, "/hole={}", hole.name)?;
         }
         for fault in faults {
             write!(f, "/{fault}")?;
@@ -212,14 +216,31 @@ const OPS_MAX: usize = 1000;
 impl FromStr for Plan {
     type Err = String;
 
+    /// Of an index of the registry.
     fn from_str(text: &str) -> Result<Self, String> {
+        let (name, _) = text.split_once('/').ok_or_else(|| no_plan(text))?;
+        Self::parse_for(subject(name)?, text)
+    }
+}
+
+fn no_plan(text: &str) -> String {
+    format!("'{text}' is no plan: it must begin with INDEX/SCENARIO/")
+}
+
+impl Plan {
+    /// Reads a plan of an index, which need not be in the registry.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse_for(subject: &'static Explored, text: &str) -> Result<Self, String> {
         let mut parts: Vec<&str> = text.split('/').collect();
         let ops = parts.pop().unwrap_or_default();
-        let ["dart", scenario, rest @ ..] = &parts[..] else {
-            return Err(format!("'{text}' is no plan: it must begin with dart/SCENARIO/"));
+        let [_, scenario, rest @ ..] = &parts[..] else {
+            return Err(no_plan(text));
         };
         let mut plan = Self {
-            scenario: scenario.parse()?,
+            subject,
+            scenario: subject.scenario(scenario)?,
             nodes: 1,
             apart: true,
             warm: true,
@@ -238,8 +259,7 @@ impl FromStr for Plan {
                 ("process", "each" | "one") => plan.apart = value == "each",
                 ("warm" | "cold", "") => plan.warm = name == "warm",
                 ("hole", _) => {
-                    let hole = Hole::ALL.into_iter().find(|hole| hole.name() == value).ok_or_else(bad)?;
-                    plan.holes = plan.holes.with(hole);
+                    plan.holes = plan.holes.with(subject.hole(value)?);
                 }
                 _ => {
                     let (who, when) = value.split_once('@').ok_or_else(bad)?;
@@ -255,12 +275,12 @@ impl FromStr for Plan {
             }
             plan.clients.push(ops.into_iter().map(str::parse).collect::<Result<_, _>>()?);
         }
-        let keys = plan.scenario.hot_keys().len();
+        let keys = plan.scenario.hot.len();
         for op in plan.clients.iter().flatten() {
             if let (_, Some(key)) = op.letter()
                 && usize::from(key) >= keys
             {
-                return Err(format!("{op}: scenario {} has {keys} keys", plan.scenario));
+                return Err(format!("{op}: scenario {} has {keys} keys", plan.scenario.name));
             }
         }
         Ok(plan)

@@ -7,18 +7,20 @@
 use super::clients::{Cast, Recorder, client};
 use super::plan::{Fault, Op, Plan};
 use super::schedule::{Decision, Schedule, Scheduler};
-use super::stage::{LEASE_MS, Stage, initial_value};
+use super::stage::{LEASE_MS, Stage};
+use super::subject::{OptionsOf, Subject};
 use super::verdict;
 use crate::history::Operation;
-use darter_fabric::block_on;
-use darter_fabric::sim::{Event, EventKind, Executor, SimCounts, WordOrder};
-use darter_index::{Dart, DartOptions, IndexError, OrderedIndex};
-use darter_pool::{AllocKind, Pool};
+use darter_fabric::sim::{Event, EventKind, Executor, Sim, SimCounts, WordOrder};
+use darter_index::{IndexError, OrderedIndex};
+use darter_pool::{Client, Pool};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Steps after which a run is held to hang. Sealing and splitting a segment takes some 10,000.
-const STEPS_MAX: u64 = 2_000_000;
+const STEPS_MAX: u64 = 200_000;
+/// The same of batches where time stands still for the verdict.
+const BATCHES_MAX: u64 = 200_000;
 /// Events that a lost connection stays lost.
 const CUT_EVENTS: u64 = 60;
 /// Rounds of upkeep in which everything unlinked is freed when nobody is in the way.
@@ -66,23 +68,28 @@ pub struct Outcome {
     pub words_lost: u64,
     /// States that the checker looked at.
     pub states: u64,
+    /// Operations that were told that a value was lost.
+    pub lost: u64,
+    /// Batches posted, those of the verdict among them.
+    pub effort: u64,
     /// The scheduler gave the run up: nothing was judged.
     pub gave_up: bool,
     /// What happened step by step, where the scheduler asked for it.
     pub trace: Vec<String>,
 }
 
-struct Process {
-    pool: Pool<darter_fabric::Sim>,
-    dart: Dart<darter_fabric::Sim>,
+struct Process<S: Subject> {
+    pool: Pool<Sim>,
+    index: S::Index,
 }
 
 /// Runs a plan on its stage.
-pub fn run(stage: &Stage, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+pub(super) fn run<S: Subject>(stage: &Stage, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
     let mut outcome = Outcome::default();
-    if let Err(violation) = perform(stage, plan, scheduler, &mut outcome) {
+    if let Err(violation) = perform::<S>(stage, plan, scheduler, &mut outcome) {
         outcome.violation = Some(violation);
     }
+    outcome.effort = stage.sim.counts().batches;
     outcome
 }
 
@@ -90,7 +97,19 @@ fn broken(what: &'static str) -> impl FnOnce(IndexError) -> Violation {
     move |error| Violation::new("error", format!("{what}: {error}"))
 }
 
-fn perform(
+/// Does something while everything else stands still.
+fn alone<T>(
+    stage: &Stage,
+    what: &'static str,
+    future: impl Future<Output = Result<T, IndexError>>,
+) -> Result<T, Violation> {
+    match stage.sim.run_alone(BATCHES_MAX, future) {
+        Some(result) => result.map_err(|error| Violation::new("error", format!("{what}: {error}"))),
+        None => Err(Violation::new("endless", format!("{what}: it never ends, though nobody else moves"))),
+    }
+}
+
+fn perform<S: Subject>(
     stage: &Stage,
     plan: &Plan,
     scheduler: &mut dyn Scheduler,
@@ -100,38 +119,38 @@ fn perform(
     sim.schedule(false);
     sim.restore(&stage.snapshot);
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
-    let options = DartOptions { frequency_every: 1, holes: plan.holes, ..DartOptions::default() };
-    let mut processes: Vec<Option<Process>> = Vec::new();
+    let options = S::options(plan.holes);
+    let mut processes: Vec<Option<Process<S>>> = Vec::new();
     let mut executor = Executor::new(sim);
     sim.schedule(false);
     for process in 0..plan.processes() {
-        let opened = block_on(async {
+        let opened = alone(stage, "a process cannot open the pool", async {
             let pool = Pool::open(sim.process(process)).await?;
             let mut client = pool.client()?;
-            let dart = Dart::open(&mut client, options).await?;
-            Ok(Process { pool, dart })
-        });
-        processes.push(Some(opened.map_err(broken("a process cannot open the pool"))?));
+            let index = S::Index::open(&mut client, options.clone()).await?;
+            Ok(Process { pool, index })
+        })?;
+        processes.push(Some(opened));
     }
     for (at, ops) in plan.clients.iter().enumerate() {
         let process = plan.process_of(at);
-        let Some(Process { pool, dart }) = &processes[process as usize] else { continue };
+        let Some(Process { pool, index }) = &processes[process as usize] else { continue };
         let mut own = pool.client().map_err(|error| broken("no client")(error.into()))?;
         if plan.warm {
-            block_on(warm(&mut own, plan.nodes)).map_err(broken("no memory"))?;
+            alone(stage, "no memory", warm::<S>(&mut own, plan.nodes))?;
         }
         let cast = Cast {
-            index: at as u32,
-            scenario: stage.scenario,
-            hot: &stage.hot,
-            filler: &stage.filler,
+            number: at as u32,
+            scenario: &stage.scenario,
             cancel_at: plan.faults.iter().find_map(|fault| match fault {
                 Fault::Cancel(who, when) if *who as usize == at => Some(*when),
                 _ => None,
             }),
         };
-        executor
-            .spawn(process, client(cast, Rc::clone(&recorder), pool.clone(), dart.clone(), own, ops.clone()));
+        executor.spawn(
+            process,
+            client::<S>(cast, Rc::clone(&recorder), pool.clone(), index.clone(), own, ops.clone()),
+        );
     }
     for process in 0..plan.processes() {
         let refused = plan.faults.iter().find_map(|fault| match fault {
@@ -179,16 +198,16 @@ fn perform(
     drop(executor);
     sim.schedule(false);
     if power_lost {
-        after_power_failure(stage, options);
-        return Ok(());
+        return after_power_failure::<S>(stage, options);
     }
     let faultless = plan.faults.is_empty();
-    let closed = settle_and_close(&mut processes);
+    let closed = settle_and_close(stage, &mut processes)?;
     {
         let recorder = recorder.borrow();
         outcome.history.clone_from(&recorder.history);
         outcome.awaits.clone_from(&recorder.awaits);
         outcome.longest_op.clone_from(&recorder.longest_op);
+        outcome.lost = recorder.lost;
         if let Some(violation) = &recorder.violation {
             return Err(violation.clone());
         }
@@ -203,21 +222,15 @@ fn perform(
         Err(_) => {}
     }
     outcome.counts = sim.counts();
-    last_look(stage, plan, options, outcome)?;
-    let initial = |key: u32| initial_value(stage.scenario, key as usize);
+    last_look::<S>(stage, plan, &options, outcome)?;
+    let initial = |key: u32| stage.scenario.initial(key as usize);
     verdict::judge(&outcome.history, &initial, &mut outcome.states)
 }
 
 /// Lets a client take some memory of each kind that small runs need, so that they are not about block grants.
-async fn warm(client: &mut darter_pool::Client<darter_fabric::Sim>, nodes: u8) -> Result<(), IndexError> {
+async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), IndexError> {
     for node in 0..nodes {
-        for (bytes, kind) in [
-            (40, AllocKind::Inner),
-            (72, AllocKind::Inner),
-            (48, AllocKind::Leaf),
-            (80, AllocKind::Leaf),
-            (128, AllocKind::Leaf),
-        ] {
+        for &(bytes, kind) in S::WARM {
             let addr = client.alloc(node, bytes, kind).await?;
             client.free_unpublished(addr, bytes, kind);
         }
@@ -242,10 +255,10 @@ struct Act<'r> {
 
 impl Act<'_> {
     /// Lets events happen until nobody who may move has anything left to do.
-    fn play(
+    fn play<S: Subject>(
         &mut self,
         executor: &mut Executor<'_>,
-        processes: &mut [Option<Process>],
+        processes: &mut [Option<Process<S>>],
     ) -> Result<(), Violation> {
         let mut events: Vec<Event> = Vec::new();
         self.outcome.verbs.resize(processes.len(), 0);
@@ -316,7 +329,7 @@ impl Act<'_> {
     }
 
     /// Lets the faults strike whose moment has come.
-    fn strike(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process>]) {
+    fn strike<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
         let step = self.outcome.steps;
         let sim = &self.stage.sim;
         self.healing.retain(|&(process, at)| {
@@ -363,7 +376,7 @@ impl Act<'_> {
 }
 
 /// Ends a process as a crash would, wherever its tasks are.
-fn kill(executor: &mut Executor<'_>, processes: &mut [Option<Process>], who: u32) {
+fn kill<S: Subject>(executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>], who: u32) {
     executor.kill(who);
     if let Some(process) = processes.get_mut(who as usize).and_then(Option::take) {
         process.pool.abandon();
@@ -395,13 +408,13 @@ fn describe(event: &Event, decision: Decision) -> String {
 }
 
 /// Paused processes go on only when everybody else has ended, and a janitor has had time to take their place.
-fn finish_paused(
+fn finish_paused<S: Subject>(
     stage: &Stage,
     plan: &Plan,
     act: &mut Act<'_>,
     ended: Result<(), Violation>,
     executor: &mut Executor<'_>,
-    processes: &mut [Option<Process>],
+    processes: &mut [Option<Process<S>>],
 ) -> Result<(), Violation> {
     ended?;
     let sim = &stage.sim;
@@ -417,16 +430,15 @@ fn finish_paused(
         return Ok(());
     }
     sim.schedule(false);
-    let mut others: Vec<Option<Process>> = Vec::new();
+    let mut others: Vec<Option<Process<S>>> = Vec::new();
     for (at, process) in processes.iter_mut().enumerate() {
         if !paused.contains(&(at as u32)) {
             others.push(process.take());
         }
     }
     // Errors here show again in the last look.
-    let _ = settle_and_close(&mut others);
-    let options = DartOptions { holes: plan.holes, ..DartOptions::default() };
-    block_on(verdict::repair(&sim.process(1000), options))?;
+    let _ = settle_and_close(stage, &mut others)?;
+    repair::<S>(stage, &sim.process(1000), S::options(plan.holes))?;
     sim.schedule(true);
     for &process in &paused {
         sim.process(process).pause_process(false);
@@ -439,15 +451,18 @@ fn finish_paused(
 }
 
 /// Frees what can be freed and ends the memberships of those that live; answers how many frees named nothing in use.
-fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<u64, IndexError> {
-    let living: Vec<Process> = std::mem::take(processes).into_iter().flatten().collect();
-    block_on(async {
+fn settle_and_close<S: Subject>(
+    stage: &Stage,
+    processes: &mut Vec<Option<Process<S>>>,
+) -> Result<Result<u64, IndexError>, Violation> {
+    let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
+    let settled = stage.sim.run_alone(BATCHES_MAX, async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
         for _ in 0..SETTLE_ROUNDS {
             for (process, client) in living.iter().zip(&mut clients) {
                 process.pool.maintain(client).await?;
-                process.dart.maintain(client).await?;
+                process.index.maintain(client).await?;
             }
         }
         let mut bad_frees = 0;
@@ -456,43 +471,37 @@ fn settle_and_close(processes: &mut Vec<Option<Process>>) -> Result<u64, IndexEr
             bad_frees += process.pool.usage(client).await?.bad_frees;
         }
         drop(clients);
-        for Process { pool, dart } in living {
-            drop(dart);
+        for Process { pool, index } in living {
+            drop(index);
             pool.close().await?;
         }
         Ok(bad_frees)
-    })
+    });
+    settled.ok_or_else(|| Violation::new("endless", "upkeep never ends, though nobody else moves"))
 }
 
 /// A fresh process reads every hot key into the history, and leaves nothing to the dead.
-fn last_look(
+fn last_look<S: Subject>(
     stage: &Stage,
     plan: &Plan,
-    options: DartOptions,
+    options: &OptionsOf<S>,
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
     let sim = stage.sim.process(2000);
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
     recorder.borrow_mut().begin_at(outcome.history.iter().map(last_tick).max().unwrap_or(0));
-    let looked = block_on(async {
+    alone(stage, "nobody can open the pool any more", async {
         let pool = Pool::open(sim.clone()).await?;
         let mut own = pool.client()?;
-        let dart = Dart::open(&mut own, options).await?;
-        let cast = Cast {
-            index: plan.clients.len() as u32,
-            scenario: stage.scenario,
-            hot: &stage.hot,
-            filler: &stage.filler,
-            cancel_at: None,
-        };
-        let mut ops: Vec<Op> = (0..stage.hot.len()).map(|key| Op::Get(key as u8)).collect();
+        let index = S::Index::open(&mut own, options.clone()).await?;
+        let cast = Cast { number: plan.clients.len() as u32, scenario: &stage.scenario, cancel_at: None };
+        let mut ops: Vec<Op> = (0..stage.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
         ops.push(Op::Scan(false));
-        client(cast, Rc::clone(&recorder), pool.clone(), dart.clone(), own, ops).await;
-        drop(dart);
+        client::<S>(cast, Rc::clone(&recorder), pool.clone(), index.clone(), own, ops).await;
+        drop(index);
         pool.close().await?;
         Ok(())
-    });
-    looked.map_err(broken("nobody can open the pool any more"))?;
+    })?;
     let mut recorder = recorder.borrow_mut();
     if let Some(violation) = recorder.violation.take() {
         return Err(violation);
@@ -501,7 +510,14 @@ fn last_look(
         return Err(Violation::new("error", format!("after the run: {error}")));
     }
     outcome.history.append(&mut recorder.history);
-    block_on(verdict::repair(&stage.sim.process(3000), options))
+    repair::<S>(stage, &stage.sim.process(3000), options.clone())
+}
+
+fn repair<S: Subject>(stage: &Stage, sim: &Sim, options: OptionsOf<S>) -> Result<(), Violation> {
+    let repaired = stage.sim.run_alone(BATCHES_MAX, verdict::repair::<S>(sim, options));
+    repaired.unwrap_or_else(|| {
+        Err(Violation::new("endless", "a sweep and a check never end, though nobody else moves"))
+    })
 }
 
 fn last_tick(operation: &Operation) -> u64 {
@@ -509,16 +525,17 @@ fn last_tick(operation: &Operation) -> u64 {
 }
 
 /// Nothing is promised about what was not flushed, but nobody may panic or hang over it.
-fn after_power_failure(stage: &Stage, options: DartOptions) {
+fn after_power_failure<S: Subject>(stage: &Stage, options: OptionsOf<S>) -> Result<(), Violation> {
     let sim = stage.sim.process(2000);
-    block_on(async {
+    let looked = stage.sim.run_alone(BATCHES_MAX, async {
         let Ok(pool) = Pool::open(sim).await else { return };
         let Ok(mut client) = pool.client() else { return };
-        if let Ok(dart) = Dart::open(&mut client, options).await {
-            for key in &stage.hot {
-                let _ = dart.get(&mut client, key).await;
+        if let Ok(index) = S::Index::open(&mut client, options).await {
+            for key in &stage.scenario.hot {
+                let _ = index.get(&mut client, key).await;
             }
-            let _ = dart.check(&mut client).await;
+            let _ = index.check(&mut client).await;
         }
     });
+    looked.ok_or_else(|| Violation::new("endless", "after a power failure: a search or a check never ends"))
 }

@@ -1,186 +1,201 @@
 //! Where runs begin: trees built so that the few operations of a run meet the situations worth meeting.
 //!
 //! A scenario names the keys that are in the tree and are not touched (*filler*), the few that clients fight over (*hot*),
-//! and which of those are there at the beginning.
-
-use std::fmt;
-use std::str::FromStr;
+//! and which of those are there at the beginning. Those here fit radix trees and B-link trees alike; how many keys fill a node
+//! is the index's to say.
 
 /// A beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scenario {
-    /// An empty tree; three keys under the root.
-    Plain,
-    /// Keys that are prefixes of each other, the empty key among them.
-    Prefixes,
-    /// Two keys that share a long compressed path, and one that leaves it in the middle.
-    Split,
-    /// A node with just two children, to be emptied.
-    Pair,
-    /// A chain of nodes over more bytes than one edge can skip.
-    Chain,
-    /// A node of this type (code: N4 = 0) that is full, so that an insert makes it grow.
-    Grow(u8),
-    /// A node of this type that a delete or two make sparse, so that it shrinks.
-    Shrink(u8),
-    /// Long keys below express entries of several lengths.
-    Express,
-    /// A segment of the express skip table about to split.
-    Segment,
-    /// A tree whose prefix list an adjustment changes.
-    Adjust,
-}
-
-/// Children that a node of each type holds; consecutive edges fill its buckets evenly.
-const CAPACITIES: [usize; 8] = [3, 7, 11, 15, 30, 60, 120, 257];
-/// Names of the types.
-const TYPES: [&str; 8] = ["n4", "n8", "n12", "n16", "n32", "n64", "n128", "n256"];
-
-/// The prefix of the node that grows or shrinks: deep enough to have express entries.
-const STEM: &[u8] = b"stem1234";
-
-impl Scenario {
-    /// Every scenario.
-    pub fn all() -> Vec<Self> {
-        let mut all = vec![
-            Self::Plain,
-            Self::Prefixes,
-            Self::Split,
-            Self::Pair,
-            Self::Chain,
-            Self::Express,
-            Self::Segment,
-            Self::Adjust,
-        ];
-        all.extend((0..7).map(Self::Grow));
-        all.extend((1..8).map(Self::Shrink));
-        all
-    }
-
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// Its name in commands and replay lines, without slashes.
+    pub name: String,
     /// The keys that clients fight over.
-    pub fn hot_keys(self) -> Vec<Vec<u8>> {
-        let stem = |edges: &[u8]| edges.iter().map(|&edge| [STEM, &[edge]].concat()).collect();
-        match self {
-            Self::Plain => vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec()],
-            Self::Prefixes => vec![Vec::new(), b"a".to_vec(), b"ab".to_vec()],
-            Self::Split => vec![b"path-to-one".to_vec(), b"path-to-two".to_vec(), b"path-off".to_vec()],
-            Self::Pair => stem(&[1, 2, 9]),
-            Self::Chain => {
-                let long = |len: usize, end: u8| [&vec![b'c'; len][..], &[end]].concat();
-                vec![long(300, 1), long(300, 2), long(150, 3)]
-            }
-            Self::Grow(_) | Self::Shrink(_) => stem(&[0, 251, 250]),
-            Self::Express => {
-                vec![b"express-way-1".to_vec(), b"express-way-2".to_vec(), b"express-wagon".to_vec()]
-            }
-            // Chosen when the stage is built.
-            Self::Segment => vec![segment_key(65_500, 9), segment_key(65_501, 9), segment_key(65_502, 9)],
-            Self::Adjust => {
-                vec![b"adjusted-key-1".to_vec(), b"adjusted-key-2".to_vec(), b"adjusted-kex".to_vec()]
-            }
-        }
-    }
-
+    pub hot: Vec<Vec<u8>>,
     /// Which hot keys are there at the beginning.
-    pub fn present(self) -> &'static [usize] {
-        match self {
-            Self::Plain | Self::Prefixes => &[0],
-            Self::Split | Self::Express | Self::Adjust | Self::Pair | Self::Chain | Self::Shrink(_) => {
-                &[0, 1]
-            }
-            Self::Grow(_) | Self::Segment => &[],
-        }
-    }
-
+    pub present: &'static [usize],
     /// Keys that are there and stay.
-    pub fn filler(self) -> Vec<Vec<u8>> {
-        let stem = |count: usize| (0..count).map(|at| [STEM, &[at as u8 + 1]].concat()).collect();
-        let mut keys: Vec<Vec<u8>> = match self {
-            Self::Plain | Self::Prefixes | Self::Split | Self::Chain => Vec::new(),
-            Self::Pair => vec![b"stem-other".to_vec()],
-            // Full; the hot ones come on top.
-            Self::Grow(ty) => stem(CAPACITIES[usize::from(ty)]),
-            // With the two hot keys one more than half of what the type below holds.
-            Self::Shrink(ty) => stem((CAPACITIES[usize::from(ty) - 1] / 2).saturating_sub(1)),
-            Self::Express => vec![b"express".to_vec(), b"exp".to_vec(), b"expr-1".to_vec()],
-            // Pairs of keys below one node each, which has an entry; in this order, see `Stage::build`.
-            Self::Segment => {
-                return (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8)).collect();
-            }
-            Self::Adjust => (0..48_u8)
-                .map(|at| [&b"adjusted-ke"[..], &[b'a' + at % 24, b'0' + at / 24]].concat())
-                .collect(),
-        };
-        if matches!(self, Self::Grow(_) | Self::Shrink(_) | Self::Pair) {
-            // A neighbour, so that the stem is a node's compressed path and not the root's only way.
-            keys.push(b"stand".to_vec());
-        }
-        keys.sort();
-        keys.dedup();
-        keys
-    }
-
+    pub filler: Vec<Vec<u8>>,
     /// Keys that were there before and are deleted again, after the filler was put in: what makes a node large before it is
     /// nearly empty.
-    pub fn former(self) -> Vec<Vec<u8>> {
-        match self {
-            Self::Shrink(ty) => {
-                (0..=CAPACITIES[usize::from(ty) - 1]).map(|at| [STEM, &[at as u8 + 1]].concat()).collect()
-            }
-            _ => Vec::new(),
+    pub former: Vec<Vec<u8>>,
+    /// Bytes of values, at least 8: the number that a value stands for picks one. Filler has the first.
+    pub value_bytes: [usize; 3],
+    /// Whether clients use the operation `A`.
+    pub adjusts: bool,
+}
+
+/// The prefix of the node that grows or shrinks: deep enough for a hint to lead there.
+const STEM: &[u8] = b"stem1234";
+
+/// A key below the stem.
+fn stem(edge: u8) -> Vec<u8> {
+    [STEM, &[edge]].concat()
+}
+
+fn numbered(keys: usize) -> impl Iterator<Item = Vec<u8>> {
+    (0..keys).map(|at| stem(at as u8 + 1))
+}
+
+impl Scenario {
+    /// With these hot keys, of which some are present.
+    pub fn new(
+        name: impl Into<String>,
+        hot: impl IntoIterator<Item = impl Into<Vec<u8>>>,
+        present: &'static [usize],
+    ) -> Self {
+        Self {
+            name: name.into(),
+            hot: hot.into_iter().map(Into::into).collect(),
+            present,
+            filler: Vec::new(),
+            former: Vec::new(),
+            value_bytes: [8, 48, 88],
+            adjusts: false,
+        }
+    }
+
+    /// With keys that are there and stay, put in this order.
+    #[must_use]
+    pub fn with_filler(mut self, keys: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Self {
+        self.filler = keys.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// With keys that were there before.
+    #[must_use]
+    pub fn with_former(mut self, keys: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Self {
+        self.former = keys.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// With values of these sizes.
+    #[must_use]
+    pub fn with_values(mut self, bytes: [usize; 3]) -> Self {
+        self.value_bytes = bytes.map(|bytes| bytes.max(8));
+        self
+    }
+
+    /// With clients that use the operation `A`.
+    #[must_use]
+    pub fn adjusting(mut self) -> Self {
+        self.adjusts = true;
+        self
+    }
+
+    /// The value a hot key begins with.
+    pub fn initial(&self, key: usize) -> Option<u64> {
+        self.present.contains(&key).then_some(1 + key as u64)
+    }
+
+    /// The bytes that stand for a value.
+    pub fn value(&self, number: u64) -> Vec<u8> {
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.resize(self.value_bytes[(number % 3) as usize], number as u8);
+        bytes
+    }
+
+    /// The value that bytes stand for; a number nobody wrote when they are not such bytes.
+    pub fn number(&self, bytes: &[u8]) -> u64 {
+        match bytes.first_chunk() {
+            Some(first) if self.value(u64::from_le_bytes(*first)) == bytes => u64::from_le_bytes(*first),
+            _ => u64::MAX,
         }
     }
 }
 
-/// Nodes to be entered in the express skip table by [`Scenario::Segment`], at most.
-const SEGMENT_NODES: u32 = 2000;
-
-fn segment_key(at: u32, end: u8) -> Vec<u8> {
-    let at = at.wrapping_mul(40_503) & 0xffff;
-    vec![(at >> 8) as u8, at as u8, 7, end]
+/// An empty tree; three keys under the root.
+pub fn plain() -> Scenario {
+    Scenario::new("plain", [b"a", b"b", b"c"], &[0])
 }
 
-impl fmt::Display for Scenario {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plain => f.write_str("plain"),
-            Self::Prefixes => f.write_str("prefixes"),
-            Self::Split => f.write_str("split"),
-            Self::Pair => f.write_str("pair"),
-            Self::Chain => f.write_str("chain"),
-            Self::Grow(ty) => write!(f, "grow-{}", TYPES[usize::from(*ty)]),
-            Self::Shrink(ty) => write!(f, "shrink-{}", TYPES[usize::from(*ty)]),
-            Self::Express => f.write_str("express"),
-            Self::Segment => f.write_str("segment"),
-            Self::Adjust => f.write_str("adjust"),
-        }
-    }
+/// Keys that are prefixes of each other, the empty key among them.
+pub fn prefixes() -> Scenario {
+    Scenario::new("prefixes", [&b""[..], b"a", b"ab"], &[0])
 }
 
-impl FromStr for Scenario {
-    type Err = String;
+/// Two keys that share a long path, and one that leaves it in the middle.
+pub fn split() -> Scenario {
+    Scenario::new("split", [&b"path-to-one"[..], b"path-to-two", b"path-off"], &[0, 1])
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = Self::all();
-        all.iter().copied().find(|scenario| scenario.to_string() == text).ok_or_else(|| {
-            let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-            format!("'{text}' is no scenario; those are {}", names.join(", "))
-        })
-    }
+/// A node with just two children, to be emptied.
+pub fn pair() -> Scenario {
+    // The last is a neighbour, so that the stem is a node's compressed path and not the root's only way.
+    let filler = [&b"stand"[..], b"stem-other"];
+    Scenario::new("pair", [1, 2, 9].map(stem), &[0, 1]).with_filler(filler)
+}
+
+/// Keys of several hundred equal bytes.
+pub fn chain() -> Scenario {
+    let long = |len: usize, end: u8| [&vec![b'c'; len][..], &[end]].concat();
+    Scenario::new("chain", [long(300, 1), long(300, 2), long(150, 3)], &[0, 1])
+}
+
+/// Values too long to stand in a node, and beside them one that is not.
+pub fn long() -> Scenario {
+    Scenario::new("long", [b"long-1", b"long-2", b"long-3"], &[0, 1]).with_values([1100, 24, 5000])
+}
+
+/// So many keys of 8 bytes in a row, put in ascending order: in a B-link tree some leaves beside each other, with hot keys in
+/// the first, in the middle and behind the last.
+pub fn row(keys: u16) -> Scenario {
+    let key = |at: u16| [&b"row-00"[..], &at.to_be_bytes()].concat();
+    let hot = [key(5), key(keys / 2 * 8 + 5), key(keys * 8 + 5)];
+    Scenario::new(format!("row-{keys}"), hot, &[0, 1]).with_filler((0..keys).map(|at| key(at * 8)))
+}
+
+/// A node that is full with so many keys, up to 249, so that an insert makes it grow or split.
+pub fn grow(what: &str, keys: usize) -> Scenario {
+    let mut filler: Vec<Vec<u8>> = numbered(keys).chain([b"stand".to_vec()]).collect();
+    filler.sort();
+    filler.dedup();
+    Scenario::new(format!("grow-{what}"), [0, 251, 250].map(stem), &[]).with_filler(filler)
+}
+
+/// A node that held more keys than the next smaller holds, this many, and which a delete or two make sparse, so that it shrinks
+/// or joins another.
+pub fn shrink(what: &str, below: usize) -> Scenario {
+    // With the two hot keys one more than half of what the smaller holds.
+    let kept = (below / 2).saturating_sub(1);
+    let mut filler: Vec<Vec<u8>> = numbered(kept).chain([b"stand".to_vec()]).collect();
+    filler.sort();
+    Scenario::new(format!("shrink-{what}"), [0, 251, 250].map(stem), &[0, 1])
+        .with_filler(filler)
+        .with_former(numbered(below + 1))
+}
+
+/// Beginnings that make sense for every index. Add [`grow`] and [`shrink`] with what the index's own nodes hold.
+pub fn common() -> Vec<Scenario> {
+    vec![plain(), prefixes(), split(), pair(), chain(), long(), row(40), row(200)]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::explore::subjects;
 
     #[test]
-    fn hot_keys_are_not_filler() {
-        for scenario in Scenario::all() {
-            let filler = scenario.filler();
-            for key in scenario.hot_keys() {
-                assert!(filler.binary_search(&key).is_err(), "{scenario}: {key:?}");
+    fn hot_keys_are_not_filler_and_names_are_told_apart() {
+        for subject in subjects() {
+            for scenario in subject.scenarios().iter().chain(&super::common()) {
+                let name = &scenario.name;
+                assert!(!name.contains('/') && scenario.present.len() <= scenario.hot.len());
+                for key in &scenario.hot {
+                    assert!(!scenario.filler.contains(key), "{name}: {key:?}");
+                }
             }
-            assert_eq!(scenario.to_string().parse(), Ok(scenario));
+            for scenario in subject.scenarios() {
+                assert_eq!(subject.scenario(&scenario.name), Ok(scenario));
+            }
+        }
+    }
+
+    #[test]
+    fn values_read_back_as_written() {
+        for scenario in super::common() {
+            for number in 0..9 {
+                assert_eq!(scenario.number(&scenario.value(number)), number);
+            }
+            assert_eq!(scenario.number(&[0; 7]), u64::MAX);
         }
     }
 }

@@ -6,8 +6,9 @@ use super::plan::Plan;
 use super::run::Violation;
 use super::schedule::{Decision, Random, Schedule};
 
-/// Replays spent on shrinking one finding.
+/// Replays spent on shrinking one finding, and batches posted in them.
 const REPLAYS_MAX: usize = 6000;
+const EFFORT_MAX: u64 = 30_000_000;
 /// Random schedules tried for a smaller plan.
 const TRIES: u64 = 60;
 
@@ -15,6 +16,7 @@ struct Shrinking<'s> {
     stages: &'s mut Stages,
     kind: &'static str,
     left: usize,
+    effort_left: u64,
 }
 
 impl Shrinking<'_> {
@@ -22,6 +24,7 @@ impl Shrinking<'_> {
     fn replay(&mut self, plan: &Plan, schedule: &Schedule) -> Option<(Schedule, Violation)> {
         self.left = self.left.checked_sub(1)?;
         let outcome = self.stages.replay(plan, schedule);
+        self.effort_left = self.effort_left.checked_sub(outcome.effort)?;
         let violation = outcome.violation.filter(|violation| violation.kind == self.kind)?;
         Some((
             if outcome.schedule.0.is_empty() { schedule.clone() } else { outcome.schedule.trimmed() },
@@ -37,6 +40,7 @@ impl Shrinking<'_> {
         for seed in 0..TRIES {
             self.left = self.left.checked_sub(1)?;
             let outcome = self.stages.run(plan, &mut Random::new(seed));
+            self.effort_left = self.effort_left.checked_sub(outcome.effort)?;
             if let Some(violation) = outcome.violation.filter(|violation| violation.kind == self.kind) {
                 return Some((outcome.schedule.trimmed(), violation));
             }
@@ -83,7 +87,8 @@ pub(super) fn shrink(
     schedule: &Schedule,
     violation: Violation,
 ) -> (Plan, Schedule, Violation) {
-    let mut shrinking = Shrinking { stages, kind: violation.kind, left: REPLAYS_MAX };
+    let mut shrinking =
+        Shrinking { stages, kind: violation.kind, left: REPLAYS_MAX, effort_left: EFFORT_MAX };
     let (mut plan, mut schedule, mut violation) = (plan.clone(), schedule.clone(), violation);
     while let Some((next, found)) = smaller(&plan)
         .into_iter()

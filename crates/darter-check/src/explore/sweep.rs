@@ -6,17 +6,20 @@ use super::plan::{Fault, Op, Plan};
 use super::scenario::Scenario;
 use super::schedule::{Random, Scheduler};
 use super::shrink::shrink;
-use darter_index::{Holes, take_situations};
+use super::subject::{Explored, Holes};
+use darter_index::take_situations;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What is swept.
 #[derive(Clone, Debug)]
 pub struct Sweep {
+    /// The index.
+    pub subject: &'static Explored,
     /// Names of the faults.
     pub faults: Vec<String>,
     /// Where runs begin.
-    pub scenarios: Vec<Scenario>,
+    pub scenarios: Vec<&'static Scenario>,
     /// Schedules for each point.
     pub schedules: u64,
     /// Seed of the schedules.
@@ -28,7 +31,7 @@ pub struct Sweep {
 }
 
 /// Operations that the victim of a sweep performs, each in plans of its own.
-pub fn victims(scenario: Scenario) -> Vec<Vec<Op>> {
+pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     let mut victims: Vec<Vec<Op>> =
         [Op::Get(0), Op::Put(0), Op::Insert(2), Op::Update(0), Op::Replace(0), Op::Delete(0), Op::MultiGet]
             .map(|op| vec![op])
@@ -37,15 +40,16 @@ pub fn victims(scenario: Scenario) -> Vec<Vec<Op>> {
     victims.push(vec![Op::Insert(0), Op::Insert(1), Op::Insert(2)]);
     victims.push(vec![Op::Delete(0), Op::Delete(1)]);
     victims.push(vec![Op::Put(0), Op::Delete(1), Op::Maintain, Op::Maintain, Op::Maintain, Op::Maintain]);
-    if scenario == Scenario::Adjust {
+    if scenario.adjusts {
         victims.push(vec![Op::Adjust]);
     }
     victims
 }
 
 impl Sweep {
-    fn plan(&self, scenario: Scenario, victim: &[Op]) -> Plan {
+    fn plan(&self, scenario: &'static Scenario, victim: &[Op]) -> Plan {
         Plan {
+            subject: self.subject,
             scenario,
             nodes: 2,
             apart: true,

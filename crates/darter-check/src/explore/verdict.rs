@@ -1,10 +1,11 @@
 //! The judgement after a run: histories against the checker, the index against its invariants, the pool against leaks.
 
 use super::run::Violation;
+use super::subject::{OptionsOf, Subject};
 use crate::history::Operation;
 use crate::linear::{Checker, Verdict};
 use darter_fabric::Sim;
-use darter_index::{Dart, DartOptions, IndexError, OrderedIndex, Swept};
+use darter_index::{IndexError, OrderedIndex, Swept};
 use darter_pool::Pool;
 use std::cell::RefCell;
 
@@ -47,19 +48,19 @@ pub(super) fn judge(
 }
 
 /// Takes over what the dead left, checks everything, and counts leaks.
-pub(super) async fn repair(sim: &Sim, options: DartOptions) -> Result<(), Violation> {
-    match try_repair(sim, options).await {
+pub(super) async fn repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Result<(), Violation> {
+    match try_repair::<S>(sim, options).await {
         Ok(None) => Ok(()),
         Ok(Some(violation)) => Err(violation),
         Err(error) => Err(Violation::new("error", format!("the last check: {error}"))),
     }
 }
 
-async fn try_repair(sim: &Sim, options: DartOptions) -> Result<Option<Violation>, IndexError> {
+async fn try_repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Result<Option<Violation>, IndexError> {
     let pool = Pool::open(sim.clone()).await?;
     let mut client = pool.client()?;
-    let dart = Dart::open(&mut client, options).await?;
-    match dart.sweep_dead(&mut client).await? {
+    let index = S::Index::open(&mut client, options).await?;
+    match index.sweep_dead(&mut client).await? {
         Swept::Refused(violations) => {
             return Ok(Some(Violation::new("check", violations.into_iter().next().unwrap_or_default())));
         }
@@ -75,9 +76,9 @@ async fn try_repair(sim: &Sim, options: DartOptions) -> Result<Option<Violation>
     }
     for _ in 0..2 {
         pool.settle(&mut client).await?;
-        dart.maintain(&mut client).await?;
+        index.maintain(&mut client).await?;
     }
-    let report = dart.check(&mut client).await?;
+    let report = index.check(&mut client).await?;
     let audit = pool.audit(&mut client, &report.reachable).await?;
     if let Some(what) = audit.violations.first().or(report.violations.first()) {
         return Ok(Some(Violation::new("audit", what.clone())));
@@ -89,7 +90,7 @@ async fn try_repair(sim: &Sim, options: DartOptions) -> Result<Option<Violation>
             format!("{all} bytes belong to nobody, {own} of them in own blocks"),
         )));
     }
-    drop((client, dart));
+    drop((client, index));
     pool.close().await?;
     Ok(None)
 }

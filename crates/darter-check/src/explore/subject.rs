@@ -1,0 +1,235 @@
+//! An index as the explorer sees it: how to open it, what it promises, where runs begin, and which errors it can bring back.
+//!
+//! An index's author implements [`Subject`] and adds a line to the registry ([`super::subjects`]). Everything else
+//! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`] that is made of it.
+
+use super::plan::Plan;
+use super::run::{self, Outcome};
+use super::scenario::{self, Scenario};
+use super::schedule::Scheduler;
+use super::stage::Stage;
+use darter_fabric::Sim;
+use darter_index::{IndexError, OrderedIndex, Situation};
+use darter_pool::{AllocKind, Client};
+use std::fmt;
+use std::future::Future;
+use std::sync::LazyLock;
+
+/// The options of a subject's index.
+pub type OptionsOf<S> = <<S as Subject>::Index as OrderedIndex<Sim>>::Options;
+
+/// What an index promises beyond [`OrderedIndex`]'s contract. Linearizable point operations, ordered scans and memory that comes
+/// back are no choice: those are promised by all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// Names of the faults that may strike any client at any moment, and the others go on rightly.
+    pub survives: &'static [&'static str],
+    /// The most round trips an operation takes beside a client that has stopped for ever; `None` when it may wait until the
+    /// stopped one's lease is over and others have shut it out.
+    pub trips_beside_stopped: Option<u64>,
+    /// Whether a value may be lost when a client's write in place ends early; whoever reads it is told so
+    /// ([`IndexError::LostInWrite`]) until somebody puts it again.
+    pub may_lose_values: bool,
+}
+
+/// An error that can be brought back, and how it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// Its name in commands and replay lines.
+    pub name: &'static str,
+    /// What it brings back, for a person.
+    pub what: &'static str,
+    /// Whether the published design has it; else it is a canary of our own.
+    pub is_published: bool,
+    /// Schedules within which the explorer must find it.
+    pub budget: u64,
+    /// Names of faults that show it; none when schedules alone do.
+    pub faults: &'static [&'static str],
+    /// Scenarios that show it; all when there are none.
+    pub scenarios: &'static [&'static str],
+    /// Whether the faults are to strike at every point, instead of at random.
+    pub sweep: bool,
+}
+
+impl Hole {
+    /// One of the published design, which schedules alone show.
+    pub const fn published(name: &'static str, what: &'static str, budget: u64) -> Self {
+        Self { name, what, is_published: true, budget, faults: &[], scenarios: &[], sweep: false }
+    }
+
+    /// The same, shown by these faults.
+    #[must_use]
+    pub const fn with_faults(mut self, faults: &'static [&'static str]) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// The same, shown in these scenarios.
+    #[must_use]
+    pub const fn in_scenarios(mut self, scenarios: &'static [&'static str]) -> Self {
+        self.scenarios = scenarios;
+        self
+    }
+
+    /// The same, with its faults at every point.
+    #[must_use]
+    pub const fn swept(mut self) -> Self {
+        self.sweep = true;
+        self
+    }
+
+    /// The same, as a canary of our own.
+    #[must_use]
+    pub const fn of_our_own(mut self) -> Self {
+        self.is_published = false;
+        self
+    }
+}
+
+/// Which of a subject's holes are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holes(u32);
+
+impl Holes {
+    /// With one more open, by its place among the subject's.
+    #[must_use]
+    pub const fn with(self, hole: usize) -> Self {
+        Self(self.0 | 1 << hole)
+    }
+
+    /// Whether one is open.
+    pub const fn has(self, hole: usize) -> bool {
+        self.0 & 1 << hole != 0
+    }
+}
+
+/// An index that can be explored.
+pub trait Subject: 'static {
+    /// Its type.
+    type Index: OrderedIndex<Sim>;
+
+    /// Its name in commands and replay lines, without slashes.
+    const NAME: &'static str;
+
+    /// What it promises.
+    const PROMISES: Promises;
+
+    /// Errors that can be brought back, 32 at most.
+    const HOLES: &'static [Hole] = &[];
+
+    /// Objects of which each client takes one before it begins, so that no run is about block grants.
+    const WARM: &'static [(u64, AllocKind)] = &[];
+
+    /// How processes open it, with these of [`Subject::HOLES`] open. Runs must not hang on chance: what is done now and then
+    /// is done always, or never.
+    fn options(open: Holes) -> OptionsOf<Self>;
+
+    /// Where runs begin: [`scenario::common`], and what the index's own formats make worth meeting.
+    fn scenarios() -> Vec<Scenario> {
+        scenario::common()
+    }
+
+    /// Chooses a scenario's keys anew where they depend on what the index does with them.
+    fn refine(_scenario: &mut Scenario, _nodes: u8) {}
+
+    /// Situations that a full exploration must meet.
+    fn situations() -> Vec<Situation> {
+        Vec::new()
+    }
+
+    /// Something of the index's own that may happen at any time and changes no answer: the operation `A`.
+    fn adjust(
+        _index: &Self::Index,
+        _client: &mut Client<Sim>,
+    ) -> impl Future<Output = Result<(), IndexError>> {
+        std::future::ready(Ok(()))
+    }
+}
+
+/// A [`Subject`], whatever its type.
+pub struct Explored {
+    /// Its name.
+    pub name: &'static str,
+    /// What it promises.
+    pub promises: Promises,
+    /// Errors that can be brought back.
+    pub holes: &'static [Hole],
+    /// Situations that a full exploration must meet.
+    pub situations: fn() -> Vec<Situation>,
+    scenarios: LazyLock<Vec<Scenario>>,
+    build: fn(&Scenario, u8) -> Stage,
+    run: fn(&Stage, &Plan, &mut dyn Scheduler) -> Outcome,
+}
+
+impl Explored {
+    /// Of a subject.
+    pub const fn of<S: Subject>() -> Self {
+        assert!(S::HOLES.len() <= 32, "more holes than can be told apart");
+        Self {
+            name: S::NAME,
+            promises: S::PROMISES,
+            holes: S::HOLES,
+            situations: S::situations,
+            scenarios: LazyLock::new(S::scenarios),
+            build: Stage::build::<S>,
+            run: run::run::<S>,
+        }
+    }
+
+    /// Where runs may begin.
+    pub fn scenarios(&'static self) -> &'static [Scenario] {
+        &self.scenarios
+    }
+
+    /// The scenario of this name.
+    ///
+    /// # Errors
+    /// The names there are.
+    pub fn scenario(&'static self, name: &str) -> Result<&'static Scenario, String> {
+        self.scenarios.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.scenarios.iter().map(|scenario| &scenario.name[..]).collect();
+            format!("'{name}' is no scenario of {}; those are {}", self.name, names.join(", "))
+        })
+    }
+
+    /// The place of the hole of this name.
+    ///
+    /// # Errors
+    /// The names there are.
+    pub fn hole(&self, name: &str) -> Result<usize, String> {
+        self.holes.iter().position(|hole| hole.name == name).ok_or_else(|| {
+            if self.holes.is_empty() {
+                return format!("'{name}': {} has no error that can be brought back", self.name);
+            }
+            let names: Vec<&str> = self.holes.iter().map(|hole| hole.name).collect();
+            format!("'{name}' is no error that can be brought back; those are {}", names.join(", "))
+        })
+    }
+
+    /// Builds a scenario on so many memory nodes.
+    ///
+    /// # Panics
+    /// When the index fails without anybody to disturb it.
+    pub fn stage(&self, scenario: &Scenario, nodes: u8) -> Stage {
+        (self.build)(scenario, nodes)
+    }
+
+    /// Runs a plan on its stage.
+    pub fn run(&self, stage: &Stage, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+        (self.run)(stage, plan, scheduler)
+    }
+}
+
+impl PartialEq for Explored {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Explored {}
+
+impl fmt::Debug for Explored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,168 @@
+//! DART under exploration: no lock, so nobody waits, and nothing is lost.
+
+use super::super::plan::Fault;
+use super::super::scenario::{self, Scenario};
+use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_fabric::{Sim, block_on};
+use darter_index::{
+    Condition, Dart, DartOptions, Hole as DartHole, Holes as DartHoles, IndexError, OrderedIndex, Situation,
+    dart_situations,
+};
+use darter_pool::{AllocKind, Client};
+
+/// The subject.
+pub(super) struct OfDart;
+
+/// Children that a node of each type holds; consecutive edges fill its buckets evenly.
+const CAPACITIES: [usize; 8] = [3, 7, 11, 15, 30, 60, 120, 257];
+/// Names of the types.
+const TYPES: [&str; 8] = ["n4", "n8", "n12", "n16", "n32", "n64", "n128", "n256"];
+/// Nodes to be entered in the express skip table by `segment`, at most.
+const SEGMENT_NODES: u32 = 2000;
+/// Nodes with express entries before which no segment can be full enough to split.
+const SPLIT_NODES_MIN: usize = 500;
+
+impl Subject for OfDart {
+    type Index = Dart<Sim>;
+
+    const NAME: &'static str = "dart";
+
+    const PROMISES: Promises =
+        Promises { survives: &Fault::NAMES, trips_beside_stopped: Some(1000), may_lose_values: false };
+
+    /// In the order of [`DartHole::ALL`].
+    const HOLES: &'static [Hole] = &[
+        Hole::published(
+            DartHole::DeleteToEmpty.name(),
+            "a delete empties its slot; two inserters of one key meet different empty slots",
+            500,
+        ),
+        Hole::published(
+            DartHole::FreezeParent.name(),
+            "a type switch freezes the parent's pointer and copies; a late CAS into the old node is lost",
+            500,
+        ),
+        Hole::published(DartHole::TrustExpress.name(), "an express hit is believed by its fingerprint", 500),
+        Hole::published(DartHole::TrustCompression.name(), "skipped bytes are taken for equal", 500),
+        Hole::published(DartHole::ReuseAtOnce.name(), "memory is reused without epochs", 2000).of_our_own(),
+        Hole::published(
+            DartHole::TrustSealed.name(),
+            "a search believes a replaced node that a hint leads to",
+            500,
+        )
+        .of_our_own(),
+        // Needs memory to come round again.
+        Hole::published(
+            DartHole::SkipScrub.name(),
+            "a retired node is freed while hints still name it",
+            2000,
+        )
+        .of_our_own()
+        .in_scenarios(&["split", "pair"]),
+        Hole::published(
+            DartHole::FreeAfterError.name(),
+            "a put whose reply is lost frees the leaf it linked",
+            2000,
+        )
+        .of_our_own()
+        .with_faults(&["cut"])
+        .in_scenarios(&["pair"])
+        .swept(),
+    ];
+
+    const WARM: &'static [(u64, AllocKind)] = &[
+        (40, AllocKind::Inner),
+        (72, AllocKind::Inner),
+        (48, AllocKind::Leaf),
+        (80, AllocKind::Leaf),
+        (128, AllocKind::Leaf),
+    ];
+
+    fn options(open: Holes) -> DartOptions {
+        let open = DartHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
+        let holes = open.fold(DartHoles::default(), |holes, (_, hole)| holes.with(hole));
+        DartOptions { frequency_every: 1, holes, ..DartOptions::default() }
+    }
+
+    fn scenarios() -> Vec<Scenario> {
+        let mut all = vec![
+            scenario::plain(),
+            scenario::prefixes(),
+            scenario::split(),
+            scenario::pair(),
+            scenario::chain(),
+            express(),
+            segment(),
+            adjust(),
+        ];
+        let types = TYPES.into_iter().zip(CAPACITIES);
+        all.extend(types.clone().take(7).map(|(ty, capacity)| scenario::grow(ty, capacity)));
+        all.extend(types.skip(1).zip(CAPACITIES).map(|((ty, _), below)| scenario::shrink(ty, below)));
+        all
+    }
+
+    /// The key that splits a segment of the express skip table is hot, and two that enter others of its nodes.
+    fn refine(scenario: &mut Scenario, nodes: u8) {
+        if scenario.name == "segment" {
+            let before = block_on(keys_before_split(scenario, nodes));
+            let before = before.unwrap_or_else(|error| panic!("segment cannot be built: {error}"));
+            let filler = &mut scenario.filler;
+            scenario.hot = (0..3).map(|at| filler[before + 2 * at].clone()).collect();
+            filler.truncate(before + 5);
+            filler.retain(|key| !scenario.hot.contains(key));
+        }
+    }
+
+    fn situations() -> Vec<Situation> {
+        dart_situations()
+    }
+
+    /// The prefix list.
+    async fn adjust(index: &Dart<Sim>, client: &mut Client<Sim>) -> Result<(), IndexError> {
+        index.adjust(client).await.map(drop)
+    }
+}
+
+/// Long keys below express entries of several lengths.
+fn express() -> Scenario {
+    let hot = [&b"express-way-1"[..], b"express-way-2", b"express-wagon"];
+    Scenario::new("express", hot, &[0, 1]).with_filler([&b"exp"[..], b"expr-1", b"express"])
+}
+
+/// A segment of the express skip table about to split.
+fn segment() -> Scenario {
+    // Chosen when the stage is built.
+    let hot = (65_500..65_503).map(|at| segment_key(at, 9));
+    // Pairs of keys below one node each, which has an entry.
+    let filler = (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8));
+    Scenario::new("segment", hot, &[]).with_filler(filler)
+}
+
+fn segment_key(at: u32, end: u8) -> Vec<u8> {
+    let at = at.wrapping_mul(40_503) & 0xffff;
+    vec![(at >> 8) as u8, at as u8, 7, end]
+}
+
+/// A tree whose prefix list an adjustment changes.
+fn adjust() -> Scenario {
+    let hot = [&b"adjusted-key-1"[..], b"adjusted-key-2", b"adjusted-kex"];
+    let filler =
+        (b'a'..b'a' + 24).flat_map(|at| [b'0', b'1'].map(|end| [&b"adjusted-ke"[..], &[at, end]].concat()));
+    Scenario::new("adjust", hot, &[0, 1]).with_filler(filler).adjusting()
+}
+
+/// How many of the keys can be put before one splits a segment of the express skip table.
+async fn keys_before_split(scenario: &Scenario, nodes: u8) -> Result<usize, IndexError> {
+    let (_pool, mut client, dart) = super::super::stage::open_new::<OfDart>(nodes).await?;
+    let mut segments = None;
+    for (at, key) in scenario.filler.iter().enumerate() {
+        dart.put(&mut client, key, &scenario.value(0), Condition::Always).await?;
+        if at >= 2 * SPLIT_NODES_MIN {
+            let now = dart.stats(&mut client).await?.est.map_or(0, |est| est.segments);
+            if *segments.get_or_insert(now) != now {
+                return Ok(at);
+            }
+        }
+    }
+    Ok(scenario.filler.len() - 6)
+}

@@ -1,0 +1,28 @@
+//! The indexes that can be explored: a line and a file each.
+
+mod dart;
+
+use super::subject::Explored;
+use std::sync::LazyLock;
+
+static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
+    vec![
+        Explored::of::<dart::OfDart>(), //
+    ]
+});
+
+/// Every index that can be explored, the main one first.
+pub fn subjects() -> &'static [Explored] {
+    &ALL
+}
+
+/// The index of this name.
+///
+/// # Errors
+/// The names there are.
+pub fn subject(name: &str) -> Result<&'static Explored, String> {
+    ALL.iter().find(|subject| subject.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|subject| subject.name).collect();
+        format!("'{name}' is no index that can be explored; those are {}", names.join(", "))
+    })
+}
