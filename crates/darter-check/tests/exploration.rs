@@ -1,53 +1,25 @@
-//! The explorer against DART: nothing is found as it stands, everything is found with an error brought back, what was found
+//! The explorer against the indexes: nothing is found as they stand, everything is found with an error brought back, what was found
 //! once stays mended, and the explorer itself does what it says.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use darter_check::explore::{
-    Exhaustion, Fault, Finding, Plan, Scenario, Schedule, SchedulerKind, Settings, Stages, Summary, Sweep,
-    exhaust, parse_replay,
+    Exhaustion, Explored, Fault, Finding, Holes, Plan, Schedule, SchedulerKind, Settings, Stages, Sweep,
+    exhaust, parse_replay, subject, subjects,
 };
-use darter_index::{Hole, Holes};
 
-/// Schedules within which each error must be found; 100 times as many must find nothing with all errors mended.
-const BUDGETS: [(Hole, u64); 8] = [
-    (Hole::DeleteToEmpty, 500),
-    (Hole::FreezeParent, 500),
-    (Hole::TrustExpress, 500),
-    (Hole::TrustCompression, 500),
-    (Hole::ReuseAtOnce, 2000),
-    (Hole::TrustSealed, 500),
-    (Hole::SkipScrub, 2000),
-    (Hole::FreeAfterError, 2000),
-];
-
-fn settings(hole: Option<Hole>, runs: u64) -> Settings {
-    let mut settings = Settings { seed: 1, runs, threads: 2, ..Settings::default() };
-    if let Some(hole) = hole {
-        settings.holes = Holes::default().with(hole);
-    }
-    settings
+fn dart() -> &'static Explored {
+    subject("dart").unwrap()
 }
 
-/// What a budget of schedules finds: at random, or for an error that only a lost reply shows, at every verb.
-fn explored(open: Option<Hole>, sought: Hole, budget: u64) -> Summary {
-    if sought == Hole::FreeAfterError {
-        let sweep = Sweep {
-            faults: vec!["cut".into()],
-            scenarios: vec![Scenario::Pair],
-            schedules: budget.div_ceil(1000),
-            seed: 1,
-            holes: open.map_or(Holes::default(), |hole| Holes::default().with(hole)),
-            threads: 2,
-        };
-        return sweep.run(&|_| {});
-    }
-    let mut settings = settings(open, budget);
-    if sought == Hole::SkipScrub {
-        // Needs memory to come round again.
-        settings.scenarios = vec![Scenario::Split, Scenario::Pair];
-    }
-    settings.explore(&|_| {})
+fn settings(seed: u64, runs: u64) -> Settings {
+    Settings { seed, runs, threads: 2, ..Settings::of(dart()) }
+}
+
+fn sweep(subject: &'static Explored, fault: &str, scenarios: &[&str], seed: u64) -> Sweep {
+    let scenarios = scenarios.iter().map(|name| subject.scenario(name).unwrap()).collect();
+    let holes = Holes::default();
+    Sweep { subject, faults: vec![fault.into()], scenarios, schedules: 1, seed, holes, threads: 2 }
 }
 
 fn assert_clean(finding: Option<&Finding>) {
@@ -57,7 +29,7 @@ fn assert_clean(finding: Option<&Finding>) {
 }
 
 /// A replay line that fails with its error brought back must not fail without it, and must fail again with it.
-fn assert_shows(finding: &Finding, hole: Hole) {
+fn assert_shows(finding: &Finding, hole: usize) {
     let (mut plan, schedule) = parse_replay(&finding.replay_line()).unwrap();
     let mut stages = Stages::default();
     let again = stages.replay(&plan, &schedule).violation.expect("the replay line shows nothing");
@@ -70,14 +42,18 @@ fn assert_shows(finding: &Finding, hole: Hole) {
 
 #[test]
 fn every_error_brought_back_is_found_and_replayed() {
-    for (hole, budget) in BUDGETS {
-        let summary = explored(Some(hole), hole, budget);
-        assert!(summary.runs <= budget, "{}: {} runs", hole.name(), summary.runs);
-        let finding = summary.finding.unwrap_or_else(|| panic!("{}: not found in {budget}", hole.name()));
-        let before = finding.plan.clients.iter().map(Vec::len).sum::<usize>();
-        let after = finding.small_plan.clients.iter().map(Vec::len).sum::<usize>();
-        assert!(after <= before && finding.small_schedule.switches() <= finding.schedule.switches().max(1));
-        assert_shows(&finding, hole);
+    for index in subjects() {
+        for (at, hole) in index.holes.iter().enumerate() {
+            let summary = index.hunt(at, Holes::default().with(at), hole.budget, 2);
+            assert!(summary.runs <= hole.budget, "{index:?} {}: {} runs", hole.name, summary.runs);
+            let finding = summary.finding;
+            let finding = finding.unwrap_or_else(|| panic!("{index:?} {}: not found", hole.name));
+            let before = finding.plan.clients.iter().map(Vec::len).sum::<usize>();
+            let after = finding.small_plan.clients.iter().map(Vec::len).sum::<usize>();
+            let (switches, at_first) = (finding.small_schedule.switches(), finding.schedule.switches());
+            assert!(after <= before && switches <= at_first.max(1));
+            assert_shows(&finding, at);
+        }
     }
 }
 
@@ -85,18 +61,37 @@ fn every_error_brought_back_is_found_and_replayed() {
 #[test]
 #[ignore = "a hundred times the budgets takes minutes in a release build"]
 fn a_hundred_budgets_find_nothing() {
-    for (hole, budget) in BUDGETS {
-        assert_clean(explored(None, hole, budget * 100).finding.as_ref());
+    for index in subjects() {
+        for (at, hole) in index.holes.iter().enumerate() {
+            assert_clean(index.hunt(at, Holes::default(), hole.budget * 100, 2).finding.as_ref());
+        }
+    }
+}
+
+/// Every index but the main one, which the tests below look at closely, holds what it promises.
+#[test]
+fn every_index_holds_what_it_promises() {
+    for index in &subjects()[1..] {
+        let calm = Settings { runs: 500, threads: 2, ..Settings::of(index) };
+        let faults = index.promises.survives.iter().map(ToString::to_string).collect();
+        let struck = Settings { seed: 2, faults, ..calm.clone() };
+        assert_clean(calm.explore(&|_| {}).finding.as_ref());
+        assert_clean(struck.explore(&|_| {}).finding.as_ref());
+        for fault in index.promises.survives {
+            let scenarios = ["plain", "pair"].map(|name| index.scenario(name).unwrap()).into();
+            let sweep = Sweep { scenarios, ..sweep(index, fault, &[], 3) };
+            assert_clean(sweep.run(&|_| {}).finding.as_ref());
+        }
     }
 }
 
 #[test]
 fn nothing_is_found_as_it_stands() {
-    let summary = settings(None, 2000).explore(&|_| {});
+    let summary = settings(1, 2000).explore(&|_| {});
     assert_clean(summary.finding.as_ref());
     assert_eq!(summary.runs, 2000);
     let faults = Fault::NAMES.map(str::to_owned).into();
-    let summary = Settings { seed: 2, faults, ..settings(None, 2000) }.explore(&|_| {});
+    let summary = Settings { faults, ..settings(2, 2000) }.explore(&|_| {});
     assert_clean(summary.finding.as_ref());
     assert!(Fault::NAMES.iter().all(|name| summary.faults.contains_key(name)), "{:?}", summary.faults);
 }
@@ -104,14 +99,7 @@ fn nothing_is_found_as_it_stands() {
 #[test]
 fn faults_at_every_point_harm_nothing() {
     for fault in ["kill", "cancel", "pause", "cut", "refuse"] {
-        let sweep = Sweep {
-            faults: vec![fault.into()],
-            scenarios: vec![Scenario::Pair, Scenario::Split, Scenario::Grow(0), Scenario::Shrink(2)],
-            schedules: 1,
-            seed: 3,
-            holes: Holes::default(),
-            threads: 2,
-        };
+        let sweep = sweep(dart(), fault, &["pair", "split", "grow-n4", "shrink-n12"], 3);
         let summary = sweep.run(&|_| {});
         assert_clean(summary.finding.as_ref());
         assert!(summary.faults[fault] > 30, "{fault}: {:?}", summary.faults);
@@ -121,20 +109,7 @@ fn faults_at_every_point_harm_nothing() {
 /// With any one client stopped for ever at any verb, the others' operations end within a bound.
 #[test]
 fn nobody_waits_for_a_client_that_stopped() {
-    let sweep = Sweep {
-        faults: vec!["stop".into()],
-        scenarios: vec![
-            Scenario::Plain,
-            Scenario::Pair,
-            Scenario::Split,
-            Scenario::Grow(1),
-            Scenario::Shrink(3),
-        ],
-        schedules: 1,
-        seed: 4,
-        holes: Holes::default(),
-        threads: 2,
-    };
+    let sweep = sweep(dart(), "stop", &["plain", "pair", "split", "grow-n8", "shrink-n16"], 4);
     let summary = sweep.run(&|_| {});
     assert_clean(summary.finding.as_ref());
     let (trips, verbs) = summary.longest_beside_stopped;
@@ -164,7 +139,7 @@ fn the_exhaustive_search_finds_a_lost_write() {
     let plan: Plan = "dart/pair/nodes=1/process=each/warm/hole=freeze-parent/d0;p1".parse().unwrap();
     let finding = exhaust(&plan, false, 200_000, &|_| {}).finding.expect("not found");
     let (plan, schedule) = parse_replay(&finding.replay_line()).unwrap();
-    assert!(!schedule.0.is_empty() && plan.holes.has(Hole::FreezeParent));
+    assert!(!schedule.0.is_empty() && plan.holes.has(dart().hole("freeze-parent").unwrap()));
 }
 
 #[test]
@@ -172,7 +147,7 @@ fn a_seed_means_the_same_run_for_ever() {
     let settings = Settings {
         faults: vec!["kill".into(), "cut".into()],
         scheduler: SchedulerKind::Random,
-        ..settings(None, 300)
+        ..settings(1, 300)
     };
     let one = settings.explore(&|_| {});
     let two = Settings { threads: 1, ..settings }.explore(&|_| {});
@@ -204,7 +179,7 @@ fn what_was_found_stays_mended() {
 
 #[test]
 fn lines_that_are_no_replay_are_refused() {
-    for line in ["", "#", "dart/plain/p0#9", "dart/plain/p0#0x3.y", "art/plain/p0#", "dart/plain/p7#"] {
+    for line in ["", "#", "dart/plain/p0#9", "dart/plain/p0#0x3.y", "nobody/plain/p0#", "dart/plain/p7#"] {
         let parsed = parse_replay(line);
         if let Ok((plan, schedule)) = parsed {
             // A decision that is not on offer is a zero: such a line runs, it just says something else.
