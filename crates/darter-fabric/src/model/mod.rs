@@ -54,4 +54,6 @@ pub use report::{Bottleneck, MachineUse, Report, Resource};
 pub use spec::{Preset, Seat, Setting, SpecError, Unit};
 
 #[cfg(test)]
+mod papers;
+#[cfg(test)]
 mod tests;

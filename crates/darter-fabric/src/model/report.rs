@@ -88,7 +88,7 @@ pub struct Report {
 
 impl Report {
     pub(super) fn of(spec: &ModelSpec, world: &World) -> Self {
-        let end = if world.alive == 0 { world.ended_at } else { world.clock };
+        let end = if world.alive == 0 { world.ended_at } else { world.now() };
         let elapsed = end.saturating_sub(world.measured_since);
         let share = |busy: Ps| if elapsed == 0 { 0.0 } else { (busy as f64 / elapsed as f64).min(1.0) };
         let (compute, shared) = (spec.compute_nodes as usize, spec.shared_machines as usize);

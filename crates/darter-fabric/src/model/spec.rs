@@ -2,6 +2,7 @@
 
 use super::parameters::{ModelSpec, PARAMETERS, Parameter};
 use crate::{ByteSize, OFFSET_LIMIT, SUPERBLOCK_BYTES};
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
@@ -130,6 +131,12 @@ impl ModelSpec {
         })
     }
 
+    /// A number that equal descriptions share and different ones do not: the beginning of the SHA-256 of the whole text.
+    pub fn fingerprint(&self) -> u64 {
+        let digest = Sha256::digest(self.to_string());
+        digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+
     /// Checks every value against its limits, and those that depend on each other.
     ///
     /// # Errors
@@ -235,6 +242,8 @@ mod tests {
         assert_eq!((spec.threads, spec.memory_bytes, spec.mn_verbs_per_s), (7, 64 << 20, 30_000_000));
         let given = spec.settings().filter(|setting| setting.source == "given by the user").count();
         assert_eq!(given, 5, "shared follows mn");
+        assert_eq!(spec.fingerprint(), spec.to_string().parse::<ModelSpec>().unwrap().fingerprint());
+        assert_ne!(spec.fingerprint(), ModelSpec { seed: 2, ..spec.clone() }.fingerprint());
         let seats: Vec<(usize, usize)> =
             spec.seats().map(|seat| (seat.compute_node, seat.coroutine)).collect();
         assert_eq!(seats[..5], [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]);
