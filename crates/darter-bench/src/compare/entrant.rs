@@ -2,7 +2,7 @@
 //! those of a modelled cluster.
 
 use super::arena::{self, Arena};
-use super::variants::{Adjusts, Variant, Visitor};
+use super::variants::{Adjusts, Demand, Variant, Visitor};
 use crate::BenchError;
 use crate::companion::Companion;
 use crate::contest::Contender;
@@ -17,8 +17,8 @@ use indicatif::ProgressBar;
 
 /// An index that takes part.
 pub(crate) trait Entrant: Contender {
-    /// Begins anew with an empty cache of so many bytes; what is stored stays.
-    fn reopen(&mut self, cache_bytes: u64) -> Result<(), BenchError>;
+    /// Begins anew with an empty cache; what is stored stays.
+    fn reopen(&mut self, demand: Demand) -> Result<(), BenchError>;
 
     /// Fills the empty index with the dataset's first `records` records.
     fn bulk_load(
@@ -49,7 +49,7 @@ pub(crate) trait Entrant: Contender {
 struct Entered<I: Adjusts<F>, F: Fabric> {
     target: IndexTarget<I, F>,
     variant: &'static Variant,
-    options: fn(u64) -> I::Options,
+    options: fn(Demand) -> I::Options,
     nodes: Vec<Companion>,
 }
 
@@ -59,7 +59,7 @@ struct Modelled<I: Adjusts<Counting<Model>>> {
     /// By compute node.
     targets: Vec<IndexTarget<I, Counting<Model>>>,
     variant: &'static Variant,
-    options: fn(u64) -> I::Options,
+    options: fn(Demand) -> I::Options,
 }
 
 /// Where an index is entered.
@@ -73,18 +73,18 @@ pub(crate) enum Ground {
 /// Gives an entrant its type.
 struct Enter<G> {
     ground: G,
-    cache_bytes: u64,
+    demand: Demand,
 }
 
 /// Enters a variant with an empty pool.
 pub(crate) fn enter(
     variant: &'static Variant,
     ground: Ground,
-    cache_bytes: u64,
+    demand: Demand,
 ) -> Result<Box<dyn Entrant>, BenchError> {
     match ground {
-        Ground::Real(ground) => variant.visit(Enter { ground, cache_bytes }),
-        Ground::Modelled(ground) => variant.visit(Enter { ground, cache_bytes }),
+        Ground::Real(ground) => variant.visit(Enter { ground, demand }),
+        Ground::Modelled(ground) => variant.visit(Enter { ground, demand }),
     }
 }
 
@@ -96,10 +96,10 @@ impl Visitor<DefaultFabric> for Enter<Arena> {
     fn visit<I: Adjusts<DefaultFabric>>(
         self,
         variant: &'static Variant,
-        options: fn(u64) -> I::Options,
+        options: fn(Demand) -> I::Options,
     ) -> Entering {
         let Arena { pool, nodes } = self.ground;
-        let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.cache_bytes))?;
+        let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?;
         Ok(Box::new(Entered { target, variant, options, nodes }))
     }
 }
@@ -110,7 +110,7 @@ impl Visitor<Counting<Model>> for Enter<Model> {
     fn visit<I: Adjusts<Counting<Model>>>(
         self,
         variant: &'static Variant,
-        options: fn(u64) -> I::Options,
+        options: fn(Demand) -> I::Options,
     ) -> Entering {
         let model = self.ground;
         let mut targets = Vec::new();
@@ -121,7 +121,7 @@ impl Visitor<Counting<Model>> for Enter<Model> {
             } else {
                 block_on(Pool::open(fabric)).map_err(from_pool)?
             };
-            targets.push(IndexTarget::<I, _>::open(variant.name, pool, options(self.cache_bytes))?);
+            targets.push(IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?);
         }
         Ok(Box::new(Modelled { model, targets, variant, options }))
     }
@@ -149,9 +149,9 @@ impl<I: Adjusts<F>, F: Fabric> Contender for Entered<I, F> {
 }
 
 impl<I: Adjusts<F>, F: Fabric> Entrant for Entered<I, F> {
-    fn reopen(&mut self, cache_bytes: u64) -> Result<(), BenchError> {
+    fn reopen(&mut self, demand: Demand) -> Result<(), BenchError> {
         let pool = self.target.pool.clone();
-        self.target = IndexTarget::open(self.variant.name, pool, (self.options)(cache_bytes))?;
+        self.target = IndexTarget::open(self.variant.name, pool, (self.options)(demand))?;
         Ok(())
     }
 
@@ -200,9 +200,9 @@ impl<I: Adjusts<Counting<Model>>> Contender for Modelled<I> {
 }
 
 impl<I: Adjusts<Counting<Model>>> Entrant for Modelled<I> {
-    fn reopen(&mut self, cache_bytes: u64) -> Result<(), BenchError> {
+    fn reopen(&mut self, demand: Demand) -> Result<(), BenchError> {
         for target in &mut self.targets {
-            *target = IndexTarget::open(self.variant.name, target.pool.clone(), (self.options)(cache_bytes))?;
+            *target = IndexTarget::open(self.variant.name, target.pool.clone(), (self.options)(demand))?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::configuration::Configuration;
 use super::entrant::{Entrant, Ground, enter};
 use super::measurement::{Measurement, relate};
 use super::place::Place;
-use super::variants::Variant;
+use super::variants::{Demand, Variant};
 use crate::contest::{self, Match};
 use crate::datasets::Dataset;
 use crate::driver::{Part, Phase};
@@ -106,12 +106,20 @@ impl Run<'_> {
             let (variant, bytes) = (choice.0, self.pool_bytes(choice.0));
             let entered = self
                 .ground(bytes)
-                .and_then(|ground| enter(variant, ground, first.cache_bytes))
+                .and_then(|ground| enter(variant, ground, self.demand(first)))
                 .map_err(|error| too_large(error, variant, bytes))?;
             entrants.push(entered);
         }
         let (loaded, sizes) = (vec![0; entrants.len()], vec![Sizes::default(); entrants.len()]);
         Ok(Field { entrants, loaded, sizes })
+    }
+
+    fn demand(&self, point: &Point) -> Demand {
+        Demand {
+            cache_bytes: point.cache_bytes,
+            fixed_key: self.dataset.has_integer_keys().then_some(8),
+            value_bytes: self.comparison.value_bytes,
+        }
     }
 
     /// Bytes of a pool that holds all records of an index with room to spare.
@@ -191,7 +199,7 @@ impl Run<'_> {
     fn warm_up(&self, field: &mut Field, point: &Point) -> Result<(), BenchError> {
         let ops = self.comparison.warm_up_ops();
         for (entrant, &loaded) in field.entrants.iter_mut().zip(&field.loaded) {
-            entrant.reopen(point.cache_bytes)?;
+            entrant.reopen(self.demand(point))?;
             let search = |entrant: &dyn Entrant| -> Result<(), BenchError> {
                 if ops > 0 {
                     let progress = progress::bar(&format!("warm {}", entrant.name()), ops);

@@ -1,11 +1,12 @@
 //! The indexes that can be compared, by name. A variant is one line: an index with certain switches.
 //!
 //! Whoever works with one generically is a [`Visitor`], which [`Variant::visit`] calls with the index's type and with what
-//! makes its options from the bytes it may cache.
+//! makes its options from what is asked of it.
 
 use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{Dart, DartOptions, Fabric, OrderedIndex};
+use darter_index::{Art, ArtOptions};
 use darter_pool::Client;
 use std::fmt;
 use std::future::Future;
@@ -32,6 +33,8 @@ pub(crate) trait Adjusts<F: Fabric>: OrderedIndex<F> {
     }
 }
 
+impl<F: Fabric> Adjusts<F> for Art<F> {}
+
 impl<F: Fabric> Adjusts<F> for Dart<F> {
     /// The prefix list (DART, section 3.1).
     async fn adjust_now(&self, client: &mut Client<F>) -> Result<bool, BenchError> {
@@ -40,13 +43,28 @@ impl<F: Fabric> Adjusts<F> for Dart<F> {
     }
 }
 
+/// What is asked of an index: how much it may cache, and what it will hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// Bytes that a compute node may cache.
+    pub(crate) cache_bytes: u64,
+    /// Bytes of every key, where all have as many.
+    pub(crate) fixed_key: Option<u16>,
+    /// Bytes of every value.
+    pub(crate) value_bytes: usize,
+}
+
 /// Work that is the same for every index, over fabric `F`.
 pub(crate) trait Visitor<F: Fabric> {
     /// What comes of it.
     type Output;
 
-    /// Does it with one: `options` makes its options from the bytes it may cache.
-    fn visit<I: Adjusts<F>>(self, variant: &'static Variant, options: fn(u64) -> I::Options) -> Self::Output;
+    /// Does it with one: `options` makes its options from what is asked of it.
+    fn visit<I: Adjusts<F>>(
+        self,
+        variant: &'static Variant,
+        options: fn(Demand) -> I::Options,
+    ) -> Self::Output;
 }
 
 /// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it adjusts itself, options.
@@ -70,9 +88,13 @@ macro_rules! variants {
 
 variants! {
     "dart", "DART: express skip table, hashed nodes, lock-free slots", Dart, 256, true,
-        |cache_bytes| DartOptions { cache_bytes, ..DartOptions::default() };
+        |demand| DartOptions { cache_bytes: demand.cache_bytes, ..DartOptions::default() };
     "dart+powers", "DART whose prefix list stays at the powers of two", Dart, 256, false,
-        |cache_bytes| DartOptions { cache_bytes, ..DartOptions::default() };
+        |demand| DartOptions { cache_bytes: demand.cache_bytes, ..DartOptions::default() };
+    "art", "ART with ROWEX locks, which caches nothing", Art, 256, false,
+        |_| ArtOptions::default();
+    "art+hashed", "ART with DART's hashed nodes, of which a search reads one bucket", Art, 256, false,
+        |_| ArtOptions { hashed: true, ..ArtOptions::default() };
 }
 
 impl fmt::Debug for Variant {
@@ -118,7 +140,7 @@ mod tests {
         fn visit<I: Adjusts<DefaultFabric>>(
             self,
             _: &'static Variant,
-            _: fn(u64) -> I::Options,
+            _: fn(Demand) -> I::Options,
         ) -> &'static str {
             I::NAME
         }
