@@ -13,6 +13,7 @@
 //! | `executor`, `driver`, `modelled`, `run`, `teardown` | how it is measured, by this machine's clock or a model's |
 //! | `contest` | targets that take turns |
 //! | `compare` | indexes side by side, with tables, CSV, plots and a page |
+//! | `paper` | the papers' figures, and what their texts say |
 //! | `processes` | several processes that drive one pool |
 //! | `fabric` | verbs alone, over TCP |
 //! | `deaths` | what clients notice of another's death |
@@ -31,6 +32,7 @@ mod executor;
 mod fabric;
 mod index_target;
 mod modelled;
+mod paper;
 #[cfg(feature = "peers")]
 mod peers;
 mod permutation;
@@ -54,6 +56,7 @@ pub use compare::{
 pub use deaths::{DeathsArgs, DeathsReport, LatencyRow, Reclamation, VictimArgs, run_deaths, run_victim};
 pub use error::BenchError;
 pub use fabric::{FabricArgs, FabricReport, run_fabric};
+pub use paper::{PaperArgs, run_paper};
 pub use processes::{WORKER_PART, run_worker};
 pub use report::{CheckOutcome, KindReport, LatencyUs, WorkloadReport};
 pub use ycsb::{SCAN_RECORDS_MAX, Workload};

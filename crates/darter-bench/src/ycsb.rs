@@ -1,4 +1,4 @@
-//! The YCSB workloads (Cooper et al., 2010) as the papers use them, and the streams of operations they make.
+//! The YCSB workloads (Cooper et al., 2010) as the papers use them, two that only write, and the streams of operations they make.
 //!
 //! | workload | operations | records |
 //! |---|---|---|
@@ -9,6 +9,8 @@
 //! | D | 95% read, 5% insert | latest: Zipf by age, the newest first |
 //! | E | 95% scan of 1 to 100 records, uniformly, 5% insert | scrambled Zipf |
 //! | F | 50% read, 50% read-modify-write | scrambled Zipf |
+//! | I | 100% insert, not one of YCSB's: LOAD into what is loaded | fresh ones |
+//! | U | 100% update, not one of YCSB's | scrambled Zipf |
 //!
 //! Each thread has a stream and a generator of its own, so that what it does depends on the seed, the workload and its
 //! number alone; the one exception is D on several threads, where "newest" depends on how far the others are. Inserts take
@@ -32,7 +34,7 @@ const CHUNK_OPS_OF_TASK: usize = 64;
 /// Bytes of keys after which a chunk is cut short.
 const CHUNK_KEY_BYTES: usize = 1 << 20;
 
-/// A YCSB workload.
+/// A workload: one of YCSB's, or one of a single kind of write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Workload {
     /// Every record is inserted, once.
@@ -49,6 +51,10 @@ pub enum Workload {
     E,
     /// Half reads, half read-modify-writes.
     F,
+    /// Fresh records are inserted.
+    I,
+    /// Updates only.
+    U,
 }
 
 /// What one operation does.
@@ -62,8 +68,10 @@ pub(crate) enum Action {
 }
 
 impl Workload {
-    /// All workloads, in the order of their names.
+    /// YCSB's workloads, in the order of their names.
     pub const ALL: [Self; 7] = [Self::Load, Self::A, Self::B, Self::C, Self::D, Self::E, Self::F];
+    /// Those that are not YCSB's.
+    pub const OTHERS: [Self; 2] = [Self::I, Self::U];
 
     /// The name on the command line and in reports.
     pub const fn name(self) -> &'static str {
@@ -75,13 +83,16 @@ impl Workload {
             Self::D => "d",
             Self::E => "e",
             Self::F => "f",
+            Self::I => "i",
+            Self::U => "u",
         }
     }
 
     /// Actions with their percentages.
     pub(crate) const fn mix(self) -> &'static [(Action, u32)] {
         match self {
-            Self::Load => &[(Action::Insert, 100)],
+            Self::Load | Self::I => &[(Action::Insert, 100)],
+            Self::U => &[(Action::Update, 100)],
             Self::A => &[(Action::Read, 50), (Action::Update, 50)],
             Self::B => &[(Action::Read, 95), (Action::Update, 5)],
             Self::C => &[(Action::Read, 100)],
@@ -99,10 +110,12 @@ impl Workload {
     /// Fresh records that `ops` operations on `threads` threads need at most, LOAD aside. The number is drawn; the bound is
     /// ten standard deviations above its mean.
     pub(crate) fn fresh_records_max(self, ops: u64, threads: u64) -> u64 {
-        if !matches!(self, Self::D | Self::E) {
-            return 0;
-        }
         let per_thread = ops.div_ceil(threads);
+        match self {
+            Self::D | Self::E => {}
+            Self::I => return threads * per_thread,
+            Self::Load | Self::A | Self::B | Self::C | Self::F | Self::U => return 0,
+        }
         let bound = per_thread as f64 * 0.05 + 10.0 * (per_thread as f64 * 0.05 * 0.95).sqrt() + 1.0;
         threads * (bound as u64).min(per_thread)
     }
@@ -120,8 +133,9 @@ impl FromStr for Workload {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL
             .into_iter()
+            .chain(Self::OTHERS)
             .find(|workload| workload.name().eq_ignore_ascii_case(name))
-            .ok_or_else(|| "choose from load, a, b, c, d, e, f, separated by commas".to_owned())
+            .ok_or_else(|| "choose from load, a, b, c, d, e, f, i, u, separated by commas".to_owned())
     }
 }
 
@@ -351,7 +365,7 @@ mod tests {
 
     #[test]
     fn mixes_have_their_percentages() {
-        for workload in Workload::ALL {
+        for workload in Workload::ALL.into_iter().chain(Workload::OTHERS) {
             assert_eq!(workload.mix().iter().map(|(_, percent)| percent).sum::<u32>(), 100);
             let space = KeySpace::new(1000, 1);
             let ops = drain(OpStream::new(spec(workload, &Dense, &space), 0, 100_000));
@@ -442,11 +456,13 @@ mod tests {
     #[test]
     fn fresh_bounds_hold() {
         assert_eq!(Workload::A.fresh_records_max(1000, 1), 0);
+        assert_eq!(Workload::I.fresh_records_max(1000, 3), 1002);
         for ops in [1, 10, 1000, 1_000_000] {
             let bound = Workload::D.fresh_records_max(ops, 2);
             assert!(bound >= ops / 20 && bound <= ops + 1, "{ops}: {bound}");
         }
         assert_eq!("LOAD".parse::<Workload>().unwrap(), Workload::Load);
+        assert_eq!("u".parse::<Workload>().unwrap(), Workload::U);
         assert!("g".parse::<Workload>().unwrap_err().contains("choose"));
     }
 }

@@ -45,6 +45,8 @@ enum Command {
     Bench(Box<bench::BenchCommand>),
     /// Run indexes side by side on the same operations, and report counts and times as tables, CSV, plots and a page
     Compare(Box<compare::CompareCommand>),
+    /// Run figures and tables of the papers at a scale that this machine can hold, beside the numbers that their texts give
+    Paper(compare::PaperCommand),
     /// Store the pairs of a CSV, TSV or JSON-lines file
     Load(load::LoadCommand),
     /// Store a value under a key
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench(command) => command.run(),
         Command::Compare(command) => command.run(),
+        Command::Paper(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Put(command) => command.run(),
         Command::Get(command) => command.run(),

@@ -41,6 +41,9 @@ pub(crate) trait Entrant: Contender {
     /// Bytes that a compute node caches now.
     fn cache_used_bytes(&self) -> u64;
 
+    /// Whether it keeps what it was given, as an index does.
+    fn keeps(&self) -> bool;
+
     /// Ends the memory nodes that were started for it.
     fn leave(self: Box<Self>) -> Result<(), BenchError>;
 }
@@ -181,6 +184,10 @@ impl<I: Adjusts<F>, F: Fabric> Entrant for Entered<I, F> {
         self.target.index.cache_used_bytes()
     }
 
+    fn keeps(&self) -> bool {
+        self.variant.keeps
+    }
+
     fn leave(self: Box<Self>) -> Result<(), BenchError> {
         let Self { target, nodes, .. } = *self;
         // The pool is closed before its nodes go.
@@ -232,6 +239,10 @@ impl<I: Adjusts<Counting<Model>>> Entrant for Modelled<I> {
 
     fn cache_used_bytes(&self) -> u64 {
         self.targets[0].index.cache_used_bytes()
+    }
+
+    fn keeps(&self) -> bool {
+        self.variant.keeps
     }
 
     fn leave(self: Box<Self>) -> Result<(), BenchError> {

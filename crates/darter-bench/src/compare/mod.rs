@@ -7,7 +7,7 @@
 //! | `arena`, `entrant` | a pool each, and an index in it of whatever type |
 //! | `run` | stages, warm-ups, rounds |
 //! | `configuration`, `measurement` | what was measured and what came of it |
-//! | `tables`, `sheet`, `chart`, `plots`, `page` | for people, for machines, as pictures, and all on one page |
+//! | `tables`, `sheet`, `chart`, `plots`, `page`, `publish` | for people, for machines, as pictures, all on one page, given out |
 
 mod arena;
 mod args;
@@ -19,6 +19,7 @@ mod measurement;
 mod page;
 mod place;
 mod plots;
+mod publish;
 mod run;
 mod sheet;
 mod tables;
@@ -31,12 +32,13 @@ pub use measurement::{Figures, Measurement};
 pub use place::Place;
 pub use variants::{IndexChoice, VARIANTS, Variant};
 
+pub(crate) use page::About;
+pub(crate) use publish::{Outputs, publish};
+pub(crate) use tables::{Sheet, by_workload};
+
 use crate::datasets::Dataset;
 use crate::{BenchError, Setting};
-use page::About;
-use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::Path;
 
 /// Compares indexes, and writes the tables to `out` and whatever files were asked for.
 ///
@@ -50,56 +52,35 @@ pub fn run_compare(
     let comparison = &args.comparison;
     comparison.validate()?;
     let dataset = comparison.open_dataset()?;
-    // Better now than after hours.
-    for path in [&args.csv, &args.html].into_iter().flatten() {
-        writable(path)?;
-    }
-    if let Some(directory) = &args.svg {
-        fs::create_dir_all(directory)
-            .map_err(|source| BenchError::File { path: directory.clone(), source })?;
-    }
-    let what = introduction(comparison, &*dataset);
-    writeln!(out, "{what}\n")?;
+    let outputs = Outputs {
+        csv: args.csv.clone(),
+        html: args.html.clone(),
+        svg: args.svg.clone(),
+        ..Outputs::default()
+    };
+    outputs.prepare()?;
     let measurements = run::measure(comparison, setting, &*dataset)?;
-    let sheets = tables::by_workload(&measurements);
-    for sheet in &sheets {
-        writeln!(out, "{}\n", sheet.text())?;
-    }
-    let asked = asked_for(&measurements);
-    writeln!(out, "configuration: SHA-256 {asked}")?;
-    if let Some(path) = &args.csv {
-        sheet::write_file(path, &sheet::csv(&measurements)?)?;
-    }
-    let charts = plots::plots(&measurements);
-    if let Some(directory) = &args.svg {
-        for chart in &charts {
-            sheet::write_file(&directory.join(format!("{}.svg", chart.name)), chart.svg().as_bytes())?;
-        }
-    }
-    if let Some(path) = &args.html {
-        let about = About {
-            title: "darter compare".to_owned(),
-            what: vec![what],
-            command: &setting.command,
-            hash: asked,
-            modelled: comparison.pool.is_modelled(),
-        };
-        sheet::write_file(path, page::page(&about, &sheets, &charts).as_bytes())?;
-    }
+    let about = About {
+        title: "darter compare".to_owned(),
+        what: vec![introduction(comparison, &*dataset)],
+        command: &setting.command,
+        modelled: comparison.pool.is_modelled(),
+    };
+    publish(&about, &by_workload(&measurements), &measurements, &outputs, out)?;
     Ok(measurements)
 }
 
-/// Fails where a file cannot be written; leaves what it holds.
-fn writable(path: &Path) -> Result<(), BenchError> {
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).map_err(|source| BenchError::File { path: path.to_owned(), source })
+/// Runs a comparison and keeps what came of it.
+pub(crate) fn measure(comparison: &Comparison, setting: &Setting) -> Result<Vec<Measurement>, BenchError> {
+    comparison.validate()?;
+    run::measure(comparison, setting, &*comparison.open_dataset()?)
 }
 
 /// What was asked for, in one line.
 fn introduction(comparison: &Comparison, dataset: &dyn Dataset) -> String {
     format!(
-        "{} ({}), {} records, {} operations, values of {} bytes, seed {}, pool of each index {} with {} memory {}, \
-         median of {} rounds{}",
+        "{} ({}), {} records, {} operations, values of {} bytes, seed {}, each index on a pool of its own: {} with {} \
+         memory {}; {}{}.",
         comparison.dataset,
         dataset.note(),
         comparison.records,
@@ -109,12 +90,11 @@ fn introduction(comparison: &Comparison, dataset: &dyn Dataset) -> String {
         comparison.pool,
         comparison.memory_nodes(),
         if comparison.memory_nodes() == 1 { "node" } else { "nodes" },
-        comparison.rounds,
+        if comparison.rounds == 1 {
+            "one round".to_owned()
+        } else {
+            format!("{} rounds, of which the median", comparison.rounds)
+        },
         tables::remark_of(comparison.pool.is_modelled()),
     )
-}
-
-/// The hash of all that was asked for: of all measurements' hashes.
-fn asked_for(measurements: &[Measurement]) -> String {
-    configuration::hash(&measurements.iter().map(|one| one.figures.hash.as_str()).collect::<String>())
 }

@@ -23,13 +23,12 @@ pub(crate) struct About<'a> {
     pub(crate) what: Vec<String>,
     /// The command that made the page.
     pub(crate) command: &'a str,
-    /// SHA-256 of what was asked for.
-    pub(crate) hash: String,
+    /// Whether times are of a model's clock.
     pub(crate) modelled: bool,
 }
 
-/// The page.
-pub(crate) fn page(about: &About<'_>, sheets: &[Sheet], charts: &[Chart]) -> String {
+/// The page; `asked` is the hash of what was asked for.
+pub(crate) fn page(about: &About<'_>, asked: &str, sheets: &[Sheet], charts: &[Chart]) -> String {
     let body = html! {
         (DOCTYPE)
         html lang="en" {
@@ -48,7 +47,7 @@ pub(crate) fn page(about: &About<'_>, sheets: &[Sheet], charts: &[Chart]) -> Str
                     dt { "command" } dd { code { (about.command) } }
                     dt { "machine" } dd { (machine()) }
                     dt { "date" } dd { (today()) }
-                    dt { "configuration" } dd { "SHA-256 " code { (about.hash) } }
+                    dt { "configuration" } dd { "SHA-256 " code { (asked) } }
                 }
                 @for sheet in sheets {
                     h2 { (sheet.title) }
@@ -120,11 +119,10 @@ mod tests {
             title: "dart & others".into(),
             what: vec!["<b>".into()],
             command: "darter compare --csv \"a b\" </html>",
-            hash: "abc".into(),
             modelled: true,
         };
         let charts = plots::plots(&measurements);
-        let page = page(&about, &tables::by_workload(&measurements), &charts);
+        let page = page(&about, "abc", &tables::by_workload(&measurements), &charts);
         let document =
             html5ever::parse_document(RcDom::default(), html5ever::ParseOpts::default()).one(&*page);
         assert!(document.errors.borrow().is_empty(), "{:?}", document.errors);

@@ -1,8 +1,8 @@
 //! Measurements as CSV: a row each, with every column of its configuration and the hash of that.
 
 use super::measurement::Measurement;
+use super::tables::Sheet;
 use crate::BenchError;
-use std::path::Path;
 
 /// The rows, with a header.
 pub(crate) fn csv(measurements: &[Measurement]) -> Result<Vec<u8>, BenchError> {
@@ -13,9 +13,15 @@ pub(crate) fn csv(measurements: &[Measurement]) -> Result<Vec<u8>, BenchError> {
     writer.into_inner().map_err(|error| BenchError::Output(error.into_error()))
 }
 
-/// Writes a file of results.
-pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), BenchError> {
-    std::fs::write(path, content).map_err(|source| BenchError::File { path: path.to_owned(), source })
+impl Sheet {
+    /// A table of words as CSV.
+    pub(crate) fn csv(&self) -> Result<Vec<u8>, BenchError> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for row in [&self.headers].into_iter().chain(&self.rows) {
+            writer.write_record(row).map_err(std::io::Error::from)?;
+        }
+        writer.into_inner().map_err(|error| BenchError::Output(error.into_error()))
+    }
 }
 
 #[cfg(test)]

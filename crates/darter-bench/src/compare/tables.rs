@@ -13,6 +13,17 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
+    /// One without rows.
+    pub(crate) fn new(title: &str, headers: &[&str]) -> Self {
+        let headers = headers.iter().map(|&header| header.to_owned()).collect();
+        Self { title: title.to_owned(), headers, rows: Vec::new() }
+    }
+
+    /// One more row.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [&str; N]) {
+        self.rows.push(cells.map(str::to_owned).into());
+    }
+
     /// As text that reads well on a terminal and renders in Markdown.
     pub(crate) fn text(&self) -> String {
         let headers: Vec<&str> = self.headers.iter().map(String::as_str).collect();

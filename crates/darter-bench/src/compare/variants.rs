@@ -23,6 +23,8 @@ pub struct Variant {
     pub(crate) room: u64,
     /// Whether it adjusts itself to a warm-up before it is measured.
     pub(crate) adjusts: bool,
+    /// Whether it keeps what it was given, as an index does.
+    pub(crate) keeps: bool,
 }
 
 /// An index that may adjust itself to what is searched in it.
@@ -67,12 +69,13 @@ pub(crate) trait Visitor<F: Fabric> {
     ) -> Self::Output;
 }
 
-/// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it adjusts itself, options.
+/// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it adjusts
+/// itself, whether it keeps what it was given, options.
 macro_rules! variants {
-    ($($name:literal, $what:literal, $index:ident, $room:expr, $adjusts:literal, $options:expr;)*) => {
+    ($($name:literal, $what:literal, $index:ident, $room:expr, $adjusts:literal, $keeps:literal, $options:expr;)*) => {
         /// All of them, in the order in which they are told of.
         pub const VARIANTS: &[Variant] =
-            &[$(Variant { name: $name, what: $what, room: $room, adjusts: $adjusts }),*];
+            &[$(Variant { name: $name, what: $what, room: $room, adjusts: $adjusts, keeps: $keeps }),*];
 
         impl Variant {
             /// Has a visitor work with this one.
@@ -87,14 +90,16 @@ macro_rules! variants {
 }
 
 variants! {
-    "dart", "DART: express skip table, hashed nodes, lock-free slots", Dart, 256, true,
+    "dart", "DART: express skip table, hashed nodes, lock-free slots", Dart, 256, true, true,
         |demand| DartOptions { cache_bytes: demand.cache_bytes, ..DartOptions::default() };
-    "dart+powers", "DART whose prefix list stays at the powers of two", Dart, 256, false,
+    "dart+powers", "DART whose prefix list stays at the powers of two", Dart, 256, false, true,
         |demand| DartOptions { cache_bytes: demand.cache_bytes, ..DartOptions::default() };
-    "art", "ART with ROWEX locks, which caches nothing", Art, 256, false,
+    "art", "ART with ROWEX locks, which caches nothing", Art, 256, false, true,
         |_| ArtOptions::default();
-    "art+hashed", "ART with DART's hashed nodes, of which a search reads one bucket", Art, 256, false,
+    "art+hashed", "ART with DART's hashed nodes, of which a search reads one bucket", Art, 256, false, true,
         |_| ArtOptions { hashed: true, ..ArtOptions::default() };
+    "art+unlocked", "ART that takes no locks and so loses writes: to measure what locks cost", Art, 256, false, false,
+        |_| ArtOptions { without_locks: true, ..ArtOptions::default() };
 }
 
 impl fmt::Debug for Variant {

@@ -1,0 +1,87 @@
+//! Gives results out: tables to whoever asked, and files where they were asked for.
+
+use super::measurement::Measurement;
+use super::page::{About, page};
+use super::plots::plots;
+use super::tables::Sheet;
+use super::{configuration, sheet};
+use crate::BenchError;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Files that are asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outputs {
+    /// A row for each measurement.
+    pub(crate) csv: Option<PathBuf>,
+    /// A page with everything.
+    pub(crate) html: Option<PathBuf>,
+    /// A directory for plots.
+    pub(crate) svg: Option<PathBuf>,
+    /// The tables as people read them.
+    pub(crate) text: Option<PathBuf>,
+    /// The first table as CSV.
+    pub(crate) first: Option<PathBuf>,
+}
+
+impl Outputs {
+    /// Makes the directory, and fails where a file cannot be written; what files hold stays. Better now than after hours.
+    pub(crate) fn prepare(&self) -> Result<(), BenchError> {
+        for path in [&self.csv, &self.html, &self.text, &self.first].into_iter().flatten() {
+            let opened = OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|source| BenchError::File { path: path.clone(), source })?;
+        }
+        match &self.svg {
+            Some(path) => {
+                fs::create_dir_all(path).map_err(|source| BenchError::File { path: path.clone(), source })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Prints tables to `out`, and writes the files.
+pub(crate) fn publish(
+    about: &About<'_>,
+    sheets: &[Sheet],
+    measurements: &[Measurement],
+    outputs: &Outputs,
+    out: &mut dyn Write,
+) -> Result<(), BenchError> {
+    let asked = asked_for(measurements);
+    let mut parts = vec![about.title.clone()];
+    parts.extend(about.what.iter().cloned());
+    parts.extend(sheets.iter().map(|sheet| format!("\n{}", sheet.text())));
+    parts.push(format!("\nconfiguration: SHA-256 {asked}\n"));
+    let text = parts.join("\n");
+    writeln!(out, "{text}")?;
+    if let Some(path) = &outputs.text {
+        write_file(path, text.as_bytes())?;
+    }
+    if let Some(path) = &outputs.csv {
+        write_file(path, &sheet::csv(measurements)?)?;
+    }
+    if let (Some(path), Some(first)) = (&outputs.first, sheets.first()) {
+        write_file(path, &first.csv()?)?;
+    }
+    let charts = plots(measurements);
+    if let Some(directory) = &outputs.svg {
+        for chart in &charts {
+            write_file(&directory.join(format!("{}.svg", chart.name)), chart.svg().as_bytes())?;
+        }
+    }
+    if let Some(path) = &outputs.html {
+        write_file(path, page(about, &asked, sheets, &charts).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The hash of all that was asked for: of all measurements' hashes.
+fn asked_for(measurements: &[Measurement]) -> String {
+    configuration::hash(&measurements.iter().map(|one| one.figures.hash.as_str()).collect::<String>())
+}
+
+fn write_file(path: &Path, content: &[u8]) -> Result<(), BenchError> {
+    fs::write(path, content).map_err(|source| BenchError::File { path: path.to_owned(), source })
+}

@@ -1,0 +1,362 @@
+//! DART (SIGMOD 2026): figures and tables, and what the text says of them. There: 60 M records with values of 64 bytes, 60 M
+//! operations, 168 threads on 3 compute nodes, 3 memory nodes, caches of 1 MB where nothing else is said (section 5.1).
+
+use super::claim::{Claim, Said, Span};
+use super::figure::{Figure, Unheld, counts, modelled};
+use super::found::{BYTES_READ, Found, MOPS, P50_US, ROUND_TRIPS};
+use crate::datasets::DatasetSpec::{Email, RandInt};
+use crate::ycsb::Workload::{A, B, C, D, E, I, Load};
+use darter_fabric::model::Preset;
+
+/// Everybody that DART is compared with here.
+const OTHERS: &[&str] = &["smart", "sherman"];
+/// DART and whom it is compared with on integers; on strings, trees of fixed keys are left out, as in the paper.
+const ON_INTEGERS: &[&str] = &["dart", "smart", "sherman"];
+const ON_STRINGS: &[&str] = &["dart", "smart"];
+/// The steps from ART to DART.
+const STEPS: &[&str] = &["art", "art+hashed", "dart"];
+const GIB: f64 = (1_u64 << 30) as f64;
+/// Records in the paper's Table 2.
+const RECORDS: f64 = 60e6;
+
+/// What Table 2 says of an index's size, and of ours at 60 M records.
+macro_rules! size {
+    ($index:literal, $dataset:literal, $gib:literal, $statement:literal) => {
+        Claim {
+            section: "5.7, Table 2",
+            statement: $statement,
+            said: Said::About($gib),
+            ours: |found| {
+                let each = found.dataset($dataset).index($index).index_bytes_per_record()?;
+                Some(Span::one(each * RECORDS / GIB))
+            },
+        }
+    };
+}
+
+/// One number of one index.
+macro_rules! cost {
+    ($section:literal, $statement:literal, $said:literal, $metric:ident, $index:literal, $dataset:literal) => {
+        Claim {
+            section: $section,
+            statement: $statement,
+            said: Said::About($said),
+            ours: |found| found.dataset($dataset).index($index).workload("c").one($metric),
+        }
+    };
+}
+
+/// A step's throughput in relation to the step before, over all workloads.
+fn step(found: &Found<'_>, to: &str, from: &str) -> Option<Span> {
+    found.ratios(MOPS, to, &[from])
+}
+
+/// Bytes that a step saves, as a factor, over all workloads but scans.
+fn bytes_saved(found: &Found<'_>, dataset: &str) -> Option<Span> {
+    found.dataset(dataset).ratios(BYTES_READ, "art", &["art+hashed"])
+}
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        name: "dart-sec2.2",
+        title: "What a search costs in ART on disaggregated memory",
+        differs: "uniform access; depth grows with the records",
+        comparisons: |scale| {
+            let on = |dataset| counts(scale, &["art", "dart"], dataset, &[C]).with_thetas(&[0.0]);
+            vec![on(&RandInt), on(&Email)]
+        },
+        claims: &[
+            cost!(
+                "2.2",
+                "a search in ART takes 5 round trips on randint",
+                5.0,
+                ROUND_TRIPS,
+                "art",
+                "randint"
+            ),
+            cost!("2.2", "and reads 6.5 KB, 6500 bytes", 6500.0, BYTES_READ, "art", "randint"),
+            cost!("2.2", "on email it takes 14.4 round trips", 14.4, ROUND_TRIPS, "art", "email"),
+            cost!("2.2", "and reads 7.7 KB, 7700 bytes", 7700.0, BYTES_READ, "art", "email"),
+        ],
+    },
+    Figure {
+        name: "dart-table1",
+        title: "What locks cost ART's writers",
+        differs: "writes are inserts into a loaded index, whose keys are uniform: here updates take no lock at all, so \
+                  that the Zipfian rows have nothing to hold",
+        comparisons: |scale| {
+            let both = ["art", "art+unlocked"];
+            vec![
+                modelled(scale, Preset::Dart, &both, &RandInt, &[I])
+                    .with_threads(&[1, 168])
+                    .with_thetas(&[0.0]),
+            ]
+        },
+        claims: &[
+            Claim {
+                section: "2.2, Table 1",
+                statement: "with locks, 168 threads write 4.7 Mops, uniformly",
+                said: Said::About(4.7),
+                ours: |found| found.index("art").threads(168).one(MOPS),
+            },
+            Claim {
+                section: "2.2, Table 1",
+                statement: "without locks 5.2 Mops",
+                said: Said::About(5.2),
+                ours: |found| found.index("art+unlocked").threads(168).one(MOPS),
+            },
+            Claim {
+                section: "2.2, Table 1",
+                statement: "one thread's write takes 16.8 µs with locks, uniformly",
+                said: Said::About(16.8),
+                ours: |found| found.index("art").threads(1).one(P50_US),
+            },
+            Claim {
+                section: "2.2, Table 1",
+                statement: "and 12.9 µs without",
+                said: Said::About(12.9),
+                ours: |found| found.index("art+unlocked").threads(1).one(P50_US),
+            },
+            Claim {
+                section: "2.2",
+                statement: "locks add 30% to a write's latency, a factor of 1.30",
+                said: Said::About(1.3),
+                ours: |found| found.threads(1).ratios(P50_US, "art", &["art+unlocked"]),
+            },
+        ],
+    },
+    Figure {
+        name: "dart-fig6",
+        title: "Throughput and latency in the YCSB workloads",
+        differs: "CHIME and DEX are not here",
+        comparisons: |scale| {
+            let workloads = [Load, A, B, C, D];
+            vec![
+                modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &workloads),
+                modelled(scale, Preset::Dart, ON_STRINGS, &Email, &workloads),
+            ]
+        },
+        claims: &[
+            Claim {
+                section: "5.2",
+                statement: "DART has 1.3 to 5.8 times the others' throughput on randint",
+                said: Said::Between(1.3, 5.8),
+                ours: |found| found.dataset("randint").ratios(MOPS, "dart", OTHERS),
+            },
+            Claim {
+                section: "5.2",
+                statement: "and 2.4 to 3.4 times on email",
+                said: Said::Between(2.4, 3.4),
+                ours: |found| found.dataset("email").ratios(MOPS, "dart", OTHERS),
+            },
+            Claim {
+                section: "5.2",
+                statement: "others' latencies are up to 5.9 times DART's",
+                said: Said::UpTo(5.9),
+                ours: |found| {
+                    let inverse = found.ratios(P50_US, "dart", OTHERS)?;
+                    Some(Span { least: 1.0 / inverse.most, most: 1.0 / inverse.least })
+                },
+            },
+            Claim {
+                section: "1",
+                statement: "DART is up to 5.8 times as fast as B+ trees",
+                said: Said::UpTo(5.8),
+                ours: |found| found.ratios(MOPS, "dart", &["sherman"]),
+            },
+            Claim {
+                section: "1",
+                statement: "and up to 3.2 times as fast as SMART",
+                said: Said::UpTo(3.2),
+                ours: |found| found.ratios(MOPS, "dart", &["smart"]),
+            },
+        ],
+    },
+    Figure {
+        name: "dart-fig7",
+        title: "Round trips and bytes in the YCSB workloads",
+        differs: "one client, so that nothing is retried; CHIME and DEX are not here",
+        comparisons: |scale| {
+            let workloads = [Load, A, B, C, D];
+            vec![
+                counts(scale, ON_INTEGERS, &RandInt, &workloads),
+                counts(scale, ON_STRINGS, &Email, &workloads),
+            ]
+        },
+        claims: &[
+            cost!(
+                "2.3",
+                "SMART takes 3.9 round trips a search on randint",
+                3.9,
+                ROUND_TRIPS,
+                "smart",
+                "randint"
+            ),
+            cost!("2.3", "and reads 3.7 KB, 3700 bytes", 3700.0, BYTES_READ, "smart", "randint"),
+            cost!("2.3", "on email 7.9 round trips", 7.9, ROUND_TRIPS, "smart", "email"),
+            cost!("2.3", "and 2.0 KB, 2000 bytes", 2000.0, BYTES_READ, "smart", "email"),
+        ],
+    },
+    Figure {
+        name: "dart-fig8",
+        title: "DART's three parts, one by one",
+        differs: "the step of decoupled metadata alone is not here: it comes with the skip table, in DART",
+        comparisons: |scale| {
+            let workloads = [Load, A, B, C, D];
+            let on = |dataset| modelled(scale, Preset::Dart, STEPS, dataset, &workloads);
+            vec![on(&RandInt), on(&Email)]
+        },
+        claims: &[
+            Claim {
+                section: "5.3",
+                statement: "hashed nodes make ART up to 1.7 times as fast",
+                said: Said::UpTo(1.7),
+                ours: |found| step(found, "art+hashed", "art"),
+            },
+            Claim {
+                section: "5.3",
+                statement: "they read 6.4 to 6.7 times fewer bytes on randint",
+                said: Said::Between(6.4, 6.7),
+                ours: |found| bytes_saved(found, "randint"),
+            },
+            Claim {
+                section: "5.3",
+                statement: "and 2.1 to 2.3 times fewer on email",
+                said: Said::Between(2.1, 2.3),
+                ours: |found| bytes_saved(found, "email"),
+            },
+            Claim {
+                section: "5.3",
+                statement: "decoupled metadata makes it up to 4.8 times as fast, the skip table up to 3.4 times more: 16.3 together at most",
+                said: Said::UpTo(16.3),
+                ours: |found| step(found, "dart", "art+hashed"),
+            },
+            Claim {
+                section: "5.3",
+                statement: "the skip table saves about 2 round trips on randint",
+                said: Said::About(2.0),
+                ours: |found| {
+                    found.dataset("randint").workload("c").difference(ROUND_TRIPS, "art+hashed", "dart")
+                },
+            },
+            Claim {
+                section: "5.3",
+                statement: "and 8.7 on email",
+                said: Said::About(8.7),
+                ours: |found| {
+                    found.dataset("email").workload("c").difference(ROUND_TRIPS, "art+hashed", "dart")
+                },
+            },
+        ],
+    },
+    Figure {
+        name: "dart-fig11",
+        title: "What adjusting the prefix list brings",
+        differs: "before and after it; what happens meanwhile is not measured",
+        comparisons: |scale| {
+            let on = |dataset| modelled(scale, Preset::Dart, &["dart+powers", "dart"], dataset, &[C]);
+            vec![on(&RandInt), on(&Email)]
+        },
+        claims: &[Claim {
+            section: "5.3",
+            statement: "the adjustment makes searches up to 21% faster, a factor of 1.21",
+            said: Said::UpTo(1.21),
+            ours: |found| found.ratios(MOPS, "dart", &["dart+powers"]),
+        }],
+    },
+    Figure {
+        name: "dart-fig12",
+        title: "Range queries",
+        differs: "scans of 1 to 100 records, evenly distributed; the paper varies the length",
+        comparisons: |scale| vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[E])],
+        claims: &[
+            Claim {
+                section: "5.4",
+                statement: "DART is comparable to SMART, a factor of 1 or so",
+                said: Said::About(1.0),
+                ours: |found| found.ratios(MOPS, "dart", &["smart"]),
+            },
+            Claim {
+                section: "5.4",
+                statement: "B+ trees scan up to 2.0 times as fast",
+                said: Said::UpTo(2.0),
+                ours: |found| found.ratios(MOPS, "sherman", &["dart", "smart"]),
+            },
+        ],
+    },
+    Figure {
+        name: "dart-fig13",
+        title: "Searches with caches of different sizes",
+        differs: "DEX, of which the text gives its numbers, is not here; caches are smaller, as the index is",
+        comparisons: |scale| {
+            let caches = [1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26];
+            vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[C]).with_caches(&caches)]
+        },
+        claims: &[],
+    },
+    Figure {
+        name: "dart-fig14",
+        title: "Half updates, with accesses more and less skewed",
+        differs: "which exponents the paper has, its text does not say; CHIME and DEX are not here",
+        comparisons: |scale| {
+            let thetas = [0.0, 0.6, 0.8, 0.9, 0.99];
+            vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[A]).with_thetas(&thetas)]
+        },
+        claims: &[Claim {
+            section: "5.5",
+            statement: "DART is 1.6 to 5.7 times as fast as the others at every skew",
+            said: Said::Between(1.6, 5.7),
+            ours: |found| found.ratios(MOPS, "dart", OTHERS),
+        }],
+    },
+    Figure {
+        name: "dart-fig15",
+        title: "Half updates, with more and more threads",
+        differs: "the text gives no number; others stop growing beyond 84 or 126 threads there",
+        comparisons: |scale| {
+            let threads = [3, 21, 42, 84, 126, 168];
+            vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[A]).with_threads(&threads)]
+        },
+        claims: &[],
+    },
+    Figure {
+        name: "dart-table2",
+        title: "Memory",
+        differs: "bytes a record, at this scale, times 60 M: nodes a record rise and fall with the number of records",
+        comparisons: |scale| {
+            vec![
+                counts(scale, &["dart", "smart", "sherman+pointers"], &RandInt, &[C]),
+                counts(scale, ON_STRINGS, &Email, &[C]),
+            ]
+        },
+        claims: &[
+            Claim {
+                section: "5.7, Table 2",
+                statement: "keys and values take 7.15 GiB, at 128 bytes a record",
+                said: Said::About(7.15),
+                ours: |found| {
+                    let each = found.dataset("randint").index("dart").kv_bytes_per_record()?;
+                    Some(Span::one(each * RECORDS / GIB))
+                },
+            },
+            size!("dart", "randint", 0.86, "DART's index takes 0.86 GiB on randint"),
+            size!("dart", "email", 1.44, "and 1.44 GiB on email"),
+            size!("smart", "randint", 17.86, "SMART's takes 17.86 GiB on randint"),
+            size!("smart", "email", 27.51, "and 27.51 GiB on email"),
+            size!("sherman+pointers", "randint", 1.63, "Sherman's takes 1.63 GiB on randint"),
+        ],
+    },
+];
+
+pub(super) const UNHELD: &[Unheld] = &[
+    Unheld {
+        name: "dart-fig9",
+        title: "Buckets of different sizes",
+        why: "the size of a bucket is part of the format here: 128 bytes, the paper's choice",
+    },
+    Unheld {
+        name: "dart-fig10",
+        title: "Inserts with updates of the skip table on and off",
+        why: "they cannot be turned off: it is kept up by every split and switch",
+    },
+];

@@ -1,0 +1,118 @@
+//! Picking measurements by what they were of, for claims to be held against.
+
+use super::claim::Span;
+use crate::compare::{Figures, Measurement};
+
+/// Something measured.
+pub(crate) type Metric = fn(&Figures) -> f64;
+
+/// Round trips an operation.
+pub(crate) const ROUND_TRIPS: Metric = |figures| figures.round_trips_per_op;
+/// Bytes read an operation.
+pub(crate) const BYTES_READ: Metric = |figures| figures.read_bytes_per_op;
+/// Million operations a second.
+pub(crate) const MOPS: Metric = |figures| figures.ops_per_s / 1e6;
+/// Median latency in microseconds.
+pub(crate) const P50_US: Metric = |figures| figures.p50_us;
+/// 99th percentile of latencies in microseconds.
+pub(crate) const P99_US: Metric = |figures| figures.p99_us;
+
+/// Some measurements.
+#[derive(Clone)]
+pub(crate) struct Found<'a>(Vec<&'a Measurement>);
+
+impl<'a> Found<'a> {
+    /// All of them.
+    pub(crate) fn of(measurements: &'a [Measurement]) -> Self {
+        Self(measurements.iter().collect())
+    }
+
+    fn filter(&self, keep: impl Fn(&Measurement) -> bool) -> Self {
+        Self(self.0.iter().copied().filter(|one| keep(one)).collect())
+    }
+
+    /// Those of an index.
+    pub(crate) fn index(&self, name: &str) -> Self {
+        self.filter(|one| one.configuration.index == name)
+    }
+
+    /// Those of a workload.
+    pub(crate) fn workload(&self, name: &str) -> Self {
+        self.filter(|one| one.configuration.workload == name)
+    }
+
+    /// Those of a dataset.
+    pub(crate) fn dataset(&self, name: &str) -> Self {
+        self.filter(|one| one.configuration.dataset == name)
+    }
+
+    /// Those with so many threads.
+    pub(crate) fn threads(&self, count: usize) -> Self {
+        self.filter(|one| one.configuration.threads == count)
+    }
+
+    /// Those with values of so many bytes.
+    pub(crate) fn value_bytes(&self, bytes: usize) -> Self {
+        self.filter(|one| one.configuration.value_bytes == bytes)
+    }
+
+    /// Those with this exponent.
+    pub(crate) fn theta(&self, theta: f64) -> Self {
+        self.filter(|one| (one.configuration.theta - theta).abs() < 1e-9)
+    }
+
+    /// What was measured, from the least to the most.
+    pub(crate) fn span(&self, metric: Metric) -> Option<Span> {
+        Span::of(self.0.iter().map(|one| metric(&one.figures)))
+    }
+
+    /// The largest, as a curve's peak.
+    pub(crate) fn peak(&self, metric: Metric) -> Option<f64> {
+        self.span(metric).map(|span| span.most)
+    }
+
+    /// The only one; the mean of several.
+    pub(crate) fn mean(&self, metric: Metric) -> Option<f64> {
+        let sum: f64 = self.0.iter().map(|one| metric(&one.figures)).sum();
+        (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
+    }
+
+    /// [`Found::mean`] as a claim's number.
+    pub(crate) fn one(&self, metric: Metric) -> Option<Span> {
+        self.mean(metric).map(Span::one)
+    }
+
+    /// How many times an index's number is another's, each at its peak.
+    pub(crate) fn peak_ratio(&self, metric: Metric, index: &str, other: &str) -> Option<Span> {
+        Some(Span::one(self.index(index).peak(metric)? / self.index(other).peak(metric)?))
+    }
+
+    /// How many times an index's number is those of others, beside each other: over all conditions and competitors.
+    pub(crate) fn ratios(&self, metric: Metric, index: &str, others: &[&str]) -> Option<Span> {
+        let own = self.index(index);
+        Span::of(own.0.iter().flat_map(|one| {
+            let beside = self
+                .0
+                .iter()
+                .filter(|other| others.contains(&other.configuration.index.as_str()) && one.is_beside(other));
+            beside.map(|other| metric(&one.figures) / metric(&other.figures))
+        }))
+    }
+
+    /// By how much an index's number is above another's, beside each other, on average.
+    pub(crate) fn difference(&self, metric: Metric, index: &str, other: &str) -> Option<Span> {
+        Some(Span::one(self.index(index).mean(metric)? - self.index(other).mean(metric)?))
+    }
+
+    /// Bytes of index structure a record.
+    pub(crate) fn index_bytes_per_record(&self) -> Option<f64> {
+        let last = self.0.last()?;
+        Some(last.figures.index_bytes as f64 / last.figures.records_then as f64)
+    }
+
+    /// Bytes of keys and values a record.
+    pub(crate) fn kv_bytes_per_record(&self) -> Option<f64> {
+        let last = self.0.last()?;
+        Some(last.figures.kv_bytes as f64 / last.figures.records_then as f64)
+    }
+}
