@@ -206,6 +206,14 @@ impl<F: Fabric> Client<F> {
         }
     }
 
+    /// What earlier operations of this client abandoned is over when nothing of theirs is on its way: an operation must not wait
+    /// for what only its own end would settle.
+    pub(crate) fn settle_own_holds(&mut self) {
+        if self.has_held && self.endpoint().in_flight() == 0 {
+            self.pool.shared.holds.settle(&self.state);
+        }
+    }
+
     /// The operation under way has a hold.
     pub(crate) fn note_hold(&mut self) -> Arc<ClientState> {
         self.has_held = true;

@@ -140,6 +140,7 @@ impl<F: Fabric> Client<F> {
     /// # Errors
     /// As [`crate::Pool::maintain`].
     pub async fn is_over(&mut self, word: u64) -> Result<bool, PoolError> {
+        self.settle_own_holds();
         let named = Owner { member: (word >> 56) as u8, incarnation: word as u32 };
         let me = self.pool().shared.me;
         if named == me {

@@ -44,6 +44,22 @@ fn released_and_abandoned_holds_are_over_and_present_ones_are_not() {
     });
 }
 
+/// A client's operation that meets what its former one abandoned does not wait for its own end.
+#[test]
+fn an_operation_does_not_wait_for_its_own_client() {
+    let pool = block_on(Pool::create(Local::memory(8 << 20, 1).unwrap(), &options())).unwrap();
+    let mut client = pool.client().unwrap();
+    block_on(async {
+        let mut pinned = client.pin(OpKind::Insert).await.unwrap();
+        let abandoned = pinned.hold().unwrap();
+        let word = abandoned.word();
+        drop(abandoned);
+        assert!(pinned.is_over(word).await.unwrap());
+        let present = pinned.hold().unwrap();
+        assert!(!pinned.is_over(present.word()).await.unwrap());
+    });
+}
+
 #[test]
 fn a_dead_members_hold_is_over_once_it_is_ended() {
     let fabric = Local::memory(8 << 20, 1).unwrap();
