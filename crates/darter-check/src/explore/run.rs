@@ -169,7 +169,7 @@ fn perform<S: Subject>(
         scheduler,
         outcome,
         recorder: &recorder,
-        current: 0,
+        current: None,
         pending: plan.faults.clone(),
         healing: Vec::new(),
         power_lost: false,
@@ -245,7 +245,8 @@ struct Act<'r> {
     scheduler: &'r mut dyn Scheduler,
     outcome: &'r mut Outcome,
     recorder: &'r RefCell<Recorder>,
-    current: u32,
+    /// Who moved last.
+    current: Option<u32>,
     /// Faults that have not struck.
     pending: Vec<Fault>,
     /// Processes cut off, and the step at which they are connected again.
@@ -275,12 +276,15 @@ impl Act<'_> {
             if events.is_empty() {
                 return Err(Violation::new("stuck", "nothing can happen, but a client has not ended"));
             }
-            let at = events.iter().position(|event| event.task >= self.current).unwrap_or(0);
+            // Who waits for others or for the clock lets the others go first: else it would spin for ever.
+            let goes_on = |event: &Event| Some(event.task) == self.current && event.kind != EventKind::Run;
+            let next = self.current.map_or(0, |at| if events.iter().any(goes_on) { at } else { at + 1 });
+            let at = events.iter().position(|event| event.task >= next).unwrap_or(0);
             events.rotate_left(at);
             if self.scheduler.is_eager()
                 && let Some(event) = events.iter().find(|event| runs(event)).copied()
             {
-                self.current = event.task;
+                self.current = Some(event.task);
                 executor.perform(event, 0, WordOrder::Ascending);
                 continue;
             }
@@ -291,7 +295,7 @@ impl Act<'_> {
             }
             let event = events[usize::from(decision.event).min(events.len() - 1)];
             self.outcome.schedule.0.push(decision);
-            self.current = event.task;
+            self.current = Some(event.task);
             let (words, order) = decision.piece();
             if self.scheduler.traces() {
                 self.outcome.trace.push(describe(&event, decision));

@@ -170,12 +170,15 @@ impl Scheduler for Random {
 }
 
 /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): tasks have priorities, the first in rank always
-/// moves, and at a few random steps whoever moves falls to the last rank. Finds a bug that needs `d` orderings with
+/// moves, and at a few random steps whoever moves falls to the last rank; so does whoever waits, or a client would spin for
+/// ever on a lock that it keeps another from giving back. Finds a bug that needs `d` orderings with
 /// probability at least 1/(n k^(d-1)).
 pub struct Pct {
     dice: Dice,
     /// By task, the rank; lower moves first.
     ranks: Vec<u64>,
+    /// By task, whether it has begun.
+    begun: Vec<bool>,
     changes: Vec<u64>,
     step: u64,
     last_rank: u64,
@@ -186,27 +189,47 @@ impl Pct {
     pub fn new(seed: u64, depth: u32, steps: u64) -> Self {
         let mut dice = Dice::new(seed);
         let changes = (1..depth).map(|_| dice.below(steps.max(1))).collect();
-        Self { dice, ranks: Vec::new(), changes, step: 0, last_rank: 1 << 32 }
+        Self { dice, ranks: Vec::new(), begun: Vec::new(), changes, step: 0, last_rank: 1 << 32 }
     }
 
     fn rank(&mut self, task: TaskId) -> u64 {
         while self.ranks.len() <= task as usize {
             let rank = self.dice.below(1 << 32);
             self.ranks.push(rank);
+            self.begun.push(false);
         }
         self.ranks[task as usize]
+    }
+
+    /// Who is first in rank.
+    fn first(&mut self, events: &[Event]) -> TaskId {
+        events.iter().map(|event| event.task).min_by_key(|&task| self.rank(task)).unwrap_or(0)
+    }
+
+    fn fall(&mut self, task: TaskId) {
+        self.last_rank += 1;
+        self.ranks[task as usize] = self.last_rank;
     }
 }
 
 impl Scheduler for Pct {
     fn decide(&mut self, events: &[Event]) -> Decision {
-        let first = events.iter().map(|event| event.task).min_by_key(|&task| self.rank(task)).unwrap_or(0);
+        let first = self.first(events);
         if self.changes.contains(&self.step) {
-            self.last_rank += 1;
-            self.ranks[first as usize] = self.last_rank;
+            self.fall(first);
         }
         self.step += 1;
-        let task = events.iter().map(|event| event.task).min_by_key(|&task| self.rank(task)).unwrap_or(0);
+        let waits = |begun: &[bool], task: TaskId| {
+            let runs = |event: &Event| event.task == task && event.kind == EventKind::Run;
+            begun[task as usize] && events.iter().any(runs)
+        };
+        let active = events.iter().map(|event| event.task).filter(|&task| !waits(&self.begun, task));
+        let active = active.min_by_key(|&task| self.ranks[task as usize]);
+        let task = active.unwrap_or_else(|| self.first(events));
+        if active.is_none() {
+            self.fall(task);
+        }
+        self.begun[task as usize] = true;
         let of_task = events.iter().filter(|event| event.task == task).count() as u64;
         let nth = self.dice.below(of_task) as usize;
         let at = events.iter().enumerate().filter(|(_, event)| event.task == task).nth(nth);

@@ -1,5 +1,6 @@
 //! The indexes that can be explored: a line and a file each.
 
+mod art;
 mod dart;
 
 use super::subject::Explored;
@@ -7,7 +8,9 @@ use std::sync::LazyLock;
 
 static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
     vec![
-        Explored::of::<dart::OfDart>(), //
+        Explored::of::<dart::OfDart>(),
+        Explored::of::<art::OfArt<false>>(),
+        Explored::of::<art::OfArt<true>>(),
     ]
 });
 

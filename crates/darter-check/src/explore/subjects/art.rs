@@ -1,0 +1,49 @@
+//! ART under exploration: writers lock, so they wait for a lock's holder until its lease is over, and take the lock over then.
+
+use super::super::plan::Fault;
+use super::super::scenario::{self, Scenario};
+use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_fabric::Sim;
+use darter_index::{Art, ArtOptions};
+use darter_pool::AllocKind;
+
+/// The subject, in the published layout or the hashed one.
+pub(super) struct OfArt<const HASHED: bool>;
+
+/// Names of the types, and how many children they hold.
+const PUBLISHED: [(&str, usize); 3] = [("n4", 4), ("n16", 16), ("n48", 48)];
+const HASHED: [(&str, usize); 6] =
+    [("h4", 4), ("h8", 8), ("h16", 16), ("h32", 30), ("h64", 60), ("h128", 120)];
+
+impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
+    type Index = Art<Sim>;
+
+    const NAME: &'static str = if HASHED_LAYOUT { "art-hashed" } else { "art" };
+
+    const PROMISES: Promises =
+        Promises { survives: &Fault::NAMES, trips_beside_stopped: None, may_lose_values: false };
+
+    const HOLES: &'static [Hole] =
+        &[Hole::published("without-locks", "writers take no locks, and lose each other's writes", 500)
+            .of_our_own()];
+
+    const WARM: &'static [(u64, AllocKind)] = &[
+        (56, AllocKind::Inner),
+        (160, AllocKind::Inner),
+        (48, AllocKind::Leaf),
+        (80, AllocKind::Leaf),
+        (128, AllocKind::Leaf),
+    ];
+
+    fn options(open: Holes) -> ArtOptions {
+        ArtOptions { hashed: HASHED_LAYOUT, without_locks: open.has(0), ..ArtOptions::default() }
+    }
+
+    fn scenarios() -> Vec<Scenario> {
+        let types: &[_] = if HASHED_LAYOUT { &HASHED } else { &PUBLISHED };
+        let mut all = scenario::common();
+        all.extend(types.iter().map(|&(ty, children)| scenario::grow(ty, children)));
+        all.extend(types.iter().map(|&(ty, children)| scenario::shrink(&format!("to-{ty}"), children)));
+        all
+    }
+}
