@@ -184,7 +184,13 @@ fn perform<S: Subject>(
         }
         return Ok(());
     }
-    finish_paused(stage, plan, &mut act, ended, &mut executor, &mut processes)?;
+    let finished = finish_paused(stage, plan, &mut act, ended, &mut executor, &mut processes);
+    if finished.is_err() {
+        // Closing in order would wait for verbs that nobody executes any more.
+        sim.schedule(false);
+        processes.iter().flatten().for_each(|process| process.pool.abandon());
+        return finished;
+    }
     let act_pending = std::mem::take(&mut act.pending);
     {
         let awaits = recorder.borrow().awaits.clone();
