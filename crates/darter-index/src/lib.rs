@@ -14,6 +14,8 @@ mod remote_lock;
 mod situations;
 mod sweep;
 
+#[doc(hidden)]
+pub use art::art_situations;
 pub use art::{Art, ArtOptions};
 pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
 #[doc(hidden)]

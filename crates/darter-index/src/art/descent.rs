@@ -1,8 +1,8 @@
 //! The way from a key to its place: every point operation's first half.
 //!
 //! A [`Descent`] is a machine without a fabric, as DART's is: [`Descent::post`] adds the verbs it needs next to a batch,
-//! [`Descent::absorb`] takes what they brought. It begins at the root as last seen and believes it when its header is not
-//! sealed, else it reads the root word. From there on every node was linked at some moment of this operation, so readers
+//! [`Descent::absorb`] takes what they brought. It begins at the root as last seen and believes it when its header is a
+//! root's and not sealed, else it reads the root word. From there on every node was linked at some moment of this operation, so readers
 //! take its slots as they stand. A node's identity decides whether the key left the path in the bytes the edge skipped.
 //!
 //! In the hashed layout the header is read together with the bucket of the byte that comes next if the edge skipped nothing;
@@ -10,10 +10,12 @@
 
 use super::node::{HEADER_WORDS, Header, Held, NodeType, Part, Slot};
 use super::shared::Shared;
+use super::situations::ROOT_STALE;
 use crate::IndexError;
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashedKey;
 use crate::radix::slot::END;
+use crate::situations::note;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
 
 /// A slot, where it lies and what it held.
@@ -159,7 +161,7 @@ impl<'k> Descent<'k> {
                 self.stage = Stage::Node(None);
                 Ok(None)
             }
-            Stage::Node(Some((node, bucket))) => self.absorb_node(batch, node, bucket),
+            Stage::Node(Some((node, bucket))) => self.absorb_node(shared, batch, node, bucket),
             Stage::Bucket(at, _, Some(read)) => self.absorb_part(at, batch.words(read)),
             Stage::Leaf { at, read: Some(read), .. } => {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(read))?;
@@ -174,6 +176,7 @@ impl<'k> Descent<'k> {
 
     fn absorb_node(
         &mut self,
+        shared: &Shared,
         batch: &Batch,
         node: ReadId,
         bucket: Option<(usize, ReadId)>,
@@ -182,7 +185,8 @@ impl<'k> Descent<'k> {
         let header = Header::new(words);
         let predicted = self.here.predicted();
         self.here.header = header;
-        if self.here.above.is_none() && !self.root_known && header.is_sealed() {
+        if self.here.above.is_none() && !self.root_known && !shared.is_root(header) {
+            note(ROOT_STALE);
             self.stage = Stage::RootWord(None);
             return Ok(None);
         }

@@ -21,8 +21,11 @@ mod replace;
 mod scan;
 mod search;
 mod shared;
+mod situations;
 mod stats;
 mod write;
+
+pub use situations::art_situations;
 
 use crate::hocl::{self, Hocl, HoclOptions};
 use crate::radix::prefix_hash::{HashKeys, HashedKey};

@@ -13,12 +13,14 @@ use super::Art;
 use super::descent::{Here, SlotAt};
 use super::locks::Locks;
 use super::node::{self, Header, Held, NodeType, Part, Slot};
+use super::situations::{self, HELPED, REPLACE_LATE};
 use super::write::Change;
 use crate::IndexError;
 use crate::radix::build::Built;
 use crate::radix::drafts::Drafts;
 use crate::radix::seal::seal_all;
 use crate::radix::slot::END;
+use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Pinned};
 
@@ -110,10 +112,14 @@ impl<F: Fabric> Art<F> {
             self.shared.read_root(client).await?;
         }
         if holder_is_sealed || !is_linked {
+            note(REPLACE_LATE);
             return Ok(Err(Replaced::Lost));
         }
         node::verify_edges(here.addr, ty, &words)?;
         let is_sealed = Header::new(&words).is_sealed();
+        if is_sealed {
+            note(HELPED);
+        }
         let (planned, _) = self.successor(here, &words, wanted);
         match (&planned, wanted) {
             (_, Wanted::Instead(_)) if Part::whole(ty, &words).live().next().is_some() => {
@@ -164,6 +170,7 @@ impl<F: Fabric> Art<F> {
             return Ok(Replaced::Lost);
         }
         drafts.keep();
+        note(situations::replaced(here.ty, slot, image.is_some()));
         if here.above.is_none() {
             self.shared.remember_root(slot);
         }

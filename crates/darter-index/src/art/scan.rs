@@ -125,7 +125,7 @@ impl<F: Fabric> Art<F> {
                 continue;
             };
             let part = Part::whole(ty, done.words(read));
-            if item.above.is_none() && !root_known && part.header.is_sealed() {
+            if item.above.is_none() && !root_known && !self.shared.is_root(part.header) {
                 client.recycle(done);
                 return Ok(None);
             }

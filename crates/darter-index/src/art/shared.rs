@@ -2,14 +2,14 @@
 //! last seen.
 //!
 //! The root pointer is a hint, so that it costs no round trip. It is read again by the first operation pinned in an epoch
-//! later than the one it was read in; until then what it names is protected by its readers' pins. A search that finds the
-//! node it names sealed reads the root word.
+//! later than the one it was read in, and what it names is checked: a search that finds there no root, or one that is sealed,
+//! reads the root word.
 
 use super::ArtOptions;
-use super::node::{Layout, NodeType, Slot};
+use super::node::{Header, Layout, NodeType, Slot, identity_of};
 use crate::IndexError;
 use crate::hocl::Hocl;
-use crate::radix::prefix_hash::HashKeys;
+use crate::radix::prefix_hash::{HashKeys, HashedKey};
 use crate::radix::slot::Held;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{Client, Pool};
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     pub(super) options: ArtOptions,
     root: AtomicU64,
     root_epoch: AtomicU64,
+    /// The identity of roots: nobody who does not know the pool's secret can imitate it.
+    root_identity: u64,
 }
 
 impl Shared {
@@ -58,7 +60,8 @@ impl Shared {
     ) -> Self {
         let (root, epoch) = root;
         let (root, root_epoch) = (AtomicU64::new(root.word()), AtomicU64::new(epoch));
-        Self { keys, words, layout, hocl, options, root, root_epoch }
+        let root_identity = identity_of(&mut HashedKey::new(keys, &[]), 0);
+        Self { keys, words, layout, hocl, options, root, root_epoch, root_identity }
     }
 
     /// The root pointer as last seen.
@@ -69,6 +72,11 @@ impl Shared {
     /// Remembers the root pointer.
     pub(super) fn remember_root(&self, slot: Slot) {
         self.root.store(slot.word(), Ordering::Release);
+    }
+
+    /// Whether the node with this header was the root when the header was read.
+    pub(super) fn is_root(&self, header: Header) -> bool {
+        !header.is_sealed() && header.identity() == self.root_identity
     }
 
     /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The caller is pinned.

@@ -11,10 +11,12 @@ use super::descent::{Descent, End, Here, Purpose, SlotAt};
 use super::locks::Locks;
 use super::node::{self, HEADER_WORDS, Header, Part, Slot, Vacancy};
 use super::replace::{Replaced, Wanted};
+use super::situations::{ROOM_GONE, SEALED_SLOT, SPLIT_ABOVE, SPLIT_LEAF};
 use crate::ordered::check_key;
 use crate::radix::drafts::{Draft, Drafts};
 use crate::radix::slot::edge_of;
 use crate::radix::{TURNS_MAX, common_prefix, leaf, no_progress};
+use crate::situations::note;
 use crate::{Condition, IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
@@ -134,7 +136,20 @@ impl<F: Fabric> Art<F> {
         here: &Here,
         at: SlotAt,
     ) -> Result<Option<Locks>, IndexError> {
-        if at.slot.is_sealed() { self.lock_open(client, here.addr).await } else { Ok(Some(Locks::default())) }
+        if at.slot.is_sealed() { self.lock_mending(client, here).await } else { Ok(Some(Locks::default())) }
+    }
+
+    /// Locks a node for a change of a sealed slot.
+    async fn lock_mending(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+    ) -> Result<Option<Locks>, IndexError> {
+        let locks = self.lock_open(client, here.addr).await?;
+        if locks.is_some() {
+            note(SEALED_SLOT);
+        }
+        Ok(locks)
     }
 
     /// Locks a node; `None` when it is sealed.
@@ -182,6 +197,7 @@ impl<F: Fabric> Art<F> {
             self.look_again(client, descent, edge).await?
         };
         let Some(Vacancy { at, slot, key }) = vacancy else {
+            note(ROOM_GONE);
             locks.end(client).await?;
             return Ok(Turn::Again);
         };
@@ -242,6 +258,7 @@ impl<F: Fabric> Art<F> {
             });
         }
         let child = at.slot.unsealed().moved(edge_of(other, depth), 0);
+        note(SPLIT_LEAF);
         // A slot that is not sealed proves by the CAS that the node is not.
         let needs_look = at.slot.is_sealed();
         self.insert_node(client, draft, descent, (at, here.addr, needs_look), (depth, child)).await
@@ -268,6 +285,7 @@ impl<F: Fabric> Art<F> {
             // The leaf was found on another path: the tree changed on the way down.
             return Ok(Turn::Again);
         }
+        note(SPLIT_ABOVE);
         let at = here.incoming;
         let child = at.slot.moved(edge_of(&other, depth), 0);
         self.insert_node(client, draft, descent, (at, holder, true), (depth, child)).await
@@ -355,7 +373,7 @@ impl<F: Fabric> Art<F> {
         at: SlotAt,
     ) -> Result<bool, IndexError> {
         let locks = if at.slot.is_sealed() {
-            match self.lock_open(client, here.addr).await? {
+            match self.lock_mending(client, here).await? {
                 Some(locks) => locks,
                 None => return Ok(false),
             }
