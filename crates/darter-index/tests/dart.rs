@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Tested, index_tests};
+use common::Tested;
 use darter_fabric::Fabric;
 use darter_index::{Dart, DartOptions, IndexError};
 use darter_pool::Client;
@@ -22,4 +22,32 @@ impl Tested for OfDart {
     }
 }
 
-index_tests!(OfDart);
+/// The base layer alone.
+struct WithoutExpress;
+
+impl Tested for WithoutExpress {
+    type Index<F: Fabric> = Dart<F>;
+
+    fn options<F: Fabric>() -> DartOptions {
+        DartOptions { express: false, ..OfDart::options::<F>() }
+    }
+
+    /// Changes nothing here.
+    async fn adjust<F: Fabric>(index: &Dart<F>, client: &mut Client<F>) -> Result<(), IndexError> {
+        let report = index.adjust(client).await?;
+        assert!(report.after.is_empty() && !report.rebuilt);
+        Ok(())
+    }
+}
+
+mod whole {
+    use super::OfDart;
+
+    crate::common::index_tests!(OfDart);
+}
+
+mod without_express {
+    use super::WithoutExpress;
+
+    crate::common::index_tests!(WithoutExpress);
+}

@@ -59,6 +59,9 @@ impl<F: Fabric> Dart<F> {
     /// Whether enough searches were seen, and they read too many nodes below their hints, for an adjustment to pay.
     pub fn wants_adjust(&self) -> bool {
         let shared = &self.shared;
+        if shared.table().list == PrefixList::NONE {
+            return false;
+        }
         let sampled = shared.sampled.load(Ordering::Relaxed);
         let since = sampled.saturating_sub(shared.adjusted_at.load(Ordering::Relaxed));
         if shared.table().saturated.load(Ordering::Relaxed) {
@@ -80,11 +83,11 @@ impl<F: Fabric> Dart<F> {
         let lengths = |list: PrefixList| list.lengths().iter().map(|&len| len as u8).collect::<Vec<_>>();
         let mut report =
             AdjustReport { before: lengths(old.list), after: lengths(old.list), entries: 0, rebuilt: false };
-        let Some(replaces) = idle else { return Ok(report) };
+        let Some(replaces) = idle.filter(|_| old.list != PrefixList::NONE) else { return Ok(report) };
         let summary = self.summarize(client).await?;
         let budget = Table::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
         let list = match summary.choose(budget) {
-            list if list.word() == 0 => PrefixList::POWERS,
+            PrefixList::NONE => PrefixList::POWERS,
             list => list,
         };
         let entries = summary.entries(list);

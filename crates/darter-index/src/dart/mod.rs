@@ -58,6 +58,9 @@ pub struct DartOptions {
     pub cache_bytes: u64,
     /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
     pub frequency_every: u32,
+    /// Whether a new index gets an express skip table. One without it is searched from its root, for ever: the base layer
+    /// alone, to measure the rest against (paper, section 5.3).
+    pub express: bool,
     /// Errors brought back for the checker's own check; none otherwise.
     #[doc(hidden)]
     pub holes: Holes,
@@ -65,7 +68,7 @@ pub struct DartOptions {
 
 impl Default for DartOptions {
     fn default() -> Self {
-        Self { cache_bytes: 1 << 20, frequency_every: 64, holes: Holes::default() }
+        Self { cache_bytes: 1 << 20, frequency_every: 64, express: true, holes: Holes::default() }
     }
 }
 
@@ -115,16 +118,17 @@ impl<F: Fabric> Dart<F> {
             Err(IndexError::NoIndex { found: 0, .. }) => {}
             other => return other,
         }
-        Self::create(client).await?;
+        Self::create(client, options).await?;
         Self::open(client, options).await
     }
 
     /// Makes an empty root and an empty table; of several creators one wins each word, and the kind word comes last.
-    async fn create(client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn create(client: &mut Client<F>, options: DartOptions) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let table = Table::create(&mut client, PrefixList::POWERS, 0).await?;
+        let list = if options.express { PrefixList::POWERS } else { PrefixList::NONE };
+        let table = Table::create(&mut client, list, 0).await?;
         let ty = NodeType::N4;
         let root = client.alloc(0, ty.bytes(), AllocKind::Inner).await?;
         let image = node::image(ty, HashedKey::new(keys, &[]).identity(0), &[]);

@@ -62,6 +62,9 @@ impl PrefixList {
     /// The list a new index begins with: powers of two, as in a skip list.
     pub(crate) const POWERS: Self = Self(0x80_40_20_10_08_04_02_01);
 
+    /// The list of an index without express nodes. No adjustment ever changes from or to it.
+    pub(crate) const NONE: Self = Self(0);
+
     pub(crate) const fn from_word(word: u64) -> Self {
         Self(word)
     }

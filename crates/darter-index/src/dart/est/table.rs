@@ -52,7 +52,8 @@ impl Table {
     ) -> Result<Self, IndexError> {
         let depth = entries.div_ceil(ENTRIES_PER_SEGMENT).max(1).next_power_of_two().ilog2();
         let room = client.pool().object_bytes_max().ilog2().saturating_sub(4);
-        let bits = (depth + 1).max(Self::bits_for_pool(client)).min(BITS_MAX).min(room);
+        let ample = if list == PrefixList::NONE { 1 } else { Self::bits_for_pool(client) };
+        let bits = (depth + 1).max(ample).min(BITS_MAX).min(room);
         let depth = depth.max(bits.saturating_sub(8)).min(bits);
         let mut drafts = Drafts::new();
         match Self::build(client, &mut drafts, list, bits, depth).await {
