@@ -12,6 +12,7 @@ mod ordered;
 mod radix;
 mod remote_lock;
 mod situations;
+mod smart;
 mod sweep;
 
 #[doc(hidden)]
@@ -28,4 +29,5 @@ pub use ordered::{
 };
 #[doc(hidden)]
 pub use situations::{Situation, take_situations, without_situations};
+pub use smart::{Smart, SmartOptions};
 pub use sweep::Swept;

@@ -17,7 +17,7 @@ use super::node::NodeRef;
 use super::prefix_hash::HashedKey;
 use super::slot::{Held, Slot};
 use crate::radix::common_prefix;
-use crate::radix::sink::{BYTES_MAX, Sink, WIDTH_MAX, is_void};
+use crate::radix::sink::{BYTES_MAX, Sink, WIDTH_MAX, beyond, is_void};
 use crate::{IndexError, KeyValue, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId};
 use darter_pool::Client;
@@ -303,34 +303,4 @@ fn window(frontier: &VecDeque<Item<()>>, wanted: usize) -> (usize, usize) {
         }
     }
     (count, nodes)
-}
-
-/// What is left of a range behind the subtree of a prefix, in the walk's direction.
-fn beyond(range: &ScanRange, prefix: &[u8]) -> Option<ScanRange> {
-    let mut rest = range.clone();
-    if range.reverse {
-        rest.to = Bound::Excluded(prefix.to_vec());
-    } else {
-        match ScanRange::prefix(prefix).to {
-            Bound::Excluded(next) => rest.from = Bound::Included(next),
-            _ => return None,
-        }
-    }
-    (!is_void(&rest)).then_some(rest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_lies_beyond_a_prefix() {
-        let all = ScanRange::all();
-        assert_eq!(beyond(&all, b"ab").unwrap().from, Bound::Included(b"ac".to_vec()));
-        assert_eq!(beyond(&all, &[7, 0xff]).unwrap().from, Bound::Included(vec![8]));
-        assert!(beyond(&all, &[0xff, 0xff]).is_none());
-        assert_eq!(beyond(&all.clone().reversed(), b"ab").unwrap().to, Bound::Excluded(b"ab".to_vec()));
-        let range = ScanRange { to: Bound::Excluded(b"ac".to_vec()), ..all };
-        assert!(beyond(&range, b"ab").is_none());
-    }
 }

@@ -108,6 +108,32 @@ impl<'r> Limits<'r> {
         (!outside).then_some(Touches { low: first == Some(order), high: last == Some(order) })
     }
 
+    /// How a subtree stands after these further bytes of its prefix, the first of them at `depth`; `None` outside the range.
+    pub(crate) fn along(&self, depth: usize, bytes: &[u8], touches: Touches) -> Option<Touches> {
+        let against = |bound: &Option<HashedKey<'_>>| {
+            let rest = bound.as_ref().and_then(|key| key.bytes().get(depth..)).unwrap_or_default();
+            let same = super::common_prefix(bytes, rest);
+            // A path that goes on where the bound ends lies above it.
+            (same < bytes.len()).then(|| rest.get(same).is_none_or(|bound| bytes[same] > *bound))
+        };
+        let mut now = touches;
+        if touches.low {
+            match against(&self.low) {
+                Some(true) => now.low = false,
+                Some(false) => return None,
+                None => {}
+            }
+        }
+        if touches.high {
+            match against(&self.high) {
+                Some(true) => return None,
+                Some(false) => now.high = false,
+                None => {}
+            }
+        }
+        Some(now)
+    }
+
     /// Whether the walk descends.
     pub(crate) fn reverse(&self) -> bool {
         self.range.reverse

@@ -158,7 +158,7 @@ pub(crate) fn behaves_like_a_map<T: Tested>() {
         bench.assert_sound(0);
         Ok(())
     };
-    TestRunner::new(config(96)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
+    TestRunner::new(config(T::CASES)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 pub(crate) fn bulk_load_equals_inserts<T: Tested>() {
@@ -173,7 +173,7 @@ pub(crate) fn bulk_load_equals_inserts<T: Tested>() {
         bench.assert_holds(&map);
         Ok(())
     };
-    TestRunner::new(config(96)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
+    TestRunner::new(config(T::CASES)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// Regression: a walk in chunks met the nodes behind a chunk's end twice, once they had been read in the same round trip.

@@ -19,6 +19,9 @@ use std::future::Future;
 pub(crate) trait Tested: 'static {
     type Index<F: Fabric>: OrderedIndex<F>;
 
+    /// Cases of each property: fewer where keys of 64 KiB take many nodes each.
+    const CASES: u32 = 96;
+
     fn options<F: Fabric>() -> <Self::Index<F> as OrderedIndex<F>>::Options {
         Default::default()
     }
