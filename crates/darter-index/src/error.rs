@@ -52,6 +52,19 @@ pub enum IndexError {
         /// Where.
         addr: GlobalAddr,
     },
+    /// The index was created for keys, or values, of one length.
+    #[error("{what} of {bytes} bytes: this index holds {what}s of {expected} bytes only; create one for any")]
+    WrongLength {
+        /// "key" or "value".
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The only length.
+        expected: usize,
+    },
+    /// Options that cannot be fulfilled.
+    #[error("index options: {0}")]
+    Options(&'static str),
     /// Bulk load got keys out of order.
     #[error("bulk load: key {at} is not above the one before it; sort the input and drop duplicates")]
     NotSorted {

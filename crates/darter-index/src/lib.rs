@@ -11,6 +11,7 @@ mod hocl;
 mod ordered;
 mod radix;
 mod remote_lock;
+mod sherman;
 mod situations;
 mod smart;
 mod sweep;
@@ -27,6 +28,7 @@ pub use ordered::{
     CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
     PutOutcome, ScanRange,
 };
+pub use sherman::{Records, Sherman, ShermanOptions};
 #[doc(hidden)]
 pub use situations::{Situation, take_situations, without_situations};
 pub use smart::{Smart, SmartOptions};
