@@ -76,6 +76,21 @@ impl ScanRange {
         Self { from, to: kept.map_or(Bound::Unbounded, Bound::Excluded), reverse: false }
     }
 
+    /// Whether a key lies in it.
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        let above = match &self.from {
+            Bound::Included(from) => key >= &from[..],
+            Bound::Excluded(from) => key > &from[..],
+            Bound::Unbounded => true,
+        };
+        above
+            && match &self.to {
+                Bound::Included(to) => key <= &to[..],
+                Bound::Excluded(to) => key < &to[..],
+                Bound::Unbounded => true,
+            }
+    }
+
     /// The same range in descending order.
     #[must_use]
     pub fn reversed(mut self) -> Self {

@@ -50,17 +50,7 @@ impl<'r> Limits<'r> {
 
     /// Whether a key lies in the range.
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        let above = match &self.range.from {
-            Bound::Included(from) => key >= &from[..],
-            Bound::Excluded(from) => key > &from[..],
-            Bound::Unbounded => true,
-        };
-        above
-            && match &self.range.to {
-                Bound::Included(to) => key <= &to[..],
-                Bound::Excluded(to) => key < &to[..],
-                Bound::Unbounded => true,
-            }
+        self.range.contains(key)
     }
 
     /// How a node stands, its pointer touching the bounds as said; `has` tells whether the node is on a key's path.

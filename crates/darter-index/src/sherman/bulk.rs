@@ -39,8 +39,11 @@ struct Builder<'s, F: Fabric> {
     items: Vec<Item>,
     /// The inner nodes being filled, from level 1 up.
     inner: Vec<Open>,
-    /// Nodes written.
+    /// Nodes written, and those that are not yet.
     nodes: Vec<GlobalAddr>,
+    unwritten: Vec<Link>,
+    /// Blocks of bounds that no node written has.
+    loose: Vec<(GlobalAddr, u64)>,
     count: u64,
 }
 
@@ -72,6 +75,8 @@ impl<F: Fabric> Sherman<F> {
             items: Vec::new(),
             inner: Vec::new(),
             nodes: Vec::new(),
+            unwritten: Vec::new(),
+            loose: Vec::new(),
             count: 0,
         };
         let outcome = match builder.run(client, sorted).await {
@@ -133,8 +138,7 @@ impl<F: Fabric> Builder<'_, F> {
                 }
                 let parts = separator(previous, &key).to_vec();
                 if self.items.len() >= self.room(&parts) {
-                    let items = std::mem::take(&mut self.items);
-                    self.close_leaf(client, items, parts).await?;
+                    self.close_leaf(client, parts).await?;
                 }
             }
             let payload = self.payload(client, &key, &value).await?;
@@ -186,65 +190,54 @@ impl<F: Fabric> Builder<'_, F> {
     async fn new_node(&mut self, client: &mut Client<F>) -> Result<Link, IndexError> {
         let link = self.sherman.new_node(client, &mut self.change.fresh).await?;
         self.change.fresh.keep();
+        self.unwritten.push(link);
         Ok(link)
     }
 
-    /// Writes the leaf being filled, which ends before `parts`, and begins the next.
-    async fn close_leaf(
-        &mut self,
-        client: &mut Client<F>,
-        mut items: Vec<Item>,
-        parts: Vec<u8>,
-    ) -> Result<(), IndexError> {
-        let mut queue = vec![parts];
-        let mut tails: Vec<Vec<Item>> = Vec::new();
-        loop {
-            let Some(parts) = queue.pop() else { return Ok(()) };
+    /// Writes the leaf being filled, which ends before `parts`, and begins the next. Where the fences take more room than
+    /// those before, it becomes two.
+    async fn close_leaf(&mut self, client: &mut Client<F>, parts: Vec<u8>) -> Result<(), IndexError> {
+        let mut fences = vec![(self.items.len(), parts)];
+        while let Some((count, parts)) = fences.pop() {
             let next = self.new_node(client).await?;
             let upper = self.bound(client, &parts).await?;
             let lower = self.bound(client, &self.low.clone()).await?;
-            let body = leaf_body(&self.sherman.shared.format, &lower, Some(&upper), &items);
+            let body = leaf_body(&self.sherman.shared.format, &lower, Some(&upper), &self.items[..count]);
             let draft = Draft { level: 0, low: lower, high: Some(upper), sibling: next, body };
             if self.write_node(client, self.leaf, &draft).await? {
+                self.items.drain(..count);
                 let child =
                     (std::mem::replace(&mut self.low, parts), std::mem::replace(&mut self.leaf, next));
                 self.push_child(client, 0, child).await?;
-                items = match tails.pop() {
-                    Some(tail) => tail,
-                    None => return Ok(()),
-                };
                 continue;
             }
-            // The fences took more room than those before: two leaves.
-            self.drop_bounds(client, &draft);
+            self.unwritten.retain(|link| *link != next);
             self.free_node(client, next);
-            let tail = items.split_off(items.len() / 2);
-            let (Some((below, _)), Some((above, _))) = (items.last(), tail.first()) else {
+            self.free_loose(client);
+            let half = count / 2;
+            if half == 0 {
                 return Err(IndexError::Corrupt {
                     addr: self.leaf.addr(),
                     what: "an entry that fits in no leaf",
                 });
-            };
-            let between = separator(below, above).to_vec();
-            tails.push(tail);
-            queue.push(parts);
-            queue.push(between);
+            }
+            let between = separator(&self.items[half - 1].0, &self.items[half].0).to_vec();
+            fences.push((count - half, parts));
+            fences.push((half, between));
         }
+        Ok(())
     }
 
     async fn bound(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<Bound, IndexError> {
         let Change { fresh, batch } = &mut self.change;
         let bound = Bound::make(client, fresh, batch, key).await?;
-        // Whoever gives back finds it in its node.
         fresh.keep();
+        self.loose.extend(bound.object());
         Ok(bound)
     }
 
-    fn drop_bounds(&self, client: &mut Client<F>, draft: &Draft) {
-        let inner: &[(Bound, Link)] = if let Body::Inner(children) = &draft.body { children } else { &[] };
-        let bounds = std::iter::once(&draft.low).chain(&draft.high);
-        for (addr, bytes) in bounds.chain(inner.iter().skip(1).map(|(low, _)| low)).filter_map(Bound::object)
-        {
+    fn free_loose(&mut self, client: &mut Client<F>) {
+        for (addr, bytes) in self.loose.drain(..) {
             client.free_unpublished(addr, bytes, AllocKind::Leaf);
         }
     }
@@ -264,6 +257,8 @@ impl<F: Fabric> Builder<'_, F> {
             return Ok(false);
         }
         self.nodes.push(link.addr());
+        self.unwritten.retain(|unwritten| *unwritten != link);
+        self.loose.clear();
         self.words += self.sherman.shared.format.node_words;
         if self.words >= BATCH_WORDS {
             self.flush(client).await?;
@@ -302,7 +297,6 @@ impl<F: Fabric> Builder<'_, F> {
             let (low, link) = (full.low.clone(), full.link);
             let draft = self.inner_draft(client, at, full, Some((child.0, next))).await?;
             if !self.write_node(client, link, &draft).await? {
-                self.drop_bounds(client, &draft);
                 return Err(IndexError::Corrupt {
                     addr: link.addr(),
                     what: "two children that fit in no node",
@@ -320,7 +314,7 @@ impl<F: Fabric> Builder<'_, F> {
         next: Option<(Vec<u8>, Link)>,
     ) -> Result<Draft, IndexError> {
         let low = self.bound(client, &open.low).await?;
-        let mut children = vec![(Bound::least(), Link::NONE); 0];
+        let mut children: Vec<(Bound, Link)> = Vec::new();
         for (index, (key, link)) in open.children.iter().enumerate() {
             let bound = if index == 0 { Bound::least() } else { self.bound(client, key).await? };
             children.push((bound, *link));
@@ -351,6 +345,7 @@ impl<F: Fabric> Builder<'_, F> {
             draft = self.inner_draft(client, at, open, None).await?;
             at += 1;
         }
+        self.unwritten.retain(|unwritten| *unwritten != link);
         self.free_node(client, link);
         Ok(draft)
     }
@@ -400,17 +395,19 @@ impl<F: Fabric> Builder<'_, F> {
             client.recycle(done);
             let Some(page) = page else { continue };
             if let Body::Leaf { entries, .. } = page.draft(format).body {
-                entries.iter().for_each(|entry| free_pair(client, entry));
+                for entry in &entries {
+                    free_pair(client, entry);
+                }
             }
             for (addr, bytes) in page.bounds().filter_map(Bound::object) {
                 client.free_unpublished(addr, bytes, AllocKind::Leaf);
             }
             client.free_unpublished(addr, format.node_bytes(), AllocKind::Inner);
         }
-        let open = self.inner.iter().map(|open| open.link).chain([self.leaf]);
-        for link in open.filter(|link| !link.is_none() && !self.nodes.contains(&link.addr())) {
+        for link in std::mem::take(&mut self.unwritten) {
             self.free_node(client, link);
         }
+        self.free_loose(client);
         Ok(())
     }
 }

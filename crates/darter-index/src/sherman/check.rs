@@ -81,13 +81,11 @@ impl<F: Fabric> Sherman<F> {
                 walk.report.stats.depth_max = inner_levels;
                 break;
             }
-            match below {
-                Some(link) => first = link,
-                None => {
-                    walk.violation(format!("node at {}: no children", first.addr()));
-                    break;
-                }
-            }
+            let Some(link) = below else {
+                walk.violation(format!("node at {}: no children", first.addr()));
+                break;
+            };
+            first = link;
         }
         let Inspection { mut report, leaves, inner, .. } = walk;
         let bytes = format.node_bytes();
@@ -258,10 +256,9 @@ impl<F: Fabric> Sherman<F> {
         let mut entries = Vec::new();
         for &slot in slots {
             match page.entry(format, slot) {
-                EntryState::Empty => continue,
+                EntryState::Empty => {}
                 EntryState::Torn => {
                     walk.violation(format!("leaf at {}: entry {slot} does not belong to it", page.addr));
-                    continue;
                 }
                 EntryState::Holds(entry) => {
                     if entry.lost {

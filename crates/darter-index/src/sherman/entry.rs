@@ -103,18 +103,10 @@ impl Entry {
     /// The words of an entry in its place; of an empty one for `None`.
     pub(super) fn image(format: &Format, at: At, entry: Option<&Self>) -> Words {
         if !format.is_inline() {
-            return match entry {
-                Some(entry) => {
-                    let mut words = entry.key.clone();
-                    words.push(stamped(entry.payload[0], at.1));
-                    words
-                }
-                None => {
-                    let mut words: Words = smallvec![0; format.key_words()];
-                    words.push(stamped(0, at.1));
-                    words
-                }
-            };
+            let mut words: Words =
+                entry.map_or_else(|| smallvec![0; format.key_words()], |entry| entry.key.clone());
+            words.push(stamped(entry.map_or(0, |entry| entry.payload[0]), at.1));
+            return words;
         }
         let mut words: Words = smallvec![0; format.entry_words()];
         words[0] = match entry {

@@ -12,16 +12,18 @@
 //! The second and third lock are tried for, not waited for, so merges wait for nobody; one that fails is left to a later
 //! delete. Neighbours need not be small for it: it is enough that both fit in three quarters of a node.
 
-use super::Sherman;
 use super::bound::Bound;
+use super::entry::EntryState;
 use super::nodes::{Change, Seen, is_harmless};
 use super::page::{Body, Draft, Link, Page};
 use super::split::leaf_body;
 use super::walk::{Aim, fetch_bounds};
+use super::{Sherman, situations};
 use crate::IndexError;
 use crate::hocl::Locked;
-use darter_fabric::Fabric;
-use darter_pool::{Pinned, PoolError};
+use crate::situations::note;
+use darter_fabric::{Fabric, OpKind};
+use darter_pool::{Client, Pinned, PoolError};
 
 /// Locks that an operation holds, in the order of locking; one can cover several nodes.
 #[derive(Default)]
@@ -54,7 +56,8 @@ enum Merged {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there is something to merge.
+    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there is something to merge;
+    /// answers whether the leaf was.
     ///
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is none.
@@ -62,15 +65,37 @@ impl<F: Fabric> Sherman<F> {
         &self,
         client: &mut Pinned<'_, F>,
         key: &[u8],
-    ) -> Result<(), IndexError> {
+    ) -> Result<bool, IndexError> {
         let mut level = 0;
         loop {
             match self.merge_at(client, key, level).await {
                 Ok(Merged::Yes) => level += 1,
-                Ok(Merged::No) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => return Ok(()),
+                Ok(Merged::No) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => return Ok(level > 0),
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Tries again to merge leaves that deletes have left empty, because somebody had a lock or the pool was full.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::merge_upwards`].
+    pub(super) async fn merge_left_over(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let keys = std::mem::take(&mut *self.shared.unmerged());
+        for key in keys {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let leaf = self.page_at(&mut client, Aim::At(&key), 0, false).await?;
+            let format = &self.shared.format;
+            let is_empty = |leaf: &Page| {
+                (0..leaf.slots(format)).all(|slot| leaf.entry(format, slot) == EntryState::Empty)
+            };
+            if leaf.is_some_and(|leaf| leaf.addr != self.shared.root.addr() && is_empty(&leaf))
+                && !self.merge_upwards(&mut client, &key).await?
+            {
+                self.shared.note_unmerged(&key);
+            }
+        }
+        Ok(())
     }
 
     async fn merge_at(
@@ -188,6 +213,7 @@ impl<F: Fabric> Sherman<F> {
         Self::write_dead(&mut change.batch, &right);
         let locks = holding.locks.iter_mut().collect();
         if self.rewrite(client, &mut change, &left, &draft, locks).await? {
+            note(situations::MERGED);
             self.retire_joined(client, &left, &right);
         }
         Ok(if is_listed { Merged::Yes } else { Merged::No })
@@ -248,6 +274,7 @@ impl<F: Fabric> Sherman<F> {
                 return Ok(());
             }
             let Some(mut right) = self.read_dead(client, left.sibling).await? else { return Ok(()) };
+            note(situations::MERGE_FINISHED);
             fetch_bounds(client, &mut left).await?;
             fetch_bounds(client, &mut right).await?;
             let mut change = Change::default();
@@ -341,6 +368,7 @@ impl<F: Fabric> Sherman<F> {
         let locks = holding.locks.iter_mut().collect();
         let lowered = self.rewrite(client, change, root, &draft, locks).await?;
         if lowered {
+            note(situations::ROOT_LOWERED);
             self.retire_node(client, child);
         }
         Ok(lowered)

@@ -19,6 +19,7 @@ mod options;
 mod page;
 mod scan;
 mod search;
+mod situations;
 mod split;
 mod walk;
 mod write;
@@ -30,7 +31,7 @@ use crate::ordered::check_key;
 use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use bound::Bound;
 use cache::Cache;
-use darter_fabric::{Fabric, GlobalAddr, OpKind, random_word};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client};
 use entry::STAMP_BITS;
 use options::Shape;
@@ -46,8 +47,10 @@ const KIND_WORD: usize = 3;
 const DESCRIPTOR_WORD: usize = 8;
 /// Words of the descriptor: shape, root, locks.
 const DESCRIPTOR_WORDS: usize = 3;
-/// Nodes that are remembered for their parents to be told of.
+/// Nodes that are remembered for their parents to be told of, and keys of leaves to be merged.
 const UNTOLD_MAX: usize = 256;
+/// Nodes unknown to their parents with which no more are made.
+const UNTOLD_MANY: usize = 16;
 const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 
 /// What the clients of a compute node share.
@@ -59,22 +62,41 @@ struct Shared {
     locks: Hocl,
     cache: Cache,
     options: ShermanOptions,
-    /// Nodes that their parents may not have been told of, with their levels.
-    untold: Mutex<Vec<(u8, Parted)>>,
+    /// Nodes that their parents may not have been told of, with their levels, and whether telling found the pool full.
+    untold: Mutex<Vec<(u8, Parted, bool)>>,
+    /// Keys of leaves that were left empty.
+    unmerged: Mutex<Vec<Vec<u8>>>,
     /// Where the stamps, tags and places of new nodes come from.
     dice: AtomicU64,
 }
 
 impl Shared {
-    fn untold(&self) -> MutexGuard<'_, Vec<(u8, Parted)>> {
+    fn untold(&self) -> MutexGuard<'_, Vec<(u8, Parted, bool)>> {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A node of this level may be unknown to its parent: the next maintenance tells it.
-    fn note_untold(&self, level: u8, parted: Parted) {
+    fn note_untold(&self, level: u8, parted: Parted, was_full: bool) {
         let mut untold = self.untold();
-        if untold.len() < UNTOLD_MAX && !untold.iter().any(|(_, known)| known.1 == parted.1) {
-            untold.push((level, parted));
+        if untold.len() < UNTOLD_MAX && !untold.iter().any(|(_, known, _)| known.1 == parted.1) {
+            untold.push((level, parted, was_full));
+        }
+    }
+
+    /// Whether so many nodes are unknown to their parents for want of room that no more are to be made.
+    fn cannot_tell(&self) -> bool {
+        self.untold().iter().filter(|(.., was_full)| *was_full).count() >= UNTOLD_MANY
+    }
+
+    fn unmerged(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.unmerged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The leaf of this key is empty: the next maintenance tries to merge it.
+    fn note_unmerged(&self, key: &[u8]) {
+        let mut unmerged = self.unmerged();
+        if unmerged.len() < UNTOLD_MAX {
+            unmerged.push(key.to_vec());
         }
     }
 
@@ -133,6 +155,10 @@ impl<F: Fabric> Sherman<F> {
             .filter(|shape| is_plausible(client.pool(), root.addr(), shape.node_bytes()))
             .ok_or(IndexError::Corrupt { addr: descriptor, what: "no Sherman index has this shape" })?;
         let format = Format::new(shape, client.pool().secret());
+        // A hold's name is this handle's alone.
+        let hold = client.hold()?;
+        let dice = AtomicU64::new(mix(format.seed, hold.word()));
+        hold.release();
         let locks = Hocl::open(&mut client, GlobalAddr::from_bits(words[2]), options.locks).await?;
         let shared = Shared {
             format,
@@ -142,7 +168,8 @@ impl<F: Fabric> Sherman<F> {
             cache: Cache::new(options.cache_bytes),
             options,
             untold: Mutex::default(),
-            dice: AtomicU64::new(random_word()),
+            unmerged: Mutex::default(),
+            dice,
         };
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
@@ -182,7 +209,7 @@ impl<F: Fabric> Sherman<F> {
                 return Err(error);
             }
         };
-        let root = Link::new(root, tag_of(random_word()));
+        let root = Link::new(root, tag_of(mix(format.seed, root.bits())));
         let image = Draft::empty().image(&format, root.addr(), root.tag(), 1).unwrap_or_default();
         let mut batch = client.batch();
         batch.write(root.addr(), &image);
@@ -284,7 +311,8 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
     }
 
     async fn maintain(&self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.tell_parents(client).await
+        self.tell_parents(client).await?;
+        self.merge_left_over(client).await
     }
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {

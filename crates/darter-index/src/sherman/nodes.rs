@@ -10,16 +10,17 @@
 //! lock finds a state that names an image, and puts the image in place: the change takes effect as a whole or not at all.
 //! Readers do not look at the state; for them the words fit together or not.
 
-use super::Sherman;
 use super::entry::{Entry, EntryState, mended};
 use super::page::{
     DEAD, Draft, HEADER_WORDS, Link, Page, Place, is_alive, is_plausible, redo_image, redo_state, state_of,
     tag_of,
 };
 use super::walk::{Aim, fetch_bounds};
+use super::{Sherman, situations};
 use crate::IndexError;
 use crate::hocl::Locked;
 use crate::radix::drafts::Drafts;
+use crate::situations::note;
 use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client, Pinned, PoolError};
 
@@ -27,8 +28,8 @@ use darter_pool::{AllocKind, Client, Pinned, PoolError};
 pub(super) enum Seen {
     /// The node, sound, with what was half done mended.
     Alive(Box<Page>),
-    /// A node that is no longer in the tree, with its contents.
-    Dead(Box<Page>),
+    /// A node that is no longer in the tree.
+    Dead,
     /// Another node, or none.
     Other,
 }
@@ -109,7 +110,7 @@ impl<F: Fabric> Sherman<F> {
         }
         let mut page = Box::new(page);
         if page.is_dead() {
-            return Ok((Seen::Dead(page), alive));
+            return Ok((Seen::Dead, alive));
         }
         if page.is_leaf() {
             self.mend_entries(client, &mut page).await?;
@@ -140,6 +141,7 @@ impl<F: Fabric> Sherman<F> {
         let done = client.submit(batch).await?;
         client.recycle(done);
         client.retire(image, format.node_bytes(), AllocKind::Inner);
+        note(situations::REDONE);
         Ok(Some(page))
     }
 
@@ -159,6 +161,7 @@ impl<F: Fabric> Sherman<F> {
                 IndexError::LostInWrite { addr }
             });
         }
+        note(situations::ENTRY_MENDED);
         let mut batch = client.batch();
         for slot in slots {
             let entry = mended(format, page.slot(format, slot));
@@ -216,6 +219,10 @@ impl<F: Fabric> Sherman<F> {
             let mut left = None;
             loop {
                 let locked = self.shared.locks.lock(client, link.addr()).await?;
+                if locked.is_taken_over {
+                    // Nothing else to do: whatever was left half done shows in the node, now or when it is locked next.
+                    note(situations::TAKEN_OVER);
+                }
                 let mut batch = first.take().unwrap_or_else(|| client.batch());
                 let by_hint = by_hint && left.is_none();
                 let (seen, alive) =
@@ -232,7 +239,12 @@ impl<F: Fabric> Sherman<F> {
                         Some(Place::Beyond) if !page.sibling.is_none() => {
                             locked.end(client).await?;
                             if let Some(high) = &page.high {
-                                self.shared.note_untold(level, (high.bytes().to_vec(), page.sibling));
+                                let parted = (high.bytes().to_vec(), page.sibling);
+                                self.shared.note_untold(level, parted, false);
+                            }
+                            note(situations::MOVED_RIGHT);
+                            if let Some(copy) = self.shared.cache.find(Aim::At(key), level + 1) {
+                                self.shared.cache.drop_copy(&copy);
                             }
                             left = Some(link);
                             link = page.sibling;

@@ -24,6 +24,7 @@ pub enum Records {
 
 /// How a process uses an index. The last four fields count when the index is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each switches a technique, and any may be off alone")]
 pub struct ShermanOptions {
     /// Bytes of inner nodes this process may cache. The root's copy is kept in any case.
     pub cache_bytes: u64,

@@ -395,9 +395,11 @@ impl Draft {
             }
             Body::Inner(list) => {
                 children = list.len();
-                list.iter().for_each(|(_, link)| bytes.extend_from_slice(&link.word().to_le_bytes()));
+                bytes.extend(list.iter().flat_map(|(_, link)| link.word().to_le_bytes()));
                 bytes.extend(list.iter().skip(1).map(|(low, _)| low.code()));
-                list.iter().skip(1).for_each(|(low, _)| low.store(&mut bytes));
+                for (low, _) in list.iter().skip(1) {
+                    low.store(&mut bytes);
+                }
                 bytes.resize(bytes.len().next_multiple_of(8), 0);
             }
         }

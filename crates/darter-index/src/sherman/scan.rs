@@ -22,21 +22,6 @@ const WIDTH_MAX: usize = 32;
 /// Bytes of blocks read in one round trip.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 
-/// Whether a key lies in a range.
-fn contains(range: &ScanRange, key: &[u8]) -> bool {
-    let above = match &range.from {
-        Bound::Included(from) => key >= &from[..],
-        Bound::Excluded(from) => key > &from[..],
-        Bound::Unbounded => true,
-    };
-    above
-        && match &range.to {
-            Bound::Included(to) => key <= &to[..],
-            Bound::Excluded(to) => key < &to[..],
-            Bound::Unbounded => true,
-        }
-}
-
 /// Where a scan stands: the fence that it has come to, in its direction.
 enum Cursor {
     /// Keys from here up, and the leaf that the last one named for them.
@@ -226,7 +211,7 @@ impl<F: Fabric> Sherman<F> {
         if format.is_inline() {
             for entry in &entries {
                 let key = entry_key(format, entry).unwrap_or_default();
-                if contains(range, &key) {
+                if range.contains(&key) {
                     found.push((key, inline_value(format, leaf.addr, entry)?));
                 }
             }
@@ -259,7 +244,7 @@ impl<F: Fabric> Sherman<F> {
                 for (entry, read) in reads {
                     let held = pair::parse(entry.block().addr, done.words(read))?;
                     // One that was put amid the READ of the leaf can have another's digest: its place is not known.
-                    if contains(range, held.key) && key_words(format, held.key, leaf.prefix) == entry.key {
+                    if range.contains(held.key) && key_words(format, held.key, leaf.prefix) == entry.key {
                         found.push((held.key.to_vec(), held.value.to_vec()));
                     }
                 }

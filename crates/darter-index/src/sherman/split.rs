@@ -3,16 +3,17 @@
 //! Until the parent is told, or for ever if the writer dies before, the sibling link leads to the new node. The root splits in
 //! place: its contents move to two new nodes, so that its address stays and no parent has to be told.
 
-use super::Sherman;
 use super::bound::{Bound, separator};
 use super::entry::{Entry, EntryState, Words, key_words};
 use super::nodes::{Change, is_harmless};
 use super::page::{Body, Draft, Format, LEVELS_MAX, Link, Page};
 use super::search::entry_key;
+use super::{Sherman, situations};
 use crate::IndexError;
 use crate::hocl::Locked;
 use crate::radix::common_prefix;
 use crate::radix::leaf as pair;
+use crate::situations::note;
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, Pinned, PoolError};
 
@@ -80,7 +81,9 @@ impl<F: Fabric> Sherman<F> {
             client.recycle(batch);
         } else {
             let done = client.submit(batch).await?;
-            more.iter().for_each(|&(at, read)| heads[at] = done.words(read).to_vec());
+            for (at, read) in more {
+                heads[at] = done.words(read).to_vec();
+            }
             client.recycle(done);
         }
         let key = |head: &Vec<u64>| {
@@ -203,6 +206,7 @@ impl<F: Fabric> Sherman<F> {
         if !self.rewrite(client, change, page, &draft, vec![locked]).await? {
             return Err(unfit);
         }
+        note(if is_root { situations::ROOT_SPLIT } else { situations::SPLIT });
         Ok((!is_root).then_some((parts, right_link)))
     }
 
@@ -212,7 +216,7 @@ impl<F: Fabric> Sherman<F> {
     /// Those of [`Sherman::post_separator`].
     pub(super) async fn tell_parents(&self, client: &mut Client<F>) -> Result<(), IndexError> {
         let untold = std::mem::take(&mut *self.shared.untold());
-        for (level, parted) in untold {
+        for (level, parted, _) in untold {
             let mut client = client.pin(OpKind::Maintain).await?;
             self.post_separator(&mut client, level, Some(parted)).await?;
         }
@@ -253,7 +257,7 @@ impl<F: Fabric> Sherman<F> {
                     }
                     return match self.give_up(client, locked, error).await {
                         Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {
-                            self.shared.note_untold(level - 1, (parts, link));
+                            self.shared.note_untold(level - 1, (parts, link), true);
                             Ok(())
                         }
                         other => other,

@@ -7,8 +7,9 @@
 use super::bound::{self, Bound};
 use super::cache::Copy;
 use super::page::{Link, Page, Place};
-use super::{Shared, Sherman};
+use super::{Shared, Sherman, situations};
 use crate::IndexError;
+use crate::situations::note;
 use darter_fabric::{Batch, Fabric, ReadId};
 use darter_pool::{Client, Pinned};
 use std::cmp::Ordering;
@@ -135,21 +136,16 @@ impl<'k> Walk<'k> {
         }
         if matches!(self.stage, Stage::Start) {
             let copy = if self.fresh { None } else { shared.cache.find(self.aim, self.level + 1) };
-            let link = match copy {
-                Some(copy) => {
-                    let link = copy.page.child(copy.page.towards(self.aim));
-                    let child_level = copy.page.level - 1;
-                    self.via = Via::Copy(copy);
-                    if child_level == self.level && !self.reads {
-                        return Ok(Some(End::Link(link)));
-                    }
-                    link
+            let mut link = shared.root;
+            self.via = Via::Tree;
+            if let Some(copy) = copy {
+                link = copy.page.child(copy.page.towards(self.aim));
+                let child_level = copy.page.level - 1;
+                self.via = Via::Copy(copy);
+                if child_level == self.level && !self.reads {
+                    return Ok(Some(End::Link(link)));
                 }
-                None => {
-                    self.via = Via::Tree;
-                    shared.root
-                }
-            };
+            }
             self.stage = Stage::Node(link);
         }
         self.stage = match std::mem::replace(&mut self.stage, Stage::Start) {
@@ -244,9 +240,9 @@ impl<'k> Walk<'k> {
         let (link, level) = (page.child(page.towards(self.aim)), page.level - 1);
         self.via = Via::Tree;
         if is_root {
-            shared.cache.keep_root(*page)
+            shared.cache.keep_root(*page);
         } else {
-            shared.cache.keep(*page)
+            shared.cache.keep(*page);
         }
         if level == self.level && !self.reads {
             return Ok(Some(End::Link(link)));
@@ -262,6 +258,7 @@ impl<'k> Walk<'k> {
         self.stage = Stage::Start;
         let via = std::mem::replace(&mut self.via, Via::Tree);
         if let Via::Copy(copy) = &via {
+            note(situations::COPY_MISLED);
             shared.cache.drop_copy(copy);
         }
         if self.dead_ends <= DEAD_ENDS_MAX {

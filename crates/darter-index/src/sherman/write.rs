@@ -10,7 +10,7 @@
 use super::Sherman;
 use super::entry::{Block, Entry, EntryState, Words, key_words};
 use super::nodes::{Change, is_harmless};
-use super::page::{Body, Page};
+use super::page::{Body, Page, mix};
 use super::search::{Matches, inline_value};
 use super::split::Parted;
 use crate::hocl::Locked;
@@ -58,6 +58,9 @@ impl<F: Fabric> Sherman<F> {
             Condition::Present | Condition::Equals(_) => OpKind::Update,
         };
         let mut pair = if format.is_inline() { None } else { Some(Pair::new(client, key, value)?) };
+        if self.shared.cannot_tell() {
+            self.tell_parents(client).await?;
+        }
         let mut client = client.pin(kind).await?;
         let outcome = self.put_pair(&mut client, key, value, condition, pair.as_mut()).await;
         if let Some(pair) = &mut pair {
@@ -68,6 +71,13 @@ impl<F: Fabric> Sherman<F> {
             }
         }
         outcome
+    }
+
+    /// The memory node for a key's pair.
+    fn home(&self, client: &Client<F>, key: &[u8]) -> u8 {
+        let words = key_words(&self.shared.format, key, 0);
+        let hash = words.iter().fold(self.shared.format.seed, |hash, &word| mix(hash, word));
+        ((hash >> 32) % u64::from(client.pool().nodes())) as u8
     }
 
     async fn put_pair(
@@ -81,19 +91,17 @@ impl<F: Fabric> Sherman<F> {
         let link = self.leaf_of(client, key).await?;
         let mut first = client.batch();
         let mut block = None;
-        let payload: Words = match pair {
-            Some(pair) => {
-                let addr = pair.place(client, link.addr().node()).await?;
-                first.write(addr, &pair.words);
-                let placed = Block { addr, class: pair.class };
-                block = Some(pair);
-                SmallVec::from_slice(&[placed.word()])
-            }
-            None => {
-                let mut words: Words = SmallVec::from_elem(0, self.shared.format.payload_words());
-                bytemuck::cast_slice_mut(&mut words)[..value.len()].copy_from_slice(value);
-                words
-            }
+        let payload: Words = if let Some(pair) = pair {
+            let home = self.home(client, key);
+            let addr = pair.place(client, home).await?;
+            first.write(addr, &pair.words);
+            let placed = Block { addr, class: pair.class };
+            block = Some(pair);
+            SmallVec::from_slice(&[placed.word()])
+        } else {
+            let mut words: Words = SmallVec::from_elem(0, self.shared.format.payload_words());
+            bytemuck::cast_slice_mut(&mut words)[..value.len()].copy_from_slice(value);
+            words
         };
         let (mut locked, page) = self.lock_leaf(client, key, (link, first)).await?;
         let put = match self.put_locked(client, &mut locked, &page, (key, &payload), condition).await {
@@ -145,6 +153,11 @@ impl<F: Fabric> Sherman<F> {
             Some(slot) => {
                 self.write_entry(client, locked, page, slot, Edit::Insert(&new)).await?;
                 Ok(Put::Done(PutOutcome::Inserted))
+            }
+            None if self.shared.cannot_tell() => {
+                // Parents cannot be told for want of room: what else is split would be ever farther from them.
+                let (needed, node) = (format.node_bytes(), page.addr.node());
+                Err(PoolError::OutOfSpace { needed, node }.into())
             }
             None => {
                 let parted = self.split_leaf(client, locked, page, (key, payload)).await?;
@@ -222,10 +235,8 @@ impl<F: Fabric> Sherman<F> {
             Edit::Clear => (None, false),
         };
         let words = Entry::image(format, (page.addr, page.stamp, slot), entry);
-        let (key_at, payload_at) = match format.is_inline() {
-            true => (1, 1 + format.key_words()),
-            false => (0, format.key_words()),
-        };
+        let key_at = usize::from(format.is_inline());
+        let payload_at = key_at + format.key_words();
         match (format.is_inline(), entry.is_some(), replaces) {
             (true, true, false) => {
                 batch.write(at.plus(8), &words[key_at..]);
@@ -300,8 +311,10 @@ impl<F: Fabric> Sherman<F> {
         let Some(present) = present else { return Ok(false) };
         self.retire_block(&mut client, &present.entry);
         // Not at every delete from a leaf that cannot be merged.
-        if left == 0 || left * 4 <= page.slots(format) && left.is_power_of_two() {
-            self.merge_upwards(&mut client, key).await?;
+        let is_due = left == 0 || left * 4 <= page.slots(format) && left.is_power_of_two();
+        let merged = is_due && self.merge_upwards(&mut client, key).await?;
+        if left == 0 && !merged && page.addr != self.shared.root.addr() {
+            self.shared.note_unmerged(key);
         }
         Ok(true)
     }
