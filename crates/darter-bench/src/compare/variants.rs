@@ -6,7 +6,7 @@
 use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{Dart, DartOptions, Fabric, OrderedIndex};
-use darter_index::{Art, ArtOptions};
+use darter_index::{Art, ArtOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions};
 use darter_pool::Client;
 use std::fmt;
 use std::future::Future;
@@ -36,6 +36,10 @@ pub(crate) trait Adjusts<F: Fabric>: OrderedIndex<F> {
 }
 
 impl<F: Fabric> Adjusts<F> for Art<F> {}
+
+impl<F: Fabric> Adjusts<F> for Smart<F> {}
+
+impl<F: Fabric> Adjusts<F> for Sherman<F> {}
 
 impl<F: Fabric> Adjusts<F> for Dart<F> {
     /// The prefix list (DART, section 3.1).
@@ -100,6 +104,67 @@ variants! {
         |_| ArtOptions { hashed: true, ..ArtOptions::default() };
     "art+unlocked", "ART that takes no locks and so loses writes: to measure what locks cost", Art, 256, false, false,
         |_| ArtOptions { without_locks: true, ..ArtOptions::default() };
+    "smart", "SMART: lock-free inner nodes, leaves in place, shared reads and writes, cache", Smart, 2600, false, true,
+        |demand| SmartOptions { cache_bytes: demand.cache_bytes, ..SmartOptions::default() };
+    "smart+delegation", "SMART without write combining", Smart, 2600, false, true,
+        |demand| SmartOptions { write_combining: false, ..smart(demand) };
+    "smart+rear-lock", "SMART that shares neither writes nor reads", Smart, 2600, false, true,
+        |demand| SmartOptions { write_combining: false, read_delegation: false, ..smart(demand) };
+    "smart+in-place", "SMART that moreover unlocks leaves by a WRITE of its own", Smart, 2600, false, true,
+        |demand| SmartOptions { rear_lock: false, write_combining: false, read_delegation: false, ..smart(demand) };
+    "smart+oop", "SMART that moreover writes leaves out of place: no locks at all", Smart, 2600, false, true,
+        |demand| SmartOptions {
+            in_place: false,
+            rear_lock: false,
+            write_combining: false,
+            read_delegation: false,
+            ..smart(demand)
+        };
+    "sherman", "Sherman: B-link tree, hierarchical locks on chip, combined commands, two-level versions", Sherman, 512, false, true,
+        |demand| sherman(ShermanOptions::sherman(), demand);
+    "sherman+pointers", "Sherman whose entries point to their values", Sherman, 512, false, true,
+        |demand| pointing(ShermanOptions::sherman(), demand);
+    "fg+hierarchical", "Sherman without two-level versions", Sherman, 512, false, true,
+        |demand| sherman(ShermanOptions { two_level_versions: false, unsorted_leaves: false, ..ShermanOptions::sherman() }, demand);
+    "fg+on-chip", "FG+ with combined commands and locks on chip", Sherman, 512, false, true,
+        |demand| sherman(on_chip(), demand);
+    "fg+combined", "FG+ with combined commands", Sherman, 512, false, true,
+        |demand| sherman(ShermanOptions { combine_commands: true, ..ShermanOptions::fg_plus() }, demand);
+    "fg+", "FG with an index cache: whole nodes written under spin locks", Sherman, 512, false, true,
+        |demand| sherman(ShermanOptions::fg_plus(), demand);
+    "fg", "FG: a one-sided B-link tree without a cache", Sherman, 512, false, true,
+        |demand| ShermanOptions { cache_bytes: 0, ..sherman(ShermanOptions::fg(), demand) };
+}
+
+fn smart(demand: Demand) -> SmartOptions {
+    SmartOptions { cache_bytes: demand.cache_bytes, ..SmartOptions::default() }
+}
+
+/// Longest value that entries hold themselves.
+const INLINE_BYTES_MAX: usize = 64;
+
+/// Entries hold what has a fixed, short length, as in the published code.
+fn sherman(options: ShermanOptions, demand: Demand) -> ShermanOptions {
+    let records = match (demand.fixed_key, u16::try_from(demand.value_bytes)) {
+        (Some(key_bytes), Ok(value_bytes)) if demand.value_bytes <= INLINE_BYTES_MAX => {
+            Records::Inline { key_bytes, value_bytes }
+        }
+        _ => return pointing(options, demand),
+    };
+    ShermanOptions { cache_bytes: demand.cache_bytes, ..options.records(records) }
+}
+
+/// Entries point to a block with the pair.
+fn pointing(options: ShermanOptions, demand: Demand) -> ShermanOptions {
+    let records = demand.fixed_key.map_or(Records::Any, |key_bytes| Records::FixedKeys { key_bytes });
+    ShermanOptions { cache_bytes: demand.cache_bytes, ..options.records(records) }
+}
+
+/// Combined commands, and spin locks on chip.
+fn on_chip() -> ShermanOptions {
+    let plus = ShermanOptions::fg_plus();
+    let locks = HoclOptions { on_chip: true, ..plus.locks };
+    ShermanOptions { combine_commands: true, locks, ..plus }
 }
 
 impl fmt::Debug for Variant {

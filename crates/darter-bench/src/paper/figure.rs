@@ -1,7 +1,7 @@
 //! A figure or table of a paper: what is run for it, and what its text says came of it there.
 
 use super::claim::Claim;
-use crate::compare::{Comparison, IndexChoice, Place, Theta, VARIANTS};
+use crate::compare::{Comparison, IndexChoice, Place, Theta};
 use crate::datasets::DatasetSpec;
 use crate::ycsb::Workload;
 use darter::ByteSize;
@@ -40,8 +40,8 @@ pub(crate) struct Unheld {
 
 /// Variants by name.
 fn choose(names: &[&str]) -> Vec<IndexChoice> {
-    let known = |name: &str| VARIANTS.iter().find(|variant| variant.name == name).map(IndexChoice);
-    names.iter().filter_map(|name| known(name)).collect()
+    let known = |name: &&str| name.parse().unwrap_or_else(|error| unreachable!("{name}: {error}"));
+    names.iter().map(known).collect()
 }
 
 /// Counts on one thread, in this process: they are those of any fabric.
