@@ -23,6 +23,10 @@ use indicatif::ProgressBar;
 /// Which draw of a workload is the warm-up's; rounds count from 0.
 const WARM_UP_RUN: u64 = u64::MAX;
 
+/// Bytes of a pool for each memory node and for each client, beyond the records'.
+const NODE_ROOM: u64 = 256 << 20;
+const CLIENT_ROOM: u64 = 256 << 10;
+
 /// Conditions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
@@ -129,7 +133,10 @@ impl Run<'_> {
         let records = comparison.records.saturating_add(comparison.fresh_records_max());
         // Each record twice, for what waits to be reclaimed.
         let each = record.saturating_add(64).saturating_mul(2).saturating_add(variant.room);
-        each.saturating_mul(records).saturating_add((256 << 20) * comparison.memory_nodes() as u64)
+        // What nodes keep and what clients have in hand.
+        let nodes = comparison.memory_nodes() as u64 * NODE_ROOM;
+        let clients = most(&comparison.thread_counts()) * most(&comparison.in_flight_counts()) * CLIENT_ROOM;
+        each.saturating_mul(records).saturating_add(nodes).saturating_add(clients)
     }
 
     /// Where an index will have a pool of so many bytes to itself.
@@ -141,10 +148,9 @@ impl Run<'_> {
             Place::Tcp => Arena::tcp(bytes, nodes, &self.setting.program).map(Ground::Real),
             Place::Sim { spec, .. } => {
                 // Points use as many of the threads as they ask for.
-                let most = |counts: Vec<usize>| counts.into_iter().max().unwrap_or(1) as u64;
                 let spec = ModelSpec {
-                    threads: most(comparison.thread_counts()),
-                    coroutines: most(comparison.in_flight_counts()),
+                    threads: most(&comparison.thread_counts()),
+                    coroutines: most(&comparison.in_flight_counts()),
                     memory_bytes: node_bytes(bytes, nodes),
                     ..(**spec).clone()
                 };
@@ -300,6 +306,10 @@ impl Run<'_> {
             }
         }
     }
+}
+
+fn most(counts: &[usize]) -> u64 {
+    counts.iter().copied().max().unwrap_or(1) as u64
 }
 
 /// A pool that cannot be had is a matter of the arguments.
