@@ -1,5 +1,7 @@
 //! Sherman with all its techniques, and FG with none, under everything that every index must pass.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use common::Tested;
