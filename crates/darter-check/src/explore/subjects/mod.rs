@@ -2,6 +2,7 @@
 
 mod art;
 mod dart;
+mod smart;
 
 use super::subject::Explored;
 use std::sync::LazyLock;
@@ -11,6 +12,8 @@ static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
         Explored::of::<dart::OfDart>(),
         Explored::of::<art::OfArt<false>>(),
         Explored::of::<art::OfArt<true>>(),
+        Explored::of::<smart::OfSmart<false>>(),
+        Explored::of::<smart::OfSmart<true>>(),
     ]
 });
 
