@@ -60,7 +60,7 @@ pub(crate) fn play<C: Contender + ?Sized>(
                 let contender = contenders[number];
                 let progress =
                     progress::bar(&format!("{} {}", title(one.workload), contender.name()), base.ops);
-                let outcome = contender.run(&Phase {
+                let phase = Phase {
                     workload: one.workload,
                     loaded: loaded[number],
                     threads: one.threads,
@@ -69,6 +69,11 @@ pub(crate) fn play<C: Contender + ?Sized>(
                     run: u64::from(round),
                     progress: &progress,
                     ..*base
+                };
+                let outcome = contender.run(&phase).map_err(|error| BenchError::In {
+                    index: contender.name(),
+                    workload: one.workload.name(),
+                    source: Box::new(error),
                 })?;
                 progress.finish_and_clear();
                 loaded[number] = outcome.records;

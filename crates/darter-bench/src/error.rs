@@ -34,6 +34,16 @@ pub enum BenchError {
     /// A memory node, or another process of the benchmark, did not start or failed.
     #[error("cannot measure with another process: {0}")]
     Process(String),
+    /// One of several indexes failed.
+    #[error("{index}, workload {workload}: {source}")]
+    In {
+        /// The index.
+        index: &'static str,
+        /// What it was doing.
+        workload: &'static str,
+        /// What happened.
+        source: Box<BenchError>,
+    },
     /// A modelled cluster came to a stop.
     #[error("the modelled cluster has come to a stop: {0}")]
     Stuck(#[from] darter_fabric::model::Stuck),
@@ -61,6 +71,7 @@ impl BenchError {
         match self {
             Self::Usage(_) | Self::KeyFile { .. } | Self::File { .. } => true,
             Self::Store(error) => error.is_usage(),
+            Self::In { source, .. } => source.is_usage(),
             Self::WrongAnswer { .. }
             | Self::Unsound(_)
             | Self::Process(_)

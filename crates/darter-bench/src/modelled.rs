@@ -9,6 +9,7 @@ use crate::driver::{Outcome, Phase, fill_holes};
 use crate::executor::{Executor, Failure};
 use crate::target::{Target, TargetSession};
 use crate::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec};
+use darter::block_on;
 use darter_fabric::model::{Cluster, Model};
 use std::cell::{Cell, RefCell};
 
@@ -16,6 +17,9 @@ use std::cell::{Cell, RefCell};
 const CHUNK_OPS: usize = 16;
 /// Operations of a session between two rounds of upkeep.
 const UPKEEP_OPS: u64 = 1024;
+
+/// Rounds of upkeep after a phase: two graces, with scrubbing between them, and one to free.
+const RECLAIM_ROUNDS: usize = 6;
 
 /// A thread's operations, handed out one by one.
 struct Feed<'a> {
@@ -112,12 +116,25 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
         return Err(failure.of(nodes[0].name(), phase.workload));
     }
     fill_holes(&nodes[0], phase, &space)?;
+    reclaim(nodes)?;
     Ok(Outcome {
         seconds: report.elapsed_ns as f64 / 1e9,
         records: space.total(),
         bottleneck: report.bottleneck().map(|busiest| busiest.to_string()),
         ..outcome.into_inner()
     })
+}
+
+/// Outside of the model's time: every compute node does its upkeep often enough for what was unlinked to be reused.
+fn reclaim<T: Target>(nodes: &[T]) -> Result<(), BenchError> {
+    let sessions = nodes.iter().map(Target::session).collect::<Result<Vec<_>, _>>();
+    let mut sessions = sessions?;
+    for _ in 0..RECLAIM_ROUNDS {
+        for session in &mut sessions {
+            block_on(session.maintain())?;
+        }
+    }
+    Ok(())
 }
 
 impl Shared<'_> {

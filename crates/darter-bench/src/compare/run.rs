@@ -25,7 +25,7 @@ const WARM_UP_RUN: u64 = u64::MAX;
 
 /// Bytes of a pool for each memory node and for each client, beyond the records'.
 const NODE_ROOM: u64 = 256 << 20;
-const CLIENT_ROOM: u64 = 256 << 10;
+const CLIENT_ROOM: u64 = 2 << 20;
 
 /// Conditions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,7 +130,14 @@ impl Run<'_> {
     fn pool_bytes(&self, variant: &Variant) -> u64 {
         let comparison = self.comparison;
         let record = self.dataset.key_bytes_mean() + comparison.value_bytes as u64;
-        let records = comparison.records.saturating_add(comparison.fresh_records_max());
+        // In a model's milliseconds nothing is reclaimed: what one phase writes has to fit beside what there is.
+        let garbage = match comparison.pool.is_modelled() {
+            true if comparison.loads_by_inserts() => comparison.records.max(comparison.ops),
+            true => comparison.ops,
+            false => 0,
+        };
+        let records =
+            comparison.records.saturating_add(comparison.fresh_records_max()).saturating_add(garbage);
         // Each record twice, for what waits to be reclaimed.
         let each = record.saturating_add(64).saturating_mul(2).saturating_add(variant.room);
         // What nodes keep and what clients have in hand.

@@ -104,6 +104,8 @@ variants! {
         |_| ArtOptions { hashed: true, ..ArtOptions::default() };
     "art+unlocked", "ART that takes no locks and so loses writes: to measure what locks cost", Art, 256, false, false,
         |_| ArtOptions { without_locks: true, ..ArtOptions::default() };
+    "art+hashed+decoupled", "DART without express nodes: hashed nodes, metadata in pointers, no locks", Dart, 256, false, true,
+        |demand| DartOptions { cache_bytes: demand.cache_bytes, express: false, ..DartOptions::default() };
     "smart", "SMART: lock-free inner nodes, leaves in place, shared reads and writes, cache", Smart, 2600, false, true,
         |demand| SmartOptions { cache_bytes: demand.cache_bytes, ..SmartOptions::default() };
     "smart+delegation", "SMART without write combining", Smart, 2600, false, true,
