@@ -85,14 +85,19 @@ impl Chart {
         if self.shape != Shape::Points {
             self.draw_steps(&left, &plot)?;
         }
-        for ((number, (name, points)), y) in self.series.iter().enumerate().zip((40..).step_by(20)) {
+        // Earlier points are larger, so that they show behind those of others at the same place.
+        let sizes = (4..).take(self.series.len().min(12)).collect::<Vec<i32>>();
+        let sizes = sizes.into_iter().rev().chain(std::iter::repeat(4));
+        for (((number, (name, points)), y), size) in
+            self.series.iter().enumerate().zip((40..).step_by(20)).zip(sizes)
+        {
             let colour = COLOURS[number % COLOURS.len()];
             if self.shape == Shape::Bars {
                 self.draw_bars(&mut plot, number, points, colour)?;
             } else {
                 let moved: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (self.middle(x), y)).collect();
                 plot.draw_series(LineSeries::new(moved.iter().copied(), colour.stroke_width(2)))?;
-                plot.draw_series(moved.iter().map(|&at| Circle::new(at, 4, colour.filled())))?;
+                plot.draw_series(moved.iter().map(|&at| Circle::new(at, size, colour.filled())))?;
             }
             legend.draw(&Rectangle::new([(6, y), (18, y + 12)], colour.filled()))?;
             legend.draw(&Text::new(name.clone(), (24, y), ("sans-serif", 13)))?;

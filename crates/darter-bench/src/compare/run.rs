@@ -26,6 +26,8 @@ const WARM_UP_RUN: u64 = u64::MAX;
 /// Bytes of a pool for each memory node and for each client, beyond the records'.
 const NODE_ROOM: u64 = 256 << 20;
 const CLIENT_ROOM: u64 = 2 << 20;
+/// Bytes of a modelled node for each client: a block of the usual size, and as much again.
+const BLOCK_ROOM: u64 = 32 << 20;
 
 /// Conditions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,9 +142,12 @@ impl Run<'_> {
             comparison.records.saturating_add(comparison.fresh_records_max()).saturating_add(garbage);
         // Each record twice, for what waits to be reclaimed.
         let each = record.saturating_add(64).saturating_mul(2).saturating_add(variant.room);
-        // What nodes keep and what clients have in hand.
-        let nodes = comparison.memory_nodes() as u64 * NODE_ROOM;
-        let clients = most(&comparison.thread_counts()) * most(&comparison.in_flight_counts()) * CLIENT_ROOM;
+        // What nodes keep and what clients have in hand. On a modelled cluster all clients ask at one instant, and each may come
+        // away with a block of every node.
+        let nodes = comparison.memory_nodes() as u64;
+        let clients = most(&comparison.thread_counts()) * most(&comparison.in_flight_counts());
+        let in_hand = if comparison.pool.is_modelled() { BLOCK_ROOM * nodes } else { CLIENT_ROOM };
+        let (nodes, clients) = (nodes * NODE_ROOM, clients * in_hand);
         each.saturating_mul(records).saturating_add(nodes).saturating_add(clients)
     }
 
