@@ -17,33 +17,29 @@ fn key(number: u64) -> [u8; 8] {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1).to_be_bytes()
 }
 
+/// A compute node's process; the first makes the pool.
+async fn process(model: &Model, number: usize, options: DartOptions) -> (Pool<Clustered>, Dart<Clustered>) {
+    let fabric = Counting::new(model.compute_node(number));
+    let pool = if number == 0 {
+        let block_bytes = Some(256 << 10);
+        let options = PoolOptions { secret: Some([1, 2, 3, 4]), block_bytes, ..PoolOptions::default() };
+        Pool::create(fabric, &options).await.unwrap()
+    } else {
+        Pool::open(fabric).await.unwrap()
+    };
+    let dart = Dart::open_or_create(&mut pool.client().unwrap(), options).await.unwrap();
+    (pool, dart)
+}
+
 /// One process for each compute node, with the index open; the first has loaded it.
 fn processes(model: &Model) -> Vec<(Pool<Clustered>, Dart<Clustered>)> {
     let mut pairs: Vec<_> = (0..KEYS).map(|number| (key(number).to_vec(), vec![7; 64])).collect();
     pairs.sort();
-    let mut pairs = Some(pairs);
-    let process = |number: usize| async move {
-        let fabric = Counting::new(model.compute_node(number));
-        let pool = if number == 0 {
-            let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
-            Pool::create(fabric, &options).await.unwrap()
-        } else {
-            Pool::open(fabric).await.unwrap()
-        };
-        let mut client = pool.client().unwrap();
-        let dart = Dart::open_or_create(&mut client, DartOptions::default()).await.unwrap();
-        (pool, dart, client)
-    };
     let nodes = 0..model.spec().compute_nodes as usize;
-    nodes
-        .map(|number| {
-            let (pool, dart, mut client) = block_on(process(number));
-            if let Some(pairs) = pairs.take() {
-                assert_eq!(block_on(dart.bulk_load(&mut client, pairs.into_iter())).unwrap(), KEYS);
-            }
-            (pool, dart)
-        })
-        .collect()
+    let open = |number| block_on(process(model, number, DartOptions::default()));
+    let (pool, dart) = open(0);
+    assert_eq!(block_on(dart.bulk_load(&mut pool.client().unwrap(), pairs.into_iter())).unwrap(), KEYS);
+    std::iter::once((pool, dart)).chain(nodes.skip(1).map(open)).collect()
 }
 
 /// What came of a run: how busy everything was, each client's latencies in nanoseconds, round trips of its operations.
@@ -110,4 +106,34 @@ fn a_run_repeats_to_the_nanosecond() {
     assert_eq!(first, again);
     let otherwise = run("preset=dart,threads=48,coroutines=2,memory-bytes=64M,seed=9", 2);
     assert_ne!(first.0.elapsed_ns, otherwise.0.elapsed_ns);
+}
+
+/// Sixty clients fill a full node and the full nodes below it. Whoever replaced one below copied the sealed one above as it was,
+/// without room, and so it was sealed again at once: for ever (found by `compare` with 168 clients).
+#[test]
+fn inserters_into_full_nodes_below_a_full_node_get_on() {
+    const CLIENTS: usize = 60;
+    let mut keys: Vec<[u8; 4]> =
+        (0..16 * 16 * 12_u32).map(|n| [b'x', (n / 192) as u8, (n / 12 % 16) as u8, (n % 12) as u8]).collect();
+    keys.sort_by_key(|key| u32::from_be_bytes(*key).wrapping_mul(0x9e37_79b9));
+    for seed in 2..5 {
+        let spec = format!("preset=dart,threads={CLIENTS},memory-bytes=256M,seed={seed}");
+        let model = Model::new(&spec.parse().unwrap()).unwrap();
+        let options = DartOptions { express: false, ..DartOptions::default() };
+        let processes: Vec<_> = (0..3).map(|number| block_on(process(&model, number, options))).collect();
+        let client = |seat: Seat| {
+            let (pool, dart) = &processes[seat.compute_node];
+            let (mut client, keys) = (pool.client().unwrap(), &keys);
+            async move {
+                for key in keys.iter().skip(seat.task).step_by(CLIENTS) {
+                    let put = dart.put(&mut client, key, &[7; 64], Condition::Absent).await.unwrap();
+                    assert_eq!(put, PutOutcome::Inserted);
+                }
+            }
+        };
+        Cluster::drive(&model, client).unwrap();
+        let (pool, dart) = &processes[0];
+        let report = block_on(dart.check(&mut pool.client().unwrap())).unwrap();
+        assert_eq!((report.violations, report.stats.keys), (Vec::new(), keys.len() as u64));
+    }
 }

@@ -143,8 +143,18 @@ impl NodeType {
     }
 
     /// The smallest type that holds these edges, at most one slot each.
-    #[allow(clippy::needless_pass_by_value)] // an iterator is a value
     pub(crate) fn fit<I: Iterator<Item = u16> + Clone>(edges: I) -> Self {
+        Self::fit_leaving(0, edges)
+    }
+
+    /// The smallest type that holds these edges, and any one more.
+    pub(crate) fn fit_with_room<I: Iterator<Item = u16> + Clone>(edges: I) -> Self {
+        Self::fit_leaving(1, edges)
+    }
+
+    /// The smallest type whose buckets hold these edges and have so many free slots each.
+    #[allow(clippy::needless_pass_by_value)] // an iterator is a value
+    fn fit_leaving<I: Iterator<Item = u16> + Clone>(free: usize, edges: I) -> Self {
         let count = edges.clone().count();
         for ty in Self::ALL {
             if ty.capacity() < count {
@@ -155,7 +165,7 @@ impl NodeType {
             }
             let mut load = [0_usize; 8];
             edges.clone().for_each(|edge| load[ty.bucket_of(edge)] += 1);
-            if load.iter().all(|&n| n < ty.bucket_words()) {
+            if load.iter().all(|&n| n + free < ty.bucket_words()) {
                 return ty;
             }
         }
@@ -319,6 +329,10 @@ mod tests {
         assert_eq!(NodeType::fit((0..30).map(|i| i * 2)), NodeType::N64, "even edges fill one bucket of N32");
         assert_eq!(NodeType::fit(0..30), NodeType::N32);
         assert_eq!(NodeType::fit(0..257), NodeType::N256);
+        assert_eq!(NodeType::fit_with_room(0..2), NodeType::N4);
+        assert_eq!(NodeType::fit_with_room(0..3), NodeType::N8);
+        assert_eq!(NodeType::fit_with_room((0..15).map(|i| i * 2)), NodeType::N64);
+        assert_eq!(NodeType::fit_with_room(0..257), NodeType::N256);
     }
 
     #[test]

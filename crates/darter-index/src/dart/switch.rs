@@ -421,7 +421,14 @@ impl<F: Fabric> Dart<F> {
                 }
                 _ => Successor::Slot(only.moved(edge, 0)),
             },
-            _ => Successor::Node(NodeType::fit(children.iter().map(|child| child.edge().unwrap_or(END)))),
+            _ => {
+                let edges = children.iter().map(|child| child.edge().unwrap_or(END));
+                let fitting = NodeType::fit(edges.clone());
+                // Somebody sealed the node for want of room. A copy without any would be sealed again, and whoever replaces a
+                // node below would always find it so, and copy it once more.
+                let needs_room = !added && fitting == ty;
+                Successor::Node(if needs_room { NodeType::fit_with_room(edges) } else { fitting })
+            }
         };
         (successor, added)
     }
