@@ -1,20 +1,24 @@
-//! Any provider that a pool's name can ask for, chosen when the pool is opened: one branch a round trip.
+//! Any provider that a pool's name can ask for, chosen when the pool is opened: one branch a round trip. One type for all of
+//! them also means that an index is compiled once for all of them.
 
 use crate::local::LocalEndpoint;
+use crate::model::{Model, ModelEndpoint};
 use crate::tcp::TcpEndpoint;
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, Orphans,
-    Suspect, Tcp,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, OpKind,
+    Orphans, Suspect, Tcp,
 };
 use std::sync::Arc;
 
-/// Memory of this machine, or memory nodes over TCP.
+/// Memory of this machine, memory nodes over TCP, or a modelled cluster.
 #[derive(Clone, Debug)]
 pub enum Provider {
     /// This process's memory or a mapped file.
     Local(Local),
     /// Memory nodes.
     Tcp(Tcp),
+    /// A compute node of a modelled cluster.
+    Model(Model),
 }
 
 /// An endpoint of a [`Provider`].
@@ -24,6 +28,8 @@ pub enum ProviderEndpoint {
     Local(LocalEndpoint),
     /// Memory nodes.
     Tcp(TcpEndpoint),
+    /// A modelled cluster.
+    Model(ModelEndpoint),
 }
 
 /// Does the same with whichever provider it is.
@@ -32,6 +38,7 @@ macro_rules! each {
         match $self {
             Self::Local($inner) => $what,
             Self::Tcp($inner) => $what,
+            Self::Model($inner) => $what,
         }
     };
 }
@@ -43,6 +50,7 @@ impl Fabric for Provider {
         Ok(match self {
             Self::Local(inner) => ProviderEndpoint::Local(inner.endpoint()?),
             Self::Tcp(inner) => ProviderEndpoint::Tcp(inner.endpoint()?),
+            Self::Model(inner) => ProviderEndpoint::Model(inner.endpoint()?),
         })
     }
 
@@ -116,5 +124,18 @@ impl Endpoint for ProviderEndpoint {
 
     fn orphans(&self) -> Option<Arc<dyn Orphans>> {
         each!(self, inner => inner.orphans())
+    }
+
+    fn now_ms(&self) -> u64 {
+        each!(self, inner => inner.now_ms())
+    }
+
+    async fn pause(&mut self) {
+        each!(self, inner => inner.pause().await);
+    }
+
+    #[inline]
+    fn begin(&mut self, kind: OpKind) {
+        each!(self, inner => inner.begin(kind));
     }
 }

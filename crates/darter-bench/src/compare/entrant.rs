@@ -11,8 +11,8 @@ use crate::driver::{Outcome, Phase, bulk_load, run_phase};
 use crate::index_target::{IndexTarget, from_pool};
 use crate::modelled;
 use crate::report::Sizes;
-use darter::{DefaultFabric, Fabric, Pool, block_on};
-use darter_fabric::{Counting, Model};
+use darter::{DefaultFabric, Pool, block_on};
+use darter_fabric::{Counting, Model, Provider};
 use indicatif::ProgressBar;
 
 /// An index that takes part.
@@ -49,18 +49,18 @@ pub(crate) trait Entrant: Contender {
 }
 
 /// An index of type `I` in a pool of its own.
-struct Entered<I: Adjusts<F>, F: Fabric> {
-    target: IndexTarget<I, F>,
+struct Entered<I: Adjusts> {
+    target: IndexTarget<I, DefaultFabric>,
     variant: &'static Variant,
     options: fn(Demand) -> I::Options,
     nodes: Vec<Companion>,
 }
 
 /// An index of type `I` on a modelled cluster of its own, with a handle at each compute node.
-struct Modelled<I: Adjusts<Counting<Model>>> {
+struct Modelled<I: Adjusts> {
     model: Model,
     /// By compute node.
-    targets: Vec<IndexTarget<I, Counting<Model>>>,
+    targets: Vec<IndexTarget<I, DefaultFabric>>,
     variant: &'static Variant,
     options: fn(Demand) -> I::Options,
 }
@@ -93,32 +93,24 @@ pub(crate) fn enter(
 
 type Entering = Result<Box<dyn Entrant>, BenchError>;
 
-impl Visitor<DefaultFabric> for Enter<Arena> {
+impl Visitor for Enter<Arena> {
     type Output = Entering;
 
-    fn visit<I: Adjusts<DefaultFabric>>(
-        self,
-        variant: &'static Variant,
-        options: fn(Demand) -> I::Options,
-    ) -> Entering {
+    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Entering {
         let Arena { pool, nodes } = self.ground;
         let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?;
         Ok(Box::new(Entered { target, variant, options, nodes }))
     }
 }
 
-impl Visitor<Counting<Model>> for Enter<Model> {
+impl Visitor for Enter<Model> {
     type Output = Entering;
 
-    fn visit<I: Adjusts<Counting<Model>>>(
-        self,
-        variant: &'static Variant,
-        options: fn(Demand) -> I::Options,
-    ) -> Entering {
+    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Entering {
         let model = self.ground;
         let mut targets = Vec::new();
         for node in 0..model.spec().compute_nodes as usize {
-            let fabric = Counting::new(model.compute_node(node));
+            let fabric = Counting::new(Provider::Model(model.compute_node(node)));
             let pool = if node == 0 {
                 arena::create(fabric)?
             } else {
@@ -130,10 +122,7 @@ impl Visitor<Counting<Model>> for Enter<Model> {
     }
 }
 
-fn adjust<I: Adjusts<F>, F: Fabric>(
-    variant: &Variant,
-    target: &IndexTarget<I, F>,
-) -> Result<bool, BenchError> {
+fn adjust<I: Adjusts>(variant: &Variant, target: &IndexTarget<I, DefaultFabric>) -> Result<bool, BenchError> {
     if !variant.adjusts {
         return Ok(false);
     }
@@ -141,7 +130,7 @@ fn adjust<I: Adjusts<F>, F: Fabric>(
     block_on(target.index.adjust_now(&mut client))
 }
 
-impl<I: Adjusts<F>, F: Fabric> Contender for Entered<I, F> {
+impl<I: Adjusts> Contender for Entered<I> {
     fn name(&self) -> &'static str {
         self.variant.name
     }
@@ -151,7 +140,7 @@ impl<I: Adjusts<F>, F: Fabric> Contender for Entered<I, F> {
     }
 }
 
-impl<I: Adjusts<F>, F: Fabric> Entrant for Entered<I, F> {
+impl<I: Adjusts> Entrant for Entered<I> {
     fn reopen(&mut self, demand: Demand) -> Result<(), BenchError> {
         let pool = self.target.pool.clone();
         self.target = IndexTarget::open(self.variant.name, pool, (self.options)(demand))?;
@@ -196,7 +185,7 @@ impl<I: Adjusts<F>, F: Fabric> Entrant for Entered<I, F> {
     }
 }
 
-impl<I: Adjusts<Counting<Model>>> Contender for Modelled<I> {
+impl<I: Adjusts> Contender for Modelled<I> {
     fn name(&self) -> &'static str {
         self.variant.name
     }
@@ -206,7 +195,7 @@ impl<I: Adjusts<Counting<Model>>> Contender for Modelled<I> {
     }
 }
 
-impl<I: Adjusts<Counting<Model>>> Entrant for Modelled<I> {
+impl<I: Adjusts> Entrant for Modelled<I> {
     fn reopen(&mut self, demand: Demand) -> Result<(), BenchError> {
         for target in &mut self.targets {
             *target = IndexTarget::open(self.variant.name, target.pool.clone(), (self.options)(demand))?;

@@ -5,7 +5,7 @@
 
 use crate::BenchError;
 use crate::index_target::from_index;
-use darter::{Dart, DartOptions, Fabric, OrderedIndex};
+use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex};
 use darter_index::{Art, ArtOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions};
 use darter_pool::Client;
 use std::fmt;
@@ -28,22 +28,25 @@ pub struct Variant {
 }
 
 /// An index that may adjust itself to what is searched in it.
-pub(crate) trait Adjusts<F: Fabric>: OrderedIndex<F> {
+pub(crate) trait Adjusts: OrderedIndex<DefaultFabric> {
     /// Does so, where there is something to adjust; answers whether there was.
-    fn adjust_now(&self, _client: &mut Client<F>) -> impl Future<Output = Result<bool, BenchError>> + Send {
+    fn adjust_now(
+        &self,
+        _client: &mut Client<DefaultFabric>,
+    ) -> impl Future<Output = Result<bool, BenchError>> + Send {
         async { Ok(false) }
     }
 }
 
-impl<F: Fabric> Adjusts<F> for Art<F> {}
+impl Adjusts for Art<DefaultFabric> {}
 
-impl<F: Fabric> Adjusts<F> for Smart<F> {}
+impl Adjusts for Smart<DefaultFabric> {}
 
-impl<F: Fabric> Adjusts<F> for Sherman<F> {}
+impl Adjusts for Sherman<DefaultFabric> {}
 
-impl<F: Fabric> Adjusts<F> for Dart<F> {
+impl Adjusts for Dart<DefaultFabric> {
     /// The prefix list (DART, section 3.1).
-    async fn adjust_now(&self, client: &mut Client<F>) -> Result<bool, BenchError> {
+    async fn adjust_now(&self, client: &mut Client<DefaultFabric>) -> Result<bool, BenchError> {
         self.adjust(client).await.map_err(from_index)?;
         Ok(true)
     }
@@ -60,17 +63,13 @@ pub(crate) struct Demand {
     pub(crate) value_bytes: usize,
 }
 
-/// Work that is the same for every index, over fabric `F`.
-pub(crate) trait Visitor<F: Fabric> {
+/// Work that is the same for every index.
+pub(crate) trait Visitor {
     /// What comes of it.
     type Output;
 
     /// Does it with one: `options` makes its options from what is asked of it.
-    fn visit<I: Adjusts<F>>(
-        self,
-        variant: &'static Variant,
-        options: fn(Demand) -> I::Options,
-    ) -> Self::Output;
+    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output;
 }
 
 /// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it adjusts
@@ -83,9 +82,9 @@ macro_rules! variants {
 
         impl Variant {
             /// Has a visitor work with this one.
-            pub(crate) fn visit<F: Fabric, V: Visitor<F>>(&'static self, visitor: V) -> V::Output {
+            pub(crate) fn visit<V: Visitor>(&'static self, visitor: V) -> V::Output {
                 match self.name {
-                    $($name => visitor.visit::<$index<F>>(self, $options),)*
+                    $($name => visitor.visit::<$index<DefaultFabric>>(self, $options),)*
                     _ => unreachable!("a variant comes from the list"),
                 }
             }
@@ -200,20 +199,15 @@ impl FromStr for IndexChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter::DefaultFabric;
     use std::collections::HashSet;
 
     /// Says which type a name leads to.
     struct Named;
 
-    impl Visitor<DefaultFabric> for Named {
+    impl Visitor for Named {
         type Output = &'static str;
 
-        fn visit<I: Adjusts<DefaultFabric>>(
-            self,
-            _: &'static Variant,
-            _: fn(Demand) -> I::Options,
-        ) -> &'static str {
+        fn visit<I: Adjusts>(self, _: &'static Variant, _: fn(Demand) -> I::Options) -> &'static str {
             I::NAME
         }
     }
