@@ -31,5 +31,7 @@ pub use ordered::{
 pub use sherman::{Records, Sherman, ShermanOptions};
 #[doc(hidden)]
 pub use situations::{Situation, take_situations, without_situations};
+#[doc(hidden)]
+pub use smart::SmartHoles;
 pub use smart::{Smart, SmartOptions};
 pub use sweep::Swept;

@@ -44,8 +44,11 @@ impl Recorder {
         }
     }
 
-    pub(super) fn begin_at(&mut self, clock: u64) {
-        self.clock = clock;
+    /// Goes on with what others wrote down, after all of it.
+    pub(super) fn begin_after(&mut self, history: Vec<Operation>) {
+        let last = |operation: &Operation| operation.returned.map_or(operation.invoked, |(at, _)| at);
+        self.clock = history.iter().map(last).max().unwrap_or(0);
+        self.history = history;
     }
 
     pub(super) fn tick(&mut self) -> u64 {

@@ -499,8 +499,8 @@ fn last_look<S: Subject>(
 ) -> Result<(), Violation> {
     let sim = stage.sim.process(2000);
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
-    recorder.borrow_mut().begin_at(outcome.history.iter().map(last_tick).max().unwrap_or(0));
-    alone(stage, "nobody can open the pool any more", async {
+    recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
+    let looked = alone(stage, "nobody can open the pool any more", async {
         let pool = Pool::open(sim.clone()).await?;
         let mut own = pool.client()?;
         let index = S::Index::open(&mut own, options.clone()).await?;
@@ -511,15 +511,17 @@ fn last_look<S: Subject>(
         drop(index);
         pool.close().await?;
         Ok(())
-    })?;
+    });
     let mut recorder = recorder.borrow_mut();
+    outcome.history = std::mem::take(&mut recorder.history);
+    outcome.lost += recorder.lost;
+    looked?;
     if let Some(violation) = recorder.violation.take() {
         return Err(violation);
     }
     if let Some(error) = recorder.errors.first() {
         return Err(Violation::new("error", format!("after the run: {error}")));
     }
-    outcome.history.append(&mut recorder.history);
     repair::<S>(stage, &stage.sim.process(3000), options.clone())
 }
 
@@ -528,10 +530,6 @@ fn repair<S: Subject>(stage: &Stage, sim: &Sim, options: OptionsOf<S>) -> Result
     repaired.unwrap_or_else(|| {
         Err(Violation::new("endless", "a sweep and a check never end, though nobody else moves"))
     })
-}
-
-fn last_tick(operation: &Operation) -> u64 {
-    operation.returned.map_or(operation.invoked, |(at, _)| at)
 }
 
 /// Nothing is promised about what was not flushed, but nobody may panic or hang over it.

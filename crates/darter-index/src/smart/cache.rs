@@ -115,7 +115,8 @@ impl Cache {
                     slot.is_of(edge).then_some((at, slot))
                 };
                 // A sealed slot stays as it is whatever becomes of its child elsewhere: finding it again proves nothing.
-                let slot = entry.slots.iter().enumerate().find_map(of_edge).filter(|(_, slot)| !slot.is_sealed());
+                let slot =
+                    entry.slots.iter().enumerate().find_map(of_edge).filter(|(_, slot)| !slot.is_sealed());
                 return Some(Hint { node: entry.node, ty: entry.ty, depth: shared, slot });
             }
             // No prefix of the key longer than what it shares with its predecessor is there.

@@ -359,6 +359,8 @@ impl<'k> Descent<'k> {
         }
         (self.node, self.header) = (addr, header);
         self.slots = SmallVec::from_slice(&words[HEADER_WORDS..]);
+        let sees_all = shared.options.holes.unseen_slots && self.purpose == Purpose::Write;
+        let ty = if sees_all { NodeType::LARGEST } else { ty };
         if ty > read_as {
             self.stage = Stage::Rest { ty, read: None, cas: None };
             return Ok(None);

@@ -96,7 +96,7 @@ impl<F: Fabric> Smart<F> {
 
     /// Waits, unpinned, until a holder is over or has had time to go on; answers whom to take the lock over from, 0 for nobody.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64, IndexError> {
-        if client.is_over(holder).await? {
+        if !self.shared.options.holes.locks_of_the_dead && client.is_over(holder).await? {
             return Ok(holder);
         }
         client.pause().await;
@@ -270,7 +270,7 @@ impl<F: Fabric> Smart<F> {
             self.note_child(descent, old.index, slot);
             self.shared.set_aside(client, old.addr, leaf::bytes_of(old.len), AllocKind::Leaf);
         } else {
-            self.mend_slot(client, draft.key).await?;
+            self.unless_full(self.mend_slot(client, draft.key).await)?;
         }
         Ok(Turn::Done(PutOutcome::Replaced))
     }

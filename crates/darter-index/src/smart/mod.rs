@@ -57,6 +57,21 @@ pub struct SmartOptions {
     /// Reverse pointers are kept up to date and compared (section 4.3). Without them an entry that is out of date is found to be
     /// only when it does not lead to the key.
     pub reverse_check: bool,
+    /// Not for use.
+    #[doc(hidden)]
+    pub holes: SmartHoles,
+}
+
+/// Errors of the published system that can be brought back, to see them found.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmartHoles {
+    /// Writers follow slots beyond a header's type without raising it.
+    pub unseen_slots: bool,
+    /// Locks have no lease: one of a client that died is taken for ever.
+    pub locks_of_the_dead: bool,
+    /// A read joins another's READ that is on its way.
+    pub late_reads: bool,
 }
 
 impl Default for SmartOptions {
@@ -69,6 +84,7 @@ impl Default for SmartOptions {
             read_delegation: true,
             write_combining: true,
             reverse_check: true,
+            holes: SmartHoles::default(),
         }
     }
 }
@@ -192,7 +208,8 @@ impl<F: Fabric> OrderedIndex<F> for Smart<F> {
         };
         let shared = Shared::new(words, options, Format { in_place }, Quarantine::new(&client));
         shared.view(&mut client).await?;
-        Ok(Self { shared: Arc::new(shared), windows: Arc::default(), fabric: PhantomData })
+        let windows = Arc::new(Windows::new(options.holes.late_reads));
+        Ok(Self { shared: Arc::new(shared), windows, fabric: PhantomData })
     }
 
     async fn open_or_create(client: &mut Client<F>, options: SmartOptions) -> Result<Self, IndexError> {

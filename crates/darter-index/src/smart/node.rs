@@ -50,6 +50,7 @@ pub(super) const CHAIN_BYTES: usize = PARTIAL_MAX + 1;
 
 impl NodeType {
     pub(super) const SMALLEST: Self = Self(1);
+    pub(super) const LARGEST: Self = Self(8);
     pub(super) const ALL: [Self; 8] =
         [Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7), Self(8)];
 
@@ -69,7 +70,7 @@ impl NodeType {
 
     /// The smallest type with so many slots.
     pub(super) fn fit(slots: usize) -> Self {
-        Self::ALL.into_iter().find(|ty| ty.slots() >= slots).unwrap_or(Self(8))
+        Self::ALL.into_iter().find(|ty| ty.slots() >= slots).unwrap_or(Self::LARGEST)
     }
 
     pub(super) const fn name(self) -> &'static str {

@@ -116,19 +116,25 @@ type Shard = HashMap<Box<[u8]>, Window>;
 pub(super) struct Windows {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
+    /// As published, reads join until the lead's has ended.
+    late_reads: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Default for Windows {
-    fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
-    }
-}
-
 impl Windows {
+    pub(super) fn new(late_reads: bool) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, hasher: RandomState::new(), late_reads }
+    }
+
+    /// Whether others may join a window that begins: a read's verb may be posted at once.
+    fn opens(&self, kind: Kind) -> bool {
+        self.late_reads || kind != Kind::Read
+    }
+
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
     }
@@ -140,7 +146,7 @@ impl Windows {
             match shard.entry(key.into()) {
                 Entry::Vacant(free) => {
                     let (served, next) = (Vec::new(), VecDeque::new());
-                    free.insert(Window { kind, is_open: kind != Kind::Read, served, next });
+                    free.insert(Window { kind, is_open: self.opens(kind), served, next });
                     return Role::Lead(Lead::new(self, key));
                 }
                 Entry::Occupied(mut taken) => {
@@ -185,7 +191,7 @@ impl Windows {
         while let Some(lead) = window.next.pop_front() {
             let (joins, stays) =
                 window.next.drain(..).partition::<Vec<_>, _>(|waiter| lead.kind.serves(waiter.kind));
-            (window.kind, window.is_open) = (lead.kind, lead.kind != Kind::Read);
+            (window.kind, window.is_open) = (lead.kind, self.opens(lead.kind));
             (window.served, window.next) = (joins, stays.into());
             if lead.give(Turn::Leads) {
                 return;
@@ -247,8 +253,12 @@ impl<'t> Lead<'t> {
     }
 
     /// Tells the others what came of a put of `value`; answers what to tell its own caller. The other writes come before it, so
-    /// the first of them found what it found.
+    /// the first of them found what it found. A refusal that was read while the window was open serves nobody: who came since may
+    /// know the key to be there.
     pub(super) fn has_written(mut self, value: &[u8], outcome: PutOutcome) -> PutOutcome {
+        if outcome == PutOutcome::Refused && !self.is_closed.load(Ordering::Relaxed) {
+            return outcome;
+        }
         self.has_ended = true;
         let mut first = Some(outcome);
         let mut shared: Option<Arc<[u8]>> = None;
@@ -319,7 +329,7 @@ mod tests {
 
     #[test]
     fn reads_that_come_too_late_share_the_next() {
-        let windows = Windows::default();
+        let windows = Windows::new(false);
         let first = lead(&mut enter(&windows, Kind::Read));
         let (mut second, mut third) = (enter(&windows, Kind::Read), enter(&windows, Kind::Read));
         let mut write = enter(&windows, Kind::Upsert);
@@ -334,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_write_serves_who_came_before_it_closed() {
-        let windows = Windows::default();
+        let windows = Windows::new(false);
         let mut entering: Entering<'_> = Box::pin(windows.enter(b"key", Kind::Upsert));
         let first = lead(&mut entering);
         let (mut other, mut another) = (enter(&windows, Kind::Upsert), enter(&windows, Kind::Upsert));
@@ -350,8 +360,22 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_serves_only_who_came_before_it_closed() {
+        let windows = Windows::new(false);
+        let mut entering: Entering<'_> = Box::pin(windows.enter(b"key", Kind::Update));
+        let first = lead(&mut entering);
+        let (mut second, mut third) = (enter(&windows, Kind::Update), enter(&windows, Kind::Update));
+        assert_eq!(first.has_written(b"v", PutOutcome::Refused), PutOutcome::Refused);
+        let second = lead(&mut second);
+        second.close();
+        second.has_written(b"v", PutOutcome::Refused);
+        assert_eq!(answer(&mut third), Answer::Outcome(PutOutcome::Refused));
+        assert!(is_idle(&windows));
+    }
+
+    #[test]
     fn whoever_goes_away_leaves_the_others_to_themselves() {
-        let windows = Windows::default();
+        let windows = Windows::new(false);
         let mut entering: Entering<'_> = Box::pin(windows.enter(b"key", Kind::Upsert));
         let first = lead(&mut entering);
         let (gone, mut second) = (enter(&windows, Kind::Upsert), enter(&windows, Kind::Upsert));

@@ -379,14 +379,14 @@ impl<F: Fabric> Smart<F> {
                 Deletion::Gone { was_here, left } => {
                     // A delete that was cut short may have left the node to the next.
                     if left <= 1 {
-                        self.tidy(&mut pinned, key).await?;
+                        self.unless_full(self.tidy(&mut pinned, key).await)?;
                     }
                     return Ok(was_here);
                 }
                 Deletion::Killed => {
                     // Whoever puts the key again from now on puts another one.
-                    self.mend_slot(&mut pinned, key).await?;
-                    self.tidy(&mut pinned, key).await?;
+                    self.unless_full(self.mend_slot(&mut pinned, key).await)?;
+                    self.unless_full(self.tidy(&mut pinned, key).await)?;
                     return Ok(true);
                 }
                 Deletion::Again => pinned.retried(),
@@ -398,6 +398,16 @@ impl<F: Fabric> Smart<F> {
             }
         }
         Err(no_progress(self.shared.words.root))
+    }
+
+    /// What an operation does for those to come, after it took effect: without memory for that it is left to them, since the
+    /// error would say that nothing was changed.
+    pub(super) fn unless_full(&self, done: Result<(), IndexError>) -> Result<(), IndexError> {
+        if let Err(IndexError::Pool(PoolError::OutOfSpace { .. })) = done {
+            self.shared.quarantine.hurry();
+            return Ok(());
+        }
+        done
     }
 
     async fn delete_turn(
