@@ -165,6 +165,30 @@ const FOUND: &[(&str, &str)] = &[
         "dart/chain/nodes=1/process=each/warm/cancel=0@8/d1,p2;i0,d0#1.0x32.1",
         "an insert beside a chain above an emptied node sealed the chain's node and turned for ever",
     ),
+    (
+        "smart/chain/nodes=1/process=one/warm/d0;d0,i0#0x132.1.0x61.1.0x12.1.0x5.1.0x8.1.0x15.1",
+        "a cache remembered a sealed slot, and an insert swung it in a node that was gone",
+    ),
+    (
+        "smart-in-place/chain/nodes=2/process=each/warm/u1;p0,d0;d1,i1#0x84.2.0x6.2",
+        "a cache remembered a sealed slot, and a value's move swung it in a node that was gone",
+    ),
+    (
+        "smart-in-place/plain/nodes=1/process=one/warm/i1,u1;u1;M#2.0x4.0:7d.2x2.0.2x3",
+        "an update shared a refusal that had been read before it came, and before the key did",
+    ),
+    (
+        "smart/chain/nodes=1/process=each/warm/refuse=0@2/d1;d1#0x76.1.0x7.1.0x119.1",
+        "a delete that found no memory for what it leaves to others said that it had changed nothing",
+    ),
+    (
+        "smart-in-place/plain/nodes=1/process=each/warm/p0;;i0,r0#0.2.1.2:2d.0x4.1x3.0x2.1:2.0x4.1.0.0:7d.1",
+        "a lock was free before the rest of the WRITE that freed it had landed",
+    ),
+    (
+        "smart-in-place/row-40/nodes=1/process=one/warm/kill=0@18/z;p1;i0,i0#1x2.0x2.2.0x2.2.0x2.2.2:4d.0.1x2.2.0.2.0x4.1.0.2.0x2.1.0x2.2.0:11.2",
+        "the last look took a value lost by a dead writer for an error, since it knew of no writer",
+    ),
 ];
 
 #[test]

@@ -1,7 +1,9 @@
 //! Leaves that are written in place, under the lock they carry at their end (SMART, sections 4.1.1 and 4.1.2).
 //!
-//! An update is two round trips behind the search: CAS of the lock, with a READ of the leaf in the same batch; then one WRITE of checksum, key,
-//! value and lock, which unlocks as its last word. Without the *rear lock* the unlocking is a third.
+//! An update is two round trips behind the search: CAS of the lock, with a READ of the leaf in the same batch; then a WRITE of checksum, key
+//! and value, and behind it in the same batch one of the lock, which unlocks. Without the *rear lock* the unlocking is a third. Published, the lock is
+//! the last word of one WRITE. But words of a WRITE may land in any order; when that one is first, the next holder reads, and
+//! writes, what the last has not ended to write.
 //!
 //! The leaf is the truth about its key, since clients remember where it is: a delete kills the leaf before it clears the slot; a value of
 //! another length gets another leaf, and the old one says where, before the slot does. Whoever meets a dead or a moved leaf in a slot
@@ -209,13 +211,14 @@ impl<F: Fabric> Smart<F> {
         let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;
         let mut batch = client.batch();
-        if self.shared.options.rear_lock {
-            batch.write(leaf.addr.plus(from as u64 * 8), &image[from..]);
-        } else {
-            batch.write(leaf.addr.plus(from as u64 * 8), &image[from..lock_word]);
+        let end = if self.shared.options.holes.lock_in_write { image.len() } else { lock_word };
+        batch.write(leaf.addr.plus(from as u64 * 8), &image[from..end]);
+        if !self.shared.options.rear_lock {
             let done = client.submit(batch).await?;
             client.recycle(done);
             batch = client.batch();
+        }
+        if end == lock_word {
             batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
         }
         let done = client.submit(batch).await?;

@@ -19,7 +19,7 @@
 //! holds the length as a code of 7 bits: in words up to 512 bytes, above in steps of at most a quarter.
 //!
 //! A leaf of the out-of-place mode never changes but for its reverse pointer. In the in-place mode the leaf, not the
-//! slot, is the truth about its key: whoever holds the lock writes words 1 to the last, lock included, in one WRITE; or kills the leaf by
+//! slot, is the truth about its key: whoever holds the lock writes what is before it, in one WRITE; or kills the leaf by
 //! word 0. A dead leaf stays dead; one that moved says where its key's leaf is now, for readers that come by an old pointer.
 //! Checksums are only looked at, and made, in the in-place mode.
 

@@ -48,7 +48,7 @@ pub struct SmartOptions {
     /// Leaves are written in place, under locks (section 4.1); otherwise out of place, without any lock in the index. Counts when
     /// the index is created.
     pub in_place: bool,
-    /// A lock is released by the last word of the WRITE that it protects (section 4.1.1), not by a WRITE of its own.
+    /// A lock is released in the round trip of the WRITE that it protects (section 4.1.1), not in one of its own.
     pub rear_lock: bool,
     /// Clients of a compute node that read one key at a time share one READ (section 4.2).
     pub read_delegation: bool,
@@ -70,8 +70,8 @@ pub struct SmartHoles {
     pub unseen_slots: bool,
     /// Locks have no lease: one of a client that died is taken for ever.
     pub locks_of_the_dead: bool,
-    /// A read joins another's READ that is on its way.
-    pub late_reads: bool,
+    /// A lock is released by the last word of a WRITE, as if words landed in order.
+    pub lock_in_write: bool,
 }
 
 impl Default for SmartOptions {
@@ -208,8 +208,7 @@ impl<F: Fabric> OrderedIndex<F> for Smart<F> {
         };
         let shared = Shared::new(words, options, Format { in_place }, Quarantine::new(&client));
         shared.view(&mut client).await?;
-        let windows = Arc::new(Windows::new(options.holes.late_reads));
-        Ok(Self { shared: Arc::new(shared), windows, fabric: PhantomData })
+        Ok(Self { shared: Arc::new(shared), windows: Arc::default(), fabric: PhantomData })
     }
 
     async fn open_or_create(client: &mut Client<F>, options: SmartOptions) -> Result<Self, IndexError> {

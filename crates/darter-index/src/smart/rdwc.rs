@@ -116,25 +116,19 @@ type Shard = HashMap<Box<[u8]>, Window>;
 pub(super) struct Windows {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-    /// As published, reads join until the lead's has ended.
-    late_reads: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Default for Windows {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+    }
+}
+
 impl Windows {
-    pub(super) fn new(late_reads: bool) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::new(), late_reads }
-    }
-
-    /// Whether others may join a window that begins: a read's verb may be posted at once.
-    fn opens(&self, kind: Kind) -> bool {
-        self.late_reads || kind != Kind::Read
-    }
-
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
     }
@@ -146,7 +140,7 @@ impl Windows {
             match shard.entry(key.into()) {
                 Entry::Vacant(free) => {
                     let (served, next) = (Vec::new(), VecDeque::new());
-                    free.insert(Window { kind, is_open: self.opens(kind), served, next });
+                    free.insert(Window { kind, is_open: kind != Kind::Read, served, next });
                     return Role::Lead(Lead::new(self, key));
                 }
                 Entry::Occupied(mut taken) => {
@@ -191,7 +185,7 @@ impl Windows {
         while let Some(lead) = window.next.pop_front() {
             let (joins, stays) =
                 window.next.drain(..).partition::<Vec<_>, _>(|waiter| lead.kind.serves(waiter.kind));
-            (window.kind, window.is_open) = (lead.kind, self.opens(lead.kind));
+            (window.kind, window.is_open) = (lead.kind, lead.kind != Kind::Read);
             (window.served, window.next) = (joins, stays.into());
             if lead.give(Turn::Leads) {
                 return;
@@ -329,7 +323,7 @@ mod tests {
 
     #[test]
     fn reads_that_come_too_late_share_the_next() {
-        let windows = Windows::new(false);
+        let windows = Windows::default();
         let first = lead(&mut enter(&windows, Kind::Read));
         let (mut second, mut third) = (enter(&windows, Kind::Read), enter(&windows, Kind::Read));
         let mut write = enter(&windows, Kind::Upsert);
@@ -344,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_write_serves_who_came_before_it_closed() {
-        let windows = Windows::new(false);
+        let windows = Windows::default();
         let mut entering: Entering<'_> = Box::pin(windows.enter(b"key", Kind::Upsert));
         let first = lead(&mut entering);
         let (mut other, mut another) = (enter(&windows, Kind::Upsert), enter(&windows, Kind::Upsert));
@@ -361,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_refusal_serves_only_who_came_before_it_closed() {
-        let windows = Windows::new(false);
+        let windows = Windows::default();
         let mut entering: Entering<'_> = Box::pin(windows.enter(b"key", Kind::Update));
         let first = lead(&mut entering);
         let (mut second, mut third) = (enter(&windows, Kind::Update), enter(&windows, Kind::Update));
@@ -375,7 +369,7 @@ mod tests {
 
     #[test]
     fn whoever_goes_away_leaves_the_others_to_themselves() {
-        let windows = Windows::new(false);
+        let windows = Windows::default();
         let mut entering: Entering<'_> = Box::pin(windows.enter(b"key", Kind::Upsert));
         let first = lead(&mut entering);
         let (gone, mut second) = (enter(&windows, Kind::Upsert), enter(&windows, Kind::Upsert));

@@ -3,9 +3,9 @@
 
 use super::super::plan::Fault;
 use super::super::scenario::{self, Scenario};
-use super::super::subject::{Holes, Promises, Subject};
+use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;
-use darter_index::{Smart, SmartOptions};
+use darter_index::{Smart, SmartHoles, SmartOptions};
 use darter_pool::AllocKind;
 
 /// The subject, with leaves out of place or in place.
@@ -13,6 +13,30 @@ pub(super) struct OfSmart<const IN_PLACE: bool>;
 
 /// Names of the types, and how many children they hold.
 const TYPES: [(&str, usize); 4] = [("node-4", 4), ("node-8", 8), ("node-16", 16), ("node-32", 32)];
+
+const UNSEEN_SLOTS: Hole = Hole::published(
+    "unseen-slots",
+    "a put follows a slot beyond its header's type; while or when who took it is gone, what is acknowledged there is not found",
+    4000,
+)
+.with_faults(&["kill"])
+.in_scenarios(&["grow-node-4"]);
+
+const LOCKS_OF_THE_DEAD: Hole = Hole::published(
+    "locks-of-the-dead",
+    "a leaf's lock is a bit without a lease: who dies holding it leaves it taken for ever",
+    1000,
+)
+.with_faults(&["kill"])
+.in_scenarios(&["plain"])
+.swept();
+
+const LOCK_IN_WRITE: Hole = Hole::published(
+    "lock-in-write",
+    "a lock is the last word of the WRITE that it protects, and words land in any order",
+    8000,
+)
+.in_scenarios(&["plain"]);
 
 impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
     type Index = Smart<Sim>;
@@ -25,15 +49,24 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
         may_lose_values: IN_PLACE,
     };
 
+    const HOLES: &'static [Hole] =
+        if IN_PLACE { &[UNSEEN_SLOTS, LOCKS_OF_THE_DEAD, LOCK_IN_WRITE] } else { &[UNSEEN_SLOTS] };
+
     const WARM: &'static [(u64, AllocKind)] =
         &[(2072, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf), (128, AllocKind::Leaf)];
 
-    fn options(_open: Holes) -> SmartOptions {
+    fn options(open: Holes) -> SmartOptions {
+        let holes = SmartHoles {
+            unseen_slots: open.has(0),
+            locks_of_the_dead: open.has(1),
+            lock_in_write: open.has(2),
+        };
         // Whoever waits in this process for a lead that has stopped would wait for as long.
         SmartOptions {
             in_place: IN_PLACE,
             read_delegation: IN_PLACE,
             write_combining: IN_PLACE,
+            holes,
             ..SmartOptions::default()
         }
     }
