@@ -74,7 +74,7 @@ fn a_value_lost_in_write_is_said_to_be() {
     assert_eq!(put(&mut bench, b"some key", Condition::Always).unwrap(), PutOutcome::Inserted);
     let report = bench.check();
     let (leaf, _) = report.reachable.iter().find(|(_, bytes)| *bytes == 48).unwrap();
-    // Names of nobody: what a client that died long ago leaves in a lock; and none, by a WRITE that landed from its end.
+    // Names of nobody: what a client that died long ago leaves in a lock; and none, as damage does.
     for (lock, is_deleted) in [(u64::MAX, false), (0, false), (u64::MAX, true)] {
         let pool = bench.pool.clone();
         let mut client = pool.client().unwrap();

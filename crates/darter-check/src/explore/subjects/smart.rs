@@ -16,7 +16,7 @@ const TYPES: [(&str, usize); 4] = [("node-4", 4), ("node-8", 8), ("node-16", 16)
 
 const UNSEEN_SLOTS: Hole = Hole::published(
     "unseen-slots",
-    "a put follows a slot beyond its header's type; while or when who took it is gone, what is acknowledged there is not found",
+    "a put follows a slot beyond its header's type; what is acknowledged there is not found before that is raised, or ever",
     4000,
 )
 .with_faults(&["kill"])
@@ -36,7 +36,7 @@ const LOCK_IN_WRITE: Hole = Hole::published(
     "a lock is the last word of the WRITE that it protects, and words land in any order",
     8000,
 )
-.in_scenarios(&["plain"]);
+.in_scenarios(&["pair"]);
 
 impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
     type Index = Smart<Sim>;
