@@ -5,6 +5,9 @@
 //! 3. *Link* the lone child, or a tombstone, by one CAS on the slot that pointed to the node.
 //! 4. *Set aside* the node's memory ([`super::quarantine`]).
 //!
+//! A header gets bytes only while the slot that points to its node is sealed. So whoever swings an unsealed slot has read a header that
+//! reaches as far as it ever will from there, though it read it before it sealed the node.
+//!
 //! Sealed slots never change, so any client that meets a seal can do the rest ([`Smart::help`]). A node that got another child
 //! meanwhile, or whose lone child's bytes do not fit in a header, is replaced by a copy. Published, a deleted node has a header of type zero, a CAS
 //! after the link; here the seals say it before.
