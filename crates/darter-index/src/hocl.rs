@@ -36,12 +36,15 @@ pub struct HoclOptions {
     pub handovers_max: u32,
     /// NICs are asked to hold the tables.
     pub on_chip: bool,
+    /// A lock whose holder can write no more is taken over. Without, as published, a client that dies holding one leaves it
+    /// taken for ever: not for use.
+    pub takes_over: bool,
 }
 
 impl Default for HoclOptions {
     /// All of it.
     fn default() -> Self {
-        Self { local: true, handovers_max: 8, on_chip: true }
+        Self { local: true, handovers_max: 8, on_chip: true, takes_over: true }
     }
 }
 
@@ -203,7 +206,7 @@ impl Hocl {
             hold.pass_to(client);
             return Ok(self.locked(word, Acquired { hold, is_taken_over: false }, local));
         }
-        let acquired = remote_lock::acquire(client, word).await?;
+        let acquired = remote_lock::acquire(client, word, self.options.takes_over).await?;
         Ok(self.locked(word, acquired, local))
     }
 
@@ -340,8 +343,8 @@ mod tests {
     const TURNS: u64 = 100;
 
     const MODES: [HoclOptions; 2] = [
-        HoclOptions { local: true, handovers_max: 8, on_chip: true },
-        HoclOptions { local: false, handovers_max: 0, on_chip: false },
+        HoclOptions { local: true, handovers_max: 8, on_chip: true, takes_over: true },
+        HoclOptions { local: false, handovers_max: 0, on_chip: false, takes_over: true },
     ];
 
     fn pool() -> Pool<Locals> {

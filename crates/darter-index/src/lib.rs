@@ -28,6 +28,8 @@ pub use ordered::{
     CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
     PutOutcome, ScanRange,
 };
+#[doc(hidden)]
+pub use sherman::sherman_situations;
 pub use sherman::{Records, Sherman, ShermanOptions};
 #[doc(hidden)]
 pub use situations::{Situation, take_situations, without_situations};

@@ -55,13 +55,15 @@ pub(crate) async fn try_acquire<F: Fabric>(
 }
 
 /// Takes a lock, waiting for as long as its holder can write: a round trip when it is free. A holder that is alive and does
-/// not go on, such as a stopped process on a provider that cannot shut it out, is waited for.
+/// not go on, such as a stopped process on a provider that cannot shut it out, is waited for; without `takes_over`, as published,
+/// one that is dead too, for ever.
 ///
 /// # Errors
 /// Those of the pool and the fabric; the lock may then be taken, by a hold that is over.
 pub(crate) async fn acquire<F: Fabric>(
     client: &mut Pinned<'_, F>,
     lock: GlobalAddr,
+    takes_over: bool,
 ) -> Result<Acquired, IndexError> {
     let hold = client.hold()?;
     let (mut expected, mut holder, mut tries) = (0, 0, 0);
@@ -77,7 +79,7 @@ pub(crate) async fn acquire<F: Fabric>(
         tries += 1;
         if tries < SPINS || found == 0 {
             yield_now().await;
-        } else if client.is_over(found).await? {
+        } else if takes_over && client.is_over(found).await? {
             expected = found;
         } else {
             client.pause().await;

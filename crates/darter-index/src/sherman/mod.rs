@@ -25,8 +25,9 @@ mod walk;
 mod write;
 
 pub use options::{Records, ShermanOptions};
+pub use situations::sherman_situations;
 
-use crate::hocl::{Hocl, TABLE_WORDS};
+use crate::hocl::Hocl;
 use crate::ordered::check_key;
 use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use bound::Bound;
@@ -151,9 +152,10 @@ impl<F: Fabric> Sherman<F> {
         let words = done.words(read).to_vec();
         client.recycle(done);
         let root = Link::from_word(words[1]);
-        let shape = Shape::from_word(words[0])
+        let mut shape = Shape::from_word(words[0])
             .filter(|shape| is_plausible(client.pool(), root.addr(), shape.node_bytes()))
             .ok_or(IndexError::Corrupt { addr: descriptor, what: "no Sherman index has this shape" })?;
+        shape.redo &= options.redo_images;
         let format = Format::new(shape, client.pool().secret());
         // A hold's name is this handle's alone.
         let hold = client.hold()?;
@@ -194,7 +196,7 @@ impl<F: Fabric> Sherman<F> {
         let pool = client.pool();
         let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
         let format = Format::new(shape, pool.secret());
-        let locks = Hocl::create(&mut client, TABLE_WORDS).await?;
+        let locks = Hocl::create(&mut client, u64::from(options.lock_words)).await?;
         let mut drafts = crate::radix::drafts::Drafts::new();
         let made = async {
             let root = drafts.alloc(&mut client, 0, shape.node_bytes(), AllocKind::Inner).await?;

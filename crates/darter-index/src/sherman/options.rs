@@ -22,7 +22,7 @@ pub enum Records {
     },
 }
 
-/// How a process uses an index. The last four fields count when the index is created.
+/// How a process uses an index. The last five fields count when the index is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each switches a technique, and any may be off alone")]
 pub struct ShermanOptions {
@@ -36,12 +36,16 @@ pub struct ShermanOptions {
     pub two_level_versions: bool,
     /// Leaf entries stay where they are; otherwise they are kept in order, which makes inserts and deletes write whole nodes.
     pub unsorted_leaves: bool,
+    /// Not for use: as published, a search that finds an entry torn says that its key is absent.
+    pub trusts_torn: bool,
+    /// Lock words of a memory node; rounded to a power of two.
+    pub lock_words: u32,
     /// Bytes of a node: a power of two from 512 to 16,384.
     pub node_bytes: u32,
     /// What keys and values.
     pub records: Records,
     /// Whole nodes are written to a second place first, so that no writer's death loses one. The published design does not;
-    /// then a node whose writer died amid its WRITE is lost, and its keys answer so.
+    /// then a node whose writer died amid its WRITE is lost, and its keys answer so. A process may leave them out alone.
     pub redo_images: bool,
     /// How full bulk load fills nodes, in percent.
     pub fill_percent: u8,
@@ -56,6 +60,8 @@ impl ShermanOptions {
             combine_commands: true,
             two_level_versions: true,
             unsorted_leaves: true,
+            trusts_torn: false,
+            lock_words: crate::hocl::TABLE_WORDS as u32,
             node_bytes: 1024,
             records: Records::Any,
             redo_images: true,
@@ -66,7 +72,7 @@ impl ShermanOptions {
     /// FG (SIGMOD 2019) with an index cache: what Sherman's paper starts from.
     pub fn fg_plus() -> Self {
         Self {
-            locks: HoclOptions { local: false, handovers_max: 0, on_chip: false },
+            locks: HoclOptions { local: false, handovers_max: 0, on_chip: false, ..HoclOptions::default() },
             combine_commands: false,
             two_level_versions: false,
             unsorted_leaves: false,

@@ -112,12 +112,13 @@ impl<'k> Search<'k> {
                         return Ok(Some(Found::Value(Some(found.value.to_vec()))));
                     }
                 }
-                return Ok(self.absent(format, &page));
+                return Ok(self.absent(shared, &page));
             }
         };
         match page.matches(format, self.key) {
+            None if shared.options.trusts_torn => Ok(Some(Found::Value(None))),
             None => Ok(self.again(&page)),
-            Some(matches) if matches.is_empty() => Ok(self.absent(format, &page)),
+            Some(matches) if matches.is_empty() => Ok(self.absent(shared, &page)),
             Some(matches) if format.is_inline() => {
                 let value = inline_value(format, page.addr, &matches[0].1)?;
                 Ok(Some(Found::Value(Some(value))))
@@ -130,8 +131,9 @@ impl<'k> Search<'k> {
         }
     }
 
-    fn absent(&mut self, format: &Format, page: &Page) -> Option<Found> {
-        if page.is_torn(format) { self.again(page) } else { Some(Found::Value(None)) }
+    fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
+        let is_torn = !shared.options.trusts_torn && page.is_torn(&shared.format);
+        if is_torn { self.again(page) } else { Some(Found::Value(None)) }
     }
 
     fn again(&mut self, page: &Page) -> Option<Found> {

@@ -1,4 +1,4 @@
-//! Rare situations of Sherman's protocol.
+//! Rare situations of Sherman's protocol, and which of them a full exploration must meet.
 
 use crate::situations::Situation;
 
@@ -22,3 +22,20 @@ pub(super) const ROOT_LOWERED: Situation = Situation::Met("RootLowered");
 pub(super) const MOVED_RIGHT: Situation = Situation::Met("MovedRight");
 /// A walk was led nowhere by a copy that no longer held.
 pub(super) const COPY_MISLED: Situation = Situation::Met("CopyMisled");
+
+/// Every situation that a full exploration must meet, with values inline or in blocks of their own.
+pub fn sherman_situations(inline: bool) -> Vec<Situation> {
+    let mut expected = vec![
+        TAKEN_OVER,
+        REDONE,
+        SPLIT,
+        ROOT_SPLIT,
+        MERGED,
+        MERGE_FINISHED,
+        ROOT_LOWERED,
+        MOVED_RIGHT,
+        COPY_MISLED,
+    ];
+    expected.extend(inline.then_some(ENTRY_MENDED));
+    expected
+}

@@ -1,9 +1,10 @@
 //! ART under exploration: writers lock, so they wait for a lock's holder until its lease is over, and take the lock over then.
 
+use super::super::plan::Fault;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;
-use darter_index::{Art, ArtOptions};
+use darter_index::{Art, ArtOptions, HoclOptions};
 use darter_pool::AllocKind;
 
 /// The subject, in the published layout or the hashed one.
@@ -19,16 +20,21 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
 
     const NAME: &'static str = if HASHED_LAYOUT { "art-hashed" } else { "art" };
 
-    /// Not yet `cancel`: `art/long/nodes=1/process=each/warm/cancel=0@10/d0,p1#` never ends.
-    const PROMISES: Promises = Promises {
-        survives: &["kill", "pause", "stop", "cut", "refuse", "power"],
-        trips_beside_stopped: None,
-        may_lose_values: false,
-    };
+    const PROMISES: Promises =
+        Promises { survives: &Fault::NAMES, trips_beside_stopped: None, may_lose_values: false };
 
-    const HOLES: &'static [Hole] =
-        &[Hole::published("without-locks", "writers take no locks, and lose each other's writes", 500)
-            .of_our_own()];
+    const HOLES: &'static [Hole] = &[
+        Hole::published("without-locks", "writers take no locks, and lose each other's writes", 500)
+            .of_our_own(),
+        Hole::published(
+            "locks-of-the-dead",
+            "a lock is a bit without a lease: who dies holding it leaves it taken for ever",
+            1000,
+        )
+        .with_faults(&["kill"])
+        .in_scenarios(&["plain"])
+        .swept(),
+    ];
 
     const WARM: &'static [(u64, AllocKind)] = &[
         (56, AllocKind::Inner),
@@ -39,7 +45,8 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
     ];
 
     fn options(open: Holes) -> ArtOptions {
-        ArtOptions { hashed: HASHED_LAYOUT, without_locks: open.has(0), ..ArtOptions::default() }
+        let hocl = HoclOptions { takes_over: !open.has(1), ..HoclOptions::default() };
+        ArtOptions { hashed: HASHED_LAYOUT, without_locks: open.has(0), hocl }
     }
 
     fn scenarios() -> Vec<Scenario> {

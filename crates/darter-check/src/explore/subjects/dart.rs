@@ -60,6 +60,13 @@ impl Subject for OfDart {
         .of_our_own()
         .in_scenarios(&["split", "pair"]),
         Hole::published(
+            DartHole::BowToAny.name(),
+            "a put that lost its slot bows to whatever put won it, a conditional one too",
+            2000,
+        )
+        .of_our_own()
+        .in_scenarios(&["plain", "pair"]),
+        Hole::published(
             DartHole::FreeAfterError.name(),
             "a put whose reply is lost frees the leaf it linked",
             2000,
