@@ -69,6 +69,10 @@ struct Shared<'a> {
     phase: &'a Phase<'a>,
     space: &'a KeySpace,
     outcome: RefCell<Outcome>,
+    /// When each operation ended, in nanoseconds.
+    ends_ns: RefCell<Vec<u64>>,
+    /// When the first thread had nothing left to do.
+    all_busy_until_ns: Cell<u64>,
     failure: Cell<Option<Failure>>,
     has_failed: Cell<bool>,
 }
@@ -93,6 +97,8 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
         phase,
         space: &space,
         outcome: RefCell::new(Outcome::new(0)),
+        ends_ns: RefCell::default(),
+        all_busy_until_ns: Cell::new(u64::MAX),
         failure: Cell::new(None),
         has_failed: Cell::new(false),
     };
@@ -107,18 +113,24 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
         }
     }
     model.measure();
+    let begin_ns = model.now_ns();
     cluster.run()?;
     drop(cluster);
     let report = model.report();
     drop(feeds);
-    let Shared { outcome, failure, .. } = shared;
+    let Shared { outcome, ends_ns, all_busy_until_ns, failure, .. } = shared;
     if let Some(failure) = failure.take() {
         return Err(failure.of(nodes[0].name(), phase.workload));
     }
     fill_holes(&nodes[0], phase, &space)?;
     reclaim(nodes)?;
+    // The rate is that of the time in which every thread had work: what the last ones do alone says little of the cluster.
+    let until_ns = all_busy_until_ns.get().min(begin_ns + report.elapsed_ns);
+    let ends_ns = ends_ns.into_inner();
+    let ended = ends_ns.iter().filter(|&&end| end <= until_ns).count().max(1);
+    let ns_per_op = (until_ns - begin_ns) as f64 / ended as f64;
     Ok(Outcome {
-        seconds: report.elapsed_ns as f64 / 1e9,
+        seconds: ns_per_op * ends_ns.len() as f64 / 1e9,
         records: space.total(),
         bottleneck: report.bottleneck().map(|busiest| busiest.to_string()),
         ..outcome.into_inner()
@@ -167,14 +179,20 @@ impl Shared<'_> {
             let taken = feed.borrow_mut().take(&mut key);
             let in_hand = match taken {
                 Ok(Some(in_hand)) => in_hand,
-                Ok(None) => break,
+                Ok(None) => {
+                    let first = self.all_busy_until_ns.get().min(self.model.now_ns());
+                    self.all_busy_until_ns.set(first);
+                    break;
+                }
                 Err(error) => return self.fail(error.into()),
             };
             let begin = self.model.now_ns();
             if let Err(failure) = executor.execute(&mut session, &key, in_hand.op).await {
                 return self.fail(failure);
             }
-            let took = self.model.now_ns() - begin;
+            let end = self.model.now_ns();
+            let took = end - begin;
+            self.ends_ns.borrow_mut().push(end);
             self.outcome.borrow_mut().latency.saturating_record(took);
             if let Some(insert) = in_hand.insert {
                 self.space.finish(thread, feed.borrow_mut().done(insert));
