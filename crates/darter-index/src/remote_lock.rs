@@ -45,7 +45,7 @@ pub(crate) async fn try_acquire<F: Fabric>(
     client: &mut Pinned<'_, F>,
     lock: GlobalAddr,
 ) -> Result<Option<Acquired>, IndexError> {
-    let hold = client.hold()?;
+    let hold = client.hold()?.at(lock);
     if attempt(client, lock, 0, &hold).await?.is_ok() {
         return Ok(Some(Acquired { hold, is_taken_over: false }));
     }
@@ -65,7 +65,7 @@ pub(crate) async fn acquire<F: Fabric>(
     lock: GlobalAddr,
     takes_over: bool,
 ) -> Result<Acquired, IndexError> {
-    let hold = client.hold()?;
+    let hold = client.hold()?.at(lock);
     let (mut expected, mut holder, mut tries) = (0, 0, 0);
     loop {
         let Err(found) = attempt(client, lock, expected, &hold).await? else {

@@ -60,7 +60,7 @@ impl<F: Fabric> std::fmt::Debug for Client<F> {
 impl<F: Fabric> Client<F> {
     pub(crate) fn new(pool: Pool<F>) -> Result<Self, PoolError> {
         let endpoint = pool.shared.fabric.endpoint()?;
-        let state = pool.shared.clients.add();
+        let state = pool.shared.clients.add(endpoint.orphans());
         let sizes = usize::from(pool.shared.layout.node_count()) * AllocKind::COUNT * CLASSES;
         Ok(Self {
             epoch: pool.epoch(),

@@ -16,6 +16,7 @@
 //! was unlinked in an operation at `p` or later has been freed. That is rule R4: what an operation at `p` read may be
 //! used by a later one at the same `p`.
 
+use crate::hold::Abandoned;
 use darter_fabric::Orphans;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,8 +47,10 @@ pub(crate) struct ClientState {
     pub ring: Mutex<Ring>,
     /// The client's magazines, for audits.
     pub magazines: Mutex<Vec<Arc<Magazine>>>,
-    /// Numbers of holds that its operation abandoned, until its verbs have completed.
-    pub abandoned: Mutex<Vec<u16>>,
+    /// Holds that its operations abandoned, until their verbs have completed.
+    pub abandoned: Mutex<Vec<Abandoned>>,
+    /// What its dropped operations have posted.
+    pub orphans: Option<Arc<dyn Orphans>>,
     /// What its last operation left on its way, while the client is idle or gone: the pin outlives the operation until
     /// somebody finds that it has landed, and takes this away.
     pub lingering: Mutex<Option<Arc<dyn Orphans>>>,
@@ -104,12 +107,13 @@ impl Clients {
     }
 
     /// Adds a client, unpinned.
-    pub(crate) fn add(&self) -> Arc<ClientState> {
+    pub(crate) fn add(&self, orphans: Option<Arc<dyn Orphans>>) -> Arc<ClientState> {
         let state = Arc::new(ClientState {
             pin: Pin(AtomicU64::new(UNPINNED)),
             ring: Mutex::default(),
             magazines: Mutex::default(),
             abandoned: Mutex::default(),
+            orphans,
             lingering: Mutex::default(),
             gone: AtomicBool::new(false),
         });
@@ -146,7 +150,7 @@ mod tests {
     #[test]
     fn the_oldest_pin_holds_back() {
         let clients = Clients::new(5);
-        let (one, two) = (clients.add(), clients.add());
+        let (one, two) = (clients.add(None), clients.add(None));
         assert_eq!(clients.oldest_pin(), None);
         assert_eq!(one.pin(&clients), 5);
         clients.observe(6);
@@ -168,7 +172,7 @@ mod tests {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let (clients, published) = (Arc::clone(&clients), Arc::clone(&published));
-                let state = clients.add();
+                let state = clients.add(None);
                 std::thread::spawn(move || {
                     for _ in 0..rounds {
                         let pinned = state.pin(&clients);

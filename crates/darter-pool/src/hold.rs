@@ -10,10 +10,14 @@
 //! it was dropped without [`Hold::release`], as by a cancelled operation or an error, and all verbs of that operation have
 //! completed. Only then may another client take the lock over, by CAS from that word, and mend what was left half done.
 //!
+//! Other processes cannot see that a hold was abandoned while its process lives, so upkeep *disowns* its lock word
+//! ([`Hold::at`]): makes it a word that names nobody. Whoever waits for a lock does upkeep, so two clients that wait for what each
+//! other's process abandoned do not wait for ever.
+//!
 //! Numbers are reused, with another generation. A word whose hold is long over can therefore name a present one, once in
 //! 256 reuses: who asks is told that it is not over yet, and asks again.
 
-use darter_fabric::Fabric;
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr};
 use std::sync::{Arc, Mutex};
 
 use crate::block::Owner;
@@ -24,6 +28,9 @@ use crate::{PoolError, member};
 /// Locks that a process can hold at a time.
 const HOLDS_MAX: usize = 1 << 16;
 
+/// A lock word that names nobody: incarnations begin at 1.
+const DISOWNED: u64 = 1 << 32;
+
 /// The holds of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(Mutex<Numbers>);
@@ -33,6 +40,16 @@ struct Numbers {
     /// By number: the generation, and whether it is in use.
     states: Vec<(u8, bool)>,
     free: Vec<u16>,
+    /// Over, with lock words that may still name them; their numbers are not free yet.
+    to_disown: Vec<Abandoned>,
+}
+
+/// A hold that was dropped without being released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abandoned {
+    number: u16,
+    word: u64,
+    lock: GlobalAddr,
 }
 
 impl Holds {
@@ -65,9 +82,42 @@ impl Holds {
 
     /// The verbs of a client's operation have completed: what it abandoned is over.
     pub(crate) fn settle(&self, state: &ClientState) {
-        for number in lock(&state.abandoned).drain(..) {
-            self.give_back(number);
+        let mut numbers = lock(&self.0);
+        for abandoned in lock(&state.abandoned).drain(..) {
+            numbers.states[usize::from(abandoned.number)].1 = false;
+            if abandoned.lock.is_null() {
+                numbers.free.push(abandoned.number);
+            } else {
+                numbers.to_disown.push(abandoned);
+            }
         }
+    }
+
+    /// Has the lock words of abandoned holds name nobody, so that other processes may take the locks over. Cancelled, it is done
+    /// again.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub(crate) async fn disown<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), FabricError> {
+        let abandoned = lock(&self.0).to_disown.clone();
+        if abandoned.is_empty() {
+            return Ok(());
+        }
+        let mut batch = endpoint.batch();
+        for &Abandoned { word, lock, .. } in &abandoned {
+            batch.cas(lock, word, DISOWNED);
+        }
+        let done = endpoint.submit(batch).await?;
+        endpoint.recycle(done);
+        // Another round may have done the same meanwhile: a number is free once.
+        let mut numbers = lock(&self.0);
+        let Numbers { to_disown, free, .. } = &mut *numbers;
+        to_disown.retain(|listed| {
+            let is_done = abandoned.iter().any(|done| done.word == listed.word);
+            free.extend(is_done.then_some(listed.number));
+            !is_done
+        });
+        Ok(())
     }
 }
 
@@ -84,6 +134,8 @@ fn word_of(me: Owner, number: u16, generation: u8) -> u64 {
 pub struct Hold {
     word: u64,
     number: u16,
+    /// Null, or the lock word that may name it.
+    lock: GlobalAddr,
     holds: Arc<Holds>,
     /// Of the client whose operation has it.
     state: Arc<ClientState>,
@@ -94,6 +146,16 @@ impl Hold {
     /// What to put into the lock word. Never 0.
     pub fn word(&self) -> u64 {
         self.word
+    }
+
+    /// The same for the lock word at this address, which has to stay a lock word, or memory that never holds this hold's word, for
+    /// as long as the process lives: if the hold is abandoned, other processes too may take the lock over at once, instead of
+    /// when this one has ended.
+    #[must_use]
+    pub fn at(self, lock: GlobalAddr) -> Self {
+        let mut this = self;
+        this.lock = lock;
+        this
     }
 
     /// Ends the hold in order: the lock word holds another value, or never held this one.
@@ -113,7 +175,8 @@ impl Drop for Hold {
         if self.released {
             self.holds.give_back(self.number);
         } else {
-            lock(&self.state.abandoned).push(self.number);
+            let &mut Self { number, word, lock: at, .. } = self;
+            lock(&self.state.abandoned).push(Abandoned { number, word, lock: at });
         }
     }
 }
@@ -128,7 +191,8 @@ impl<F: Fabric> Pinned<'_, F> {
         let (me, holds) = (shared.me, Arc::clone(&shared.holds));
         let (number, generation) = holds.take().ok_or(PoolError::TooManyHolds { max: HOLDS_MAX })?;
         let state = self.note_hold();
-        Ok(Hold { word: word_of(me, number, generation), number, holds, state, released: false })
+        let word = word_of(me, number, generation);
+        Ok(Hold { word, number, lock: GlobalAddr::NULL, holds, state, released: false })
     }
 }
 
@@ -141,6 +205,9 @@ impl<F: Fabric> Client<F> {
     /// As [`crate::Pool::maintain`].
     pub async fn is_over(&mut self, word: u64) -> Result<bool, PoolError> {
         self.settle_own_holds();
+        if word as u32 == 0 {
+            return Ok(true);
+        }
         let named = Owner { member: (word >> 56) as u8, incarnation: word as u32 };
         let me = self.pool().shared.me;
         if named == me {

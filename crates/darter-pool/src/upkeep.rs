@@ -147,6 +147,7 @@ impl<F: Fabric> Shared<F> {
         for client in self.clients.all() {
             self.limbo.collect(&client.ring);
             self.reap(&client);
+            self.settle_abandoned(&client);
         }
         let mark = self.limbo.mark();
         let table = self.read_members(endpoint).await?;
@@ -160,6 +161,7 @@ impl<F: Fabric> Shared<F> {
         self.send_frees(endpoint).await?;
         self.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await?;
         self.publish(endpoint, &table).await?;
+        self.holds.disown(endpoint).await?;
         // What may have to wait for a memory node comes after the lease is renewed.
         self.follow_nodes(endpoint, &table).await?;
         let now = endpoint.now_ms();
@@ -239,6 +241,14 @@ impl<F: Fabric> Shared<F> {
         let mut lingering = lock(&state.lingering);
         if lingering.as_ref().is_some_and(|orphans| orphans.in_flight() == 0) {
             self.end_pin(state, &mut lingering);
+        }
+    }
+
+    /// What a client's operations abandoned is over when no verb of dropped ones is on its way, even while it waits in another.
+    fn settle_abandoned(&self, state: &ClientState) {
+        let is_due = !lock(&state.abandoned).is_empty();
+        if is_due && state.orphans.as_ref().is_none_or(|orphans| orphans.in_flight() == 0) {
+            self.holds.settle(state);
         }
     }
 
