@@ -189,6 +189,19 @@ const FOUND: &[(&str, &str)] = &[
         "smart-in-place/row-40/nodes=1/process=one/warm/kill=0@18/z;p1;i0,i0#1x2.0x2.2.0x2.2.0x2.2.2:4d.0.1x2.2.0.2.0x4.1.0.2.0x2.1.0x2.2.0:11.2",
         "the last look took a value lost by a dead writer for an error, since it knew of no writer",
     ),
+    (
+        "art/long/nodes=1/process=each/warm/cancel=0@10/d0,p1#",
+        "an operation waited for a hold that its own client had abandoned",
+    ),
+    (
+        "sherman/pair/nodes=1/process=one/warm/cancel=0@3/d1,i0;p1#0x5.1",
+        "a client waited for what another of its process had abandoned, which waited for it in the local queue",
+    ),
+    (
+        "sherman-inline/root-full/nodes=1/process=one/warm/kill=0@47/p0,M,M,M,M,M,M,i0,r0,u1;p0,M,M,M,M,M,p0#\
+         0x32.1x3.0x9.1.0x3.1.0x5.1x2.0x9.1.0x4.1",
+        "the last look did not know whose write had lost a value",
+    ),
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod art;
 mod dart;
+mod sherman;
 mod smart;
 
 use super::subject::Explored;
@@ -14,6 +15,9 @@ static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
         Explored::of::<art::OfArt<true>>(),
         Explored::of::<smart::OfSmart<false>>(),
         Explored::of::<smart::OfSmart<true>>(),
+        Explored::of::<sherman::OfSherman<sherman::All>>(),
+        Explored::of::<sherman::OfSherman<sherman::Plain>>(),
+        Explored::of::<sherman::OfSherman<sherman::Inline>>(),
     ]
 });
 

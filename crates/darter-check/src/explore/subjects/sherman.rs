@@ -1,0 +1,186 @@
+//! Sherman under exploration, FG+ with it, and Sherman with values of three words in its leaves: writers lock, so they wait for a
+//! lock's holder until its lease is over; a value in a leaf whose writer died amid is lost.
+//!
+//! Nodes are small, so that a few keys split them, and locks so few that nodes share them.
+
+use super::super::plan::Fault;
+use super::super::scenario::{self, Scenario};
+use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_fabric::Sim;
+use darter_index::{HoclOptions, Records, Sherman, ShermanOptions, Situation, sherman_situations};
+use darter_pool::AllocKind;
+use std::marker::PhantomData;
+
+/// The subject, with these techniques.
+pub(super) struct OfSherman<T>(PhantomData<T>);
+
+/// Which techniques are in use, and what records.
+pub(super) trait Techniques: 'static {
+    const NAME: &'static str;
+    /// Bytes of keys and values in leaves, when they are there.
+    const INLINE: Option<(u16, u16)> = None;
+    /// Whether torn entries are met often enough to be found.
+    const SHOWS_TORN: bool = true;
+
+    fn options() -> ShermanOptions;
+}
+
+/// All of Sherman's.
+pub(super) struct All;
+
+/// None but the cache: every write is one of a whole node.
+pub(super) struct Plain;
+
+/// All, and values in leaves.
+pub(super) struct Inline;
+
+impl Techniques for All {
+    const NAME: &'static str = "sherman";
+
+    /// Only splits write whole leaves, and pointers are one word.
+    const SHOWS_TORN: bool = false;
+
+    fn options() -> ShermanOptions {
+        ShermanOptions::sherman()
+    }
+}
+
+impl Techniques for Plain {
+    const NAME: &'static str = "fg-plus";
+
+    fn options() -> ShermanOptions {
+        ShermanOptions::fg_plus()
+    }
+}
+
+impl Techniques for Inline {
+    const NAME: &'static str = "sherman-inline";
+
+    const INLINE: Option<(u16, u16)> = Some((8, 24));
+
+    fn options() -> ShermanOptions {
+        ShermanOptions::sherman()
+    }
+}
+
+const NODE_BYTES: u32 = 512;
+/// Entries of a leaf without fences: pointers with digests, and pairs inline.
+const SLOTS: usize = 29;
+const SLOTS_INLINE: usize = 11;
+const LOCK_WORDS: u32 = 4;
+
+const HOLES: [Hole; 2] = [
+    Hole::published(
+        "locks-of-the-dead",
+        "a lock is a bit without a lease: who dies holding it leaves it taken for ever",
+        1000,
+    )
+    .with_faults(&["kill"])
+    .in_scenarios(&["row-3"])
+    .swept(),
+    Hole::published("trust-torn", "a search that finds an entry torn says that its key is absent", 10_000)
+        .in_scenarios(&["leaf-full", "root-full"]),
+];
+
+impl<T: Techniques> Subject for OfSherman<T> {
+    type Index = Sherman<Sim>;
+
+    const NAME: &'static str = T::NAME;
+
+    const PROMISES: Promises = Promises {
+        survives: &Fault::NAMES,
+        trips_beside_stopped: None,
+        may_lose_values: T::INLINE.is_some(),
+    };
+
+    const HOLES: &'static [Hole] = if T::SHOWS_TORN { &HOLES } else { HOLES.split_at(1).0 };
+
+    const WARM: &'static [(u64, AllocKind)] = &[
+        (NODE_BYTES as u64, AllocKind::Inner),
+        (48, AllocKind::Leaf),
+        (80, AllocKind::Leaf),
+        (128, AllocKind::Leaf),
+    ];
+
+    fn options(open: Holes) -> ShermanOptions {
+        let records = match T::INLINE {
+            Some((key_bytes, value_bytes)) => Records::Inline { key_bytes, value_bytes },
+            None => Records::Any,
+        };
+        let options = T::options().records(records);
+        ShermanOptions {
+            node_bytes: NODE_BYTES,
+            lock_words: LOCK_WORDS,
+            locks: HoclOptions { takes_over: !open.has(0), ..options.locks },
+            trusts_torn: open.has(1),
+            ..options
+        }
+    }
+
+    fn scenarios() -> Vec<Scenario> {
+        let slots = if T::INLINE.is_some() { SLOTS_INLINE } else { SLOTS };
+        let mut all = vec![
+            scenario::row(3),
+            scenario::row(slots as u16 * 3),
+            root_full(slots),
+            leaf_full(slots),
+            parent_full(slots),
+            merge("lower", slots, 0),
+            merge("merge", slots, slots),
+        ];
+        if let Some((_, bytes)) = T::INLINE {
+            return all.into_iter().map(|scenario| scenario.with_values([bytes.into(); 3])).collect();
+        }
+        all.extend(scenario::common());
+        all.push(fences());
+        all
+    }
+
+    fn situations() -> Vec<Situation> {
+        sherman_situations(T::INLINE.is_some())
+    }
+}
+
+/// A key of eight bytes.
+fn key(group: u8, at: usize) -> Vec<u8> {
+    [&[b'k', b'e', b'y', b'-', group], &(at as u16).to_be_bytes()[..], &[0]].concat()
+}
+
+/// A root that is a full leaf.
+fn root_full(slots: usize) -> Scenario {
+    let hot = [key(b'a', 0), key(b'b', 3), key(b'c', 0)];
+    Scenario::new("root-full", hot, &[0]).with_filler((0..slots - 1).map(|at| key(b'b', at * 2)))
+}
+
+/// Leaves of which the last is full.
+fn leaf_full(slots: usize) -> Scenario {
+    let hot = [key(b'c', 0), key(b'b', slots * 3), key(b'b', 1)];
+    // In order, so that splits leave halves behind.
+    let keys = slots / 2 + slots - 3;
+    Scenario::new("leaf-full", hot, &[0]).with_filler((0..keys).map(|at| key(b'b', at * 2)))
+}
+
+/// A root about to split above leaves of which one is about to.
+fn parent_full(slots: usize) -> Scenario {
+    let hot = [key(b'd', 0), key(b'd', 1), key(b'd', 2)];
+    let keys = slots.div_ceil(2) * CHILDREN;
+    Scenario::new("parent-full", hot, &[]).with_filler((0..keys).map(|at| key(b'b', at)))
+}
+
+/// Children of an inner node, about.
+const CHILDREN: usize = 30;
+
+/// A leaf of two hot keys to the right of one that is nearly full, and so many keys to the right of both.
+fn merge(name: &str, slots: usize, beyond: usize) -> Scenario {
+    let hot = [key(b'm', 1), key(b'm', 2), key(b'm', 3)];
+    let half = slots / 2 + 1;
+    let right = (0..half).map(|at| key(b'm', at + 4));
+    let left = (0..slots * 4 / 5).map(|at| key(b'b', at)).chain((0..beyond).map(|at| key(b'z', at)));
+    Scenario::new(name, hot, &[0, 1]).with_filler(left).with_former(right)
+}
+
+/// Full of keys of several hundred equal bytes, so that fences are too long for a node.
+fn fences() -> Scenario {
+    let key = |at: usize| [&[b'f'; 300][..], &[at as u8]].concat();
+    Scenario::new("fences", [key(1), key(3), key(99)], &[0]).with_filler((1..SLOTS).map(|at| key(at * 2)))
+}
