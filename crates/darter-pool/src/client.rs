@@ -177,6 +177,7 @@ impl<F: Fabric> Client<F> {
             let orphans = lock(&self.state.lingering).take();
             self.lingers = orphans.is_some_and(|orphans| orphans.in_flight() > 0);
         }
+        lock(&self.state.left_over).append(&mut lock(&self.state.abandoned));
         self.settle_holds();
         self.has_hand = self.has_hand && !Limbo::settle_hand(&self.state.ring);
     }

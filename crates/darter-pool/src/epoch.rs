@@ -49,6 +49,8 @@ pub(crate) struct ClientState {
     pub magazines: Mutex<Vec<Arc<Magazine>>>,
     /// Holds that its operations abandoned, until their verbs have completed.
     pub abandoned: Mutex<Vec<Abandoned>>,
+    /// Those of operations before the present one.
+    pub left_over: Mutex<Vec<Abandoned>>,
     /// What its dropped operations have posted.
     pub orphans: Option<Arc<dyn Orphans>>,
     /// What its last operation left on its way, while the client is idle or gone: the pin outlives the operation until
@@ -113,6 +115,7 @@ impl Clients {
             ring: Mutex::default(),
             magazines: Mutex::default(),
             abandoned: Mutex::default(),
+            left_over: Mutex::default(),
             orphans,
             lingering: Mutex::default(),
             gone: AtomicBool::new(false),

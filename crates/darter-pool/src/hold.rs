@@ -82,8 +82,14 @@ impl Holds {
 
     /// The verbs of a client's operation have completed: what it abandoned is over.
     pub(crate) fn settle(&self, state: &ClientState) {
+        lock(&state.left_over).append(&mut lock(&state.abandoned));
+        self.settle_left_over(state);
+    }
+
+    /// The same of what operations before the present one abandoned.
+    pub(crate) fn settle_left_over(&self, state: &ClientState) {
         let mut numbers = lock(&self.0);
-        for abandoned in lock(&state.abandoned).drain(..) {
+        for abandoned in lock(&state.left_over).drain(..) {
             numbers.states[usize::from(abandoned.number)].1 = false;
             if abandoned.lock.is_null() {
                 numbers.free.push(abandoned.number);

@@ -246,9 +246,9 @@ impl<F: Fabric> Shared<F> {
 
     /// What a client's operations abandoned is over when no verb of dropped ones is on its way, even while it waits in another.
     fn settle_abandoned(&self, state: &ClientState) {
-        let is_due = !lock(&state.abandoned).is_empty();
+        let is_due = !lock(&state.left_over).is_empty();
         if is_due && state.orphans.as_ref().is_none_or(|orphans| orphans.in_flight() == 0) {
-            self.holds.settle(state);
+            self.holds.settle_left_over(state);
         }
     }
 
