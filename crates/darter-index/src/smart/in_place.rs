@@ -72,7 +72,7 @@ impl<F: Fabric> Smart<F> {
         over: u64,
     ) -> Result<Result<Locked, u64>, IndexError> {
         let lock = leaf::lock_addr(leaf.addr, leaf.len);
-        let hold = client.hold()?;
+        let hold = client.hold()?.at(lock);
         let (mut expected, mut tries) = (over, 0);
         loop {
             let mut batch = client.batch();
