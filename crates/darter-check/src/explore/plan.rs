@@ -311,7 +311,7 @@ mod tests {
             "dart/plain/g99",
             "dart/plain/kill=1/g0",
             "dart/plain/kill=x@y/g0",
-            "smart/plain/g0",
+            "nobodys/plain/g0",
             "dart/plain/hole=none/g0",
         ] {
             assert!(line.parse::<Plan>().is_err(), "{line}");
