@@ -174,8 +174,8 @@ impl<F: Fabric> Client<F> {
     fn enter_slowly(&mut self) {
         if self.lingers {
             // From here on the pin is this operation's too: nobody else may end it.
-            let orphans = lock(&self.state.lingering).take();
-            self.lingers = orphans.is_some_and(|orphans| orphans.in_flight() > 0);
+            let lingers = std::mem::take(&mut *lock(&self.state.lingering));
+            self.lingers = lingers && self.endpoint().in_flight() > 0;
         }
         lock(&self.state.left_over).append(&mut lock(&self.state.abandoned));
         self.settle_holds();
@@ -188,7 +188,7 @@ impl<F: Fabric> Client<F> {
         if self.depth == 0 {
             self.lingers = self.endpoint().in_flight() > 0;
             if self.lingers {
-                *lock(&self.state.lingering) = self.endpoint().orphans();
+                *lock(&self.state.lingering) = true;
                 return;
             }
             if self.has_held {
@@ -252,7 +252,7 @@ impl<F: Fabric> Client<F> {
     fn release_lingering_pin(&mut self) {
         if self.depth == 0 && self.lingers {
             self.pool.shared.reap(&self.state);
-            self.lingers = lock(&self.state.lingering).is_some();
+            self.lingers = *lock(&self.state.lingering);
             self.settle_holds();
         }
     }
@@ -432,10 +432,10 @@ impl<F: Fabric> Drop for Client<F> {
         shared.limbo.collect(&self.state.ring);
         // Its pin outlives it as long as its last verbs are on their way.
         self.state.gone.store(true, Ordering::SeqCst);
-        if let Some(endpoint) = self.endpoint.take().filter(|endpoint| endpoint.in_flight() > 0) {
-            *lock(&self.state.lingering) = endpoint.orphans();
-        } else {
-            shared.end_pin(&self.state, &mut lock(&self.state.lingering));
+        let mut lingering = lock(&self.state.lingering);
+        *lingering = self.endpoint.take().is_some_and(|endpoint| endpoint.in_flight() > 0);
+        if !*lingering {
+            shared.end_pin(&self.state, &mut lingering);
         }
     }
 }

@@ -29,7 +29,7 @@ impl<F: Fabric> Shared<F> {
         }
         let mut endpoint = self.fabric.endpoint()?;
         self.settle(&mut endpoint).await?;
-        if self.clients.all().iter().any(|client| lock(&client.lingering).is_some()) {
+        if self.clients.all().iter().any(|client| *lock(&client.lingering)) {
             // Verbs of cancelled operations are still on their way into our blocks: leave as a dead process would.
             return Ok(());
         }

@@ -53,9 +53,9 @@ pub(crate) struct ClientState {
     pub left_over: Mutex<Vec<Abandoned>>,
     /// What its dropped operations have posted.
     pub orphans: Option<Arc<dyn Orphans>>,
-    /// What its last operation left on its way, while the client is idle or gone: the pin outlives the operation until
-    /// somebody finds that it has landed, and takes this away.
-    pub lingering: Mutex<Option<Arc<dyn Orphans>>>,
+    /// The client is idle or gone, and its pin outlives its last operation until somebody finds that what the operation posted
+    /// has landed, and takes this back.
+    pub lingering: Mutex<bool>,
     /// The client is gone; whoever ends its pin forgets it.
     pub gone: AtomicBool,
 }
@@ -64,6 +64,11 @@ impl ClientState {
     /// The epoch the client is pinned at.
     pub(crate) fn pinned(&self) -> Option<u64> {
         Some(self.pin.0.load(Ordering::Acquire)).filter(|&epoch| epoch != UNPINNED)
+    }
+
+    /// Batches of its dropped operations that are on their way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.orphans.as_ref().map_or(0, |orphans| orphans.in_flight())
     }
 
     /// Pins the process epoch and answers it.

@@ -15,7 +15,7 @@
 //! true when it was composed, and both only grow stale on the safe side. Only freed bits on their way must not be
 //! taken for landed: their birth then stays in [`Upkeep::stuck`] and holds sweeps back.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, Orphans};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -239,7 +239,7 @@ impl<F: Fabric> Shared<F> {
     /// Ends the pin of an idle or dropped client that waits for verbs which have landed.
     pub(crate) fn reap(&self, state: &Arc<ClientState>) {
         let mut lingering = lock(&state.lingering);
-        if lingering.as_ref().is_some_and(|orphans| orphans.in_flight() == 0) {
+        if *lingering && state.in_flight() == 0 {
             self.end_pin(state, &mut lingering);
         }
     }
@@ -247,14 +247,14 @@ impl<F: Fabric> Shared<F> {
     /// What a client's operations abandoned is over when no verb of dropped ones is on its way, even while it waits in another.
     fn settle_abandoned(&self, state: &ClientState) {
         let is_due = !lock(&state.left_over).is_empty();
-        if is_due && state.orphans.as_ref().is_none_or(|orphans| orphans.in_flight() == 0) {
+        if is_due && state.in_flight() == 0 {
             self.holds.settle_left_over(state);
         }
     }
 
     /// No verb of a client's last operation is on its way.
-    pub(crate) fn end_pin(&self, state: &Arc<ClientState>, lingering: &mut Option<Arc<dyn Orphans>>) {
-        *lingering = None;
+    pub(crate) fn end_pin(&self, state: &Arc<ClientState>, lingering: &mut bool) {
+        *lingering = false;
         self.holds.settle(state);
         state.unpin();
         if state.gone.load(Ordering::SeqCst) {
