@@ -4,7 +4,7 @@
 //! there throughout and none that was absent throughout; no operation ever waits for another client.
 
 use crate::{IndexError, Swept};
-use darter_fabric::Fabric;
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{Client, ReachableSet};
 use std::future::Future;
 use std::ops::Bound;
@@ -34,6 +34,16 @@ pub enum Condition<'a> {
     Present,
     /// Only when the key's value equals this one: a compare-and-swap of values.
     Equals(&'a [u8]),
+}
+
+impl Condition<'_> {
+    /// What a put under this condition counts as.
+    pub(crate) const fn op_kind(self) -> OpKind {
+        match self {
+            Self::Always | Self::Absent => OpKind::Insert,
+            Self::Present | Self::Equals(_) => OpKind::Update,
+        }
+    }
 }
 
 /// What a put did.
@@ -207,6 +217,32 @@ pub struct CheckReport {
     pub reachable: ReachableSet,
     /// Counts and sizes.
     pub stats: IndexStats,
+}
+
+/// Violations and remarks kept each.
+const FINDINGS_MAX: usize = 1000;
+
+impl CheckReport {
+    pub(crate) fn violation(&mut self, text: String) {
+        if self.violations.len() < FINDINGS_MAX {
+            self.violations.push(text);
+        }
+    }
+
+    pub(crate) fn remark(&mut self, text: String) {
+        if self.remarks.len() < FINDINGS_MAX {
+            self.remarks.push(text);
+        }
+    }
+
+    /// Notes an object as reached; answers whether it was not before, and overlaps none.
+    pub(crate) fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
+        let is_fresh = self.reachable.insert(addr, bytes);
+        if !is_fresh {
+            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
+        }
+        is_fresh
+    }
 }
 
 /// Counts and sizes of an index.

@@ -17,8 +17,6 @@ use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
 
-/// Violations kept; a damaged pool can have one in every word.
-const VIOLATIONS_MAX: usize = 1000;
 /// Leaf bytes read in one round trip.
 const LEAF_BATCH_BYTES: u64 = 1 << 20;
 
@@ -41,22 +39,6 @@ struct Inspection {
     edges: Vec<(usize, u8)>,
     /// Whether leaves are read and all is verified, not only counted.
     verifies: bool,
-}
-
-impl Inspection {
-    fn violation(&mut self, text: String) {
-        if self.report.violations.len() < VIOLATIONS_MAX {
-            self.report.violations.push(text);
-        }
-    }
-
-    fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
-        let fresh = self.report.reachable.insert(addr, bytes);
-        if !fresh {
-            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
-        }
-        fresh
-    }
 }
 
 impl<F: Fabric> Art<F> {
@@ -105,7 +87,7 @@ impl<F: Fabric> Art<F> {
         slot: Slot,
     ) -> Result<(), IndexError> {
         let Held::Node { addr, ty, .. } = slot.held() else { return Ok(()) };
-        if !walk.reach(addr, ty.pool_bytes(), "inner node") {
+        if !walk.report.reach(addr, ty.pool_bytes(), "inner node") {
             walk.edges.pop();
             return Ok(());
         }
@@ -118,7 +100,7 @@ impl<F: Fabric> Art<F> {
                 words
             }
             Err(error) => {
-                walk.violation(format!("{} at {addr}: {error}", ty.name()));
+                walk.report.violation(format!("{} at {addr}: {error}", ty.name()));
                 walk.edges.pop();
                 return Ok(());
             }
@@ -126,7 +108,7 @@ impl<F: Fabric> Art<F> {
         let header = Header::new(&words);
         let above = walk.path.last().map(|frame| frame.header.depth());
         if let Err(error) = check_depth(addr, header.depth(), above) {
-            walk.violation(error.to_string());
+            walk.report.violation(error.to_string());
             walk.edges.pop();
             return Ok(());
         }
@@ -157,7 +139,7 @@ impl<F: Fabric> Art<F> {
             let mut reads = Vec::new();
             let mut bytes = 0;
             for (slot, addr, class) in slots.by_ref() {
-                if walk.reach(addr, class_bytes(class), "leaf") {
+                if walk.report.reach(addr, class_bytes(class), "leaf") {
                     walk.tally.note_leaf(class, levels);
                     if walk.verifies {
                         reads.push((slot, batch.read(addr, leaf::class_words(class))));
@@ -179,7 +161,7 @@ impl<F: Fabric> Art<F> {
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.violation(format!("leaves at {}: {error}", reads[0].0.addr())),
+                Err(error) => walk.report.violation(format!("leaves at {}: {error}", reads[0].0.addr())),
             }
         }
     }
@@ -189,7 +171,7 @@ fn verify_node(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, words: &[u
     let name = ty.name();
     let whole = Part::whole(ty, words);
     if let Err(error) = node::verify_edges(addr, ty, words) {
-        walk.violation(format!("{name}: {error}"));
+        walk.report.violation(format!("{name}: {error}"));
     }
     let (mut held, mut sealed) = (0, u32::from(whole.header.is_sealed()));
     for (_, slot) in node::slots(ty, words) {
@@ -197,7 +179,8 @@ fn verify_node(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, words: &[u
         sealed += u32::from(slot.is_sealed());
     }
     if held != live {
-        walk.violation(format!("{name} at {addr}: {held} slots hold children, {live} of them can be found"));
+        walk.report
+            .violation(format!("{name} at {addr}: {held} slots hold children, {live} of them can be found"));
     }
     if sealed > 0 {
         walk.report.remarks.push(format!(
@@ -215,17 +198,18 @@ fn verify_leaf(walk: &mut Inspection, slot: Slot, words: &[u64]) {
     let addr = slot.addr();
     let key = match leaf::parse(addr, words) {
         Ok(leaf) => leaf.key,
-        Err(error) => return walk.violation(error.to_string()),
+        Err(error) => return walk.report.violation(error.to_string()),
     };
     let Some(last) = walk.path.last() else { return };
     let depth = last.header.depth();
     let edge_fits = key.len() >= depth && slot.edge() == Some(edge_of(key, depth));
     if !edge_fits || walk.edges.iter().any(|&(at, byte)| key.get(at) != Some(&byte)) {
-        return walk.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+        return walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
     }
     let mut hashed = HashedKey::new(walk.keys, key);
     let wrong = walk.path.iter().find(|frame| !frame.header.is_on_path(&mut hashed));
     if let Some((name, node)) = wrong.map(|frame| (frame.ty.name(), frame.addr)) {
-        walk.violation(format!("{name} at {node}: its identity is not that of the key in leaf {addr}"));
+        walk.report
+            .violation(format!("{name} at {node}: its identity is not that of the key in leaf {addr}"));
     }
 }

@@ -46,10 +46,7 @@ impl<F: Fabric> Art<F> {
         condition: Condition<'_>,
     ) -> Result<PutOutcome, IndexError> {
         let mut draft = Draft::new(client, key, value)?;
-        let kind = match condition {
-            Condition::Always | Condition::Absent => OpKind::Insert,
-            Condition::Present | Condition::Equals(_) => OpKind::Update,
-        };
+        let kind = condition.op_kind();
         let mut client = client.pin(kind).await?;
         for _ in 0..TURNS_MAX {
             match self.put_turn(&mut client, &mut draft, condition).await {

@@ -23,8 +23,6 @@ use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
 use std::collections::HashMap;
 
-/// Violations kept; a damaged pool can have one in every word.
-const VIOLATIONS_MAX: usize = 1000;
 /// Leaf bytes read in one round trip.
 const LEAF_BATCH_BYTES: u64 = 1 << 20;
 /// Nesting deeper than any sound tree's, so that damage cannot lead in circles.
@@ -47,22 +45,6 @@ struct Inspection {
     path: Vec<Frame>,
     /// The key bytes that the path's edges spell, with their positions.
     edges: Vec<(usize, u8)>,
-}
-
-impl Inspection {
-    fn violation(&mut self, text: String) {
-        if self.report.violations.len() < VIOLATIONS_MAX {
-            self.report.violations.push(text);
-        }
-    }
-
-    fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
-        let fresh = self.report.reachable.insert(addr, bytes);
-        if !fresh {
-            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
-        }
-        fresh
-    }
 }
 
 impl<F: Fabric> Dart<F> {
@@ -104,14 +86,14 @@ impl<F: Fabric> Dart<F> {
         node: NodeRef,
         above: Option<usize>,
     ) -> Result<(), IndexError> {
-        if node.depth > DEPTH_MAX || !walk.reach(node.addr, node.ty.bytes(), "inner node") {
+        if node.depth > DEPTH_MAX || !walk.report.reach(node.addr, node.ty.bytes(), "inner node") {
             walk.edges.pop();
             return Ok(());
         }
         let words = match self.read_node(client, node).await {
             Ok(words) => words,
             Err(IndexError::Fabric(error)) => {
-                walk.violation(format!("{} at {}: {error}", node.ty.name(), node.addr));
+                walk.report.violation(format!("{} at {}: {error}", node.ty.name(), node.addr));
                 walk.edges.pop();
                 return Ok(());
             }
@@ -170,7 +152,7 @@ impl<F: Fabric> Dart<F> {
                 }
                 bytes += words as u64 * 8;
                 rest = tail;
-                if walk.reach(addr, class_bytes(class), "leaf") {
+                if walk.report.reach(addr, class_bytes(class), "leaf") {
                     walk.tally.note_leaf(class_bytes(class), levels);
                     reads.push((*slot, batch.read(addr, words)));
                 }
@@ -182,7 +164,7 @@ impl<F: Fabric> Dart<F> {
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.violation(format!("leaves below {}: {error}", rest.len())),
+                Err(error) => walk.report.violation(format!("leaves below {}: {error}", rest.len())),
             }
         }
         Ok(())
@@ -195,8 +177,8 @@ impl<F: Fabric> Dart<F> {
         walk: &mut Inspection,
         table: &Table,
     ) -> Result<(), IndexError> {
-        walk.reach(table.descriptor, DESCRIPTOR_BYTES, "express descriptor");
-        walk.reach(table.directory_addr, 8 << table.bits, "express directory");
+        walk.report.reach(table.descriptor, DESCRIPTOR_BYTES, "express descriptor");
+        walk.report.reach(table.directory_addr, 8 << table.bits, "express directory");
         let mut stats = EstStats {
             prefix_list: table.list.lengths().iter().map(|&len| len as u8).collect(),
             directory_entries: table.directory_len() as u64,
@@ -206,14 +188,14 @@ impl<F: Fabric> Dart<F> {
         let mut stale = 0_u64;
         for entry in segments(client, table).await? {
             if entry.local_depth() > table.bits {
-                walk.violation(format!(
+                walk.report.violation(format!(
                     "express segment {}: local depth {}",
                     entry.segment(),
                     entry.local_depth()
                 ));
                 continue;
             }
-            if !walk.reach(entry.segment(), SEGMENT_BYTES, "express segment") {
+            if !walk.report.reach(entry.segment(), SEGMENT_BYTES, "express segment") {
                 continue;
             }
             stats.segments += 1;
@@ -234,7 +216,7 @@ impl<F: Fabric> Dart<F> {
                         let hash = self.shared.keys.express_of(identity);
                         let depth = identity_depth(identity);
                         if !entry.matches(hash) || bucket_of(hash) != at / BUCKET_SLOTS {
-                            walk.violation(format!(
+                            walk.report.violation(format!(
                                 "express entry for {} (depth {depth}): not where its prefix belongs",
                                 entry.addr()
                             ));
@@ -269,14 +251,15 @@ fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
     let mut sealed = 0;
     if identity_depth(words[0]) != node.depth {
         let depth = identity_depth(words[0]);
-        walk.violation(format!(
+        walk.report.violation(format!(
             "{name} at {}: identity says depth {depth}, its pointer {}",
             node.addr, node.depth
         ));
     }
     for (bucket, bucket_words) in words.chunks(width).enumerate() {
         if bucket_words[0] != words[0] {
-            walk.violation(format!("{name} at {}: buckets 0 and {bucket} differ in identity", node.addr));
+            walk.report
+                .violation(format!("{name} at {}: buckets 0 and {bucket} differ in identity", node.addr));
         }
         let mut ended = false;
         for (at, &word) in bucket_words.iter().enumerate().skip(1) {
@@ -287,21 +270,21 @@ fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
                 continue;
             };
             if slot.held() == Held::Invalid {
-                walk.violation(format!("{name} at {}: slot {word:#x} is of no known type", node.addr));
+                walk.report.violation(format!("{name} at {}: slot {word:#x} is of no known type", node.addr));
                 continue;
             }
             let direct = node.ty.direct_word(edge);
             if node.ty.bucket_of(edge) != bucket || direct.is_some_and(|want| want != at) {
-                walk.violation(format!("{name} at {}: edge {edge} in bucket {bucket}", node.addr));
+                walk.report.violation(format!("{name} at {}: edge {edge} in bucket {bucket}", node.addr));
             }
             if ended && direct.is_none() {
-                walk.violation(format!(
+                walk.report.violation(format!(
                     "{name} at {}: a slot after an empty one in bucket {bucket}",
                     node.addr
                 ));
             }
             if std::mem::replace(&mut seen[usize::from(edge.min(END))], true) {
-                walk.violation(format!("{name} at {}: edge {edge} has two slots", node.addr));
+                walk.report.violation(format!("{name} at {}: edge {edge} has two slots", node.addr));
             }
         }
     }
@@ -318,7 +301,7 @@ fn verify_leaf(walk: &mut Inspection, keys: super::prefix_hash::HashKeys, slot: 
     let leaf = match leaf::parse(addr, words) {
         Ok(leaf) => leaf,
         Err(error) => {
-            walk.violation(error.to_string());
+            walk.report.violation(error.to_string());
             return;
         }
     };
@@ -330,7 +313,7 @@ fn verify_leaf(walk: &mut Inspection, keys: super::prefix_hash::HashKeys, slot: 
         if ends { key.len() == depth } else { key.get(depth).map(|&byte| u16::from(byte)) == slot.edge() };
     let path_fits = walk.edges.iter().all(|&(at, byte)| key.get(at) == Some(&byte));
     if !edge_fits || !path_fits {
-        walk.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+        walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
         return;
     }
     let mut hashed = super::prefix_hash::HashedKey::new(keys, key);
@@ -340,7 +323,7 @@ fn verify_leaf(walk: &mut Inspection, keys: super::prefix_hash::HashKeys, slot: 
         .find(|frame| frame.node.depth > key.len() || hashed.identity(frame.node.depth) != frame.identity)
         .map(|frame| frame.node);
     if let Some(node) = wrong {
-        walk.violation(format!(
+        walk.report.violation(format!(
             "{} at {}: its identity is not that of the key in leaf {addr}",
             node.ty.name(),
             node.addr

@@ -5,6 +5,7 @@
 //! before its user publishes the root, so a failure gives everything back.
 
 use super::common_prefix;
+use super::drafts::alloc;
 use super::leaf;
 use super::prefix_hash::{HashKeys, HashedKey};
 use super::slot::{Held, NodeCode, Slot};
@@ -280,17 +281,5 @@ impl<S: Shape> Builder<S> {
             }
         }
         Ok(())
-    }
-}
-
-async fn alloc<F: Fabric>(
-    client: &mut Client<F>,
-    node: u8,
-    bytes: u64,
-    kind: AllocKind,
-) -> Result<GlobalAddr, IndexError> {
-    match client.try_alloc(node, bytes, kind) {
-        Some(addr) => Ok(addr),
-        None => Ok(client.alloc(node, bytes, kind).await?),
     }
 }

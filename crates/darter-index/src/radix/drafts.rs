@@ -12,6 +12,20 @@ use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
 
+/// Allocates an object; no box is made where the client has one at hand.
+#[inline]
+pub(crate) async fn alloc<F: Fabric>(
+    client: &mut Client<F>,
+    node: u8,
+    bytes: u64,
+    kind: AllocKind,
+) -> Result<GlobalAddr, IndexError> {
+    match client.try_alloc(node, bytes, kind) {
+        Some(addr) => Ok(addr),
+        None => Ok(client.alloc(node, bytes, kind).await?),
+    }
+}
+
 /// Unpublished objects of one operation.
 #[derive(Debug, Default)]
 pub(crate) struct Drafts {
@@ -32,10 +46,7 @@ impl Drafts {
         bytes: u64,
         kind: AllocKind,
     ) -> Result<GlobalAddr, IndexError> {
-        let addr = match client.try_alloc(node, bytes, kind) {
-            Some(addr) => addr,
-            None => client.alloc(node, bytes, kind).await?,
-        };
+        let addr = alloc(client, node, bytes, kind).await?;
         self.objects.push((addr, bytes, kind));
         Ok(addr)
     }

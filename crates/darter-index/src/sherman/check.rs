@@ -12,12 +12,10 @@ use super::walk::{Aim, fetch_bounds};
 use super::{DESCRIPTOR_BYTES, Sherman};
 use crate::radix::leaf as pair;
 use crate::{CheckReport, IndexError, NodeTypeStats};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, Pinned};
 use std::collections::HashMap;
 
-/// Violations kept; a damaged pool can have one in every word.
-const VIOLATIONS_MAX: usize = 1000;
 /// Bytes of pairs read in one round trip.
 const PAIR_BATCH_BYTES: u64 = 1 << 20;
 
@@ -30,22 +28,6 @@ struct Inspection {
     listed: HashMap<u64, Vec<u8>>,
     leaves: (u64, u64),
     inner: (u64, u64),
-}
-
-impl Inspection {
-    fn violation(&mut self, text: String) {
-        if self.report.violations.len() < VIOLATIONS_MAX {
-            self.report.violations.push(text);
-        }
-    }
-
-    fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
-        let fresh = self.report.reachable.insert(addr, bytes);
-        if !fresh {
-            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
-        }
-        fresh
-    }
 }
 
 impl<F: Fabric> Sherman<F> {
@@ -64,7 +46,7 @@ impl<F: Fabric> Sherman<F> {
             leaves: (0, 0),
             inner: (0, 0),
         };
-        walk.reach(self.shared.descriptor, DESCRIPTOR_BYTES, "descriptor");
+        walk.report.reach(self.shared.descriptor, DESCRIPTOR_BYTES, "descriptor");
         walk.report.stats.index_bytes += DESCRIPTOR_BYTES;
         self.shared.locks.report(&mut client, &mut walk.report).await?;
         let mut first = self.shared.root;
@@ -82,7 +64,7 @@ impl<F: Fabric> Sherman<F> {
                 break;
             }
             let Some(link) = below else {
-                walk.violation(format!("node at {}: no children", first.addr()));
+                walk.report.violation(format!("node at {}: no children", first.addr()));
                 break;
             };
             first = link;
@@ -120,7 +102,7 @@ impl<F: Fabric> Sherman<F> {
             let done = match client.submit(batch).await {
                 Ok(done) => done,
                 Err(error) => {
-                    walk.violation(format!("node at {}: {error}", link.addr()));
+                    walk.report.violation(format!("node at {}: {error}", link.addr()));
                     return Ok(None);
                 }
             };
@@ -133,7 +115,7 @@ impl<F: Fabric> Sherman<F> {
                 {
                     let mut page = Box::new(page);
                     if let Err(error) = fetch_bounds(client, &mut page).await {
-                        walk.violation(format!("node at {}: {error}", link.addr()));
+                        walk.report.violation(format!("node at {}: {error}", link.addr()));
                         return Ok(None);
                     }
                     return Ok(Some(page));
@@ -143,11 +125,11 @@ impl<F: Fabric> Sherman<F> {
             }
             walk.report.remarks.push(format!("node at {}: a dead client's write was finished", link.addr()));
             if let Err(error) = self.mend(client, link).await {
-                walk.violation(format!("node at {}: {error}", link.addr()));
+                walk.report.violation(format!("node at {}: {error}", link.addr()));
                 return Ok(None);
             }
         }
-        walk.violation(format!("node at {}: its words do not belong together", link.addr()));
+        walk.report.violation(format!("node at {}: its words do not belong together", link.addr()));
         Ok(None)
     }
 
@@ -164,7 +146,8 @@ impl<F: Fabric> Sherman<F> {
         let mut mended = 0;
         loop {
             if page.is_dead() || page.level != level || page.low.bytes() != &low[..] {
-                walk.violation(format!("node at {}: not the right neighbour its left one names", page.addr));
+                walk.report
+                    .violation(format!("node at {}: not the right neighbour its left one names", page.addr));
                 return Ok(());
             }
             let next = match page.sibling {
@@ -187,12 +170,14 @@ impl<F: Fabric> Sherman<F> {
                 continue;
             }
             mended = 0;
-            if !walk.reach(page.addr, self.shared.format.node_bytes(), "node") {
+            if !walk.report.reach(page.addr, self.shared.format.node_bytes(), "node") {
                 return Ok(());
             }
             match listed.remove(&page.link().word()) {
                 Some(bound) if bound == page.low.bytes() => {}
-                Some(_) => walk.violation(format!("node at {}: its parent has another bound", page.addr)),
+                Some(_) => {
+                    walk.report.violation(format!("node at {}: its parent has another bound", page.addr));
+                }
                 // The root, or one that its parent was not told of: its left neighbour leads to it.
                 None => {}
             }
@@ -204,13 +189,13 @@ impl<F: Fabric> Sherman<F> {
                     page = next;
                 }
                 _ => {
-                    walk.violation(format!("node at {}: fences and sibling do not agree", page.addr));
+                    walk.report.violation(format!("node at {}: fences and sibling do not agree", page.addr));
                     return Ok(());
                 }
             }
         }
         for _ in listed {
-            walk.violation(format!("level {level}: a parent lists a node that no neighbour leads to"));
+            walk.report.violation(format!("level {level}: a parent lists a node that no neighbour leads to"));
         }
         Ok(())
     }
@@ -222,7 +207,7 @@ impl<F: Fabric> Sherman<F> {
         page: &Page,
     ) -> Result<(), IndexError> {
         for (addr, bytes) in page.bounds().filter_map(Bound::object) {
-            walk.reach(addr, bytes, "bound");
+            walk.report.reach(addr, bytes, "bound");
             walk.report.stats.index_bytes += bytes;
         }
         let all: Vec<usize> = (0..page.slots(&self.shared.format)).collect();
@@ -236,7 +221,7 @@ impl<F: Fabric> Sherman<F> {
             if at > 0 && page.child_low(at) <= page.child_low(at - 1)
                 || page.place(Aim::At(page.child_low(at))) != Some(Place::Within)
             {
-                walk.violation(format!("node at {}: separator {at} is out of order", page.addr));
+                walk.report.violation(format!("node at {}: separator {at} is out of order", page.addr));
             }
             walk.listed.insert(page.child(at).word(), page.child_low(at).to_vec());
         }
@@ -258,7 +243,8 @@ impl<F: Fabric> Sherman<F> {
             match page.entry(format, slot) {
                 EntryState::Empty => {}
                 EntryState::Torn => {
-                    walk.violation(format!("leaf at {}: entry {slot} does not belong to it", page.addr));
+                    walk.report
+                        .violation(format!("leaf at {}: entry {slot} does not belong to it", page.addr));
                 }
                 EntryState::Holds(entry) => {
                     if entry.lost {
@@ -275,7 +261,7 @@ impl<F: Fabric> Sherman<F> {
         walk.report.stats.keys += entries.len() as u64;
         walk.leaves.1 += entries.len() as u64;
         if !format.is_inline() {
-            entries.retain(|entry| walk.reach(entry.block().addr, entry.block().bytes(), "pair"));
+            entries.retain(|entry| walk.report.reach(entry.block().addr, entry.block().bytes(), "pair"));
             walk.report.stats.kv_bytes += entries.iter().map(|entry| entry.block().bytes()).sum::<u64>();
         }
         let mut rest = if format.is_inline() || !walk.reads_pairs { &[] } else { &entries[..] };
@@ -301,24 +287,24 @@ impl<F: Fabric> Sherman<F> {
                                     keys.push(held.key.to_vec());
                                 }
                             }
-                            Ok(_) => walk.violation(format!(
+                            Ok(_) => walk.report.violation(format!(
                                 "pair at {}: not the key its leaf's entry is for",
                                 entry.block().addr
                             )),
-                            Err(error) => walk.violation(error.to_string()),
+                            Err(error) => walk.report.violation(error.to_string()),
                         }
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.violation(format!("pairs of the leaf at {}: {error}", page.addr)),
+                Err(error) => walk.report.violation(format!("pairs of the leaf at {}: {error}", page.addr)),
             }
         }
         keys.sort();
         if keys.iter().any(|key| page.place(Aim::At(key)) != Some(Place::Within)) {
-            walk.violation(format!("leaf at {}: a key outside its fences", page.addr));
+            walk.report.violation(format!("leaf at {}: a key outside its fences", page.addr));
         }
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {
-            walk.violation(format!("leaf at {}: a key twice", page.addr));
+            walk.report.violation(format!("leaf at {}: a key twice", page.addr));
         }
         Ok(())
     }

@@ -53,10 +53,7 @@ impl<F: Fabric> Sherman<F> {
     ) -> Result<PutOutcome, IndexError> {
         self.check_sizes(key, Some(value))?;
         let format = &self.shared.format;
-        let kind = match condition {
-            Condition::Always | Condition::Absent => OpKind::Insert,
-            Condition::Present | Condition::Equals(_) => OpKind::Update,
-        };
+        let kind = condition.op_kind();
         let mut pair = if format.is_inline() { None } else { Some(Pair::new(client, key, value)?) };
         if self.shared.cannot_tell() {
             self.tell_parents(client).await?;

@@ -11,6 +11,7 @@ use super::slot::{Held, Slot, SlotAt};
 use super::split::{chain_image, chain_nodes, home};
 use crate::ordered::check_key;
 use crate::radix::common_prefix;
+use crate::radix::drafts::alloc;
 use crate::radix::slot::edge_of;
 use crate::{IndexError, KeyValue};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
@@ -252,17 +253,5 @@ impl<F: Fabric> Builder<'_, F> {
             }
         }
         Ok(())
-    }
-}
-
-async fn alloc<F: Fabric>(
-    client: &mut Client<F>,
-    node: u8,
-    bytes: u64,
-    kind: AllocKind,
-) -> Result<GlobalAddr, IndexError> {
-    match client.try_alloc(node, bytes, kind) {
-        Some(addr) => Ok(addr),
-        None => Ok(client.alloc(node, bytes, kind).await?),
     }
 }

@@ -16,8 +16,6 @@ use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
 use darter_pool::size_class::{class_bytes, class_of};
 
-/// Violations kept; a damaged pool can have one in every word.
-const VIOLATIONS_MAX: usize = 1000;
 /// Leaf bytes read in one round trip.
 const LEAF_BATCH_BYTES: u64 = 1 << 20;
 /// Nodes that the counts read in one round trip.
@@ -92,28 +90,6 @@ struct Inspection {
     path: Vec<u8>,
 }
 
-impl Inspection {
-    fn violation(&mut self, text: String) {
-        if self.report.violations.len() < VIOLATIONS_MAX {
-            self.report.violations.push(text);
-        }
-    }
-
-    fn remark(&mut self, text: String) {
-        if self.report.remarks.len() < VIOLATIONS_MAX {
-            self.report.remarks.push(text);
-        }
-    }
-
-    fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
-        let fresh = self.report.reachable.insert(addr, allocated(bytes));
-        if !fresh {
-            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
-        }
-        fresh
-    }
-}
-
 impl<F: Fabric> Smart<F> {
     /// Walks and verifies everything.
     pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
@@ -144,7 +120,7 @@ impl<F: Fabric> Smart<F> {
     ) -> Result<(), IndexError> {
         let addr = slot.addr();
         let arrival = walk.path.len();
-        if arrival > crate::KEY_BYTES_MAX || !walk.reach(addr, NODE_BYTES, "inner node") {
+        if arrival > crate::KEY_BYTES_MAX || !walk.report.reach(addr, allocated(NODE_BYTES), "inner node") {
             return Ok(());
         }
         let mut batch = client.batch();
@@ -152,7 +128,7 @@ impl<F: Fabric> Smart<F> {
         let done = match client.submit(batch).await {
             Ok(done) => done,
             Err(error) => {
-                walk.violation(format!("inner node at {addr}: {error}"));
+                walk.report.violation(format!("inner node at {addr}: {error}"));
                 return Ok(());
             }
         };
@@ -160,7 +136,7 @@ impl<F: Fabric> Smart<F> {
         client.recycle(done);
         let header = Header::from_word(words[1]);
         let (Some(ty), Some(partial)) = (header.ty(), header.partial_from(arrival)) else {
-            walk.violation(format!("inner node at {addr}: header {:#x} at byte {arrival}", words[1]));
+            walk.report.violation(format!("inner node at {addr}: header {:#x} at byte {arrival}", words[1]));
             return Ok(());
         };
         let whole = (0..=node::PARTIAL_MAX.min(arrival))
@@ -169,7 +145,7 @@ impl<F: Fabric> Smart<F> {
         if let Some((back, bytes)) = whole
             && bytes[..back] != walk.path[arrival - back..]
         {
-            walk.violation(format!("inner node at {addr}: its header spells another path"));
+            walk.report.violation(format!("inner node at {addr}: its header spells another path"));
         }
         walk.path.extend_from_slice(&partial);
         let depth = walk.path.len();
@@ -182,7 +158,7 @@ impl<F: Fabric> Smart<F> {
             _ => false,
         };
         if is_spare && !walk.frames.is_empty() {
-            walk.remark(format!(
+            walk.report.remark(format!(
                 "inner node at {addr}: {} children; a client died before it took it out; the next delete near it does",
                 live.len()
             ));
@@ -210,7 +186,7 @@ impl<F: Fabric> Smart<F> {
                 }
                 bytes += leaf::bytes_of(len);
                 count += 1;
-                if walk.reach(addr, leaf::bytes_of(len), "leaf") {
+                if walk.report.reach(addr, allocated(leaf::bytes_of(len)), "leaf") {
                     reads.push((*slot, len, batch.read(addr, leaf::words_of(len))));
                 }
             }
@@ -224,7 +200,7 @@ impl<F: Fabric> Smart<F> {
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.violation(format!("leaves of {count} slots: {error}")),
+                Err(error) => walk.report.violation(format!("leaves of {count} slots: {error}")),
             }
         }
         Ok(())
@@ -234,33 +210,35 @@ impl<F: Fabric> Smart<F> {
     fn verify_leaf(&self, walk: &mut Inspection, slot: Slot, len: u8, words: &[u64]) -> Option<Slot> {
         let (addr, edge) = (slot.addr(), slot.edge().unwrap_or(END));
         match self.shared.format.parse(addr, words) {
-            Err(error) => walk.violation(error.to_string()),
+            Err(error) => walk.report.violation(error.to_string()),
             Ok(Read::Pair(pair)) => {
                 walk.tally.note_leaf(len, walk.frames.len());
                 let depth = walk.path.len();
                 let fits = pair.key.starts_with(&walk.path)
                     && pair.key.get(depth).map_or(END, |&byte| u16::from(byte)) == edge;
                 if !fits {
-                    walk.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+                    walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
                 }
                 if pair.value.is_none() {
-                    walk.remark(format!(
+                    walk.report.remark(format!(
                         "leaf at {addr}: its value was lost; put the key again, or delete it"
                     ));
                 }
             }
             Ok(Read::Dead) => {
-                walk.remark(format!("leaf at {addr}: dead; the next writer of its key clears the slot"));
+                walk.report
+                    .remark(format!("leaf at {addr}: dead; the next writer of its key clears the slot"));
             }
             Ok(Read::Moved(to, len)) => {
-                walk.remark(format!(
+                walk.report.remark(format!(
                     "leaf at {addr}: moved to {to}; the next writer of its key swings the slot"
                 ));
                 return Some(Slot::leaf(edge, len, to));
             }
             Ok(Read::Torn) => {
                 walk.tally.note_leaf(len, walk.frames.len());
-                walk.remark(format!("leaf at {addr}: torn; it is being written, or its writer died amid"));
+                walk.report
+                    .remark(format!("leaf at {addr}: torn; it is being written, or its writer died amid"));
             }
         }
         None
@@ -307,23 +285,24 @@ fn verify_slots(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, slots: &[
         sealed += u64::from(slot.is_sealed());
         let Some(edge) = slot.edge() else { continue };
         if taken < index {
-            walk.violation(format!("inner node at {addr}: a slot after an empty one"));
+            walk.report.violation(format!("inner node at {addr}: a slot after an empty one"));
         }
         taken = index + 1;
         beyond += usize::from(index >= ty.slots());
         if slot.held() == Held::Invalid {
-            walk.violation(format!("inner node at {addr}: slot {word:#x} is of no known type"));
+            walk.report.violation(format!("inner node at {addr}: slot {word:#x} is of no known type"));
             continue;
         }
         if std::mem::replace(&mut seen[usize::from(edge.min(END))], true) {
-            walk.violation(format!("inner node at {addr}: edge {edge} has two slots"));
+            walk.report.violation(format!("inner node at {addr}: edge {edge} has two slots"));
         }
     }
     if sealed > 0 {
-        walk.remark(format!("inner node at {addr}: {sealed} slots sealed; the next writer takes it out"));
+        walk.report
+            .remark(format!("inner node at {addr}: {sealed} slots sealed; the next writer takes it out"));
     }
     if beyond > 0 {
-        walk.remark(format!(
+        walk.report.remark(format!(
             "inner node at {addr}: {beyond} slots beyond its type; the next writer of their edges raises it"
         ));
     }

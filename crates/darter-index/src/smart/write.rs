@@ -101,10 +101,7 @@ impl<F: Fabric> Smart<F> {
         lead: Option<&Lead<'_>>,
     ) -> Result<PutOutcome, IndexError> {
         let mut draft = Draft::new(self, client, key, value)?;
-        let kind = match condition {
-            Condition::Always | Condition::Absent => OpKind::Insert,
-            Condition::Present | Condition::Equals(_) => OpKind::Update,
-        };
+        let kind = condition.op_kind();
         for _ in 0..TURNS_MAX {
             let mut pinned = client.pin(kind).await?;
             let turn = self.put_pinned(&mut pinned, &mut draft, condition, lead).await;
