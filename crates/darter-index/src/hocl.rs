@@ -17,7 +17,7 @@
 use crate::compute_node::{LocalGuard, LocalLocks};
 use crate::remote_lock::{self, Acquired};
 use crate::{CheckReport, IndexError};
-use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX};
+use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX, OpKind};
 use darter_pool::{AllocKind, Client, Hold, Pinned, PoolError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +26,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const TABLE_WORDS: u64 = 32_768;
 const DESCRIPTOR_WORDS: usize = 1 + NODES_MAX;
 const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
+
+/// How a lock is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlock {
+    /// By a WRITE that shares a doorbell batch with the last WRITEs under the lock (Sherman, section 2.2).
+    Combined,
+    /// By a WRITE of its own: one round trip more.
+    Apart,
+    /// By a FAA of its own, as FG (SIGMOD 2019) and ROWEX do. Where a NIC executes the atomics of an address one after
+    /// another, it waits behind the CASes of all who want the lock.
+    Atomic,
+}
 
 /// Which of its parts are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +48,8 @@ pub struct HoclOptions {
     pub handovers_max: u32,
     /// NICs are asked to hold the tables.
     pub on_chip: bool,
+    /// How a lock is given back.
+    pub unlock: Unlock,
     /// A lock whose holder can write no more is taken over. Without, as published, a client that dies holding one leaves it
     /// taken for ever: not for use.
     pub takes_over: bool,
@@ -44,7 +58,14 @@ pub struct HoclOptions {
 impl Default for HoclOptions {
     /// All of it.
     fn default() -> Self {
-        Self { local: true, handovers_max: 8, on_chip: true, takes_over: true }
+        Self { local: true, handovers_max: 8, on_chip: true, unlock: Unlock::Combined, takes_over: true }
+    }
+}
+
+impl HoclOptions {
+    /// None of it: words in the pool, spun on, as before Sherman.
+    pub fn spin() -> Self {
+        Self { local: false, handovers_max: 0, on_chip: false, unlock: Unlock::Atomic, takes_over: true }
     }
 }
 
@@ -67,6 +88,7 @@ pub(crate) struct Locked {
     hold: Hold,
     local: Option<LocalGuard<Hold>>,
     handovers_max: u32,
+    unlock: Unlock,
     /// The former holder died or gave up while it held the lock: see what it may have left half done.
     pub(crate) is_taken_over: bool,
     /// The unlocking WRITE is in a batch that was posted.
@@ -160,6 +182,24 @@ impl Hocl {
         Ok(table.plus((hash & (self.words - 1)) * 8))
     }
 
+    /// Makes the tables of all nodes, as far as there is room: whoever creates an index calls it, since the first clients
+    /// of a new one may all miss the same table at once, and each would make one.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub(crate) async fn make_tables<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        for node in 0..client.pool().nodes() {
+            if self.tables[usize::from(node)].load(Ordering::Acquire) == 0 {
+                match self.table(&mut client, node).await {
+                    Ok(_) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Finds or makes the table of a node.
     async fn table<F: Fabric>(&self, client: &mut Pinned<'_, F>, node: u8) -> Result<GlobalAddr, IndexError> {
         let bytes = self.words * 8;
@@ -251,8 +291,8 @@ impl Hocl {
 
     fn locked(&self, word: GlobalAddr, acquired: Acquired, local: Option<LocalGuard<Hold>>) -> Locked {
         let Acquired { hold, is_taken_over } = acquired;
-        let handovers_max = self.options.handovers_max;
-        Locked { word, hold, local, handovers_max, is_taken_over, unlocked: false }
+        let HoclOptions { handovers_max, unlock, .. } = self.options;
+        Locked { word, hold, local, handovers_max, unlock, is_taken_over, unlocked: false }
     }
 
     /// Adds descriptor and tables to what a check has reached.
@@ -294,10 +334,10 @@ impl Locked {
     }
 
     /// To be called on the last batch that is posted under the lock, after its other verbs: adds the unlocking WRITE, unless
-    /// the lock will be handed over. Then submit the batch and call [`Locked::end`].
+    /// the lock will be handed over, or is unlocked by a verb of its own. Then submit the batch and call [`Locked::end`].
     pub(crate) fn unlock_in(&mut self, batch: &mut Batch) {
         let hands_over = self.local.as_ref().is_some_and(|local| local.may_hand_over(self.handovers_max));
-        if !hands_over {
+        if self.unlock == Unlock::Combined && !hands_over {
             batch.write(self.word, &[0]);
             self.unlocked = true;
         }
@@ -309,7 +349,7 @@ impl Locked {
     /// # Errors
     /// Those of the fabric.
     pub(crate) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
-        let Self { word, mut hold, mut local, handovers_max, mut unlocked, .. } = self;
+        let Self { word, mut hold, mut local, handovers_max, unlock, mut unlocked, .. } = self;
         while !unlocked {
             match local.take() {
                 Some(guard) if guard.may_hand_over(handovers_max) => match guard.hand_over(hold) {
@@ -318,7 +358,11 @@ impl Locked {
                 },
                 guard => {
                     let mut batch = client.batch();
-                    batch.write(word, &[0]);
+                    if unlock == Unlock::Atomic {
+                        batch.faa(word, hold.word().wrapping_neg());
+                    } else {
+                        batch.write(word, &[0]);
+                    }
                     let done = client.submit(batch).await?;
                     client.recycle(done);
                     (local, unlocked) = (guard, true);
@@ -334,7 +378,7 @@ impl Locked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_fabric::{Counting, Endpoint, Local, OpKind, block_on, run_all};
+    use darter_fabric::{Counting, Endpoint, Local, block_on, run_all};
     use darter_pool::{Pool, PoolOptions};
 
     type Locals = Counting<Local>;
@@ -342,10 +386,10 @@ mod tests {
     const TASKS: u64 = 6;
     const TURNS: u64 = 100;
 
-    const MODES: [HoclOptions; 2] = [
-        HoclOptions { local: true, handovers_max: 8, on_chip: true, takes_over: true },
-        HoclOptions { local: false, handovers_max: 0, on_chip: false, takes_over: true },
-    ];
+    fn modes() -> [HoclOptions; 3] {
+        let (all, spin) = (HoclOptions::default(), HoclOptions::spin());
+        [all, spin, HoclOptions { unlock: Unlock::Apart, ..spin }]
+    }
 
     fn pool() -> Pool<Locals> {
         let fabric = Counting::new(Local::memory(16 << 20, 2).unwrap());
@@ -384,7 +428,7 @@ mod tests {
 
     #[test]
     fn nobody_else_is_inside_whoever_gives_up() {
-        for options in MODES {
+        for options in modes() {
             let pool = pool();
             let hocl = open(&pool, options);
             let page = pool.root_word(50);
@@ -413,7 +457,7 @@ mod tests {
     #[test]
     fn a_free_lock_costs_one_round_trip_and_unlocking_none() {
         let pool = pool();
-        let hocl = open(&pool, MODES[0]);
+        let hocl = open(&pool, HoclOptions::default());
         let mut client = pool.client().unwrap();
         block_on(add_one(&hocl, &mut client, pool.root_word(50), false));
         let before = client.endpoint().counters().unwrap()[OpKind::Update];
@@ -425,7 +469,7 @@ mod tests {
     #[test]
     fn what_was_abandoned_is_taken_over_and_said_to_be() {
         let pool = pool();
-        let hocl = open(&pool, MODES[0]);
+        let hocl = open(&pool, HoclOptions::default());
         let page = pool.root_word(50);
         let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
         block_on(async {

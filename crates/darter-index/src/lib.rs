@@ -23,7 +23,7 @@ pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
 #[doc(hidden)]
 pub use dart::{Hole, Holes, dart_situations};
 pub use error::IndexError;
-pub use hocl::HoclOptions;
+pub use hocl::{HoclOptions, Unlock};
 pub use ordered::{
     CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
     PutOutcome, ScanRange,

@@ -1,10 +1,10 @@
-//! ART, in both layouts, under everything that every index must pass.
+//! ART, in both layouts and with locks for updates, under everything that every index must pass.
 
 mod common;
 
 use common::Tested;
 use darter_fabric::Fabric;
-use darter_index::{Art, ArtOptions};
+use darter_index::{Art, ArtOptions, HoclOptions};
 
 struct Published;
 
@@ -22,6 +22,16 @@ impl Tested for Hashed {
     }
 }
 
+struct Locked;
+
+impl Tested for Locked {
+    type Index<F: Fabric> = Art<F>;
+
+    fn options<F: Fabric>() -> ArtOptions {
+        ArtOptions { locked_updates: true, hocl: HoclOptions::spin(), ..ArtOptions::default() }
+    }
+}
+
 mod published {
     use super::Published;
 
@@ -32,4 +42,10 @@ mod hashed {
     use super::Hashed;
 
     crate::common::index_tests!(Hashed);
+}
+
+mod locked {
+    use super::Locked;
+
+    crate::common::index_tests!(Locked);
 }

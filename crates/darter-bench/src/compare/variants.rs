@@ -6,7 +6,9 @@
 use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex};
-use darter_index::{Art, ArtOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions};
+use darter_index::{
+    Art, ArtOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions, Unlock,
+};
 use darter_pool::Client;
 use std::fmt;
 use std::future::Future;
@@ -101,6 +103,8 @@ variants! {
         |_| ArtOptions::default();
     "art+hashed", "ART with DART's hashed nodes, of which a search reads one bucket", Art, 256, false, true,
         |_| ArtOptions { hashed: true, ..ArtOptions::default() };
+    "art+locked", "ART whose updates lock too, all by spin locks (DART, Table 1)", Art, 256, false, true,
+        |_| ArtOptions { hocl: HoclOptions::spin(), locked_updates: true, ..ArtOptions::default() };
     "art+unlocked", "ART that takes no locks and so loses writes: to measure what locks cost", Art, 256, false, false,
         |_| ArtOptions { without_locks: true, ..ArtOptions::default() };
     "art+hashed+decoupled", "DART without express nodes: hashed nodes, metadata in pointers, no locks", Dart, 256, false, true,
@@ -128,9 +132,9 @@ variants! {
     "fg+hierarchical", "Sherman without two-level versions", Sherman, 512, false, true,
         |demand| sherman(ShermanOptions { two_level_versions: false, unsorted_leaves: false, ..ShermanOptions::sherman() }, demand);
     "fg+on-chip", "FG+ with combined commands and locks on chip", Sherman, 512, false, true,
-        |demand| sherman(on_chip(), demand);
+        |demand| sherman(combined(HoclOptions { on_chip: true, ..HoclOptions::spin() }), demand);
     "fg+combined", "FG+ with combined commands", Sherman, 512, false, true,
-        |demand| sherman(ShermanOptions { combine_commands: true, ..ShermanOptions::fg_plus() }, demand);
+        |demand| sherman(combined(HoclOptions::spin()), demand);
     "fg+", "FG with an index cache: whole nodes written under spin locks", Sherman, 512, false, true,
         |demand| sherman(ShermanOptions::fg_plus(), demand);
     "fg", "FG: a one-sided B-link tree without a cache", Sherman, 512, false, true,
@@ -161,11 +165,10 @@ fn pointing(options: ShermanOptions, demand: Demand) -> ShermanOptions {
     ShermanOptions { cache_bytes: demand.cache_bytes, ..options.records(records) }
 }
 
-/// Combined commands, and spin locks on chip.
-fn on_chip() -> ShermanOptions {
-    let plus = ShermanOptions::fg_plus();
-    let locks = HoclOptions { on_chip: true, ..plus.locks };
-    ShermanOptions { combine_commands: true, locks, ..plus }
+/// FG+ with other locks, and combined commands.
+fn combined(locks: HoclOptions) -> ShermanOptions {
+    let locks = HoclOptions { unlock: Unlock::Combined, ..locks };
+    ShermanOptions { locks, ..ShermanOptions::fg_plus() }
 }
 
 impl fmt::Debug for Variant {

@@ -3,7 +3,7 @@
 //! An adaptive radix tree whose nodes are read whole, one round trip each ([`node`]); the type of a node and the length of a
 //! leaf travel in the pointer. Synchronised as ROWEX is: readers never lock, writers lock the nodes they change
 //! ([`locks`]), here by Sherman's hierarchical locks as in SMART's section 5.1. Leaves are immutable; an update writes a new
-//! one and swaps the pointer by one CAS, without a lock.
+//! one and swaps the pointer by one CAS, without a lock unless [`ArtOptions::locked_updates`] asks for one.
 //!
 //! [`ArtOptions::hashed`] puts the first of DART's parts, the hashed layout, under the same tree and locks (DART, section
 //! 5.3).
@@ -44,8 +44,10 @@ pub struct ArtOptions {
     pub hashed: bool,
     /// The locks' parts in use.
     pub hocl: HoclOptions,
-    /// Not for use: writers take no locks, so that what locks cost can be measured (DART, Table 1). Two clients that write
-    /// at once then lose writes.
+    /// Updates lock the node whose pointer they swap, as ROWEX does, though the CAS needs no lock (DART, Table 1).
+    pub locked_updates: bool,
+    /// Not for use: writers take no locks, and an update that lost a race is not tried again, so that what locks cost can be
+    /// measured (DART, Table 1). Two clients that write at once then lose writes.
     pub without_locks: bool,
 }
 
@@ -133,7 +135,11 @@ impl<F: Fabric> OrderedIndex<F> for Art<F> {
             other => return other,
         }
         Self::create(client, options).await?;
-        Self::open(client, options).await
+        let index = Self::open(client, options).await?;
+        if !options.without_locks {
+            index.shared.hocl.make_tables(client).await?;
+        }
+        Ok(index)
     }
 
     async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {

@@ -90,6 +90,9 @@ impl<F: Fabric> Art<F> {
             return match other {
                 _ if refused => Ok(Turn::Done(PutOutcome::Refused)),
                 Some(other) => self.split_leaf(client, draft, &mut descent, at, &other).await,
+                None if self.shared.options.locked_updates && !at.slot.is_sealed() => {
+                    self.replace_leaf_locked(client, draft, (&descent.here, at), condition).await
+                }
                 None => self.replace_leaf(client, draft, &descent.here, at).await,
             };
         }
@@ -117,11 +120,12 @@ impl<F: Fabric> Art<F> {
         let Some(locks) = self.lock_if_sealed(client, here, at).await? else { return Ok(Turn::Again) };
         let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
         let change = Change { writes: &[(addr, &draft.words)], key: None, at, new };
-        if !self.publish(client, change, locks).await? {
+        if self.publish(client, change, locks).await? {
+            draft.linked();
+            retire_leaf(client, at.slot);
+        } else if !self.shared.options.without_locks {
             return Ok(Turn::Again);
         }
-        draft.linked();
-        retire_leaf(client, at.slot);
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
@@ -134,6 +138,74 @@ impl<F: Fabric> Art<F> {
         at: SlotAt,
     ) -> Result<Option<Locks>, IndexError> {
         if at.slot.is_sealed() { self.lock_mending(client, here).await } else { Ok(Some(Locks::default())) }
+    }
+
+    /// The same with the node locked from beginning to end: who waited for the lock finds that the slot changed, and goes on
+    /// from what it holds now.
+    async fn replace_leaf_locked(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        (here, mut at): (&Here, SlotAt),
+        condition: Condition<'_>,
+    ) -> Result<Turn, IndexError> {
+        let addr = draft.place(client, at.addr.node()).await?;
+        let locks = self.lock(client, here.addr).await?;
+        let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
+        let mut batch = client.batch();
+        batch.write(addr, &draft.words);
+        if addr.node() != at.addr.node() {
+            batch = client.submit(batch).await?;
+            batch.clear();
+        }
+        let mut is_ours = true;
+        let mut won = false;
+        while is_ours && !won {
+            let cas = batch.cas(at.addr, at.slot.word(), new.word());
+            let done = client.submit(batch).await?;
+            won = done.swapped(cas);
+            let found = Slot::from_word(done.found(cas));
+            client.recycle(done);
+            batch = client.batch();
+            if !won {
+                at.slot = found;
+                is_ours = self.holds_key(client, found, draft.key, condition).await?;
+            }
+        }
+        client.recycle(batch);
+        locks.end(client).await?;
+        if !won {
+            return Ok(Turn::Again);
+        }
+        draft.linked();
+        retire_leaf(client, at.slot);
+        Ok(Turn::Done(PutOutcome::Replaced))
+    }
+
+    /// Whether an unsealed slot leads to the leaf of a key for which the condition holds.
+    async fn holds_key(
+        &self,
+        client: &mut Pinned<'_, F>,
+        slot: Slot,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool, IndexError> {
+        let node::Held::Leaf { addr, class } = slot.held() else { return Ok(false) };
+        if slot.is_sealed() {
+            return Ok(false);
+        }
+        let mut batch = client.batch();
+        let read = batch.read(addr, class_bytes(class) as usize / 8);
+        let done = client.submit(batch).await?;
+        let leaf = leaf::parse(addr, done.words(read))?;
+        let holds = match condition {
+            Condition::Always | Condition::Present => true,
+            Condition::Equals(wanted) => leaf.value == wanted,
+            Condition::Absent => false,
+        };
+        let holds = holds && leaf.key == key;
+        client.recycle(done);
+        Ok(holds)
     }
 
     /// Locks a node for a change of a sealed slot.

@@ -186,7 +186,9 @@ impl<F: Fabric> Sherman<F> {
             other => return other,
         }
         Self::create(client, &options).await?;
-        Self::open(client, options).await
+        let index = Self::open(client, options).await?;
+        index.shared.locks.make_tables(client).await?;
+        Ok(index)
     }
 
     /// Makes an empty root and its locks; of several creators one wins.

@@ -376,10 +376,8 @@ impl<F: Fabric> Sherman<F> {
         mut batch: Batch,
         locked: Vec<&mut Locked>,
     ) -> Result<(), IndexError> {
-        if self.shared.options.combine_commands {
-            for locked in locked {
-                locked.unlock_in(&mut batch);
-            }
+        for locked in locked {
+            locked.unlock_in(&mut batch);
         }
         let done = client.submit(batch).await?;
         client.recycle(done);

@@ -28,10 +28,9 @@ pub enum Records {
 pub struct ShermanOptions {
     /// Bytes of inner nodes this process may cache. The root's copy is kept in any case.
     pub cache_bytes: u64,
-    /// The parts of the lock that are in use (Sherman, section 2.1); without any it is a spin lock in the pool.
+    /// The parts of the lock that are in use (Sherman, section 2.1), without any of which it is a spin lock in the pool, and
+    /// whether write-back and unlock share a round trip (section 2.2).
     pub locks: HoclOptions,
-    /// Write-back and unlock share a round trip (section 2.2).
-    pub combine_commands: bool,
     /// Only the entry that changed is written back (section 2.3); otherwise the whole node is.
     pub two_level_versions: bool,
     /// Leaf entries stay where they are; otherwise they are kept in order, which makes inserts and deletes write whole nodes.
@@ -57,7 +56,6 @@ impl ShermanOptions {
         Self {
             cache_bytes: 1 << 20,
             locks: HoclOptions::default(),
-            combine_commands: true,
             two_level_versions: true,
             unsorted_leaves: true,
             trusts_torn: false,
@@ -72,8 +70,7 @@ impl ShermanOptions {
     /// FG (SIGMOD 2019) with an index cache: what Sherman's paper starts from.
     pub fn fg_plus() -> Self {
         Self {
-            locks: HoclOptions { local: false, handovers_max: 0, on_chip: false, ..HoclOptions::default() },
-            combine_commands: false,
+            locks: HoclOptions::spin(),
             two_level_versions: false,
             unsorted_leaves: false,
             ..Self::sherman()

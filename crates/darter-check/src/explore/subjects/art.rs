@@ -46,7 +46,7 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
 
     fn options(open: Holes) -> ArtOptions {
         let hocl = HoclOptions { takes_over: !open.has(1), ..HoclOptions::default() };
-        ArtOptions { hashed: HASHED_LAYOUT, without_locks: open.has(0), hocl }
+        ArtOptions { hashed: HASHED_LAYOUT, without_locks: open.has(0), hocl, ..ArtOptions::default() }
     }
 
     fn scenarios() -> Vec<Scenario> {
