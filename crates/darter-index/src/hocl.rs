@@ -34,8 +34,8 @@ pub enum Unlock {
     Combined,
     /// By a WRITE of its own: one round trip more.
     Apart,
-    /// By a FAA of its own, as FG (SIGMOD 2019) and ROWEX do. Where a NIC executes the atomics of an address one after
-    /// another, it waits behind the CASes of all who want the lock.
+    /// By a FAA of its own, as in FG (SIGMOD 2019). Where a NIC executes the atomics of an address one after another, it waits
+    /// behind the CASes of all who want the lock.
     Atomic,
 }
 

@@ -104,7 +104,10 @@ variants! {
     "art+hashed", "ART with DART's hashed nodes, of which a search reads one bucket", Art, 256, false, true,
         |_| ArtOptions { hashed: true, ..ArtOptions::default() };
     "art+locked", "ART whose updates lock too, all by spin locks (DART, Table 1)", Art, 256, false, true,
-        |_| ArtOptions { hocl: HoclOptions::spin(), locked_updates: true, ..ArtOptions::default() };
+        |_| {
+            let hocl = HoclOptions { unlock: Unlock::Apart, ..HoclOptions::spin() };
+            ArtOptions { hocl, locked_updates: true, ..ArtOptions::default() }
+        };
     "art+unlocked", "ART that takes no locks and so loses writes: to measure what locks cost", Art, 256, false, false,
         |_| ArtOptions { without_locks: true, ..ArtOptions::default() };
     "art+hashed+decoupled", "DART without express nodes: hashed nodes, metadata in pointers, no locks", Dart, 256, false, true,

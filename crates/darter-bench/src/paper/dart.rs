@@ -96,7 +96,7 @@ pub(super) const FIGURES: &[Figure] = &[
         name: "dart-table1",
         title: "What locks cost ART's writers",
         differs: "writes are updates; of the lock the text says that taking and giving it back are round trips of their own: \
-                  here a word that is spun on, and given back by a FAA as in ROWEX",
+                  here a word that is spun on, and given back by a WRITE",
         comparisons: |scale| {
             let both = ["art+locked", "art+unlocked"];
             vec![
