@@ -97,6 +97,8 @@ macro_rules! variants {
 variants! {
     "dart", "DART: express skip table, hashed nodes, lock-free slots", Dart, 256, true, true,
         |demand| DartOptions { cache_bytes: demand.cache_bytes, ..DartOptions::default() };
+    "dart+frugal", "DART that saves verbs where that costs few round trips: shorter prefix lists", Dart, 256, true, true,
+        |demand| DartOptions { cache_bytes: demand.cache_bytes, verb_percent: 30, ..DartOptions::default() };
     "dart+powers", "DART whose prefix list stays at the powers of two", Dart, 256, false, true,
         |demand| DartOptions { cache_bytes: demand.cache_bytes, ..DartOptions::default() };
     "art", "ART with ROWEX locks, which caches nothing", Art, 256, false, true,

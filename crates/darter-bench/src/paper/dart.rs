@@ -131,12 +131,14 @@ pub(super) const FIGURES: &[Figure] = &[
     Figure {
         name: "dart-fig6",
         title: "Throughput and latency in the YCSB workloads",
-        differs: "CHIME and DEX are not here; caches shrink with the records",
+        differs: "CHIME and DEX are not here; caches shrink with the records; on e-mail keys a search of DART as it is \
+                  looks up to eight lengths up at once, and the verbs of the NICs run out: what is compared there is the one \
+                  that counts them when it chooses lengths",
         comparisons: |scale| {
             let workloads = [Load, A, B, C, D];
             vec![
                 modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &workloads),
-                modelled(scale, Preset::Dart, ON_STRINGS, &Email, &workloads),
+                modelled(scale, Preset::Dart, &["dart+frugal", "dart", "smart"], &Email, &workloads),
             ]
         },
         claims: &[
@@ -150,14 +152,14 @@ pub(super) const FIGURES: &[Figure] = &[
                 section: "5.2",
                 statement: "and 2.4 to 3.4 times on email",
                 said: Said::Between(2.4, 3.4),
-                ours: |found| found.dataset("email").ratios(MOPS, "dart", OTHERS),
+                ours: |found| found.dataset("email").ratios(MOPS, "dart+frugal", OTHERS),
             },
             Claim {
                 section: "5.2",
                 statement: "others' latencies are up to 5.9 times DART's",
                 said: Said::UpTo(5.9),
                 ours: |found| {
-                    let inverse = found.ratios(P50_US, "dart", OTHERS)?;
+                    let inverse = found.dataset("randint").ratios(P50_US, "dart", OTHERS)?;
                     Some(Span { least: 1.0 / inverse.most, most: 1.0 / inverse.least })
                 },
             },
@@ -171,7 +173,7 @@ pub(super) const FIGURES: &[Figure] = &[
                 section: "1",
                 statement: "and up to 3.2 times as fast as SMART",
                 said: Said::UpTo(3.2),
-                ours: |found| found.ratios(MOPS, "dart", &["smart"]),
+                ours: |found| found.dataset("randint").ratios(MOPS, "dart", &["smart"]),
             },
         ],
     },

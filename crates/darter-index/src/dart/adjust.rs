@@ -86,7 +86,7 @@ impl<F: Fabric> Dart<F> {
         let Some(replaces) = idle.filter(|_| old.list != PrefixList::NONE) else { return Ok(report) };
         let summary = self.summarize(client).await?;
         let budget = Table::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
-        let list = match summary.choose(budget) {
+        let list = match summary.choose(budget, f64::from(shared.verb_percent) / 100.0) {
             PrefixList::NONE => PrefixList::POWERS,
             list => list,
         };

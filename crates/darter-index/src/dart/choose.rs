@@ -4,6 +4,9 @@
 //! one walk counts keys and sampled accesses per *shape* (set of depths), and the greedy rounds run on the shapes, not on
 //! the tree: take the length that saves most round trips, given those already taken; stop when the next saves less than one
 //! in two hundred, when the nodes it would enter exceed the budget, or at eight lengths.
+//!
+//! Each length costs a search a verb, since all are looked up at once: where the verbs of a NIC run out before the clients'
+//! patience does, lengths that save little cost more than they save. So a verb has a price in round trips.
 
 use super::est::{DELTA_MAX, LIST_MAX, PrefixList};
 use super::walk::PathDepths;
@@ -62,11 +65,12 @@ impl Summary {
         list.lengths().into_iter().map(|length| self.entered[length]).sum()
     }
 
-    /// The list that saves most round trips with at most `budget` entries.
-    pub(super) fn choose(&self, budget: u64) -> PrefixList {
+    /// The list that saves most round trips with at most `budget` entries, a verb counting as `verb_price` of one.
+    pub(super) fn choose(&self, budget: u64, verb_price: f64) -> PrefixList {
         let shapes = self.weighted();
+        let cost_of = |lengths: &[u8]| cost_of(&shapes, lengths, verb_price);
         let mut chosen: Vec<u8> = Vec::new();
-        let mut cost = cost_of(&shapes, &chosen);
+        let mut cost = cost_of(&chosen);
         let mut spent = 0;
         while chosen.len() < LIST_MAX {
             let best = (1..=LENGTH_MAX as u8)
@@ -74,7 +78,7 @@ impl Summary {
                     let entered = self.entered[usize::from(length)];
                     !chosen.contains(&length) && entered > 0 && spent + entered <= budget
                 })
-                .map(|length| (cost_of(&shapes, &with(&chosen, length)), length))
+                .map(|length| (cost_of(&with(&chosen, length)), length))
                 .min_by(|a, b| a.0.total_cmp(&b.0));
             let Some((next, length)) = best else { break };
             if cost - next < cost * GAIN_MIN {
@@ -84,7 +88,7 @@ impl Summary {
             spent += self.entered[usize::from(length)];
             cost = next;
         }
-        prune(&shapes, &mut chosen);
+        prune(cost_of, &mut chosen);
         PrefixList::new(&chosen)
     }
 
@@ -111,12 +115,12 @@ impl Summary {
 }
 
 /// Drops lengths that later ones made useless.
-fn prune(shapes: &[(PathDepths, f64)], chosen: &mut Vec<u8>) {
+fn prune(cost_of: impl Fn(&[u8]) -> f64, chosen: &mut Vec<u8>) {
     let mut at = 0;
     while at < chosen.len() {
         let mut without = chosen.clone();
         without.remove(at);
-        let (with, without_cost) = (cost_of(shapes, chosen), cost_of(shapes, &without));
+        let (with, without_cost) = (cost_of(chosen), cost_of(&without));
         if without_cost - with < with * GAIN_MIN {
             *chosen = without;
         } else {
@@ -131,9 +135,11 @@ fn with(lengths: &[u8], length: u8) -> Vec<u8> {
     all
 }
 
-/// Round trips of a search under a list, on average: one for the table, one per node read, one for the leaf.
-fn cost_of(shapes: &[(PathDepths, f64)], lengths: &[u8]) -> f64 {
-    shapes.iter().map(|&(path, weight)| weight * (2.0 + f64::from(nodes_read(path, lengths)))).sum()
+/// Round trips of a search under a list, on average: one for the table, one per node read, one for the leaf. Its verbs are those
+/// but the first, and one for each length.
+fn cost_of(shapes: &[(PathDepths, f64)], lengths: &[u8], verb_price: f64) -> f64 {
+    let nodes: f64 = shapes.iter().map(|&(path, weight)| weight * f64::from(nodes_read(path, lengths))).sum();
+    2.0 + nodes + verb_price * (1.0 + nodes + lengths.len() as f64)
 }
 
 /// Inner nodes a search reads on this path: from the deepest node that some length leads to.
@@ -202,13 +208,21 @@ mod tests {
             &[(&[0, 1, 2, 3], 70.0, 0.0), (&[0, 1, 2], 30.0, 0.0)],
             &[(1, 128), (2, 32_768), (3, 2_800_000)],
         );
-        assert_eq!(s.choose(10_000_000).lengths()[..], [2, 3]);
-        assert_eq!(s.choose(1_000_000).lengths()[..], [2], "the budget forbids 3");
+        assert_eq!(s.choose(10_000_000, 0.0).lengths()[..], [2, 3]);
+        assert_eq!(s.choose(1_000_000, 0.0).lengths()[..], [2], "the budget forbids 3");
+    }
+
+    #[test]
+    fn a_length_that_saves_less_than_its_verb_costs_is_left_out() {
+        let s =
+            summary(&[(&[0, 1, 2, 3], 90.0, 0.0), (&[0, 1, 2], 10.0, 0.0)], &[(2, 32_768), (3, 2_800_000)]);
+        assert_eq!(s.choose(10_000_000, 0.0).lengths()[..], [2, 3]);
+        assert_eq!(s.choose(10_000_000, 0.5).lengths()[..], [3]);
     }
 
     #[test]
     fn accesses_outweigh_keys() {
         let s = summary(&[(&[0, 5, 9], 99.0, 0.0), (&[0, 30, 31, 32], 1.0, 500.0)], &[(9, 50), (32, 50)]);
-        assert_eq!(s.choose(60).lengths()[..], [32]);
+        assert_eq!(s.choose(60, 0.0).lengths()[..], [32]);
     }
 }

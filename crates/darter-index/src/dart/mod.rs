@@ -58,6 +58,9 @@ pub struct DartOptions {
     pub cache_bytes: u64,
     /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
     pub frequency_every: u32,
+    /// What a verb counts as when this process chooses the prefix list, in hundredths of a round trip. 0 makes the fewest round
+    /// trips; where NICs run out of verbs, 30 or so makes the most searches a second, on long keys above all.
+    pub verb_percent: u32,
     /// Whether a new index gets an express skip table. One without it is searched from its root, for ever: the base layer
     /// alone, to measure the rest against (paper, section 5.3).
     pub express: bool,
@@ -68,7 +71,13 @@ pub struct DartOptions {
 
 impl Default for DartOptions {
     fn default() -> Self {
-        Self { cache_bytes: 1 << 20, frequency_every: 64, express: true, holes: Holes::default() }
+        Self {
+            cache_bytes: 1 << 20,
+            frequency_every: 64,
+            verb_percent: 0,
+            express: true,
+            holes: Holes::default(),
+        }
     }
 }
 

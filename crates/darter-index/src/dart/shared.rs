@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     view_epoch: AtomicU64,
     /// One search in this many counts an access in its leaf; 0 for never.
     pub(crate) frequency_every: u32,
+    /// What a verb counts as when the prefix list is chosen, in hundredths of a round trip.
+    pub(crate) verb_percent: u32,
     pub(crate) holes: Holes,
     /// Sampled searches, and inner nodes they read beyond the first.
     pub(crate) sampled: AtomicU64,
@@ -86,6 +88,7 @@ impl Shared {
             root: AtomicU64::new(root.word()),
             view_epoch: AtomicU64::new(epoch),
             frequency_every: options.frequency_every,
+            verb_percent: options.verb_percent,
             holes: options.holes,
             sampled: AtomicU64::new(0),
             sampled_extra: AtomicU64::new(0),
