@@ -118,16 +118,9 @@ impl Summary {
             *self.faults.entry(fault.parts().0).or_default() += 1;
         }
         self.longest_history = self.longest_history.max(outcome.history.len() as u64);
-        let longest = |skip: Option<u32>| {
-            let others = (0_u32..).zip(&outcome.longest_op).filter(|(client, _)| Some(*client) != skip);
-            others.map(|(_, &took)| took).max().unwrap_or_default()
-        };
-        self.longest_op = self.longest_op.max(longest(None));
-        for fault in &outcome.struck {
-            if let Fault::Stop(who, _) = *fault {
-                self.longest_beside_stopped = self.longest_beside_stopped.max(longest(Some(who)));
-            }
-        }
+        self.longest_op = self.longest_op.max(outcome.longest_op_but(None));
+        let beside_stopped = outcome.longest_op_beside_stopped().unwrap_or_default();
+        self.longest_beside_stopped = self.longest_beside_stopped.max(beside_stopped);
     }
 
     pub(super) fn join(&mut self, other: Self) {

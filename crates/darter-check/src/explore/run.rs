@@ -78,6 +78,20 @@ pub struct Outcome {
     pub trace: Vec<String>,
 }
 
+impl Outcome {
+    /// The most round trips of one operation, and its verbs, of all clients but one.
+    pub(super) fn longest_op_but(&self, client: Option<u32>) -> (u64, u64) {
+        let others = (0_u32..).zip(&self.longest_op).filter(|(other, _)| Some(*other) != client);
+        others.map(|(_, &took)| took).max().unwrap_or_default()
+    }
+
+    /// The same beside a client that has stopped for ever, if one has.
+    pub(super) fn longest_op_beside_stopped(&self) -> Option<(u64, u64)> {
+        let stopped = |fault: &Fault| if let Fault::Stop(who, _) = *fault { Some(who) } else { None };
+        self.struck.iter().filter_map(stopped).map(|who| self.longest_op_but(Some(who))).max()
+    }
+}
+
 struct Process<S: Subject> {
     pool: Pool<Sim>,
     index: S::Index,
@@ -229,6 +243,15 @@ fn perform<S: Subject>(
     }
     outcome.counts = sim.counts();
     last_look::<S>(stage, plan, &options, outcome)?;
+    let longest = outcome.longest_op_beside_stopped();
+    if let (Some((trips, _)), Some(promised)) = (longest, S::PROMISES.trips_beside_stopped)
+        && trips > promised
+    {
+        let text = format!(
+            "{trips} round trips of one operation beside a client that stopped for ever, of {promised}"
+        );
+        return Err(Violation::new("waits", text));
+    }
     let initial = |key: u32| stage.scenario.initial(key as usize);
     verdict::judge(&outcome.history, &initial, &mut outcome.states)
 }
@@ -546,4 +569,21 @@ fn after_power_failure<S: Subject>(stage: &Stage, options: OptionsOf<S>) -> Resu
         }
     });
     looked.ok_or_else(|| Violation::new("endless", "after a power failure: a search or a check never ends"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stopped_client_took_itself_is_not_what_others_took_beside_it() {
+        let outcome = Outcome {
+            longest_op: vec![(5, 9), (2000, 2000), (7, 8)],
+            struck: vec![Fault::Cancel(2, 0), Fault::Stop(1, 3)],
+            ..Outcome::default()
+        };
+        assert_eq!(outcome.longest_op_but(None), (2000, 2000));
+        assert_eq!(outcome.longest_op_beside_stopped(), Some((7, 8)));
+        assert_eq!(Outcome::default().longest_op_beside_stopped(), None);
+    }
 }

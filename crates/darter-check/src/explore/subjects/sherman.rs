@@ -156,7 +156,7 @@ fn root_full(slots: usize) -> Scenario {
 fn leaf_full(slots: usize, fenced: usize) -> Scenario {
     let hot = [key(b'c', 0), key(b'b', slots * 3), key(b'b', 1)];
     // In order, so that the root's split leaves half of its keys in the left one.
-    let keys = (slots + 1) / 2 + fenced - 1;
+    let keys = slots.div_ceil(2) + fenced - 1;
     Scenario::new("leaf-full", hot, &[0]).with_filler((0..keys).map(|at| key(b'b', at * 2)))
 }
 
