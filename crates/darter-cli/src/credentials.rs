@@ -5,10 +5,11 @@ use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::TcpOptions;
 use darter_fabric::tcp::wire::TOKEN_BYTES_MAX;
 use darter_fabric::tcp::{ClientTls, IdentityFiles, NodeTls};
+use darter_server::gateway::GatewayOptions;
 use darter_server::memnode::MemNodeOptions;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -39,22 +40,23 @@ pub(crate) struct TokenArgs {
 impl TokenArgs {
     /// The token; nothing without a file.
     pub(crate) fn content(&self) -> Result<Vec<u8>, Failure> {
-        let Some(path) = &self.token_file else { return Ok(Vec::new()) };
-        let cannot = |error| Failure::usage(format!("{}: cannot read the token: {error}", path.display()));
-        let mut bytes = Vec::new();
-        // Its line end, and one more to see that it is too long.
-        let most = TOKEN_BYTES_MAX as u64 + 3;
-        File::open(path).map_err(cannot)?.take(most).read_to_end(&mut bytes).map_err(cannot)?;
-        let token = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-        let token = token.strip_suffix(b"\r").unwrap_or(token);
-        if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
-            return Err(Failure::usage(format!(
-                "{}: a token has 1 to {TOKEN_BYTES_MAX} bytes",
-                path.display()
-            )));
-        }
-        Ok(token.to_vec())
+        self.token_file.as_deref().map_or(Ok(Vec::new()), |path| secret(path, "token"))
     }
+}
+
+/// What a file holds that nobody else is to know, its line end left off.
+fn secret(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+    let cannot = |error| Failure::usage(format!("{}: cannot read the {what}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    // Its line end, and one more to see that it is too long.
+    let most = TOKEN_BYTES_MAX as u64 + 3;
+    File::open(path).map_err(cannot)?.take(most).read_to_end(&mut bytes).map_err(cannot)?;
+    let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
+    if secret.is_empty() || secret.len() > TOKEN_BYTES_MAX {
+        return Err(Failure::usage(format!("{}: a {what} has 1 to {TOKEN_BYTES_MAX} bytes", path.display())));
+    }
+    Ok(secret.to_vec())
 }
 
 /// The certificate of this end of a connection.
@@ -163,5 +165,74 @@ impl NodeArgs {
     /// Whether strangers are kept out.
     pub(crate) fn are_asked_for(&self) -> bool {
         self.token.token_file.is_some() || self.tls_client_ca.is_some()
+    }
+}
+
+/// What a gateway shows the pool's memory nodes, under names that leave the plain ones to what it shows its own clients. The variables
+/// are those of every client.
+#[derive(clap::Args)]
+pub(crate) struct GatewayPoolArgs {
+    #[command(flatten)]
+    token: TokenArgs,
+    /// Speak TLS with the memory nodes, and trust those with certificates signed by this PEM file's
+    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CA")]
+    pool_tls_ca: Option<PathBuf>,
+    /// A PEM file with the certificate to show memory nodes, and those between it and its CA's
+    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "pool_tls_key")]
+    pool_tls_cert: Option<PathBuf>,
+    /// A PEM file with the key of that certificate
+    #[arg(long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "pool_tls_cert")]
+    pool_tls_key: Option<PathBuf>,
+    /// Microseconds that a thread looks again and again for answers of memory nodes before it sleeps
+    #[arg(long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
+    spin: u64,
+}
+
+impl GatewayPoolArgs {
+    /// The same as any client's.
+    pub(crate) fn of_a_client(&self) -> ClientArgs {
+        ClientArgs {
+            token: TokenArgs { token_file: self.token.token_file.clone() },
+            tls_ca: self.pool_tls_ca.clone(),
+            identity: IdentityArgs {
+                tls_cert: self.pool_tls_cert.clone(),
+                tls_key: self.pool_tls_key.clone(),
+            },
+            spin: self.spin,
+        }
+    }
+}
+
+/// Whom a gateway lets in, and how it shows what it is.
+#[derive(clap::Args)]
+pub(crate) struct GatewayArgs {
+    /// A file whose content, line end left off, clients must show by AUTH or HELLO
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Speak TLS with clients: a PEM file with the certificate to show them, and those between it and its CA's
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// A PEM file with the key of that certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Ask clients for certificates signed by this PEM file's
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+impl GatewayArgs {
+    /// What the files say.
+    pub(crate) fn options(&self) -> Result<GatewayOptions, Failure> {
+        let identity = IdentityArgs { tls_cert: self.tls_cert.clone(), tls_key: self.tls_key.clone() };
+        let tls = |identity| NodeTls::from_files(identity, self.tls_client_ca.as_deref());
+        let tls = identity.files().map(tls).transpose().map_err(Failure::usage)?;
+        let password =
+            self.password_file.as_deref().map_or(Ok(Vec::new()), |path| secret(path, "password"))?;
+        Ok(GatewayOptions { password, tls, ..GatewayOptions::default() })
+    }
+
+    /// Whether strangers are kept out.
+    pub(crate) fn are_asked_for(&self) -> bool {
+        self.password_file.is_some() || self.tls_client_ca.is_some()
     }
 }

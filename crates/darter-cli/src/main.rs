@@ -16,6 +16,7 @@ mod notation;
 mod pairs;
 mod pool;
 mod scan;
+mod serve;
 mod signals;
 mod sim;
 mod stats;
@@ -68,6 +69,8 @@ enum Command {
     Stress(stress::StressCommand),
     /// Serve memory to clients over TCP, as one memory node of a pool, until SIGTERM
     Memnode(memnode::MemNodeCommand),
+    /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
+    Serve(serve::ServeCommand),
     /// Run memory nodes on this machine with a pool over them, and print its URL, until SIGTERM or Ctrl-C
     Up(up::UpCommand),
     /// Make a pool of memory nodes, or describe one
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Sim(command) => command.run(),
         Command::Stress(command) => command.run(),
         Command::Memnode(command) => command.run(),
+        Command::Serve(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Pool(command) => command.run(),
         Command::Tree(command) => command.run(),

@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::logging::LogArgs;
 use crate::signals::{stop_on_signals, stop_when_stdin_closes};
 use darter::ByteSize;
-use darter_server::memnode::{MemNode, MemNodeOptions, MetricsPort, Region, Stop};
+use darter_server::Stop;
+use darter_server::memnode::{MemNode, MemNodeOptions, MetricsPort, Region};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -86,7 +87,7 @@ fn sized(text: &str, range: RangeInclusive<u64>, rule: &str) -> Result<ByteSize,
     if range.contains(&size.0) { Ok(size) } else { Err(rule.to_owned()) }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
     // A year is as good as for ever, and can be added to any time.
     if (0.0..=31_536_000.0).contains(&seconds) {
@@ -154,7 +155,7 @@ impl Limits {
 const OTHER_FILES: u64 = 512;
 
 /// Raises this process's limit of open files to what its connections may need, as far as that is allowed.
-fn allow_open_files(connections: usize) {
+pub(crate) fn allow_open_files(connections: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = (connections as u64).saturating_add(OTHER_FILES);
     if current.is_none_or(|current| current >= wanted) {

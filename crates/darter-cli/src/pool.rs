@@ -19,6 +19,11 @@ pub(crate) struct PoolArgs {
 }
 
 impl PoolArgs {
+    /// A pool, named and opened as by the options of that name.
+    pub(crate) fn new(pool: PoolUrl, credentials: ClientArgs) -> Self {
+        Self { pool, credentials }
+    }
+
     fn options(&self) -> Result<StoreOptions, Failure> {
         self.credentials.store_options(&self.pool)
     }

@@ -109,6 +109,20 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.shared.index.delete(&mut self.client, key.as_ref()).await?)
     }
 
+    /// Removes a key if `is_wanted` says so of its value; answers whether it did. It may be asked several times; the value it
+    /// was asked of last is the one that went.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::delete`].
+    #[inline]
+    pub async fn delete_if(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<bool, Error> {
+        Ok(self.shared.index.delete_if(&mut self.client, key.as_ref(), is_wanted).await?)
+    }
+
     /// The values of several keys, in their order, in the round trips of the longest search among them.
     ///
     /// # Errors

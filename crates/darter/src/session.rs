@@ -105,6 +105,30 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.delete(key))
     }
 
+    /// Removes a key if `is_wanted` says so of its value; answers whether it did. It may be asked several times; the value it
+    /// was asked of last is the one that went.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let mut session = darter::Store::open("mem:16M")?.session()?;
+    /// session.put("token", "expires 7")?;
+    /// assert!(!session.delete_if("token", |value| value == b"expires 5")?);
+    /// assert!(session.delete_if("token", |value| value == b"expires 7")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::delete`].
+    #[inline]
+    pub fn delete_if(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<bool, Error> {
+        block_on(self.inner.delete_if(key, is_wanted))
+    }
+
     /// The values of several keys, in their order, in the round trips of the longest search among them.
     ///
     /// # Errors

@@ -57,6 +57,38 @@ fn threads_lose_no_increment() {
     assert_sound(&store, KEYS.len());
 }
 
+/// What a conditional delete judged is what it took: counters that some raise and others collect lose nothing.
+#[test]
+fn a_conditional_delete_takes_what_it_judged() {
+    const EACH: u64 = 3000;
+    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let taken = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (store, taken) = (&store, &taken);
+            scope.spawn(move || {
+                let mut session = store.session().unwrap();
+                let mut dice = Dice::new(thread);
+                for _ in 0..EACH {
+                    let key = KEYS[dice.below(KEYS.len() as u64) as usize];
+                    add_one(&mut session, key);
+                    let mut judged = 0;
+                    let collected = session.delete_if(key, |value| {
+                        judged = u64::from_be_bytes(value.try_into().unwrap());
+                        judged % 3 == thread % 3
+                    });
+                    if collected.unwrap() {
+                        taken.fetch_add(judged, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut session = store.session().unwrap();
+    let left: u64 = KEYS.iter().map(|key| counter(&mut session, key)).sum();
+    assert_eq!(left + taken.into_inner(), THREADS * EACH);
+}
+
 /// Inserts and deletes that were told "yes" alternate for each key; neighbours come and go, so that nodes grow, split,
 /// collapse and vanish under the others' hands.
 #[test]

@@ -47,8 +47,10 @@ impl Inbox {
             }
         }
         if self.bytes.len() - self.to < READ_BYTES {
-            self.bytes.copy_within(self.from..self.to, 0);
-            (self.from, self.to) = (0, self.to - self.from);
+            if self.from > 0 {
+                self.bytes.copy_within(self.from..self.to, 0);
+                (self.from, self.to) = (0, self.to - self.from);
+            }
             if self.bytes.len() - self.to < READ_BYTES {
                 self.bytes.resize(self.to + READ_BYTES, 0);
             }
@@ -70,6 +72,11 @@ impl Inbox {
     /// Bytes that were taken.
     pub fn taken(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
+    }
+
+    /// Whether the last call took all that it had room for, so that the socket may have more.
+    pub fn is_filled(&self) -> bool {
+        self.to == self.bytes.len()
     }
 
     /// Memory behind it, in bytes.

@@ -24,8 +24,8 @@ const _: () = assert!(SEALED_BYTES + RECORD_BYTES <= READ_BYTES);
 
 /// A connected socket, plain or under TLS; never waits.
 #[derive(Debug)]
-pub struct Channel {
-    socket: TcpStream,
+pub struct Channel<S: Read + Write + AsFd = TcpStream> {
+    socket: S,
     tls: Option<Box<Tls>>,
 }
 
@@ -38,28 +38,28 @@ struct Tls {
     to: usize,
 }
 
-impl Channel {
+impl<S: Read + Write + AsFd> Channel<S> {
     /// The client's end, of a connection to `host:port`. The TLS handshake, if any, goes on with each read and flush.
     ///
     /// # Errors
     /// The socket's, or when no certificate can be for such a host.
-    pub fn connected(socket: TcpStream, tls: Option<&ClientTls>, address: &str) -> io::Result<Self> {
+    pub fn connected(socket: S, tls: Option<&ClientTls>, address: &str) -> io::Result<Self> {
         let state = tls.map(|tls| tls.connect(address)).transpose()?;
         Self::new(socket, state)
     }
 
-    /// A memory node's end.
+    /// A server's end.
     ///
     /// # Errors
     /// The socket's.
-    pub fn accepted(socket: TcpStream, tls: Option<&NodeTls>) -> io::Result<Self> {
+    pub fn accepted(socket: S, tls: Option<&NodeTls>) -> io::Result<Self> {
         let state = tls.map(NodeTls::accept).transpose()?;
         Self::new(socket, state)
     }
 
-    fn new(socket: TcpStream, state: Option<rustls::Connection>) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        socket.set_nodelay(true)?;
+    fn new(socket: S, state: Option<rustls::Connection>) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
         give_up_the_gone(&socket)?;
         let tls = state.map(|mut state| {
             // A large batch waits for the socket, not for room.
@@ -97,7 +97,7 @@ impl Channel {
 
 /// Has the system end a connection whose other side does not acknowledge what was sent, or to be there, for ten seconds: a
 /// link that was cut tells nobody.
-fn give_up_the_gone(socket: &TcpStream) -> io::Result<()> {
+fn give_up_the_gone(socket: &impl AsFd) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(4))?;
@@ -107,13 +107,13 @@ fn give_up_the_gone(socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-impl AsFd for Channel {
+impl<S: Read + Write + AsFd> AsFd for Channel<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Read for Channel {
+impl<S: Read + Write + AsFd> Read for Channel<S> {
     /// Reads what there is. An error of kind `InvalidData` is TLS's: the other side is not whom it should be, or does not
     /// speak TLS.
     #[inline]
@@ -125,7 +125,7 @@ impl Read for Channel {
     }
 }
 
-impl Write for Channel {
+impl<S: Read + Write + AsFd> Write for Channel<S> {
     /// Takes bytes once all earlier ones are sent.
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -145,7 +145,7 @@ impl Write for Channel {
     }
 }
 
-impl Drop for Channel {
+impl<S: Read + Write + AsFd> Drop for Channel<S> {
     /// Says goodbye, or why, as far as the socket takes it.
     fn drop(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -156,7 +156,7 @@ impl Drop for Channel {
 }
 
 impl Tls {
-    fn read(&mut self, socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, socket: &mut (impl Read + Write), buffer: &mut [u8]) -> io::Result<usize> {
         let mut count = 0;
         loop {
             match self.state.reader().read(&mut buffer[count..]) {
@@ -185,7 +185,7 @@ impl Tls {
         }
     }
 
-    fn write(&mut self, socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, socket: &mut (impl Read + Write), bytes: &[u8]) -> io::Result<usize> {
         self.flush(socket)?;
         match self.state.writer().write(bytes)? {
             // Not before the handshake has ended.
@@ -194,7 +194,7 @@ impl Tls {
         }
     }
 
-    fn flush(&mut self, socket: &mut TcpStream) -> io::Result<()> {
+    fn flush(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
         while self.state.wants_write() {
             match self.state.write_tls(socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -200,7 +200,7 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
     }
 
     async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
-        self.delete_key(client, key).await
+        self.delete_if(client, key, |_| true).await
     }
 
     async fn multi_get(

@@ -204,16 +204,32 @@ impl<F: Fabric> Dart<F> {
         Ok(Turn::Again)
     }
 
-    /// Removes a key; answers whether it was there.
-    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+    /// Removes a key whose value `is_wanted`; answers whether it did. The value that is judged last is the one that goes: what
+    /// comes between the look and the CAS makes the CAS fail.
+    ///
+    /// # Errors
+    /// As [`crate::OrderedIndex::delete`].
+    pub async fn delete_if(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<bool, IndexError> {
         check_key(key)?;
         let mut client = client.pin(OpKind::Delete).await?;
         let table = self.shared.view(&mut client).await?;
         for _ in 0..TURNS_MAX {
             let (descent, end, done) =
                 self.descend(&mut client, &table, key, Purpose::Write, usize::MAX).await?;
+            let is_refused = match end {
+                End::Leaf { at, read, is_key: true } => {
+                    !is_wanted(leaf::parse(at.slot.addr(), done.words(read))?.value)
+                }
+                _ => false,
+            };
             client.recycle(done);
             match end {
+                End::Leaf { is_key: true, .. } if is_refused => return Ok(false),
                 End::Leaf { at, is_key: true, .. } => {
                     let mut tomb = Slot::tomb(descent.key.edge(descent.node.depth));
                     if self.shared.holes.has(Hole::DeleteToEmpty) {

@@ -15,13 +15,12 @@ mod peer;
 mod port;
 mod region;
 mod sessions;
-mod stop;
 mod turns;
 
+use crate::Stop;
 pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor};
 pub use port::MetricsPort;
 pub use region::Region;
-pub use stop::Stop;
 
 use darter_fabric::tcp::{NodeTls, wire};
 use darter_fabric::{Fabric, FabricError, Local};

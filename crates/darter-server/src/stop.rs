@@ -1,8 +1,8 @@
-//! How a memory node is told to stop: asked once it drains, asked again it ends.
+//! How a daemon is told to stop: asked once it drains, asked again it ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Shared with whoever may stop a memory node: signal handlers, a parent's pipe, a test.
+/// Shared with whoever may stop a daemon: signal handlers, a parent's pipe, a test.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicUsize);
 

@@ -1,0 +1,113 @@
+//! `serve`: a gateway, through which Redis's clients use a pool, until SIGTERM or Ctrl-C.
+
+use crate::Answer;
+use crate::credentials::{GatewayArgs, GatewayPoolArgs};
+use crate::failure::Failure;
+use crate::logging::LogArgs;
+use crate::memnode::{allow_open_files, seconds};
+use crate::pool::PoolArgs;
+use crate::signals::{stop_on_signals, stop_when_stdin_closes};
+use darter::{ByteSize, PoolUrl};
+use darter_server::Stop;
+use darter_server::gateway::{Gateway, GatewayOptions};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+#[derive(clap::Args)]
+pub(crate) struct ServeCommand {
+    /// Where to listen for Redis's clients: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
+    #[arg(long, value_name = "ADDR")]
+    resp: SocketAddr,
+    /// The pool: `tcp://HOST:PORT,…`, or `file:PATH`, or `file:PATH?size=SIZE` to create it, or `mem:SIZE`, which ends with the gateway
+    #[arg(long, value_name = "URL", env = "DARTER_POOL")]
+    pool: PoolUrl,
+    #[command(flatten)]
+    pool_credentials: GatewayPoolArgs,
+    #[command(flatten)]
+    credentials: GatewayArgs,
+    /// Threads that serve clients
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
+    /// Let FLUSHALL and FLUSHDB remove everything
+    #[arg(long)]
+    allow_flush: bool,
+    /// Leave it to the pool's other gateways to remove keys that are over and that nobody asks for
+    #[arg(long)]
+    no_expiry_walk: bool,
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    log: LogArgs,
+    /// Stop as on SIGTERM when stdin ends
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+}
+
+/// What clients may take, and how long.
+#[derive(clap::Args)]
+struct Limits {
+    /// Connections at most
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    connections: usize,
+    /// Bytes of one client's unfinished requests at most
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    input_bytes: ByteSize,
+    /// Bytes of replies that one client may leave unread; also those of one reply
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    output_bytes: ByteSize,
+    /// Bytes of all clients' unfinished requests and unread replies together
+    #[arg(long, value_name = "SIZE", default_value = "2G")]
+    buffer_bytes: ByteSize,
+    /// Seconds that a client may leave replies unread that fill its socket
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    patience: Duration,
+    /// Seconds that requests may take after SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    drain: Duration,
+}
+
+impl ServeCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let options = self.options()?;
+        let _log = self.log.start();
+        if !self.credentials.are_asked_for() && !self.resp.ip().is_loopback() {
+            warn!(
+                "without --password-file or --tls-client-ca whoever reaches this address can read and write the pool"
+            );
+        }
+        let stop = Arc::new(Stop::default());
+        stop_on_signals(&stop)?;
+        if self.until_stdin_closes {
+            stop_when_stdin_closes(&stop)?;
+        }
+        allow_open_files(self.limits.connections);
+        let store = PoolArgs::new(self.pool.clone(), self.pool_credentials.of_a_client()).open_or_create()?;
+        let gateway = Gateway::bind(self.resp, store, options).map_err(Failure::failed)?;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "redis://{}", gateway.address().map_err(Failure::failed)?)?;
+        out.flush()?;
+        gateway.serve(&stop).map_err(Failure::failed)?;
+        Ok(Answer::Done)
+    }
+
+    fn options(&self) -> Result<GatewayOptions, Failure> {
+        // What is more than this machine can address is no limit.
+        let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
+        Ok(GatewayOptions {
+            threads: usize::from(self.threads),
+            connections_max: self.limits.connections,
+            // Places in it are 32 bits.
+            input_bytes_max: bytes(self.limits.input_bytes).min(2 << 30),
+            output_bytes_max: bytes(self.limits.output_bytes),
+            buffer_bytes_max: bytes(self.limits.buffer_bytes),
+            patience: self.limits.patience,
+            drain: self.limits.drain,
+            allow_flush: self.allow_flush,
+            expires: !self.no_expiry_walk,
+            ..self.credentials.options()?
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! One request at work: what a command has at hand.
+
+use super::clients::ClientInfo;
+use super::commands;
+use super::fault::{Fault, NO_INTEGER};
+use super::keyspace::Keyspace;
+use super::number;
+use super::reply::Reply;
+use super::request::Arguments;
+use super::table::Command;
+use super::worker::Shared;
+use std::sync::Arc;
+
+/// What lasts from one request of a client to the next.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// What others may know of it.
+    pub info: Arc<ClientInfo>,
+    /// It has shown the password, or needs none.
+    pub is_trusted: bool,
+    /// It has asked for RESP3.
+    pub is_resp3: bool,
+    /// Nothing more is heard; its replies still go.
+    pub is_closing: bool,
+}
+
+/// A request, and all that is needed to do it.
+#[derive(Debug)]
+pub(super) struct Call<'c> {
+    /// The command's name and arguments.
+    pub args: Arguments<'c>,
+    /// The store.
+    pub keys: &'c mut Keyspace,
+    /// Where the reply goes.
+    pub reply: Reply<'c>,
+    /// Who asks.
+    pub client: &'c mut Client,
+    /// The gateway.
+    pub shared: &'c Shared,
+}
+
+impl Call<'_> {
+    /// Does what is asked, or tells why not.
+    pub(super) async fn perform(&mut self) {
+        let start = self.reply.waiting();
+        if let Err(fault) = self.attempt().await {
+            self.reply.take_back(start);
+            self.reply.error(&fault.text());
+            self.shared.note(&fault);
+        }
+        self.client.is_resp3 = self.reply.is_resp3();
+    }
+
+    async fn attempt(&mut self) -> Result<(), Fault> {
+        let command = Command::named(self.args.get(0)).ok_or_else(|| unknown(&self.args))?;
+        if !command.takes(self.args.len()) {
+            return Err(wrong_arity(command.name));
+        }
+        if !self.client.is_trusted && !command.is_for_strangers() {
+            return Err(Fault::said("NOAUTH Authentication required."));
+        }
+        self.client.info.did(command, self.keys.now, self.client.is_resp3);
+        commands::run(command.id, self).await
+    }
+
+    /// An argument that is a number.
+    ///
+    /// # Errors
+    /// [`NO_INTEGER`].
+    pub(super) fn integer(&self, argument: usize) -> Result<i64, Fault> {
+        number::integer(self.args.get(argument)).ok_or(NO_INTEGER)
+    }
+
+    /// Refuses a reply that has come to hold more than a client may leave unread.
+    ///
+    /// # Errors
+    /// When it does.
+    pub(super) fn limit(&self) -> Result<(), Fault> {
+        if self.reply.waiting() > self.shared.options.output_bytes_max {
+            return Err(Fault::said(
+                "ERR the reply is longer than --output-bytes allows; ask for less at a time",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Too few or too many arguments.
+pub(super) fn wrong_arity(name: &str) -> Fault {
+    Fault::said(format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+/// What a container of commands does not contain.
+pub(super) fn unknown_subcommand(name: &str, argument: &[u8]) -> Fault {
+    let shown = shown(argument, 128);
+    Fault::said(format!("ERR unknown subcommand '{shown}'. Try {name} HELP."))
+}
+
+/// So many bytes of an argument at most, as far as a C string goes.
+pub(super) fn shown(argument: &[u8], bytes: usize) -> String {
+    let cut = argument.iter().take(bytes).position(|&byte| byte == 0);
+    let end = cut.unwrap_or(argument.len().min(bytes));
+    String::from_utf8_lossy(&argument[..end]).into_owned()
+}
+
+fn unknown(args: &Arguments<'_>) -> Fault {
+    let mut beginning = String::new();
+    for argument in args.from(1) {
+        if beginning.len() >= 128 {
+            break;
+        }
+        let shown = shown(argument, 128 - beginning.len());
+        beginning.push('\'');
+        beginning.push_str(&shown);
+        beginning.push_str("' ");
+    }
+    let name = shown(args.get(0), 128);
+    Fault::said(format!("ERR unknown command '{name}', with args beginning with: {beginning}"))
+}

@@ -1,0 +1,132 @@
+//! Commands that walk over the keys. All of them go in the keys' order and hold nothing up: a key that is there throughout is met,
+//! once.
+
+use crate::gateway::call::Call;
+use crate::gateway::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::gateway::glob;
+use crate::gateway::keyspace::{Kind, Part, Walked};
+use crate::gateway::number;
+
+/// Records that one `SCAN` looks at when it is not told.
+const COUNT: usize = 10;
+/// Records that one `SCAN` looks at, at most: others are waiting.
+const COUNT_MAX: usize = 10_000;
+/// Records between two looks at how long a reply has become.
+const CHUNK: usize = 4096;
+/// Keys that are over and drawn in a row, until the first key that is not will do.
+const DRAWS: usize = 64;
+
+fn cursor(text: &[u8]) -> Result<u64, Fault> {
+    let is_number = text.iter().all(u8::is_ascii_digit);
+    let number = if text.is_empty() {
+        Some(0)
+    } else {
+        std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
+    };
+    number.filter(|_| is_number).ok_or_else(|| Fault::said("ERR invalid cursor"))
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`.
+pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
+    let cursor = cursor(args.get(1))?;
+    let (mut pattern, mut count, mut kind) = (&b"*"[..], COUNT, None);
+    let mut at = 2;
+    while at < args.len() {
+        if at + 1 == args.len() {
+            return Err(SYNTAX);
+        }
+        let value = args.get(at + 1);
+        match &args.get(at).to_ascii_lowercase()[..] {
+            b"count" => {
+                let said = number::integer(value).ok_or(NO_INTEGER)?;
+                count = usize::try_from(said).ok().filter(|&count| count > 0).ok_or(SYNTAX)?.min(COUNT_MAX);
+            }
+            b"match" => pattern = value,
+            b"type" => kind = Some(Kind::named(value)),
+            _ => return Err(SYNTAX),
+        }
+        at += 2;
+    }
+    let mut part = Part::prefixed(glob::literal_prefix(pattern));
+    if cursor != 0 {
+        let last = keys.recall(cursor).await?;
+        let unknown =
+            || Fault::said("ERR unknown cursor; it was not given here, or too long ago: begin again with 0");
+        part = part.behind(&last.ok_or_else(unknown)?);
+    }
+    let mut found = Vec::new();
+    let walked = keys.walk(&mut part, count, |key, head| {
+        if (pattern == b"*" || glob::matches(pattern, key)) && kind.is_none_or(|kind| kind == Some(head.kind))
+        {
+            found.push(key.to_vec());
+        }
+    });
+    let next = match (walked.await?, part.position()) {
+        (Walked::Paused, Some(last)) => keys.remember(last).await?,
+        _ => 0,
+    };
+    reply.array(2);
+    reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    reply.array(found.len());
+    for key in &found {
+        reply.bulk(key);
+    }
+    Ok(())
+}
+
+/// `KEYS pattern`.
+pub(super) async fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
+    let pattern = call.args.get(1);
+    let mut part = Part::prefixed(glob::literal_prefix(pattern));
+    let (start, mut count) = (call.reply.waiting(), 0);
+    loop {
+        let Call { keys, reply, .. } = call;
+        let walked = keys.walk(&mut part, CHUNK, |key, _| {
+            if pattern == b"*" || glob::matches(pattern, key) {
+                reply.bulk(key);
+                count += 1;
+            }
+        });
+        let walked = walked.await?;
+        call.limit()?;
+        if walked == Walked::Through {
+            break;
+        }
+    }
+    call.reply.array_of_what_came_since(start, count);
+    Ok(())
+}
+
+/// `DBSIZE`.
+pub(super) async fn dbsize(call: &mut Call<'_>) -> Result<(), Fault> {
+    let mut count = 0;
+    call.keys.walk(&mut Part::all(), usize::MAX, |_, _| count += 1).await?;
+    call.reply.count(count);
+    Ok(())
+}
+
+/// `RANDOMKEY`.
+pub(super) async fn randomkey(call: &mut Call<'_>) -> Result<(), Fault> {
+    for _ in 0..DRAWS {
+        let Some(key) = call.keys.draw().await? else {
+            call.reply.null();
+            return Ok(());
+        };
+        if call.keys.look(&key, |head| head.is_some()).await? {
+            call.reply.bulk(&key);
+            return Ok(());
+        }
+    }
+    let (mut part, mut first) = (Part::all(), None);
+    while first.is_none() {
+        let walked = call.keys.walk(&mut part, CHUNK, |key, _| {
+            first.get_or_insert_with(|| key.to_vec());
+        });
+        if walked.await? == Walked::Through {
+            break;
+        }
+    }
+    call.reply.bulk_or_null(first.as_deref());
+    Ok(())
+}

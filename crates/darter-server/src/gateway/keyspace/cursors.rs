@@ -1,0 +1,74 @@
+//! Positions of `SCAN`, as numbers that every gateway understands.
+//!
+//! A number leads to a record with the key that was looked at last. It follows from that key: who scans in the same steps gets the
+//! same numbers, and there are never more records than keys were stepped on. They end by themselves, like keys.
+
+use super::{Family, Keyspace, place, session};
+use crate::gateway::fault::Fault;
+use darter::{Condition, PutOutcome};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// For how long a position is remembered; at least half as long from when it was told.
+pub(super) const CURSOR_MS: u64 = 3_600_000;
+
+/// Numbers that clients take for signed ones too.
+const NUMBERS: u64 = i64::MAX as u64;
+
+/// A record: when it ends, and the key.
+pub(super) fn parse(record: &[u8]) -> Option<(u64, &[u8])> {
+    let (ends, key) = record.split_first_chunk()?;
+    Some((u64::from_le_bytes(*ends), key))
+}
+
+/// Where a key's position is looked for first; never 0.
+fn number_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish() % NUMBERS + 1
+}
+
+impl Keyspace {
+    /// A number for the position behind a key.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn remember(&mut self, key: &[u8]) -> Result<u64, Fault> {
+        let mut number = number_of(key);
+        loop {
+            let Self { store, session: slot, now, key: at, old, new } = self;
+            let session = session(slot, store)?;
+            place(at, Family::Cursor, &number.to_be_bytes());
+            old.clear();
+            let is_there = session.get_with(&at, |record| old.extend_from_slice(record)).await?.is_some();
+            if let Some((ends, theirs)) = parse(old)
+                && ends >= *now
+            {
+                if theirs != key {
+                    number = number % NUMBERS + 1;
+                    continue;
+                }
+                if ends - *now > CURSOR_MS / 2 {
+                    return Ok(number);
+                }
+            }
+            new.clear();
+            new.extend_from_slice(&(*now + CURSOR_MS).to_le_bytes());
+            new.extend_from_slice(key);
+            let condition = if is_there { Condition::Equals(old) } else { Condition::Absent };
+            if session.put_if(&at, &new, condition).await? != PutOutcome::Refused {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// The key that a number stands behind, unless it was forgotten.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn recall(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
+        place(&mut self.key, Family::Cursor, &number.to_be_bytes());
+        let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
+        let found = record.as_deref().and_then(parse).filter(|(ends, _)| *ends >= self.now);
+        Ok(found.map(|(_, key)| key.to_vec()))
+    }
+}

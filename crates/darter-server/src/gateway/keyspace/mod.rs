@@ -1,0 +1,228 @@
+//! How Redis keys lie in an ordered index, and how a command reads and changes one (docs/gateway.md).
+//!
+//! A key has one record, its *head* (`head.rs`), under a family's byte and the key itself: heads lie in the order of their keys.
+//! Whatever a command does to a key comes down to one put or delete of its head, under the condition that the head is
+//! still the one that the command has seen: so commands are atomic for each key, whichever gateways they go through.
+//!
+//! A head whose time is over counts as absent, for every gateway by its own clock. Whoever meets one removes it, if it is still that one.
+
+mod cursors;
+mod expiry;
+mod head;
+mod walk;
+
+pub(super) use expiry::Expiry;
+pub(super) use head::{Head, Kind};
+pub(super) use walk::{Part, Walked};
+
+use super::fault::Fault;
+use darter::{AsyncSession, Condition, PutOutcome, Store};
+use rustix::time::{ClockId, clock_gettime};
+
+/// What begins the index's keys of each sort of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Positions of `SCAN`.
+    Cursor = b'c' as isize,
+    /// Heads.
+    Key = b'k' as isize,
+}
+
+/// What a command makes of a key.
+#[derive(Debug)]
+pub(super) enum Change<R> {
+    /// It stays as it is.
+    Keep(R),
+    /// It gets the record that was written.
+    Put(R),
+    /// It goes.
+    Remove(R),
+}
+
+/// Now, in ms since the epoch, to within a tick of the kernel's.
+#[inline]
+pub(super) fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    (now.tv_sec * 1000 + now.tv_nsec / 1_000_000) as u64
+}
+
+/// A way into the keys, for one command at a time.
+#[derive(Debug)]
+pub(super) struct Keyspace {
+    store: Store,
+    /// Made when it is first needed: what needs no pool does without it.
+    session: Option<AsyncSession>,
+    /// Now, for the command at work, in ms since the epoch.
+    pub now: u64,
+    key: Vec<u8>,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+/// Buffers beyond this size are given up when a command has ended.
+const KEPT_BYTES: usize = 64 << 10;
+
+fn session<'s>(slot: &'s mut Option<AsyncSession>, store: &Store) -> Result<&'s mut AsyncSession, Fault> {
+    match slot {
+        Some(session) => Ok(session),
+        None => Ok(slot.insert(store.async_session()?)),
+    }
+}
+
+fn place(buffer: &mut Vec<u8>, family: Family, key: &[u8]) {
+    buffer.clear();
+    buffer.push(family as u8);
+    buffer.extend_from_slice(key);
+}
+
+impl Keyspace {
+    /// A way into a store's keys.
+    pub(super) fn new(store: Store) -> Self {
+        Self { store, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
+    }
+
+    /// Bytes of a value that are too many for this pool, or nearly.
+    pub(super) fn value_bytes_max(&self) -> usize {
+        usize::try_from(self.store.pool().object_bytes_max()).unwrap_or(usize::MAX)
+    }
+
+    /// Gives back memory that a large command took.
+    pub(super) fn rest(&mut self) {
+        for buffer in [&mut self.key, &mut self.old, &mut self.new] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
+    /// What `f` makes of a key's head, of none when the key is absent.
+    ///
+    /// # Errors
+    /// The store's, and [`super::fault::FOREIGN`].
+    #[inline]
+    pub(super) async fn look<R: Send>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(Option<Head<'_>>) -> R + Send,
+    ) -> Result<R, Fault> {
+        place(&mut self.key, Family::Key, key);
+        let (now, mut f) = (self.now, Some(f));
+        let session = session(&mut self.session, &self.store)?;
+        let mut take = |head: Option<Head<'_>>| f.take().map(|f| f(head));
+        let mut is_over = false;
+        let found = session.get_with(&self.key, |record| {
+            let head = Head::parse(record)?;
+            is_over = !head.lives(now);
+            Ok::<_, Fault>(if is_over { None } else { take(Some(head)) })
+        });
+        if let Some(result) = found.await?.transpose()?.flatten() {
+            return Ok(result);
+        }
+        if is_over {
+            self.remove_if_over(key).await?;
+        }
+        Ok(take(None).unwrap_or_else(|| unreachable!("a head is looked at once")))
+    }
+
+    /// Changes a key as `decide` says of its head, which is asked again when somebody else came between. It writes a whole record,
+    /// begun with [`Head::begin`], for [`Change::Put`].
+    ///
+    /// # Errors
+    /// The store's, [`super::fault::FOREIGN`], and those of `decide`.
+    pub(super) async fn change<R: Send>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault>,
+    ) -> Result<R, Fault> {
+        place(&mut self.key, Family::Key, key);
+        loop {
+            let Self { store, session: slot, now, key, old, new } = self;
+            let session = session(slot, store)?;
+            old.clear();
+            let is_there = session.get_with(&key, |record| old.extend_from_slice(record)).await?.is_some();
+            let head = if is_there { Some(Head::parse(old)?) } else { None };
+            let lives = head.is_some_and(|head| head.lives(*now));
+            new.clear();
+            match decide(head.filter(|_| lives), new)? {
+                Change::Put(result) => {
+                    let condition = if is_there { Condition::Equals(old) } else { Condition::Absent };
+                    if session.put_if(&key, &new, condition).await? != PutOutcome::Refused {
+                        return Ok(result);
+                    }
+                }
+                Change::Remove(result) => {
+                    if !is_there || session.delete_if(&key, |record| record == *old).await? {
+                        return Ok(result);
+                    }
+                }
+                Change::Keep(result) => {
+                    if is_there && !lives {
+                        session.delete_if(&key, |record| record == *old).await?;
+                    }
+                    return Ok(result);
+                }
+            }
+        }
+    }
+
+    /// Gives a key a string, whatever it held.
+    ///
+    /// # Errors
+    /// The store's.
+    #[inline]
+    pub(super) async fn set(&mut self, key: &[u8], value: &[u8], expiry: Option<u64>) -> Result<(), Fault> {
+        place(&mut self.key, Family::Key, key);
+        Head::begin(&mut self.new, Kind::String, expiry);
+        self.new.extend_from_slice(value);
+        session(&mut self.session, &self.store)?.put(&self.key, &self.new).await?;
+        Ok(())
+    }
+
+    /// Removes a key; answers whether it was there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn remove(&mut self, key: &[u8]) -> Result<bool, Fault> {
+        place(&mut self.key, Family::Key, key);
+        let (now, mut lived) = (self.now, false);
+        let session = session(&mut self.session, &self.store)?;
+        let removed = session.delete_if(&self.key, |record| {
+            // What nobody can read any more may go as well.
+            lived = Head::parse(record).map_or(true, |head| head.lives(now));
+            true
+        });
+        Ok(removed.await? && lived)
+    }
+
+    /// Removes a key whose time is over; answers whether it did.
+    async fn remove_if_over(&mut self, key: &[u8]) -> Result<bool, Fault> {
+        place(&mut self.key, Family::Key, key);
+        let now = self.now;
+        let session = session(&mut self.session, &self.store)?;
+        let is_over = |record: &[u8]| Head::parse(record).is_ok_and(|head| !head.lives(now));
+        Ok(session.delete_if(&self.key, is_over).await?)
+    }
+
+    /// Hands the heads of several keys to `visit`, in their order, none for each that is absent.
+    ///
+    /// # Errors
+    /// The store's. A record that is none counts as absent.
+    pub(super) async fn look_at_all<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        mut visit: impl FnMut(Option<Head<'_>>),
+    ) -> Result<(), Fault> {
+        let mut places = Vec::with_capacity(keys.size_hint().0);
+        for key in keys {
+            let mut buffer = Vec::with_capacity(key.len() + 1);
+            place(&mut buffer, Family::Key, key);
+            places.push(buffer);
+        }
+        let records = session(&mut self.session, &self.store)?.multi_get(&places).await?;
+        for record in &records {
+            let head = record.as_deref().and_then(|record| Head::parse(record).ok());
+            visit(head.filter(|head| head.lives(self.now)));
+        }
+        Ok(())
+    }
+}

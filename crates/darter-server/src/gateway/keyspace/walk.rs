@@ -1,0 +1,170 @@
+//! Walks over the heads of a part of the keys, in chunks, so that others have their turn.
+
+use super::{Family, Head, Keyspace, session};
+use crate::gateway::fault::Fault;
+use darter::ScanRange;
+use std::ops::Bound;
+
+/// Heads in a chunk at most.
+const CHUNK: usize = 256;
+
+/// A part of the keys, from either end.
+#[derive(Clone, Debug)]
+pub(crate) struct Part(ScanRange);
+
+fn beyond(family: Family) -> Bound<Vec<u8>> {
+    Bound::Excluded(vec![family as u8 + 1])
+}
+
+impl Part {
+    /// The keys between two bounds, ascending.
+    pub(crate) fn between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
+        let placed = |key: &[u8]| [&[Family::Key as u8], key].concat();
+        let from = match from {
+            Bound::Unbounded => Bound::Included(placed(b"")),
+            bound => bound.map(placed),
+        };
+        let to = match to {
+            Bound::Unbounded => beyond(Family::Key),
+            bound => bound.map(placed),
+        };
+        Self(ScanRange { from, to, reverse: false })
+    }
+
+    /// All keys, ascending.
+    pub(crate) fn all() -> Self {
+        Self::between(Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The keys that begin with a prefix, ascending.
+    pub(crate) fn prefixed(prefix: &[u8]) -> Self {
+        Self(ScanRange::prefix(&[&[Family::Key as u8], prefix].concat()))
+    }
+
+    /// The same keys, descending.
+    #[must_use]
+    pub(crate) fn reversed(self) -> Self {
+        Self(self.0.reversed())
+    }
+
+    /// Those of its keys that come behind one, in its direction.
+    #[must_use]
+    pub(crate) fn behind(mut self, key: &[u8]) -> Self {
+        self.go_behind(&[&[Family::Key as u8], key].concat());
+        self
+    }
+
+    /// The key behind which it begins, once a walk has come to one.
+    pub(crate) fn position(&self) -> Option<&[u8]> {
+        match if self.0.reverse { &self.0.to } else { &self.0.from } {
+            Bound::Excluded(place) => place.get(1..),
+            _ => None,
+        }
+    }
+
+    fn go_behind(&mut self, place: &[u8]) {
+        let end = if self.0.reverse { &mut self.0.to } else { &mut self.0.from };
+        if let Bound::Included(bound) | Bound::Excluded(bound) = end {
+            let mut bound = std::mem::take(bound);
+            bound.clear();
+            bound.extend_from_slice(place);
+            *end = Bound::Excluded(bound);
+        }
+    }
+}
+
+/// How far a walk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walked {
+    /// To the end of its part.
+    Through,
+    /// So many records were looked at, and there may be more.
+    Paused,
+}
+
+impl Keyspace {
+    /// Hands keys and their heads to `visit`, in the part's order, those whose time is over left out, until so many records were
+    /// looked at; `part` is then what is left. Every key that is there throughout comes, once.
+    ///
+    /// # Errors
+    /// The store's. A record that is none is left out.
+    pub(crate) async fn walk(
+        &mut self,
+        part: &mut Part,
+        mut records: usize,
+        mut visit: impl FnMut(&[u8], &Head<'_>) + Send,
+    ) -> Result<Walked, Fault> {
+        let mut last = Vec::new();
+        while records > 0 {
+            let now = self.now;
+            let asked = records.min(CHUNK);
+            let session = session(&mut self.session, &self.store)?;
+            let seen = session.scan_with(&part.0, asked, |place, record| {
+                last.clear();
+                last.extend_from_slice(place);
+                if let Ok(head) = Head::parse(record)
+                    && head.lives(now)
+                {
+                    visit(&place[1..], &head);
+                }
+            });
+            let seen = seen.await?;
+            if seen > 0 {
+                part.go_behind(&last);
+            }
+            if seen < asked {
+                return Ok(Walked::Through);
+            }
+            records -= seen;
+            if records > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Walked::Paused)
+    }
+
+    /// Some key, whether its time is over or not; nothing when there is none.
+    ///
+    /// It goes down the tree of the keys' prefixes: among the bytes that may follow what the keys of a part have in common it
+    /// draws one, and takes the keys that begin with the next that there is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn draw(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        let (mut part, mut is_whole) = (Part::all(), true);
+        loop {
+            let first = self.first(&part).await?;
+            let last = self.first(&part.clone().reversed()).await?;
+            let (Some(first), Some(last)) = (first, last) else {
+                if is_whole {
+                    return Ok(None);
+                }
+                // Those that were there went meanwhile.
+                (part, is_whole) = (Part::all(), true);
+                continue;
+            };
+            if first == last {
+                return Ok(Some(first));
+            }
+            let common = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+            // The key that ends here takes the place of a byte.
+            let (Some(&high), low) = (last.get(common), first.get(common)) else { return Ok(Some(first)) };
+            let low = low.map_or(-1, |&low| i64::from(low));
+            let choices = (i64::from(high) - low + 1) as u64;
+            let drawn = low + (darter_fabric::random_word() % choices).cast_signed();
+            let Ok(drawn) = u8::try_from(drawn) else { return Ok(Some(first)) };
+            let from = [&first[..common], &[drawn]].concat();
+            let next = Part::between(Bound::Included(&from), Bound::Included(&last));
+            let Some(next) = self.first(&next).await? else { return Ok(Some(last)) };
+            (part, is_whole) = (Part::prefixed(next.get(..=common).unwrap_or(&next)), false);
+        }
+    }
+
+    /// The first key of a part in its direction, whether its time is over or not.
+    async fn first(&mut self, part: &Part) -> Result<Option<Vec<u8>>, Fault> {
+        let session = session(&mut self.session, &self.store)?;
+        let mut found = None;
+        session.scan_with(&part.0, 1, |place, _| found = Some(place[1..].to_vec())).await?;
+        Ok(found)
+    }
+}

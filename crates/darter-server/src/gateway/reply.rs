@@ -1,0 +1,144 @@
+//! Replies as they are written: RESP2, or RESP3 for those who have asked for it.
+
+/// Room for one reply behind those that wait.
+#[derive(Debug)]
+pub(super) struct Reply<'o> {
+    bytes: &'o mut Vec<u8>,
+    is_resp3: bool,
+}
+
+impl<'o> Reply<'o> {
+    /// Writes behind `bytes`.
+    pub(super) fn new(bytes: &'o mut Vec<u8>, is_resp3: bool) -> Self {
+        Self { bytes, is_resp3 }
+    }
+
+    /// Writes RESP3 from now on, or RESP2.
+    pub(super) fn speak_resp3(&mut self, yes: bool) {
+        self.is_resp3 = yes;
+    }
+
+    /// Whether it writes RESP3.
+    pub(super) fn is_resp3(&self) -> bool {
+        self.is_resp3
+    }
+
+    /// Bytes that are written and wait, those of earlier replies too.
+    pub(super) fn waiting(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes back what was written since so many bytes waited.
+    pub(super) fn take_back(&mut self, waiting: usize) {
+        self.bytes.truncate(waiting);
+    }
+
+    /// A line of a kind.
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn counted(&mut self, kind: u8, count: usize) {
+        self.line(kind, itoa::Buffer::new().format(count).as_bytes());
+    }
+
+    /// `OK`.
+    pub(super) fn ok(&mut self) {
+        self.bytes.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A simple string, of one line.
+    pub(super) fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error, its code first. Line ends become spaces.
+    pub(super) fn error(&mut self, text: &str) {
+        let at = self.bytes.len();
+        self.line(b'-', text.as_bytes());
+        let end = self.bytes.len() - 2;
+        for byte in &mut self.bytes[at..end] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+    }
+
+    /// An integer.
+    pub(super) fn integer(&mut self, number: i64) {
+        self.line(b':', itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// How many there are.
+    pub(super) fn count(&mut self, number: usize) {
+        self.integer(super::number::signed(number));
+    }
+
+    /// One or none.
+    pub(super) fn flag(&mut self, yes: bool) {
+        self.bytes.extend_from_slice(if yes { b":1\r\n" } else { b":0\r\n" });
+    }
+
+    /// Any bytes.
+    #[inline]
+    pub(super) fn bulk(&mut self, bytes: &[u8]) {
+        self.counted(b'$', bytes.len());
+        self.bytes.reserve(bytes.len() + 2);
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Any bytes, or null.
+    pub(super) fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// Text for people.
+    pub(super) fn text(&mut self, text: &str) {
+        if self.is_resp3 {
+            self.counted(b'=', text.len() + 4);
+            self.bytes.extend_from_slice(b"txt:");
+            self.bytes.extend_from_slice(text.as_bytes());
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    /// Nothing.
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// Nothing, where RESP2 has an array.
+    pub(super) fn null_array(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// So many replies follow.
+    pub(super) fn array(&mut self, count: usize) {
+        self.counted(b'*', count);
+    }
+
+    /// So many pairs of replies follow.
+    pub(super) fn map(&mut self, pairs: usize) {
+        if self.is_resp3 { self.counted(b'%', pairs) } else { self.counted(b'*', pairs * 2) }
+    }
+
+    /// So many replies follow, in no order.
+    pub(super) fn set(&mut self, count: usize) {
+        self.counted(if self.is_resp3 { b'~' } else { b'*' }, count);
+    }
+
+    /// What was written since so many bytes waited was an array's: puts its head before it.
+    pub(super) fn array_of_what_came_since(&mut self, waiting: usize, count: usize) {
+        let mut digits = itoa::Buffer::new();
+        let head = [b"*", digits.format(count).as_bytes(), b"\r\n"].concat();
+        self.bytes.splice(waiting..waiting, head);
+    }
+}

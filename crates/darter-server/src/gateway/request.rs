@@ -1,0 +1,473 @@
+//! Requests as they arrive: arrays of bulk strings, and lines of words, with Redis's limits and messages.
+//!
+//! The parser keeps where it stands, looks at no byte twice, and answers with places in the buffer, so that nothing is copied but
+//! the words of a line. It recurses nowhere: an array holds bulk strings only. It sets nothing aside for what is announced.
+
+use std::borrow::Cow;
+
+/// Bytes of a bulk string at most.
+pub(super) const BULK_BYTES_MAX: usize = 512 << 20;
+/// Bulk strings of an array at most.
+pub(super) const ARGUMENTS_MAX: i64 = 1 << 20;
+/// Bytes of a line at most, an array's or a bulk string's head too.
+pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
+/// Bulk strings of an array at most, of a client that has not shown its password.
+const STRANGERS_ARGUMENTS_MAX: i64 = 10;
+/// Bytes of a bulk string at most, of a client that has not shown its password.
+const STRANGERS_BULK_BYTES_MAX: usize = 16 << 10;
+/// Places kept from one request to the next.
+const SPANS_KEPT: usize = 256;
+
+/// Why a client's bytes are no request; Redis's words, for the client.
+pub type Malformed = Cow<'static, str>;
+
+/// How far the bytes that have arrived go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A request is there, of so many bytes; [`Parser::arguments`] tells its arguments, of which an empty one has none.
+    Request(usize),
+    /// More has to arrive.
+    Incomplete,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u32,
+    to: u32,
+}
+
+/// Where parsing stands in what has arrived and was not taken.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// Bytes of the request that are parsed.
+    parsed: usize,
+    /// Bytes behind them that hold no end of a line.
+    searched: usize,
+    /// Arguments of an array that are still to come.
+    missing: usize,
+    /// Bytes of the bulk string whose head is parsed.
+    bulk: Option<usize>,
+    spans: Vec<Span>,
+    /// The words of a line; places are in here while it has any.
+    words: Vec<u8>,
+    is_line: bool,
+    is_done: bool,
+}
+
+/// The arguments of a request, the command's name first.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'b> {
+    spans: &'b [Span],
+    bytes: &'b [u8],
+}
+
+impl<'b> Arguments<'b> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// One of them, which must be there.
+    #[inline]
+    pub fn get(&self, number: usize) -> &'b [u8] {
+        let Span { from, to } = self.spans[number];
+        &self.bytes[from as usize..to as usize]
+    }
+
+    /// Those from one on.
+    pub fn from(&self, number: usize) -> impl ExactSizeIterator<Item = &'b [u8]> + Clone + use<'b> {
+        let bytes = self.bytes;
+        let spans = self.spans.get(number..).unwrap_or_default();
+        spans.iter().map(move |span| &bytes[span.from as usize..span.to as usize])
+    }
+}
+
+impl Parser {
+    /// Parses on. `arrived` begins where the last request ended, and has grown only at its end since the last call.
+    ///
+    /// # Errors
+    /// When these bytes can never be a request: the connection is of no more use.
+    pub fn advance(&mut self, arrived: &[u8], is_trusted: bool) -> Result<Step, Malformed> {
+        if self.is_done {
+            self.begin();
+        }
+        if self.parsed == 0 {
+            match arrived.first() {
+                None => return Ok(Step::Incomplete),
+                Some(b'*') => {
+                    if !self.array_head(arrived, is_trusted)? {
+                        return Ok(Step::Incomplete);
+                    }
+                }
+                Some(_) => return self.line_of_words(arrived),
+            }
+        }
+        while self.missing > 0 {
+            let bytes = match self.bulk {
+                Some(bytes) => bytes,
+                None => match self.bulk_head(arrived, is_trusted)? {
+                    Some(bytes) => *self.bulk.insert(bytes),
+                    None => return Ok(Step::Incomplete),
+                },
+            };
+            let end = self.parsed + bytes;
+            if arrived.len() < end + 2 {
+                return Ok(Step::Incomplete);
+            }
+            self.spans.push(Span { from: self.parsed as u32, to: end as u32 });
+            self.parsed = end + 2;
+            self.bulk = None;
+            self.missing -= 1;
+        }
+        Ok(self.done())
+    }
+
+    /// The arguments of the request that [`Parser::advance`] has told of, with the same bytes.
+    pub fn arguments<'b>(&'b self, arrived: &'b [u8]) -> Arguments<'b> {
+        Arguments { spans: &self.spans, bytes: if self.is_line { &self.words } else { arrived } }
+    }
+
+    /// Whether a request has begun, and its end has not come.
+    pub fn is_within(&self) -> bool {
+        !self.is_done && (self.parsed > 0 || self.searched > 0)
+    }
+
+    /// Memory behind it, in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.words.capacity()
+    }
+
+    fn begin(&mut self) {
+        let (mut spans, mut words) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.words));
+        if spans.capacity() > SPANS_KEPT {
+            spans = Vec::new();
+        }
+        if words.capacity() > SPANS_KEPT {
+            words = Vec::new();
+        }
+        spans.clear();
+        words.clear();
+        *self = Self { spans, words, ..Self::default() };
+    }
+
+    fn done(&mut self) -> Step {
+        self.is_done = true;
+        Step::Request(self.parsed)
+    }
+
+    /// The line behind what is parsed, up to the byte that ends it.
+    fn line<'b>(
+        &mut self,
+        arrived: &'b [u8],
+        end: u8,
+        too_long: &'static str,
+    ) -> Result<Option<&'b [u8]>, Malformed> {
+        let rest = &arrived[self.parsed..];
+        let found = rest[self.searched..].iter().position(|&byte| byte == end);
+        if found.is_none() {
+            self.searched = rest.len();
+            if rest.len() > LINE_BYTES_MAX {
+                return Err(too_long.into());
+            }
+        }
+        Ok(found.map(|at| &rest[..self.searched + at]))
+    }
+
+    /// The line that begins an array or a bulk string, once its end is there too.
+    fn head<'b>(&mut self, arrived: &'b [u8], too_long: &'static str) -> Result<Option<&'b [u8]>, Malformed> {
+        let Some(line) = self.line(arrived, b'\r', too_long)? else { return Ok(None) };
+        if arrived.len() < self.parsed + line.len() + 2 {
+            // Found again at once.
+            self.searched = line.len();
+            return Ok(None);
+        }
+        Ok(Some(line))
+    }
+
+    fn array_head(&mut self, arrived: &[u8], is_trusted: bool) -> Result<bool, Malformed> {
+        let Some(line) = self.head(arrived, "Protocol error: too big mbulk count string")? else {
+            return Ok(false);
+        };
+        let count = super::number::integer(&line[1..]).filter(|&count| count <= ARGUMENTS_MAX);
+        let Some(count) = count else { return Err("Protocol error: invalid multibulk length".into()) };
+        if !is_trusted && count > STRANGERS_ARGUMENTS_MAX {
+            return Err("Protocol error: unauthenticated multibulk length".into());
+        }
+        self.pass(line.len() + 2);
+        self.missing = usize::try_from(count).unwrap_or(0);
+        Ok(true)
+    }
+
+    fn bulk_head(&mut self, arrived: &[u8], is_trusted: bool) -> Result<Option<usize>, Malformed> {
+        let Some(line) = self.head(arrived, "Protocol error: too big bulk count string")? else {
+            return Ok(None);
+        };
+        let (first, digits) = line.split_first().map_or((b'\r', line), |(&first, rest)| (first, rest));
+        if first != b'$' {
+            let got = if first == b'\r' || first == b'\n' { ' ' } else { char::from(first) };
+            return Err(format!("Protocol error: expected '$', got '{got}'").into());
+        }
+        let bytes = super::number::integer(digits).and_then(|bytes| usize::try_from(bytes).ok());
+        let Some(bytes) = bytes.filter(|&bytes| bytes <= BULK_BYTES_MAX) else {
+            return Err("Protocol error: invalid bulk length".into());
+        };
+        if !is_trusted && bytes > STRANGERS_BULK_BYTES_MAX {
+            return Err("Protocol error: unauthenticated bulk length".into());
+        }
+        self.pass(line.len() + 2);
+        Ok(Some(bytes))
+    }
+
+    fn pass(&mut self, bytes: usize) {
+        self.parsed += bytes;
+        self.searched = 0;
+    }
+
+    fn line_of_words(&mut self, arrived: &[u8]) -> Result<Step, Malformed> {
+        let Some(line) = self.line(arrived, b'\n', "Protocol error: too big inline request")? else {
+            return Ok(Step::Incomplete);
+        };
+        self.is_line = true;
+        self.pass(line.len() + 1);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // As far as a C string goes.
+        let line = line.split(|&byte| byte == 0).next().unwrap_or_default();
+        self.split_words(line).ok_or("Protocol error: unbalanced quotes in request")?;
+        Ok(self.done())
+    }
+
+    /// The words of a line, quoted or not; `None` when a quote does not end, or a word goes on behind its end.
+    fn split_words(&mut self, line: &[u8]) -> Option<()> {
+        let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b;
+        let mut rest = line;
+        loop {
+            rest = &rest[rest.iter().position(|&byte| !is_space(byte)).unwrap_or(rest.len())..];
+            if rest.is_empty() {
+                return Some(());
+            }
+            let from = self.words.len() as u32;
+            rest = self.word(rest)?;
+            self.spans.push(Span { from, to: self.words.len() as u32 });
+        }
+    }
+
+    /// Takes a word; answers what is behind it.
+    fn word<'l>(&mut self, mut rest: &'l [u8]) -> Option<&'l [u8]> {
+        let mut quote = None;
+        loop {
+            let Some((&byte, behind)) = rest.split_first() else {
+                return quote.is_none().then_some(rest);
+            };
+            rest = behind;
+            match (quote, byte) {
+                (Some(b'"'), b'\\') => match rest {
+                    [b'x', high, low, behind @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                        self.words.push(hex(*high) << 4 | hex(*low));
+                        rest = behind;
+                    }
+                    [escaped, behind @ ..] => {
+                        self.words.push(match escaped {
+                            b'n' => b'\n',
+                            b'r' => b'\r',
+                            b't' => b'\t',
+                            b'b' => 0x08,
+                            b'a' => 0x07,
+                            other => *other,
+                        });
+                        rest = behind;
+                    }
+                    [] => self.words.push(b'\\'),
+                },
+                (Some(b'\''), b'\\') if rest.first() == Some(&b'\'') => {
+                    self.words.push(b'\'');
+                    rest = &rest[1..];
+                }
+                (Some(open), byte) if byte == open => {
+                    let ends = rest.first().is_none_or(|&next| next.is_ascii_whitespace() || next == 0x0b);
+                    return ends.then_some(rest);
+                }
+                (None, b' ' | b'\n' | b'\r' | b'\t') => return Some(rest),
+                (None, b'"' | b'\'') => quote = Some(byte),
+                (_, byte) => self.words.push(byte),
+            }
+        }
+    }
+}
+
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => digit - b'A' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The requests in some bytes that come in pieces, and the error they end with.
+    fn requests(pieces: &[&[u8]], is_trusted: bool) -> (Vec<Vec<Vec<u8>>>, Option<Malformed>) {
+        let (mut parser, mut buffer, mut found) = (Parser::default(), Vec::new(), Vec::new());
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            loop {
+                match parser.advance(&buffer, is_trusted) {
+                    Ok(Step::Incomplete) => break,
+                    Ok(Step::Request(bytes)) => {
+                        let arguments = parser.arguments(&buffer);
+                        assert_eq!(arguments.is_empty(), arguments.len() == 0);
+                        found.push(arguments.from(0).map(<[u8]>::to_vec).collect());
+                        buffer.drain(..bytes);
+                    }
+                    Err(error) => return (found, Some(error)),
+                }
+            }
+        }
+        (found, None)
+    }
+
+    fn error_of(bytes: &[u8], is_trusted: bool) -> String {
+        requests(&[bytes], is_trusted).1.unwrap_or_default().into_owned()
+    }
+
+    fn words(line: &str) -> Vec<Vec<u8>> {
+        let (mut found, error) = requests(&[line.as_bytes(), b"\r\n"], true);
+        assert_eq!((found.len(), error), (1, None), "{line}");
+        found.remove(0)
+    }
+
+    #[test]
+    fn lines_are_split_as_redis_splits_them() {
+        assert_eq!(words("  SET\tkey  value "), [&b"SET"[..], b"key", b"value"]);
+        assert_eq!(words(r#"a "b c" 'd e'"#), [&b"a"[..], b"b c", b"d e"]);
+        assert_eq!(
+            words(r#""\x41\n\r\t\b\a\\\"\q" '\'' '\n'"#),
+            [&b"A\n\r\t\x08\x07\\\"q"[..], b"'", b"\\n"]
+        );
+        assert_eq!(words(r#"a"b" """#), [&b"ab"[..], b""]);
+        assert_eq!(words("a\0b c"), [b"a"]);
+        assert!(words("").is_empty());
+        for unbalanced in ["\"a", "'a", "\"a\"b", "'a'b", "\"\\"] {
+            let line = format!("{unbalanced}\n");
+            assert_eq!(
+                error_of(line.as_bytes(), true),
+                "Protocol error: unbalanced quotes in request",
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_told_in_redis_words() {
+        for (bytes, error) in [
+            (&b"*x\r\n"[..], "invalid multibulk length"),
+            (b"*1048577\r\n", "invalid multibulk length"),
+            (b"*+1\r\n", "invalid multibulk length"),
+            (b"*99999999999999999999\r\n", "invalid multibulk length"),
+            (b"*1\r\n$-1\r\n", "invalid bulk length"),
+            (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+            (b"*1\r\n$x\r\n", "invalid bulk length"),
+            (b"*1\r\n:1\r\n", "expected '$', got ':'"),
+            (b"*1\r\n*1\r\n", "expected '$', got '*'"),
+            (b"*1\r\n\r\n", "expected '$', got ' '"),
+        ] {
+            assert_eq!(error_of(bytes, true), format!("Protocol error: {error}"), "{}", bytes.escape_ascii());
+        }
+        let long = vec![b'1'; LINE_BYTES_MAX + 1];
+        assert_eq!(error_of(&long, true), "Protocol error: too big inline request");
+        assert_eq!(error_of(&[b"*", &long[..]].concat(), true), "Protocol error: too big mbulk count string");
+        assert_eq!(
+            error_of(&[b"*1\r\n$", &long[..]].concat(), true),
+            "Protocol error: too big bulk count string"
+        );
+    }
+
+    #[test]
+    fn strangers_may_say_little() {
+        assert_eq!(error_of(b"*11\r\n", false), "Protocol error: unauthenticated multibulk length");
+        assert_eq!(error_of(b"*1\r\n$16385\r\n", false), "Protocol error: unauthenticated bulk length");
+        assert_eq!(error_of(b"*10\r\n$16384\r\n", false), "");
+        assert_eq!(error_of(b"*1048576\r\n$536870912\r\n", true), "");
+    }
+
+    #[test]
+    fn empty_requests_are_no_requests() {
+        let (found, error) = requests(&[b"*0\r\n*-1\r\n\r\n\n*1\r\n$0\r\n\r\n"], true);
+        assert_eq!(error, None);
+        assert_eq!(found, [vec![], vec![], vec![], vec![], vec![vec![]]]);
+    }
+
+    #[test]
+    fn a_bulk_that_is_announced_costs_nothing() {
+        let mut parser = Parser::default();
+        assert_eq!(parser.advance(b"*1048576\r\n$536870912\r\nabc", true), Ok(Step::Incomplete));
+        assert!(parser.is_within() && parser.buffer_bytes() < 1024, "{}", parser.buffer_bytes());
+    }
+
+    /// Bytes that are requests, or nearly.
+    fn conversation() -> impl Strategy<Value = Vec<u8>> {
+        let bulk = prop_oneof![
+            8 => prop::collection::vec(any::<u8>(), 0..40).prop_map(|bytes| {
+                [format!("${}\r\n", bytes.len()).into_bytes(), bytes, b"\r\n".to_vec()].concat()
+            }),
+            1 => prop::sample::select(vec!["$-1\r\n", ":1\r\n", "$5\r\nab", "*1\r\n"]).prop_map(|text| text.as_bytes().to_vec()),
+        ];
+        let request = prop_oneof![
+            4 => prop::collection::vec(bulk, 0..6).prop_map(|bulks| {
+                [format!("*{}\r\n", bulks.len()).into_bytes(), bulks.concat()].concat()
+            }),
+            2 => "[a-c\"'\\\\ x0-9]{0,20}\r?\n".prop_map(String::into_bytes),
+            1 => prop::collection::vec(any::<u8>(), 0..12),
+        ];
+        prop::collection::vec(request, 0..8).prop_map(|requests| requests.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_of_any_size_are_the_same_requests(
+            bytes in conversation(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10), trusted: bool,
+        ) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.sort_unstable();
+            cuts.push(bytes.len());
+            let mut from = 0;
+            let pieces: Vec<&[u8]> = cuts.iter().map(|&to| &bytes[std::mem::replace(&mut from, to)..to]).collect();
+            let whole = requests(&[&bytes], trusted);
+            prop_assert_eq!(&requests(&pieces, trusted), &whole);
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(requests(&single, trusted), whole);
+        }
+
+        #[test]
+        fn requests_come_out_as_they_went_in(sent in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 1..6), 0..6)) {
+            let mut bytes = Vec::new();
+            for request in &sent {
+                bytes.extend(format!("*{}\r\n", request.len()).into_bytes());
+                for argument in request {
+                    bytes.extend(format!("${}\r\n", argument.len()).into_bytes());
+                    bytes.extend_from_slice(argument);
+                    bytes.extend(b"\r\n");
+                }
+            }
+            prop_assert_eq!(requests(&[&bytes], true), (sent, None));
+        }
+
+        #[test]
+        fn whatever_comes_costs_no_more_than_it_is_long(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let mut parser = Parser::default();
+            let mut rest = &bytes[..];
+            while let Ok(Step::Request(taken)) = parser.advance(rest, true) {
+                prop_assert!(taken > 0);
+                rest = &rest[taken..];
+            }
+            prop_assert!(parser.buffer_bytes() <= 16 * bytes.len() + 1024);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The threads that serve clients: whom they take in, what a thread's clients share, how they end.
+
+use super::clients::Clients;
+use super::connection::Connection;
+use super::fault::Fault;
+use super::keyspace::{Expiry, Keyspace, now_ms};
+use super::{GatewayError, GatewayOptions, system};
+use crate::Stop;
+use darter::Store;
+use darter_fabric::tcp::buffer::Inbox;
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::task::LocalSet;
+use tracing::{debug, warn};
+
+/// Between two looks at whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
+/// Between two steps of the walk that removes what is over.
+const STEP: Duration = Duration::from_millis(100);
+/// The same, when its last round met nothing whose time is limited.
+const STEP_AT_LEISURE: Duration = Duration::from_secs(1);
+/// After the system would not accept a connection.
+const RESPITE: Duration = Duration::from_millis(500);
+/// Buffers of each sort that a thread keeps for whoever is next.
+const SPARES: usize = 8;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: GatewayOptions,
+    pub(super) store: Store,
+    pub(super) clients: Clients,
+    pub(super) counts: Counts,
+    pub(super) since: Instant,
+    /// Bytes of requests and replies that wait.
+    pub(super) held_bytes: AtomicUsize,
+    pub(super) is_stopping: AtomicBool,
+    is_shut_out: AtomicBool,
+}
+
+/// What the gateway counts. Threads add to it once for all requests that came together.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) accepted: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) commands: AtomicU64,
+    pub(super) errors: AtomicU64,
+    pub(super) expired: AtomicU64,
+    /// As the last round of the walk has found.
+    pub(super) keys: AtomicU64,
+    pub(super) expiring: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(store: Store, options: GatewayOptions) -> Self {
+        Self {
+            options,
+            store,
+            clients: Clients::default(),
+            counts: Counts::default(),
+            since: Instant::now(),
+            held_bytes: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+            is_shut_out: AtomicBool::new(false),
+        }
+    }
+
+    /// A command was answered with an error.
+    pub(super) fn note(&self, fault: &Fault) {
+        self.counts.errors.fetch_add(1, Ordering::Relaxed);
+        if let Fault::Store(error) = fault {
+            debug!(%error, "a command failed");
+            if error.is_shut_out() {
+                self.is_shut_out.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What the clients of a thread share.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    /// Ways into the pool that nobody uses.
+    keyspaces: RefCell<Vec<Keyspace>>,
+    turns: Semaphore,
+    inboxes: RefCell<Vec<Inbox>>,
+    outputs: RefCell<Vec<Vec<u8>>>,
+}
+
+/// A way into the pool, for as long as it is held.
+pub(super) struct Held<'w> {
+    pub(super) keys: Keyspace,
+    _turn: Option<SemaphorePermit<'w>>,
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>) -> Self {
+        let turns = Semaphore::new(shared.options.sessions_max);
+        Self {
+            shared,
+            keyspaces: RefCell::default(),
+            turns,
+            inboxes: RefCell::default(),
+            outputs: RefCell::default(),
+        }
+    }
+
+    /// A way into the pool; waits while others use all that there may be.
+    pub(super) async fn keyspace(&self) -> Held<'_> {
+        // Nobody closes it.
+        let turn = self.turns.acquire().await.ok();
+        let spare = self.keyspaces.borrow_mut().pop();
+        Held { keys: spare.unwrap_or_else(|| Keyspace::new(self.shared.store.clone())), _turn: turn }
+    }
+
+    pub(super) fn give_keyspace(&self, mut held: Held<'_>) {
+        held.keys.rest();
+        self.keyspaces.borrow_mut().push(held.keys);
+    }
+
+    pub(super) fn inbox(&self) -> Inbox {
+        self.inboxes.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes an empty one back.
+    pub(super) fn give_inbox(&self, inbox: Inbox) {
+        give(&self.inboxes, inbox);
+    }
+
+    pub(super) fn output(&self) -> Vec<u8> {
+        self.outputs.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes an empty one back.
+    pub(super) fn give_output(&self, output: Vec<u8>) {
+        if output.capacity() > 0 {
+            give(&self.outputs, output);
+        }
+    }
+
+    /// Serves a client in a task of its own.
+    fn serve(self: &Rc<Self>, socket: TcpStream, address: SocketAddr) {
+        let shared = &self.shared;
+        let Ok(local) = socket.local_addr() else { return };
+        let info = shared.clients.admit(address, local);
+        match Connection::new(socket, Rc::clone(self), Arc::clone(&info)) {
+            Ok(connection) => {
+                let task = tokio::task::spawn_local(connection.run());
+                shared.clients.enter(&info, task.abort_handle());
+            }
+            Err(error) => debug!(%error, "a connection could not be set up"),
+        }
+    }
+}
+
+fn give<T>(spares: &RefCell<Vec<T>>, spare: T) {
+    let mut spares = spares.borrow_mut();
+    if spares.len() < SPARES {
+        spares.push(spare);
+    }
+}
+
+type Accepted = (TcpStream, SocketAddr);
+
+/// Serves until asked to stop.
+pub(super) fn run(listener: TcpListener, shared: &Arc<Shared>, stop: &Stop) -> Result<(), GatewayError> {
+    std::thread::scope(|scope| {
+        let mut workers = Vec::new();
+        let mut threads = Vec::new();
+        for number in 0..shared.options.threads.max(1) {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let shared = Arc::clone(shared);
+            let thread = std::thread::Builder::new().name(format!("darter-gateway-{number}"));
+            let work = move || work(shared, receiver, number == 0);
+            threads.push(thread.spawn_scoped(scope, work).map_err(system("start a thread"))?);
+            workers.push(sender);
+        }
+        let accepted = accept(listener, shared, &workers, stop);
+        shared.is_stopping.store(true, Ordering::SeqCst);
+        // Who waits for a request is to wait no longer; who is at work may finish it.
+        let end = Instant::now() + shared.options.drain;
+        loop {
+            let may_finish = Instant::now() < end && !stop.is_urgent();
+            shared.clients.end(|info| !may_finish || !info.is_busy.load(Ordering::SeqCst));
+            if !may_finish || shared.clients.count() == 0 {
+                break;
+            }
+            std::thread::sleep(LOOK / 10);
+        }
+        drop(workers);
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))?;
+        accepted
+    })
+}
+
+/// Takes in whoever connects, and gives them to the threads by turns.
+fn accept(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    workers: &[mpsc::UnboundedSender<Accepted>],
+    stop: &Stop,
+) -> Result<(), GatewayError> {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(system("start an executor"))?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(system("wait for connections"))?;
+        let mut next = workers.iter().cycle();
+        while !stop.is_asked() {
+            if shared.is_shut_out.load(Ordering::Relaxed) {
+                return Err(GatewayError::ShutOut);
+            }
+            let Ok(accepted) = tokio::time::timeout(LOOK, listener.accept()).await else { continue };
+            match accepted.and_then(|(socket, address)| Ok((socket.into_std()?, address))) {
+                Ok((socket, address)) => {
+                    if shared.clients.count() >= shared.options.connections_max {
+                        refuse(&socket, shared);
+                    } else if let Some(worker) = next.next() {
+                        shared.counts.accepted.fetch_add(1, Ordering::Relaxed);
+                        // A thread ends when this function has.
+                        let _ = worker.send((socket, address));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection; is the limit of open files too low?");
+                    tokio::time::sleep(RESPITE).await;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn refuse(mut socket: &TcpStream, shared: &Shared) {
+    shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+    // Under TLS it would not be understood; and who does not take it now is not waited for.
+    if shared.options.tls.is_none() && socket.set_nonblocking(true).is_ok() {
+        let _ = socket.write_all(b"-ERR max number of clients reached\r\n");
+    }
+}
+
+/// A thread: serves who it is given until there is nobody and nobody will come.
+fn work(
+    shared: Arc<Shared>,
+    mut given: mpsc::UnboundedReceiver<Accepted>,
+    expires: bool,
+) -> Result<(), GatewayError> {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(system("start an executor"))?;
+    let expires = expires && shared.options.expires;
+    let worker = Rc::new(Worker::new(shared));
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime, async {
+        if expires {
+            tokio::task::spawn_local(expire(Rc::clone(&worker)));
+        }
+        while let Some((socket, address)) = given.recv().await {
+            worker.serve(socket, address);
+        }
+    });
+    Ok(())
+}
+
+/// Walks over all records again and again, and removes what is over.
+async fn expire(worker: Rc<Worker>) {
+    let counts = &worker.shared.counts;
+    let (mut walk, mut pause) = (Expiry::default(), STEP);
+    loop {
+        tokio::time::sleep(pause).await;
+        let mut held = worker.keyspace().await;
+        loop {
+            held.keys.now = now_ms();
+            match walk.step(&mut held.keys).await {
+                Ok(stepped) => {
+                    counts.expired.fetch_add(stepped.removed, Ordering::Relaxed);
+                    if let Some(census) = stepped.census {
+                        counts.keys.store(census.keys, Ordering::Relaxed);
+                        counts.expiring.store(census.expiring, Ordering::Relaxed);
+                        pause = if census.expiring == 0 { STEP_AT_LEISURE } else { STEP };
+                    }
+                    if !stepped.goes_on {
+                        break;
+                    }
+                }
+                Err(fault) => {
+                    worker.shared.note(&fault);
+                    break;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        worker.give_keyspace(held);
+    }
+}
