@@ -52,7 +52,13 @@ impl Call<'_> {
     }
 
     async fn attempt(&mut self) -> Result<(), Fault> {
-        let command = Command::named(self.args.get(0)).ok_or_else(|| unknown(&self.args))?;
+        let Some(command) = Command::named(self.args.get(0)) else {
+            // A page in somebody's browser has been made to speak to us: the rest of what it says is to do nothing.
+            let name = self.args.get(0);
+            self.client.is_closing |=
+                name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post");
+            return Err(unknown(&self.args));
+        };
         if !command.takes(self.args.len()) {
             return Err(wrong_arity(command.name));
         }
@@ -98,22 +104,23 @@ pub(super) fn unknown_subcommand(name: &str, argument: &[u8]) -> Fault {
 
 /// So many bytes of an argument at most, as far as a C string goes.
 pub(super) fn shown(argument: &[u8], bytes: usize) -> String {
-    let cut = argument.iter().take(bytes).position(|&byte| byte == 0);
-    let end = cut.unwrap_or(argument.len().min(bytes));
-    String::from_utf8_lossy(&argument[..end]).into_owned()
+    String::from_utf8_lossy(cut(argument, bytes)).into_owned()
+}
+
+fn cut(argument: &[u8], bytes: usize) -> &[u8] {
+    let argument = &argument[..argument.len().min(bytes)];
+    argument.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 fn unknown(args: &Arguments<'_>) -> Fault {
-    let mut beginning = String::new();
+    let mut beginning = Vec::new();
     for argument in args.from(1) {
         if beginning.len() >= 128 {
             break;
         }
-        let shown = shown(argument, 128 - beginning.len());
-        beginning.push('\'');
-        beginning.push_str(&shown);
-        beginning.push_str("' ");
+        let shown = cut(argument, 128 - beginning.len());
+        beginning.extend_from_slice(&[b"'", shown, b"' "].concat());
     }
-    let name = shown(args.get(0), 128);
+    let (name, beginning) = (shown(args.get(0), 128), String::from_utf8_lossy(&beginning));
     Fault::said(format!("ERR unknown command '{name}', with args beginning with: {beginning}"))
 }

@@ -93,9 +93,13 @@ impl Connection {
 
     /// Serves until either side ends it.
     pub(super) async fn run(mut self) {
-        while self.turn().await.is_ok() && !self.client.is_closing {}
-        // What is left to say, as far as the client takes it.
-        let _ = poll_fn(|context| self.poll_send(context)).await;
+        while self.turn().await.is_ok() {
+            if self.client.is_closing {
+                // What is left to say, as far as the client takes it.
+                let _ = poll_fn(|context| self.poll_send(context)).await;
+                break;
+            }
+        }
     }
 
     async fn turn(&mut self) -> io::Result<()> {

@@ -54,10 +54,10 @@ impl<'o> Reply<'o> {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error, its code first. Line ends become spaces.
+    /// An error, its code first. Line ends within become spaces.
     pub(super) fn error(&mut self, text: &str) {
         let at = self.bytes.len();
-        self.line(b'-', text.as_bytes());
+        self.line(b'-', text.trim_matches(['\r', '\n']).as_bytes());
         let end = self.bytes.len() - 2;
         for byte in &mut self.bytes[at..end] {
             if matches!(byte, b'\r' | b'\n') {

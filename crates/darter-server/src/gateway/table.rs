@@ -82,7 +82,7 @@ impl Command {
 pub fn page() -> String {
     let mut page = String::from(
         "# Commands of the gateway\n\n\
-         Made from the table of commands, by `DARTER_KEEP_DOCS=1 cargo test -p darter-server --test gateway_commands`. A command \
+         Made from the table of commands, by `DARTER_KEEP_DOCS=1 cargo test -p darter-server --test gateway`. A command \
          that is not here is refused.\nError texts and edge cases are those of Redis 7. *Atomic* means atomic for its key, across all \
          gateways of a pool; how, is told in [gateway.md](gateway.md).\n",
     );

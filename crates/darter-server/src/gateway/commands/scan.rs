@@ -16,14 +16,21 @@ const CHUNK: usize = 4096;
 /// Keys that are over and drawn in a row, until the first key that is not will do.
 const DRAWS: usize = 64;
 
+/// A cursor, read as `strtoul` reads: with a sign, or without any digit.
 fn cursor(text: &[u8]) -> Result<u64, Fault> {
-    let is_number = text.iter().all(u8::is_ascii_digit);
-    let number = if text.is_empty() {
-        Some(0)
-    } else {
-        std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
     };
-    number.filter(|_| is_number).ok_or_else(|| Fault::said("ERR invalid cursor"))
+    let number = match digits {
+        [] if text.is_empty() => Some(0),
+        digits if digits.iter().all(u8::is_ascii_digit) => {
+            std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok())
+        }
+        _ => None,
+    };
+    let number = number.ok_or_else(|| Fault::said("ERR invalid cursor"))?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`.

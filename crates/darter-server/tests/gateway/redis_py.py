@@ -1,0 +1,48 @@
+"""What programs do with redis-py, against a gateway: by RESP2, and by RESP3 where the library speaks it."""
+import sys
+
+import redis
+
+
+def use(port, **options):
+    client = redis.Redis(port=port, **options)
+    client.flushall()
+    assert client.ping()
+    assert client.set("a", "1", ex=1000) and 990 < client.ttl("a") <= 1000
+    assert client.set("a", "2", nx=True) is None and client.set("a", "2", xx=True, keepttl=True)
+    assert client.set("a", "3", get=True) == b"2" and client.get("a") == b"3"
+    assert client.getex("a", persist=True) == b"3" and client.ttl("a") == -1
+    assert client.incr("n", 5) == 5 and client.decr("n") == 4 and client.incrbyfloat("f", 1.5) == 1.5
+    assert client.mset({"x": "1", "y": "2"}) and client.mget("x", "none", "y") == [b"1", None, b"2"]
+    assert client.append("x", "23") == 3 and client.getrange("x", 0, -2) == b"12" and client.setrange("x", 1, "zz") == 3
+    assert client.exists("x", "y", "none") == 2 and client.type("x") in (b"string", "string")
+    assert client.pexpireat("x", 4_000_000_000_000) and client.persist("x") and client.delete("x", "y") == 2
+    pipe = client.pipeline(transaction=False)
+    for number in range(3000):
+        pipe.set(f"many:{number:04}", "v" * 100)
+    assert all(pipe.execute())
+    assert len(set(client.scan_iter(match="many:*", count=100))) == 3000
+    assert client.dbsize() == 3003 and len(client.keys("many:00*")) == 100
+    told = client.execute_command("RANGE", "[many:0001", "(many:0003", "KEYSONLY")
+    assert told == [b"many:0001", b"many:0002"], told
+    assert client.client_setname("me") and client.client_getname() in (b"me", "me") and client.client_id() > 0
+    assert any(other["name"] == "me" for other in client.client_list())
+    assert client.info("server")["redis_mode"] == "standalone" and "maxclients" in client.config_get("max*")
+    assert client.command_count() > 40 and client.echo("text") == b"text"
+    try:
+        client.incr("many:0001")
+        raise AssertionError("a word was counted up")
+    except redis.ResponseError as error:
+        assert "not an integer" in str(error)
+    large = b"\0\r\n" * 300_000
+    assert client.set("large", large) and client.get("large") == large
+    assert client.flushall() and client.randomkey() is None
+
+
+port = int(sys.argv[1])
+use(port)
+if int(redis.__version__.split(".")[0]) >= 5:
+    use(port, protocol=3)
+else:
+    print("this redis-py speaks RESP2 only")
+print("all well")
