@@ -119,6 +119,7 @@ fn wrong_words_have_redis_replies() {
         "auth a b c",
         "select -1",
         "select 16",
+        "select 9223372036854775807",
         "select 1x",
         "echo",
         "echo a b",

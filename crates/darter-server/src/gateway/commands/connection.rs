@@ -4,7 +4,7 @@
 
 use crate::gateway::call::{Call, unknown_subcommand, wrong_arity};
 use crate::gateway::clients::ClientInfo;
-use crate::gateway::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::gateway::fault::{Fault, SYNTAX};
 use crate::gateway::{REDIS_VERSION, number};
 use subtle::ConstantTimeEq;
 
@@ -28,7 +28,11 @@ pub(super) fn echo(call: &mut Call<'_>) -> Result<(), Fault> {
 pub(super) fn select(call: &mut Call<'_>) -> Result<(), Fault> {
     match call.integer(1)? {
         0 => call.reply.ok(),
-        number if i32::try_from(number).is_err() => return Err(NO_INTEGER),
+        number if i32::try_from(number).is_err() => {
+            return Err(Fault::said(
+                "ERR value is out of range, value must between -2147483648 and 2147483647",
+            ));
+        }
         _ => return Err(Fault::said("ERR DB index is out of range")),
     }
     Ok(())

@@ -1,0 +1,214 @@
+//! Gateways as processes: two on one pool, one of them killed and started again while clients go on, and all that they were told judged.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+
+use common::{darter, said};
+use darter_check::history::{Action, Operation, Outcome};
+use darter_check::linear::{Checker, Verdict, explain};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A `darter` process that tells its address in its first line; killed when dropped.
+struct Daemon {
+    child: Child,
+    address: String,
+}
+
+impl Daemon {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
+        command.args(arguments).env_remove("DARTER_POOL").stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address =
+            line.trim().split_once("://").unwrap_or_else(|| panic!("{arguments:?}: {line}")).1.to_owned();
+        Self { child, address }
+    }
+
+    fn gateway(pool: &str, resp: &str) -> Self {
+        Self::start(&["serve", "--resp", resp, "--pool", pool])
+    }
+}
+
+impl Daemon {
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A client that finds its gateway again.
+struct Client {
+    address: String,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Client {
+    fn new(address: &str) -> Self {
+        Self { address: address.to_owned(), stream: None }
+    }
+
+    /// Waits until the gateway is there.
+    fn connect(&mut self) {
+        for _ in 0..6000 {
+            if let Ok(stream) = TcpStream::connect(&self.address) {
+                stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                stream.set_nodelay(true).unwrap();
+                self.stream = Some(BufReader::new(stream));
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{}: never there again", self.address);
+    }
+
+    /// The first line of the reply, and a string's bytes; nothing when the connection ended before.
+    fn ask(&mut self, words: &str) -> Option<(String, String)> {
+        if self.stream.is_none() {
+            self.connect();
+        }
+        let reply = self.try_ask(words);
+        if reply.is_none() {
+            self.stream = None;
+        }
+        reply
+    }
+
+    fn try_ask(&mut self, words: &str) -> Option<(String, String)> {
+        let stream = self.stream.as_mut()?;
+        stream.get_mut().write_all(format!("{words}\r\n").as_bytes()).ok()?;
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|_| line.ends_with("\r\n"))?;
+        let line = line.trim_end().to_owned();
+        let mut value = String::new();
+        if let Some(count) = line.strip_prefix('$').and_then(|count| count.parse::<usize>().ok()) {
+            let mut bytes = vec![0; count + 2];
+            stream.read_exact(&mut bytes).ok()?;
+            value = String::from_utf8(bytes).unwrap().trim_end().to_owned();
+        }
+        Some((line, value))
+    }
+}
+
+const KEYS: u32 = 3;
+
+/// One operation by chance, and what the client was told of it.
+fn operate(client: &mut Client, who: u32, dice: &mut u64, clock: &AtomicU64) -> Operation {
+    *dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let chance = *dice >> 33;
+    let (key, value) = ((chance % u64::from(KEYS)) as u32, u64::from(who) << 32 | chance & 0xffff_ffff);
+    if client.stream.is_none() {
+        client.connect();
+    }
+    let invoked = clock.fetch_add(1, Ordering::SeqCst);
+    let (action, words) = match chance >> 8 & 7 {
+        0..=2 => (Action::Get, format!("get key:{key}")),
+        3 => (Action::Put(value), format!("set key:{key} {value} get")),
+        4 => (Action::Insert(value), format!("set key:{key} {value} nx")),
+        5 => (Action::Update(value), format!("set key:{key} {value} xx")),
+        6 => (Action::Put(value), format!("getset key:{key} {value}")),
+        _ => (Action::Delete, format!("del key:{key}")),
+    };
+    let reply = client.ask(&words);
+    let returned = reply.map(|(line, value)| {
+        assert!(!line.starts_with('-'), "{words}: {line}");
+        let is_null = line == "$-1";
+        let outcome = match action {
+            Action::Get => Outcome::Found((!is_null).then(|| value.parse().unwrap())),
+            Action::Put(_) if is_null => Outcome::Inserted,
+            Action::Put(_) => Outcome::Replaced,
+            Action::Delete => Outcome::Deleted(line == ":1"),
+            _ if is_null => Outcome::Refused,
+            Action::Insert(_) => Outcome::Inserted,
+            _ => Outcome::Replaced,
+        };
+        (clock.fetch_add(1, Ordering::SeqCst), outcome)
+    });
+    Operation { client: who, key, action, invoked, returned }
+}
+
+/// Clients of two gateways; one gateway is killed and started again, again and again. Judges what all of them were told.
+fn kill_one_of_two(pool: &str, kills: usize) {
+    let steady = Daemon::gateway(pool, "127.0.0.1:0");
+    let mut mortal = Daemon::gateway(pool, "127.0.0.1:0");
+    let resp = mortal.address.clone();
+    let (clock, is_over, done) = (AtomicU64::new(1), AtomicBool::new(false), AtomicU64::new(0));
+    let history = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for who in 0..4 {
+            let address = if who % 2 == 0 { &steady.address } else { &resp };
+            let (clock, is_over, history, done) = (&clock, &is_over, &history, &done);
+            scope.spawn(move || {
+                let (mut client, mut dice, mut own) = (Client::new(address), u64::from(who) + 1, Vec::new());
+                while !is_over.load(Ordering::SeqCst) {
+                    own.push(operate(&mut client, who, &mut dice, clock));
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+                history.lock().unwrap().extend(own);
+            });
+        }
+        for _ in 0..kills {
+            let before = done.load(Ordering::SeqCst);
+            // Whether all go on or not: those of the steady gateway must.
+            while done.load(Ordering::SeqCst) < before + 300 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            mortal.kill();
+            mortal = Daemon::gateway(pool, &resp);
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    let history = history.into_inner().unwrap();
+    let mut checker = Checker::new();
+    for key in 0..KEYS {
+        let operations: Vec<Operation> =
+            history.iter().filter(|operation| operation.key == key).copied().collect();
+        let verdict = checker.check(&operations, None, 20_000_000);
+        assert!(matches!(verdict, Verdict::Linearizable { .. }), "{}", explain(&operations, None, &verdict));
+    }
+}
+
+#[test]
+fn clients_of_a_shared_file_do_not_notice_a_killed_gateway() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = format!("file:{}", dir.path().join("pool").display());
+    kill_one_of_two(&format!("{pool}?size=64M"), 5);
+    let check = darter(&["check", "--pool", &pool]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+}
+
+#[test]
+fn clients_of_memory_nodes_do_not_notice_a_killed_gateway() {
+    let nodes: Vec<Daemon> =
+        (0..2).map(|_| Daemon::start(&["memnode", "--listen", "127.0.0.1:0", "--size", "64M"])).collect();
+    let pool = format!("tcp://{},{}", nodes[0].address, nodes[1].address);
+    let created = darter(&["pool", "create", "--pool", &pool]);
+    assert!(created.status.success(), "{}", said(&created));
+    kill_one_of_two(&pool, 3);
+    let check = darter(&["check", "--pool", &pool]);
+    assert!(check.status.success() && said(&check).contains("violations    0"), "{}", said(&check));
+}
+
+#[test]
+fn a_gateway_ends_when_it_is_asked_to() {
+    let mut gateway = Daemon::gateway("mem:32M", "127.0.0.1:0");
+    let mut client = Client::new(&gateway.address);
+    assert_eq!(client.ask("set a b").unwrap().0, "+OK");
+    let pid = rustix::process::Pid::from_child(&gateway.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(gateway.child.wait().unwrap().success());
+    assert!(client.ask("get a").is_none());
+}
