@@ -3,8 +3,10 @@
 //! What wants redis-server, redis-cli or redis-py is skipped where they are not installed (`scripts/test-tools` does), unless
 //! `DARTER_TEST_ALL` is set.
 
-#![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and need less than its helpers offer
 
+#[path = "node/authority.rs"]
+mod authority;
 #[path = "gateway/clients.rs"]
 mod clients;
 #[path = "gateway/corpus.rs"]
@@ -17,6 +19,8 @@ mod door;
 mod hostile;
 #[path = "gateway/sentences.rs"]
 mod sentences;
+#[path = "gateway/tls.rs"]
+mod tls;
 #[path = "gateway/together.rs"]
 mod together;
 

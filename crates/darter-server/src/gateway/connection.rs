@@ -104,14 +104,20 @@ impl Connection {
 
     async fn turn(&mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_receive(context)).await?;
-        self.client.info.is_busy.store(true, Ordering::SeqCst);
+        let has_more = self.inbox.is_filled();
+        self.client.info.is_busy.store(true, Ordering::Release);
         let done = self.do_requests().await;
-        self.client.info.is_busy.store(false, Ordering::SeqCst);
+        self.client.info.is_busy.store(false, Ordering::Release);
         done?;
         self.send()?;
         self.rest();
         self.client.is_closing |= self.worker.shared.is_stopping.load(Ordering::Relaxed);
-        self.count()
+        self.count()?;
+        if has_more {
+            // Others first: whoever sends without a pause is to have one turn among all.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
 
     /// Sends what waits as far as the socket takes it, and waits until something was received.

@@ -188,7 +188,7 @@ pub(super) fn run(listener: TcpListener, shared: &Arc<Shared>, stop: &Stop) -> R
         let end = Instant::now() + shared.options.drain;
         loop {
             let may_finish = Instant::now() < end && !stop.is_urgent();
-            shared.clients.end(|info| !may_finish || !info.is_busy.load(Ordering::SeqCst));
+            shared.clients.end(|info| !may_finish || !info.is_busy.load(Ordering::Acquire));
             if !may_finish || shared.clients.count() == 0 {
                 break;
             }

@@ -33,7 +33,8 @@ fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
 }
 
 fn shown(words: &[Vec<u8>]) -> String {
-    words.iter().map(|word| format!("'{}' ", word.escape_ascii())).collect()
+    let words: Vec<String> = words.iter().map(|word| format!("'{}'", word.escape_ascii())).collect();
+    words.join(" ")
 }
 
 fn compare(redis: &mut Client, ours: &mut Client, words: &[Vec<u8>], of: &str) {

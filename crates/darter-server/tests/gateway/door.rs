@@ -3,7 +3,7 @@
 use darter::Store;
 use darter_server::Stop;
 use darter_server::gateway::{Gateway, GatewayOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -221,7 +221,10 @@ impl Client {
     /// All that still comes until the other side hangs up.
     pub fn rest(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let _ = self.reader.read_to_end(&mut bytes);
+        let end = self.reader.read_to_end(&mut bytes);
+        let waits =
+            end.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+        assert!(!waits, "the connection stays open after {}", bytes[..bytes.len().min(100)].escape_ascii());
         bytes
     }
 }

@@ -6,7 +6,7 @@ use darter_server::gateway::GatewayOptions;
 
 #[test]
 fn two_gateways_lose_no_increment() {
-    const EACH: usize = 2000;
+    const EACH: i64 = 2000;
     let store = Store::open("mem:64M").unwrap();
     let doors: Vec<Door> = (0..2).map(|_| Door::of(store.clone(), GatewayOptions::default())).collect();
     std::thread::scope(|scope| {
@@ -28,7 +28,7 @@ fn two_gateways_lose_no_increment() {
     for door in &doors {
         let mut client = door.client();
         assert_eq!(client.say("get count"), Reply::bulk(&(4 * EACH - appended).to_string()));
-        assert_eq!(client.say("strlen text"), Reply::Integer(appended as i64));
+        assert_eq!(client.say("strlen text"), Reply::Integer(appended));
     }
 }
 
