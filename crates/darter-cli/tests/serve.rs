@@ -93,13 +93,13 @@ impl Client {
         let mut line = String::new();
         stream.read_line(&mut line).ok().filter(|_| line.ends_with("\r\n"))?;
         let line = line.trim_end().to_owned();
-        let mut value = String::new();
-        if let Some(count) = line.strip_prefix('$').and_then(|count| count.parse::<usize>().ok()) {
-            let mut bytes = vec![0; count + 2];
-            stream.read_exact(&mut bytes).ok()?;
-            value = String::from_utf8(bytes).unwrap().trim_end().to_owned();
-        }
-        Some((line, value))
+        let Some(count) = line.strip_prefix('$').and_then(|count| count.parse::<usize>().ok()) else {
+            return Some((line, String::new()));
+        };
+        let mut bytes = vec![0; count + 2];
+        stream.read_exact(&mut bytes).ok()?;
+        bytes.truncate(count);
+        Some((line, String::from_utf8(bytes).unwrap()))
     }
 }
 

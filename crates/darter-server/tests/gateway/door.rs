@@ -188,7 +188,12 @@ impl Client {
     /// The next reply, unless the connection has ended.
     pub fn try_reply(&mut self) -> Option<Reply> {
         let mut line = Vec::new();
-        self.reader.read_until(b'\n', &mut line).ok().filter(|&count| count > 0)?;
+        let read = self.reader.read_until(b'\n', &mut line);
+        let waits = read
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+        assert!(!waits, "neither a reply nor the end comes");
+        read.ok().filter(|&count| count > 0)?;
         let line = line.strip_suffix(b"\r\n").unwrap();
         let text = String::from_utf8_lossy(&line[1..]).into_owned();
         let count = || text.parse::<i64>().unwrap();
