@@ -60,10 +60,15 @@ pub(super) async fn range(call: &mut Call<'_>) -> Result<(), Fault> {
     let part = between(call.args.get(low), call.args.get(high))?;
     let part = part.map(|part| if is_reverse { part.reversed() } else { part });
     let (start, mut count) = (call.reply.waiting(), 0);
+    let most = call.shared.options.output_bytes_max;
     if let Some(mut part) = part {
         while count < limit {
             let Call { keys, reply, .. } = call;
             let walked = keys.walk(&mut part, (limit - count).min(CHUNK), |key, head| {
+                if reply.waiting() > most {
+                    // Refused below.
+                    return;
+                }
                 if !is_keys && reply.is_resp3() {
                     reply.array(2);
                 }

@@ -268,13 +268,27 @@ pub(super) async fn getex(call: &mut Call<'_>) -> Result<(), Fault> {
     change.await
 }
 
+/// Keys that `MGET` looks for together, to begin with; and as long as their values are small.
+const LOOKED_FOR: [usize; 2] = [16, 512];
+/// Bytes of values that are small, together.
+const SMALL: usize = 64 << 10;
+
 /// `MGET key…`.
 pub(super) async fn mget(call: &mut Call<'_>) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    reply.array(args.len() - 1);
-    let visit = |head: Option<Head<'_>>| reply.bulk_or_null(head.and_then(|head| head.string().ok()));
-    keys.look_at_all(args.from(1), visit).await?;
-    call.limit()
+    let keys = call.args.len() - 1;
+    call.reply.array(keys);
+    let (mut at, mut count) = (0, LOOKED_FOR[0]);
+    while at < keys {
+        let Call { args, keys, reply, .. } = call;
+        let start = reply.waiting();
+        let visit = |head: Option<Head<'_>>| reply.bulk_or_null(head.and_then(|head| head.string().ok()));
+        keys.look_at_all(args.from(1 + at).take(count), visit).await?;
+        at += count;
+        let is_small = reply.waiting() - start <= SMALL;
+        count = if is_small { (count * 2).min(LOOKED_FOR[1]) } else { LOOKED_FOR[0] };
+        call.limit()?;
+    }
+    Ok(())
 }
 
 /// `MSET key value…`.

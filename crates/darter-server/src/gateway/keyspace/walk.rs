@@ -5,8 +5,12 @@ use crate::gateway::fault::Fault;
 use darter::ScanRange;
 use std::ops::Bound;
 
-/// Heads in a chunk at most.
-const CHUNK: usize = 256;
+/// Heads in the first chunk at most.
+const CHUNK_FIRST: usize = 128;
+/// Heads in any chunk at most.
+const CHUNK_MAX: usize = 512;
+/// Bytes of keys and records that a chunk should not exceed, going by the one before it.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// A part of the keys, from either end.
 #[derive(Clone, Debug)]
@@ -95,13 +99,15 @@ impl Keyspace {
         mut visit: impl FnMut(&[u8], &Head<'_>) + Send,
     ) -> Result<Walked, Fault> {
         let mut last = Vec::new();
+        let mut chunk = CHUNK_FIRST;
         while records > 0 {
             let now = self.now;
-            let asked = records.min(CHUNK);
+            let (asked, mut bytes) = (records.min(chunk), 0);
             let session = session(&mut self.session, &self.store)?;
             let seen = session.scan_with(&part.0, asked, |place, record| {
                 last.clear();
                 last.extend_from_slice(place);
+                bytes += place.len() + record.len();
                 if let Ok(head) = Head::parse(record)
                     && head.lives(now)
                 {
@@ -116,6 +122,7 @@ impl Keyspace {
                 return Ok(Walked::Through);
             }
             records -= seen;
+            chunk = (chunk * 2).min(CHUNK_MAX).min(CHUNK_BYTES * seen / bytes.max(1)).max(1);
             if records > 0 {
                 tokio::task::yield_now().await;
             }
