@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and need less than its helpers offer
 
+#[path = "gateway/aggregates.rs"]
+mod aggregates;
 #[path = "node/authority.rs"]
 mod authority;
 #[path = "gateway/clients.rs"]

@@ -83,12 +83,15 @@ impl Call<'_> {
     /// When it does.
     pub(super) fn limit(&self) -> Result<(), Fault> {
         if self.reply.waiting() > self.shared.options.output_bytes_max {
-            return Err(Fault::said(
-                "ERR the reply is longer than --output-bytes allows; ask for less at a time",
-            ));
+            return Err(too_long());
         }
         Ok(())
     }
+}
+
+/// A reply that has come to hold more than a client may leave unread.
+pub(super) fn too_long() -> Fault {
+    Fault::said("ERR the reply is longer than --output-bytes allows; ask for less at a time")
 }
 
 /// Too few or too many arguments.

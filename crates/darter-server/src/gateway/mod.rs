@@ -17,6 +17,7 @@ mod keyspace;
 mod number;
 mod reply;
 mod request;
+mod score;
 mod table;
 mod worker;
 

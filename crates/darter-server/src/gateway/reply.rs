@@ -71,6 +71,20 @@ impl<'o> Reply<'o> {
         self.line(b':', itoa::Buffer::new().format(number).as_bytes());
     }
 
+    /// A score.
+    pub(super) fn double(&mut self, number: f64) {
+        let text = super::score::text(number);
+        if self.is_resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
+    }
+
+    /// A score, or null.
+    pub(super) fn double_or_null(&mut self, number: Option<f64>) {
+        match number {
+            Some(number) => self.double(number),
+            None => self.null(),
+        }
+    }
+
     /// How many there are.
     pub(super) fn count(&mut self, number: usize) {
         self.integer(super::number::signed(number));
@@ -137,8 +151,18 @@ impl<'o> Reply<'o> {
 
     /// What was written since so many bytes waited was an array's: puts its head before it.
     pub(super) fn array_of_what_came_since(&mut self, waiting: usize, count: usize) {
+        self.put_head(waiting, b'*', count);
+    }
+
+    /// What was written since so many bytes waited was a map's: puts its head before it.
+    pub(super) fn map_of_what_came_since(&mut self, waiting: usize, pairs: usize) {
+        let (kind, count) = if self.is_resp3 { (b'%', pairs) } else { (b'*', pairs * 2) };
+        self.put_head(waiting, kind, count);
+    }
+
+    fn put_head(&mut self, waiting: usize, kind: u8, count: usize) {
         let mut digits = itoa::Buffer::new();
-        let head = [b"*", digits.format(count).as_bytes(), b"\r\n"].concat();
+        let head = [&[kind], digits.format(count).as_bytes(), b"\r\n"].concat();
         self.bytes.splice(waiting..waiting, head);
     }
 }

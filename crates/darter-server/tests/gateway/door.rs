@@ -115,6 +115,8 @@ pub enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Text(String),
+    /// As it is written.
+    Double(String),
     Null,
     Array(Vec<Reply>),
     Map(Vec<Reply>),
@@ -203,6 +205,7 @@ impl Client {
             b':' => Reply::Integer(count()),
             b'$' | b'*' if count() < 0 => Reply::Null,
             b'_' => Reply::Null,
+            b',' => Reply::Double(text),
             b'$' => Reply::Bulk(self.exactly(count())?),
             b'=' => Reply::Text(String::from_utf8(self.exactly(count())?).unwrap()),
             b'*' => Reply::Array(self.replies(count())?),

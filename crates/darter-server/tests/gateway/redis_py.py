@@ -29,6 +29,14 @@ def use(port, **options):
     assert any(other["name"] == "me" for other in client.client_list())
     assert client.info("server")["redis_mode"] == "standalone" and "maxclients" in client.config_get("max*")
     assert client.command_count() > 40 and client.echo("text") == b"text"
+    assert client.hset("h", mapping={"a": "1", "b": "2"}) == 2 and client.hgetall("h") == {b"a": b"1", b"b": b"2"}
+    assert client.hmget("h", "a", "none") == [b"1", None] and client.hincrby("h", "a", 4) == 5
+    assert dict(client.hscan_iter("h", count=1)) == {b"a": b"5", b"b": b"2"} and client.hdel("h", "a", "b") == 2
+    assert client.zadd("z", {"one": 1, "two": 2.5}) == 2 and client.zincrby("z", 2, "one") == 3.0
+    ranged = client.zrange("z", 0, -1, withscores=True)
+    assert [tuple(pair) for pair in ranged] == [(b"two", 2.5), (b"one", 3.0)], ranged
+    assert client.zrangebyscore("z", "(2.5", "+inf", start=0, num=10) == [b"one"] and client.zscore("z", "none") is None
+    assert client.zrank("z", "one") == 1 and client.zpopmin("z", 5) and not client.exists("z", "h")
     try:
         client.incr("many:0001")
         raise AssertionError("a word was counted up")

@@ -4,15 +4,20 @@
 
 mod connection;
 mod expiry;
+mod hashes;
 mod keys;
 mod ordered;
+mod ranks;
 mod scan;
 mod server;
+mod sorted_sets;
 mod strings;
 
 use super::call::Call;
 use super::fault::Fault;
+use super::keyspace::Kind;
 use super::table::Command;
+use ranks::By;
 
 macro_rules! commands {
     ($call:ident; $($group:literal {$(
@@ -129,6 +134,96 @@ commands! { call;
         Unlink "unlink" -2 [write fast] (1 -1 1) "4.0.0" => keys::del(call).await,
             "As DEL", "each key by itself";
     }
+    "hash" {
+        Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => hashes::hdel(call).await,
+            "Removes fields", "each field by itself, in their order; a hash without fields is absent";
+        Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
+            "Tells whether a field is there", "atomic";
+        Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
+            "Tells a field's value", "atomic";
+        Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, true).await,
+            "Tells all fields and values, in the fields' order",
+            "each field by itself: others may change one between two reads; a hash that is removed is told whole or not at all";
+        Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
+            "Adds to a field that is a number", "atomic; beside the DEL of its key it may be seen before it and again behind it";
+        Hincrbyfloat "hincrbyfloat" 4 [write denyoom fast] (1 1 1) "2.6.0" => hashes::hincrbyfloat(call).await,
+            "Adds to a field that is a decimal number, in 64 bits of precision", "as HINCRBY";
+        Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, false).await,
+            "Tells all fields, in order", "as HGETALL";
+        Hlen "hlen" 2 [readonly fast] (1 1 1) "2.0.0" => hashes::hlen(call).await,
+            "Counts the fields", "fields that are there throughout count, once; takes as long as there are fields";
+        Hmget "hmget" -3 [readonly fast] (1 1 1) "2.0.0" => hashes::hmget(call).await,
+            "Tells the values of several fields", "as HGETALL";
+        Hmset "hmset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hmset(call).await,
+            "As HSET, and answers OK", "as HSET";
+        Hscan "hscan" -3 [readonly] (1 1 1) "2.8.0" => hashes::scan(call, Kind::Hash).await,
+            "Tells fields and values step by step, in the fields' order; MATCH, COUNT, NOVALUES",
+            "fields that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+        Hset "hset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hset(call).await,
+            "Gives fields values",
+            "each field by itself, in their order: others may see some changed and some not; beside the DEL of its key it may be seen \
+             before it and again behind it";
+        Hsetnx "hsetnx" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hsetnx(call).await,
+            "Gives a field a value if it has none", "as HINCRBY";
+        Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
+            "Tells how long a field's value is", "atomic";
+        Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, false, true).await,
+            "Tells all values, in the fields' order", "as HGETALL";
+    }
+    "sorted-set" {
+        Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
+            "Gives members scores; NX, XX, GT, LT, CH, INCR",
+            "each member by itself, in their order: others may see some changed and some not; beside the DEL of its key it may be seen \
+             before it and again behind it";
+        Zcard "zcard" 2 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zcard(call).await,
+            "Counts the members", "members that are there throughout count, once; takes as long as there are members";
+        Zcount "zcount" 4 [readonly fast] (1 1 1) "2.0.0" => ranks::count(call, By::Score).await,
+            "Counts the members with scores between two bounds", "as ZRANGE; takes as long as there are such members";
+        Zincrby "zincrby" 4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zincrby(call).await,
+            "Adds to a member's score", "atomic; beside the DEL of its key it may be seen before it and again behind it";
+        Zlexcount "zlexcount" 4 [readonly fast] (1 1 1) "2.8.9" => ranks::count(call, By::Name).await,
+            "Counts the members between two names, whatever their scores", "as ZCARD; takes as long as there are such members";
+        Zmscore "zmscore" -3 [readonly fast] (1 1 1) "6.2.0" => sorted_sets::zmscore(call).await,
+            "Tells the scores of several members", "each member by itself: others may change one between two reads";
+        Zpopmax "zpopmax" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, true).await,
+            "Removes the members with the highest scores and tells them", "as ZPOPMIN";
+        Zpopmin "zpopmin" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, false).await,
+            "Removes the members with the lowest scores and tells them",
+            "each member by itself, and nobody else gets it too; a lower one may come while it goes";
+        Zrange "zrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, None, None).await,
+            "Tells members by rank, score or name, in order; BYSCORE, BYLEX, REV, LIMIT, WITHSCORES",
+            "members that are there throughout with one score come, once, in order; one whose score changes meanwhile comes once, or not; \
+             a set that is removed is told whole or not at all; takes as long as there are members up to the last";
+        Zrangebylex "zrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(false)).await,
+            "Tells the members between two names, whatever their scores; LIMIT", "members that are there throughout come, once, in order";
+        Zrangebyscore "zrangebyscore" -4 [readonly] (1 1 1) "1.0.5" => ranks::range(call, Some(By::Score), Some(false)).await,
+            "Tells the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; begins where it is to begin";
+        Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
+            "Tells how many members come before one", "as ZRANGE; takes as long as there are such members";
+        Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
+            "Removes members", "each member by itself, in their order; a sorted set without members is absent";
+        Zremrangebylex "zremrangebylex" 4 [write] (1 1 1) "2.8.9" => ranks::remove(call, By::Name).await,
+            "Removes the members between two names, whatever their scores", "as ZREMRANGEBYRANK";
+        Zremrangebyrank "zremrangebyrank" 4 [write] (1 1 1) "2.0.0" => ranks::remove(call, By::Rank).await,
+            "Removes the members from one rank to another",
+            "each member by itself: those are removed that ZRANGE would tell; others may see some gone and some not";
+        Zremrangebyscore "zremrangebyscore" 4 [write] (1 1 1) "1.2.0" => ranks::remove(call, By::Score).await,
+            "Removes the members with scores between two bounds",
+            "each member by itself, and none whose score is out of bounds by then; others may see some gone and some not";
+        Zrevrange "zrevrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, Some(By::Rank), Some(true)).await,
+            "Tells members by rank from the highest; WITHSCORES", "as ZRANGE";
+        Zrevrangebylex "zrevrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(true)).await,
+            "As ZRANGEBYLEX, in descending order", "as ZRANGEBYLEX";
+        Zrevrangebyscore "zrevrangebyscore" -4 [readonly] (1 1 1) "2.2.0" => ranks::range(call, Some(By::Score), Some(true)).await,
+            "As ZRANGEBYSCORE, in descending order", "as ZRANGEBYSCORE";
+        Zrevrank "zrevrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, true).await,
+            "Tells how many members come behind one", "as ZRANK";
+        Zscan "zscan" -3 [readonly] (1 1 1) "2.8.0" => hashes::scan(call, Kind::SortedSet).await,
+            "Tells members and scores step by step, in the members' order; MATCH, COUNT",
+            "members that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+        Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
+            "Tells a member's score", "atomic";
+    }
     "ordered" {
         Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
             "Tells keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \
@@ -160,7 +255,7 @@ commands! { call;
         Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => server::config(call),
             "GET of what clients ask for; the rest is the command line's", "this gateway's";
         Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
-            "Counts the keys", "keys that are there throughout count, once; takes as long as there are keys";
+            "Counts the keys", "keys that are there throughout count, once; takes as long as there are keys, and looks into each hash and sorted set";
         Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
             "Removes all keys; wants `--allow-flush`", "each key by itself; keys that come meanwhile may stay";
         Flushdb "flushdb" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,

@@ -29,16 +29,24 @@ fn end(text: &[u8]) -> Result<End<'_>, Fault> {
     }
 }
 
-/// The keys between two ends; nothing when that can be no key.
-fn between(low: &[u8], high: &[u8]) -> Result<Option<Part>, Fault> {
+/// Bounds of names, the lower one first.
+pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// What lies between two ends; nothing when nothing can.
+pub(super) fn bounds<'a>(low: &'a [u8], high: &'a [u8]) -> Result<Option<Bounds<'a>>, Fault> {
     let bound = |end| match end {
         End::At(bound) => bound,
         End::Before | End::Behind => Bound::Unbounded,
     };
     Ok(match (end(low)?, end(high)?) {
         (End::Behind, _) | (_, End::Before) => None,
-        (low, high) => Some(Part::between(bound(low), bound(high))),
+        (low, high) => Some((bound(low), bound(high))),
     })
+}
+
+/// The keys between two ends; nothing when that can be no key.
+fn between(low: &[u8], high: &[u8]) -> Result<Option<Part>, Fault> {
+    Ok(bounds(low, high)?.map(|(low, high)| Part::between(low, high)))
 }
 
 /// `RANGE start end [LIMIT n] [REV] [KEYSONLY]`.

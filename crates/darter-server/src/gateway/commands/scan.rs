@@ -6,6 +6,7 @@ use crate::gateway::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::gateway::glob;
 use crate::gateway::keyspace::{Kind, Part, Walked};
 use crate::gateway::number;
+use crate::gateway::request::Arguments;
 
 /// Records that one `SCAN` looks at when it is not told.
 const COUNT: usize = 10;
@@ -17,7 +18,7 @@ const CHUNK: usize = 4096;
 const DRAWS: usize = 64;
 
 /// A cursor, read as `strtoul` reads: with a sign, or without any digit.
-fn cursor(text: &[u8]) -> Result<u64, Fault> {
+pub(super) fn cursor(text: &[u8]) -> Result<u64, Fault> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] | digits => (false, digits),
@@ -33,39 +34,67 @@ fn cursor(text: &[u8]) -> Result<u64, Fault> {
     Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
+/// What a cursor means that means nothing.
+pub(super) fn unknown_cursor() -> Fault {
+    Fault::said("ERR unknown cursor; it was not given here, or too long ago: begin again with 0")
+}
+
+/// How a scan goes on, as its options say it.
+#[derive(Debug)]
+pub(super) struct Steps<'a> {
+    pattern: &'a [u8],
+    /// Records to look at.
+    pub(super) count: usize,
+    /// What `TYPE` says of the keys that are wanted.
+    kind: Option<&'a [u8]>,
+    /// Fields are wanted without their values.
+    pub(super) leaves_out_values: bool,
+}
+
+impl<'a> Steps<'a> {
+    /// Reads options, from an argument on, of a scan of keys or of what a key of some kind holds.
+    pub(super) fn parse(args: Arguments<'a>, from: usize, of: Option<Kind>) -> Result<Self, Fault> {
+        let mut steps = Self { pattern: b"*", count: COUNT, kind: None, leaves_out_values: false };
+        let mut options = args.from(from);
+        while let Some(option) = options.next() {
+            let option = option.to_ascii_lowercase();
+            if of == Some(Kind::Hash) && option == b"novalues" {
+                steps.leaves_out_values = true;
+                continue;
+            }
+            let value = options.next().ok_or(SYNTAX)?;
+            match &option[..] {
+                b"count" => {
+                    let said = number::integer(value).ok_or(NO_INTEGER)?;
+                    let count = usize::try_from(said).ok().filter(|&count| count > 0);
+                    steps.count = count.ok_or(SYNTAX)?.min(COUNT_MAX);
+                }
+                b"match" => steps.pattern = value,
+                b"type" if of.is_none() => steps.kind = Some(value),
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Whether a name is wanted.
+    pub(super) fn matches(&self, name: &[u8]) -> bool {
+        self.pattern == b"*" || glob::matches(self.pattern, name)
+    }
+}
+
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`.
 pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let cursor = cursor(args.get(1))?;
-    let (mut pattern, mut count, mut kind) = (&b"*"[..], COUNT, None);
-    let mut at = 2;
-    while at < args.len() {
-        if at + 1 == args.len() {
-            return Err(SYNTAX);
-        }
-        let value = args.get(at + 1);
-        match &args.get(at).to_ascii_lowercase()[..] {
-            b"count" => {
-                let said = number::integer(value).ok_or(NO_INTEGER)?;
-                count = usize::try_from(said).ok().filter(|&count| count > 0).ok_or(SYNTAX)?.min(COUNT_MAX);
-            }
-            b"match" => pattern = value,
-            b"type" => kind = Some(Kind::named(value)),
-            _ => return Err(SYNTAX),
-        }
-        at += 2;
-    }
-    let mut part = Part::prefixed(glob::literal_prefix(pattern));
+    let steps = Steps::parse(*args, 2, None)?;
+    let mut part = Part::prefixed(glob::literal_prefix(steps.pattern));
     if cursor != 0 {
-        let last = keys.recall(cursor).await?;
-        let unknown =
-            || Fault::said("ERR unknown cursor; it was not given here, or too long ago: begin again with 0");
-        part = part.behind(&last.ok_or_else(unknown)?);
+        part = part.behind(&keys.recall(cursor).await?.ok_or_else(unknown_cursor)?);
     }
     let mut found = Vec::new();
-    let walked = keys.walk(&mut part, count, |key, head| {
-        if (pattern == b"*" || glob::matches(pattern, key)) && kind.is_none_or(|kind| kind == Some(head.kind))
-        {
+    let walked = keys.walk(&mut part, steps.count, |key, head| {
+        if steps.matches(key) && steps.kind.is_none_or(|name| head.kind.is_named(name)) {
             found.push(key.to_vec());
         }
     });

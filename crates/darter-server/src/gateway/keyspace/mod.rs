@@ -5,17 +5,28 @@
 //! still the one that the command has seen: so commands are atomic for each key, whichever gateways they go through.
 //!
 //! A head whose time is over counts as absent, for every gateway by its own clock. Whoever meets one removes it, if it is still that one.
+//!
+//! The fields of a hash and the members of a sorted set are records of their own (`aggregate.rs`, `fields.rs`, `members.rs`), each of them
+//! as atomic as a head. A head that has none counts as absent too.
 
+mod aggregate;
 mod cursors;
 mod expiry;
+mod fields;
 mod head;
+mod members;
+mod order;
+mod sweep;
 mod walk;
 
+pub(super) use aggregate::Aggregate;
 pub(super) use expiry::Expiry;
 pub(super) use head::{Head, Kind};
-pub(super) use walk::{Part, Walked};
+pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use walk::{Chunk, Part, Walked};
 
 use super::fault::Fault;
+use aggregate::{bury, doubt, is_empty};
 use darter::{AsyncSession, Condition, PutOutcome, Store};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,8 +35,14 @@ use rustix::time::{ClockId, clock_gettime};
 pub(super) enum Family {
     /// Positions of `SCAN`.
     Cursor = b'c' as isize,
+    /// Fields of hashes.
+    Field = b'f' as isize,
     /// Heads.
     Key = b'k' as isize,
+    /// Members of sorted sets.
+    Member = b'm' as isize,
+    /// The same by their scores.
+    Score = b's' as isize,
 }
 
 /// What a command makes of a key.
@@ -75,6 +92,21 @@ fn place(buffer: &mut Vec<u8>, family: Family, key: &[u8]) {
     buffer.extend_from_slice(key);
 }
 
+/// Removes the key whose head lies at a place, if its time is over, with all that it holds; answers whether it did.
+async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Result<bool, Fault> {
+    let mut aggregate = None;
+    let removed = session.delete_if(at, |record| {
+        let over = Head::parse(record).ok().filter(|head| !head.lives(now));
+        aggregate = over.and_then(|head| Aggregate::of(&at[1..], &head));
+        over.is_some()
+    });
+    let is_removed = removed.await?;
+    if is_removed && let Some(aggregate) = &aggregate {
+        bury(session, aggregate, usize::MAX).await?;
+    }
+    Ok(is_removed)
+}
+
 impl Keyspace {
     /// A way into a store's keys.
     pub(super) fn new(store: Store) -> Self {
@@ -109,19 +141,30 @@ impl Keyspace {
         let (now, mut f) = (self.now, Some(f));
         let session = session(&mut self.session, &self.store)?;
         let mut take = |head: Option<Head<'_>>| f.take().map(|f| f(head));
-        let mut is_over = false;
+        let (mut is_over, mut aggregate, old) = (false, None, &mut self.old);
         let found = session.get_with(&self.key, |record| {
             let head = Head::parse(record)?;
             is_over = !head.lives(now);
+            if !is_over && head.kind != Kind::String {
+                aggregate = Aggregate::of(key, &head);
+                old.clear();
+                old.extend_from_slice(record);
+                return Ok(None);
+            }
             Ok::<_, Fault>(if is_over { None } else { take(Some(head)) })
         });
         if let Some(result) = found.await?.transpose()?.flatten() {
             return Ok(result);
         }
+        let mut head = None;
         if is_over {
             self.remove_if_over(key).await?;
+        } else if let Some(aggregate) = aggregate
+            && !is_empty(session, &aggregate).await?
+        {
+            head = Some(Head::parse(&self.old)?);
         }
-        Ok(take(None).unwrap_or_else(|| unreachable!("a head is looked at once")))
+        Ok(take(head).unwrap_or_else(|| unreachable!("a head is looked at once")))
     }
 
     /// Changes a key as `decide` says of its head, which is asked again when somebody else came between. It writes a whole record,
@@ -136,32 +179,57 @@ impl Keyspace {
     ) -> Result<R, Fault> {
         place(&mut self.key, Family::Key, key);
         loop {
-            let Self { store, session: slot, now, key, old, new } = self;
+            let Self { store, session: slot, now, key: at, old, new } = self;
             let session = session(slot, store)?;
             old.clear();
-            let is_there = session.get_with(&key, |record| old.extend_from_slice(record)).await?.is_some();
+            let is_there = session.get_with(&at, |record| old.extend_from_slice(record)).await?.is_some();
             let head = if is_there { Some(Head::parse(old)?) } else { None };
             let lives = head.is_some_and(|head| head.lives(*now));
+            let aggregate = head.and_then(|head| Aggregate::of(key, &head));
+            let mut is_absent = !lives;
+            if lives && let Some(aggregate) = &aggregate {
+                is_absent = is_empty(session, aggregate).await?;
+            }
             new.clear();
-            match decide(head.filter(|_| lives), new)? {
+            let change = decide(head.filter(|_| !is_absent), new)?;
+            if lives
+                && is_absent
+                && !matches!(change, Change::Keep(_))
+                && let Some(aggregate) = &aggregate
+            {
+                let Some(doubted) = doubt(session, aggregate, old, *now).await? else { continue };
+                *old = doubted;
+            }
+            let result = match change {
                 Change::Put(result) => {
                     let condition = if is_there { Condition::Equals(old) } else { Condition::Absent };
-                    if session.put_if(&key, &new, condition).await? != PutOutcome::Refused {
+                    if session.put_if(&at, &new, condition).await? == PutOutcome::Refused {
+                        continue;
+                    }
+                    if Head::parse(new)?.generation()
+                        == Head::parse(old).ok().and_then(|head| head.generation())
+                    {
                         return Ok(result);
                     }
+                    result
                 }
                 Change::Remove(result) => {
-                    if !is_there || session.delete_if(&key, |record| record == *old).await? {
-                        return Ok(result);
+                    if is_there && !session.delete_if(&at, |record| record == *old).await? {
+                        continue;
                     }
+                    result
                 }
                 Change::Keep(result) => {
-                    if is_there && !lives {
-                        session.delete_if(&key, |record| record == *old).await?;
+                    if !is_there || lives || !session.delete_if(&at, |record| record == *old).await? {
+                        return Ok(result);
                     }
-                    return Ok(result);
+                    result
                 }
+            };
+            if let Some(aggregate) = &aggregate {
+                bury(session, aggregate, usize::MAX).await?;
             }
+            return Ok(result);
         }
     }
 
@@ -184,14 +252,27 @@ impl Keyspace {
     /// The store's.
     pub(super) async fn remove(&mut self, key: &[u8]) -> Result<bool, Fault> {
         place(&mut self.key, Family::Key, key);
-        let (now, mut lived) = (self.now, false);
+        let now = self.now;
         let session = session(&mut self.session, &self.store)?;
-        let removed = session.delete_if(&self.key, |record| {
-            // What nobody can read any more may go as well.
-            lived = Head::parse(record).map_or(true, |head| head.lives(now));
-            true
-        });
-        Ok(removed.await? && lived)
+        loop {
+            let (mut lived, mut aggregate) = (false, None);
+            let removed = session.delete_if(&self.key, |record| {
+                let head = Head::parse(record);
+                // What nobody can read any more may go as well.
+                lived = head.as_ref().map_or(true, |head| head.lives(now));
+                aggregate = head.ok().and_then(|head| Aggregate::of(key, &head));
+                aggregate.is_none()
+            });
+            let removed = removed.await?;
+            let Some(aggregate) = aggregate else { return Ok(removed && lived) };
+            if lived && is_empty(session, &aggregate).await? {
+                return Ok(false);
+            }
+            if session.delete_if(&self.key, |record| aggregate.is_of(record)).await? {
+                bury(session, &aggregate, usize::MAX).await?;
+                return Ok(lived);
+            }
+        }
     }
 
     /// Removes a key whose time is over; answers whether it did.
@@ -199,11 +280,11 @@ impl Keyspace {
         place(&mut self.key, Family::Key, key);
         let now = self.now;
         let session = session(&mut self.session, &self.store)?;
-        let is_over = |record: &[u8]| Head::parse(record).is_ok_and(|head| !head.lives(now));
-        Ok(session.delete_if(&self.key, is_over).await?)
+        remove_if_over(session, &self.key, now).await
     }
 
-    /// Hands the heads of several keys to `visit`, in their order, none for each that is absent.
+    /// Hands the heads of several keys to `visit`, in their order, none for each that is absent; whether one that is no string holds
+    /// anything is not looked up.
     ///
     /// # Errors
     /// The store's. A record that is none counts as absent.

@@ -1,16 +1,45 @@
 //! Walks over the heads of a part of the keys, in chunks, so that others have their turn.
 
-use super::{Family, Head, Keyspace, session};
+use super::aggregate::is_empty;
+use super::{Aggregate, Family, Head, Keyspace, Kind, session};
 use crate::gateway::fault::Fault;
 use darter::ScanRange;
 use std::ops::Bound;
 
-/// Heads in the first chunk at most.
+/// Records in the first chunk of a walk at most.
 const CHUNK_FIRST: usize = 128;
-/// Heads in any chunk at most.
+/// Records in any chunk at most.
 const CHUNK_MAX: usize = 512;
 /// Bytes of keys and records that a chunk should not exceed, going by the one before it.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// How many records to ask for at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk(usize);
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self(CHUNK_FIRST)
+    }
+}
+
+impl Chunk {
+    /// One of few records, for who asks for single ones.
+    pub(crate) fn small() -> Self {
+        Self(CHUNK_FIRST / 8)
+    }
+
+    /// So many records, but no more than are left to ask for.
+    pub(crate) fn of(self, left: usize) -> usize {
+        left.min(self.0)
+    }
+
+    /// The next one, after one in which there were so many records of so many bytes together.
+    #[must_use]
+    pub(crate) fn after(self, records: usize, bytes: usize) -> Self {
+        Self((self.0 * 2).min(CHUNK_MAX).min(CHUNK_BYTES * records / bytes.max(1)).max(1))
+    }
+}
 
 /// A part of the keys, from either end.
 #[derive(Clone, Debug)]
@@ -54,7 +83,7 @@ impl Part {
     /// Those of its keys that come behind one, in its direction.
     #[must_use]
     pub(crate) fn behind(mut self, key: &[u8]) -> Self {
-        self.go_behind(&[&[Family::Key as u8], key].concat());
+        go_behind(&mut self.0, &[&[Family::Key as u8], key].concat());
         self
     }
 
@@ -65,15 +94,16 @@ impl Part {
             _ => None,
         }
     }
+}
 
-    fn go_behind(&mut self, place: &[u8]) {
-        let end = if self.0.reverse { &mut self.0.to } else { &mut self.0.from };
-        if let Bound::Included(bound) | Bound::Excluded(bound) = end {
-            let mut bound = std::mem::take(bound);
-            bound.clear();
-            bound.extend_from_slice(place);
-            *end = Bound::Excluded(bound);
-        }
+/// Leaves out of a range what comes up to a place, in its direction.
+pub(super) fn go_behind(range: &mut ScanRange, place: &[u8]) {
+    let end = if range.reverse { &mut range.to } else { &mut range.from };
+    if let Bound::Included(bound) | Bound::Excluded(bound) = end {
+        let mut bound = std::mem::take(bound);
+        bound.clear();
+        bound.extend_from_slice(place);
+        *end = Bound::Excluded(bound);
     }
 }
 
@@ -99,11 +129,13 @@ impl Keyspace {
         mut visit: impl FnMut(&[u8], &Head<'_>) + Send,
     ) -> Result<Walked, Fault> {
         let mut last = Vec::new();
-        let mut chunk = CHUNK_FIRST;
+        let mut chunk = Chunk::default();
         while records > 0 {
             let now = self.now;
-            let (asked, mut bytes) = (records.min(chunk), 0);
+            let (asked, mut bytes) = (chunk.of(records), 0);
             let session = session(&mut self.session, &self.store)?;
+            // From the first on of which it has to be found out whether it holds anything.
+            let mut late: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
             let seen = session.scan_with(&part.0, asked, |place, record| {
                 last.clear();
                 last.extend_from_slice(place);
@@ -111,18 +143,32 @@ impl Keyspace {
                 if let Ok(head) = Head::parse(record)
                     && head.lives(now)
                 {
-                    visit(&place[1..], &head);
+                    if late.is_empty() && head.kind == Kind::String {
+                        visit(&place[1..], &head);
+                    } else {
+                        late.push((place[1..].to_vec(), record.to_vec()));
+                    }
                 }
             });
             let seen = seen.await?;
+            for (key, record) in &late {
+                let head = Head::parse(record)?;
+                let is_absent = match Aggregate::of(key, &head) {
+                    Some(aggregate) => is_empty(session, &aggregate).await?,
+                    None => false,
+                };
+                if !is_absent {
+                    visit(key, &head);
+                }
+            }
             if seen > 0 {
-                part.go_behind(&last);
+                go_behind(&mut part.0, &last);
             }
             if seen < asked {
                 return Ok(Walked::Through);
             }
             records -= seen;
-            chunk = (chunk * 2).min(CHUNK_MAX).min(CHUNK_BYTES * seen / bytes.max(1)).max(1);
+            chunk = chunk.after(seen, bytes);
             if records > 0 {
                 tokio::task::yield_now().await;
             }

@@ -1,0 +1,121 @@
+//! Scores of sorted sets as text: read as C's `strtod` reads them, but for hexadecimal ones, and written as `%.17g` writes them.
+
+use std::ops::Bound;
+
+/// Whether some digit of a number's text, in front of its exponent, is not 0.
+fn has_weight(text: &[u8]) -> bool {
+    text.iter().take_while(|byte| !byte.eq_ignore_ascii_case(&b'e')).any(|byte| matches!(byte, b'1'..=b'9'))
+}
+
+/// Reads a number, infinite ones among them.
+fn read(text: &[u8]) -> Option<f64> {
+    std::str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| !number.is_nan())
+}
+
+/// A score; one that is too large or too small to be told from infinity or zero is none.
+pub(super) fn parse(text: &[u8]) -> Option<f64> {
+    let score = read(text)?;
+    let is_word = text.last().is_some_and(u8::is_ascii_alphabetic);
+    let is_out_of_range = score.is_infinite() && !is_word || score == 0.0 && has_weight(text);
+    (!is_out_of_range).then_some(score)
+}
+
+/// An end of a range of scores, which is less strict: `(` excludes it, space may go ahead, and what is out of range is infinity or zero.
+pub(super) fn bound(text: &[u8]) -> Option<Bound<f64>> {
+    let (is_exclusive, text) = match text {
+        [b'(', rest @ ..] => (true, rest),
+        text => (false, text),
+    };
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    let text = text[..end].trim_ascii_start();
+    let score = if end == 0 { 0.0 } else { read(text)? };
+    Some(if is_exclusive { Bound::Excluded(score) } else { Bound::Included(score) })
+}
+
+/// Significant digits.
+const DIGITS: i32 = 17;
+
+/// A score as `%.17g` writes it.
+pub(super) fn text(score: f64) -> String {
+    if score.is_infinite() {
+        return if score > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let exact = format!("{score:.*e}", DIGITS as usize - 1);
+    // The format always has an exponent.
+    let (mantissa, exponent) = exact.split_once('e').unwrap_or((&exact, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let digits = digits.trim_end_matches('0');
+    let point = |whole: &str, fraction: &str| {
+        if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") }
+    };
+    if digits.is_empty() {
+        return format!("{sign}0");
+    }
+    if !(-4..DIGITS).contains(&exponent) {
+        let number = point(&digits[..1], &digits[1..]);
+        let exponent_sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{sign}{number}e{exponent_sign}{:02}", exponent.abs());
+    }
+    if exponent < 0 {
+        let zeros = "0".repeat((-exponent - 1) as usize);
+        return format!("{sign}0.{zeros}{digits}");
+    }
+    let whole = exponent as usize + 1;
+    let padded = format!("{digits:0<whole$}");
+    format!("{sign}{}", point(&padded[..whole], &padded[whole..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_written_as_c_does() {
+        for (score, expected) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-17.0, "-17"),
+            (0.1, "0.10000000000000001"),
+            (3.5, "3.5"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (123_456_789_012_345_680_000.0, "1.2345678901234568e+20"),
+            (0.0001, "0.0001"),
+            (0.000_012_5, "1.2500000000000001e-05"),
+            (5e-324, "4.9406564584124654e-324"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(text(score), expected);
+        }
+    }
+
+    #[test]
+    fn scores_are_read_as_c_does() {
+        for (said, expected) in [
+            ("1", 1.0),
+            ("+1.5", 1.5),
+            ("-.5", -0.5),
+            ("5.", 5.0),
+            ("1e3", 1000.0),
+            ("0e9", 0.0),
+            ("5e-324", 5e-324),
+        ] {
+            assert_eq!(parse(said.as_bytes()), Some(expected), "{said}");
+        }
+        for said in ["inf", "+inf", "-Infinity", "INF"] {
+            assert!(parse(said.as_bytes()).unwrap().is_infinite(), "{said}");
+        }
+        for said in ["nan", "-nan", "x", " 1", "1 ", "1e400", "-1e400", "1e-400", "1_0", "1e", "--1", "(1"] {
+            assert_eq!(parse(said.as_bytes()), None, "{said}");
+        }
+        assert_eq!(bound(b"(1.5"), Some(Bound::Excluded(1.5)));
+        assert_eq!(bound(b" 1"), Some(Bound::Included(1.0)));
+        assert_eq!(bound(b""), Some(Bound::Included(0.0)));
+        assert_eq!(bound(b"1e400"), Some(Bound::Included(f64::INFINITY)));
+        assert_eq!(bound(b"nan"), None);
+    }
+}
