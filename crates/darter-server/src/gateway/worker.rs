@@ -3,7 +3,7 @@
 use super::clients::Clients;
 use super::connection::Connection;
 use super::fault::Fault;
-use super::keyspace::{Expiry, Keyspace, now_ms};
+use super::keyspace::{Expiry, Keyspace, Turns, now_ms};
 use super::{GatewayError, GatewayOptions, system};
 use crate::Stop;
 use darter::Store;
@@ -90,6 +90,7 @@ pub(super) struct Worker {
     /// Ways into the pool that nobody uses.
     keyspaces: RefCell<Vec<Keyspace>>,
     turns: Semaphore,
+    at_elements: Arc<Turns>,
     inboxes: RefCell<Vec<Inbox>>,
     outputs: RefCell<Vec<Vec<u8>>>,
 }
@@ -107,6 +108,7 @@ impl Worker {
             shared,
             keyspaces: RefCell::default(),
             turns,
+            at_elements: Arc::default(),
             inboxes: RefCell::default(),
             outputs: RefCell::default(),
         }
@@ -117,7 +119,11 @@ impl Worker {
         // Nobody closes it.
         let turn = self.turns.acquire().await.ok();
         let spare = self.keyspaces.borrow_mut().pop();
-        Held { keys: spare.unwrap_or_else(|| Keyspace::new(self.shared.store.clone())), _turn: turn }
+        Held {
+            keys: spare
+                .unwrap_or_else(|| Keyspace::new(self.shared.store.clone(), Arc::clone(&self.at_elements))),
+            _turn: turn,
+        }
     }
 
     pub(super) fn give_keyspace(&self, mut held: Held<'_>) {

@@ -35,7 +35,7 @@ impl Keyspace {
     pub(crate) async fn remember(&mut self, key: &[u8]) -> Result<u64, Fault> {
         let mut number = number_of(key);
         loop {
-            let Self { store, session: slot, now, key: at, old, new } = self;
+            let Self { store, session: slot, now, key: at, old, new, .. } = self;
             let session = session(slot, store)?;
             place(at, Family::Cursor, &number.to_be_bytes());
             old.clear();

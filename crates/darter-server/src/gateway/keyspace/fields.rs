@@ -171,6 +171,7 @@ impl Keyspace {
         mut decide: impl FnMut(Option<&[u8]>) -> Result<V, Fault>,
     ) -> Result<V, Fault> {
         let place = hash.place(Family::Field, name);
+        let _turn = self.turns.take(&place).await;
         let session = session(&mut self.session, &self.store)?;
         loop {
             let old = session.get(&place).await?;

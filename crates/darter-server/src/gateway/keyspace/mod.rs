@@ -17,18 +17,21 @@ mod head;
 mod members;
 mod order;
 mod sweep;
+mod turns;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
 pub(super) use expiry::Expiry;
 pub(super) use head::{Head, Kind};
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use turns::Turns;
 pub(super) use walk::{Chunk, Part, Walked};
 
 use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
 use darter::{AsyncSession, Condition, PutOutcome, Store};
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
 
 /// What begins the index's keys of each sort of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,7 @@ pub(super) fn now_ms() -> u64 {
 #[derive(Debug)]
 pub(super) struct Keyspace {
     store: Store,
+    turns: Arc<Turns>,
     /// Made when it is first needed: what needs no pool does without it.
     session: Option<AsyncSession>,
     /// Now, for the command at work, in ms since the epoch.
@@ -108,9 +112,9 @@ async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Resu
 }
 
 impl Keyspace {
-    /// A way into a store's keys.
-    pub(super) fn new(store: Store) -> Self {
-        Self { store, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
+    /// A way into a store's keys, for whoever shares these turns.
+    pub(super) fn new(store: Store, turns: Arc<Turns>) -> Self {
+        Self { store, turns, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
     }
 
     /// Bytes of a value that are too many for this pool, or nearly.
@@ -179,7 +183,7 @@ impl Keyspace {
     ) -> Result<R, Fault> {
         place(&mut self.key, Family::Key, key);
         loop {
-            let Self { store, session: slot, now, key: at, old, new } = self;
+            let Self { store, session: slot, now, key: at, old, new, .. } = self;
             let session = session(slot, store)?;
             old.clear();
             let is_there = session.get_with(&at, |record| old.extend_from_slice(record)).await?.is_some();

@@ -137,7 +137,7 @@ mod tests {
     impl Pool {
         fn new() -> Self {
             let store = Store::open("mem:64M").unwrap();
-            let mut keys = Keyspace::new(store.clone());
+            let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
             keys.now = NOW;
             Self { store, keys, walk: Expiry::default() }
         }
