@@ -19,7 +19,7 @@ mod sweep;
 #[doc(hidden)]
 pub use art::art_situations;
 pub use art::{Art, ArtOptions};
-pub use dart::{AdjustReport, Dart, DartOptions, TreeView};
+pub use dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples, TreeView};
 #[doc(hidden)]
 pub use dart::{Hole, Holes, dart_situations};
 pub use error::IndexError;

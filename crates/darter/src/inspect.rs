@@ -7,7 +7,7 @@
 use crate::store::Shared;
 use crate::{Error, Store};
 use darter_fabric::{Fabric, block_on};
-use darter_index::{CheckReport, IndexStats, OrderedIndex, Swept};
+use darter_index::{Census, CheckReport, IndexStats, OrderedIndex, Swept};
 use darter_pool::{Client, PoolUsage};
 
 /// Rounds of upkeep before a walk, so that what was retired is freed and not taken for leaked: a node waits two graces,
@@ -68,6 +68,16 @@ impl<F: Fabric> Store<F> {
                 prefix_list: self.index().prefix_list(),
             })
         })
+    }
+
+    /// Counts a part of the index more, a few thousand inner nodes; answers the sums when that was the last. So a large index can be
+    /// counted again and again beside everything else.
+    ///
+    /// # Errors
+    /// As [`Store::stats`]; the same part is then counted again.
+    pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.index().count_some(&mut client, census))?)
     }
 
     /// How much of the pool is used, by whom. Cheap: it reads tables, not the index.

@@ -210,6 +210,11 @@ impl<'k> Descent<'k> {
         matches!(self.purpose, Purpose::Parent(addr) if addr == self.node.addr && self.incoming.is_some())
     }
 
+    /// Whether it needed no look at the root so far.
+    pub(crate) fn is_express(&self) -> bool {
+        !self.root_tried
+    }
+
     /// Adds the verbs of the next round trip.
     #[inline]
     pub(crate) fn post(&mut self, shared: &Shared, table: &Table, batch: &mut Batch) {

@@ -35,6 +35,7 @@ mod write;
 pub use adjust::AdjustReport;
 pub use holes::{Hole, Holes};
 pub use situations::dart_situations;
+pub use stats::Census;
 pub use tree::TreeView;
 
 use crate::radix::{drafts, leaf, prefix_hash, seal};
@@ -50,6 +51,7 @@ use shared::{KIND, RootWords, Shared};
 use slot::Slot;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +172,23 @@ impl<F: Fabric> Dart<F> {
     pub fn prefix_list(&self) -> Vec<u8> {
         self.shared.table().list.lengths().iter().map(|&len| len as u8).collect()
     }
+
+    /// The searches sampled so far, in this process: one of every [`DartOptions::frequency_every`].
+    pub fn samples(&self) -> SearchSamples {
+        SearchSamples {
+            searches: self.shared.sampled.load(Ordering::Relaxed),
+            express: self.shared.sampled_express.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Searches of which it was noted how they began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchSamples {
+    /// All of them.
+    pub searches: u64,
+    /// Those that an entry of the express skip table led past the root, read or remembered.
+    pub express: u64,
 }
 
 impl<F: Fabric> OrderedIndex<F> for Dart<F> {

@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering;
 const MULTI_GET_WIDTH: usize = 256;
 
 impl Shared {
-    /// Counts a sampled search for [`Dart::wants_adjust`].
+    /// Counts a sampled search for [`Dart::wants_adjust`] and [`Dart::samples`].
     fn note_sample(&self, descent: &Descent<'_>) {
         self.sampled.fetch_add(1, Ordering::Relaxed);
+        self.sampled_express.fetch_add(u64::from(descent.is_express()), Ordering::Relaxed);
         self.sampled_extra.fetch_add(u64::from(descent.nodes_read.saturating_sub(1)), Ordering::Relaxed);
     }
 }

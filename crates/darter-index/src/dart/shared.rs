@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     /// Sampled searches, and inner nodes they read beyond the first.
     pub(crate) sampled: AtomicU64,
     pub(crate) sampled_extra: AtomicU64,
+    /// Sampled searches that an express entry, or one remembered, has led.
+    pub(crate) sampled_express: AtomicU64,
     /// Sampled searches when the prefix list was last adjusted.
     pub(crate) adjusted_at: AtomicU64,
 }
@@ -92,6 +94,7 @@ impl Shared {
             holes: options.holes,
             sampled: AtomicU64::new(0),
             sampled_extra: AtomicU64::new(0),
+            sampled_express: AtomicU64::new(0),
             adjusted_at: AtomicU64::new(0),
         }
     }

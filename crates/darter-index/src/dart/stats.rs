@@ -1,4 +1,4 @@
-//! Counts and sizes, gathered on a walk.
+//! Counts and sizes, gathered on a walk that may be taken step by step.
 
 use super::Dart;
 use super::est::scrub::segments;
@@ -64,35 +64,70 @@ impl Tally {
     }
 }
 
+/// A count of the index that goes on step by step, each under a pin of its own.
+#[derive(Debug, Default)]
+pub struct Census {
+    tally: Tally,
+    from: Option<Vec<u8>>,
+    nodes: u64,
+}
+
+impl Census {
+    /// Inner nodes counted so far.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+}
+
 impl<F: Fabric> Dart<F> {
     /// Counts everything without reading a leaf, letting go of its pin now and then.
     ///
     /// While others write, keys near the chunk borders may be counted twice or not at all. Paths with nodes deeper than
     /// 255 bytes count those nodes as one level.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
-        let mut tally = Tally::default();
-        let mut from: Option<Vec<u8>> = None;
+        let mut census = Census::default();
         loop {
-            let mut client = client.pin(OpKind::Maintain).await?;
-            let (visited, next) = self.walk_chunk(&mut client, from.as_deref(), CHUNK).await?;
-            for visit in visited.iter().filter(|visit| !visit.again) {
-                tally.note_node(visit.node.ty, visit.live);
-                let levels: u32 = visit.path.iter().map(|word| word.count_ones()).sum();
-                for slot in &visit.leaves {
-                    if let Held::Leaf { class, .. } = slot.held() {
-                        tally.note_leaf(class_bytes(class), levels as usize);
-                    }
-                }
-            }
-            match next {
-                Some(key) => from = Some(key),
-                None => break,
+            if let Some(stats) = self.count_some(client, &mut census).await? {
+                return Ok(stats);
             }
         }
+    }
+
+    /// Counts some 4,000 inner nodes more; answers the sums when those were the last, and begins anew. What was counted long ago may
+    /// have changed since.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`]; the same step is then taken again.
+    pub async fn count_some(
+        &self,
+        client: &mut Client<F>,
+        census: &mut Census,
+    ) -> Result<Option<IndexStats>, IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
-        self.shared.refresh(&mut client).await?;
+        let (visited, next) = self.walk_chunk(&mut client, census.from.as_deref(), CHUNK).await?;
+        let est = if next.is_none() { Some(self.est_stats(&mut client).await?) } else { None };
+        for visit in visited.iter().filter(|visit| !visit.again) {
+            census.nodes += 1;
+            census.tally.note_node(visit.node.ty, visit.live);
+            let levels: u32 = visit.path.iter().map(|word| word.count_ones()).sum();
+            for slot in &visit.leaves {
+                if let Held::Leaf { class, .. } = slot.held() {
+                    census.tally.note_leaf(class_bytes(class), levels as usize);
+                }
+            }
+        }
+        census.from = next;
+        if est.is_none() {
+            return Ok(None);
+        }
+        census.tally.est = est;
+        Ok(Some(std::mem::take(census).tally.finish()))
+    }
+
+    async fn est_stats(&self, client: &mut Client<F>) -> Result<EstStats, IndexError> {
+        self.shared.refresh(client).await?;
         let table = arc_swap::Guard::into_inner(self.shared.table());
-        let segments = segments(&mut client, &table).await?;
+        let segments = segments(client, &table).await?;
         let mut entries = 0;
         for segment in &segments {
             let mut batch = client.batch();
@@ -102,14 +137,13 @@ impl<F: Fabric> Dart<F> {
                 done.words(read).iter().filter(|&&word| !Entry::from_word(word).is_empty()).count() as u64;
             client.recycle(done);
         }
-        tally.est = Some(EstStats {
+        Ok(EstStats {
             prefix_list: self.prefix_list(),
             directory_entries: table.directory_len() as u64,
             segments: segments.len() as u64,
             entries,
             slots: segments.len() as u64 * SEGMENT_WORDS as u64,
             bytes: DESCRIPTOR_BYTES + (8 << table.bits) + segments.len() as u64 * SEGMENT_BYTES,
-        });
-        Ok(tally.finish())
+        })
     }
 }
