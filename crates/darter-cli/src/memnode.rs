@@ -7,7 +7,7 @@ use crate::logging::LogArgs;
 use crate::signals::{stop_on_signals, stop_when_stdin_closes};
 use darter::ByteSize;
 use darter_server::Stop;
-use darter_server::memnode::{MemNode, MemNodeOptions, MetricsPort, Region};
+use darter_server::memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -120,7 +120,7 @@ impl MemNodeCommand {
         }
         allow_open_files(self.limits.connections);
         let node = MemNode::bind(self.listen, region, options).map_err(Failure::failed)?;
-        let open = |address| MetricsPort::open(address, Arc::clone(node.metrics()));
+        let open = |address| serve_metrics(address, Arc::clone(node.metrics()));
         // Serves until the node has ended.
         let port = self.metrics.map(open).transpose().map_err(Failure::failed)?;
         if let Some(port) = &port {

@@ -6,7 +6,7 @@ mod node;
 
 use darter_fabric::tcp::wire::{self, Refusal, ReplyHead};
 use darter_fabric::{Endpoint, Fabric, FenceOutcome, GlobalAddr, Suspect, block_on};
-use darter_server::memnode::{Health, MemNodeOptions, MetricsPort, Region};
+use darter_server::memnode::{Health, MemNodeOptions, Region, serve_metrics};
 use node::{LONG, Node, ask, connect, get, greet, greeted, provoke, read_frame, until, value};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[test]
 fn the_numbers_are_those_of_what_was_done() {
     let node = Node::small(MemNodeOptions { token: b"sesame".to_vec(), ..MemNodeOptions::default() });
-    let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     assert!(connect(&[&node], b"wrong").is_err());
     assert!(provoke(&node, false, b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").is_empty());
     let fabric = connect(&[&node], b"sesame").unwrap();
@@ -62,7 +62,7 @@ fn the_numbers_are_those_of_what_was_done() {
 #[test]
 fn a_session_shut_out_is_counted_and_its_connections_are_dropped() {
     let node = Node::small(MemNodeOptions::default());
-    let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let (one, two) = (connect(&[&node], b"").unwrap(), connect(&[&node], b"").unwrap());
     let held = two.claim(0).unwrap();
     let suspect = Suspect { slot: 0, holder: held.holder(), lapsed: true };
@@ -82,7 +82,7 @@ fn a_session_shut_out_is_counted_and_its_connections_are_dropped() {
 #[test]
 fn the_metrics_port_is_bounded() {
     let node = Node::small(MemNodeOptions::default());
-    let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let address = port.address();
     assert!(get(address, "/elsewhere").starts_with("HTTP/1.1 404"));
     assert!(ask(address, "DELETE /metrics HTTP/1.1\r\nHost: n\r\n\r\n").starts_with("HTTP/1.1 405"));
@@ -103,7 +103,7 @@ fn the_metrics_port_is_bounded() {
 #[test]
 fn a_node_that_drains_answers_what_arrived_and_takes_nobody_new() {
     let mut node = Node::small(MemNodeOptions { drain: LONG, ..MemNodeOptions::default() });
-    let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     assert!(get(port.address(), "/healthz").ends_with("serving\n"));
     let mut early = TcpStream::connect(node.address).unwrap();
     // A reader with more to come than sockets hold, one in the middle of a request, one that has nothing to say.
@@ -151,7 +151,7 @@ fn a_second_request_to_stop_does_not_wait() {
 fn requests_of_a_few_bytes_do_not_make_answers_without_bound() {
     let options = MemNodeOptions { waiting_bytes_max: 1 << 20, ..MemNodeOptions::default() };
     let node = Node::start(Region::memory(8 << 20).unwrap(), "127.0.0.1:0", options);
-    let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let mut stream = greeted(&node, 5);
     // All in one look: 1000 answers of 1 MiB.
     let frames = 1000;
@@ -176,7 +176,7 @@ fn requests_of_a_few_bytes_do_not_make_answers_without_bound() {
 fn slow_readers_together_stay_within_a_nodes_memory() {
     let options = MemNodeOptions { buffer_bytes_max: 16 << 20, patience: LONG, ..MemNodeOptions::default() };
     let node = Node::start(Region::memory(8 << 20).unwrap(), "127.0.0.1:0", options);
-    let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let mut streams: Vec<TcpStream> = (0..20).map(|_| greeted(&node, 5)).collect();
     for stream in &mut streams {
         // Fails for one that was dropped meanwhile.

@@ -9,7 +9,7 @@ use darter_fabric::tcp::{Channel, ClientTls, IdentityFiles, NodeTls, TcpEndpoint
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, TcpOptions, block_on, run_all};
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
 use darter_pool::{Pool, PoolOptions};
-use darter_server::memnode::{MemNodeOptions, MetricsPort, Region};
+use darter_server::memnode::{MemNodeOptions, Region, serve_metrics};
 use node::authority::{Authority, Certified, GONE, LATER};
 use node::{Node, connect, connect_as, get, greet, read_frame, until, value};
 use std::future::Future;
@@ -143,7 +143,7 @@ fn thousands_of_verbs_and_frames_of_megabytes_share_a_connection() {
 fn whoever_is_not_certified_is_refused() {
     let (authority, other) = (Authority::new("one"), Authority::new("another"));
     let mut node = Node::small(serving(authority.node(Some(&authority.ca()))));
-    let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let client = authority.sign("a client", LATER);
     connect_as(&[&node], speaking(authority.client(Some(&client)))).unwrap();
     let missing = complaint(&node, authority.client(None));

@@ -1,13 +1,16 @@
-//! A memory node's numbers in the `OpenMetrics` text format, as Prometheus scrapes it.
+//! A memory node's numbers, and the port where they are asked for.
 
-use super::metrics::{DroppedFor, Histogram, MemNodeMetrics, RefusedFor, Tally, VERB_KINDS};
+use super::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
+use crate::counts::Tally;
+use crate::exposition::{NANO, Page, scraped};
+use crate::http::{Answer, Asked, HttpPort, PortError, Site, plain};
+use hyper::StatusCode;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::Error;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The registry of one memory node: every name begins with `darter_memnode_`.
@@ -17,61 +20,42 @@ pub(super) fn registry(metrics: Arc<MemNodeMetrics>) -> Registry {
     registry
 }
 
-/// Seconds in a nanosecond.
-const NANO: f64 = 1e-9;
+/// What is told at a memory node's port: `/metrics` and `/healthz`. It asks for no credentials, so it belongs on a network of the
+/// operator's.
+struct Told {
+    registry: Registry,
+    metrics: Arc<MemNodeMetrics>,
+}
 
-/// What is told of a node, one metric after another.
-struct Page<'p>(DescriptorEncoder<'p>);
+/// Opens the port where a memory node's numbers are served, at an address, port 0 for any.
+///
+/// # Errors
+/// When the address is taken or the system refuses a thread.
+pub fn serve_metrics(address: SocketAddr, metrics: Arc<MemNodeMetrics>) -> Result<HttpPort, PortError> {
+    HttpPort::open(address, Arc::new(Told { registry: registry(Arc::clone(&metrics)), metrics }))
+}
 
-impl Page<'_> {
-    fn one(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        metric: &impl EncodeMetric,
-    ) -> Result<(), Error> {
-        metric.encode(self.0.encode_descriptor(name, help, unit, metric.metric_type())?)
+impl Site for Told {
+    fn answer(self: Arc<Self>, asked: &Asked<'_>) -> Answer {
+        Answer::Now(match asked.path {
+            "/metrics" => scraped(&self.registry),
+            "/healthz" => match self.metrics.health() {
+                Health::Serving => plain(StatusCode::OK, "serving\n"),
+                Health::Draining => plain(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+                Health::Stuck => plain(StatusCode::SERVICE_UNAVAILABLE, "stuck\n"),
+            },
+            _ => plain(StatusCode::NOT_FOUND, "try /metrics or /healthz\n"),
+        })
     }
+}
 
-    fn count(&mut self, name: &str, help: &str, unit: Option<&Unit>, tally: &Tally) -> Result<(), Error> {
-        self.one(name, help, unit, &ConstCounter::new(tally.get()))
-    }
-
-    fn level(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: u64) -> Result<(), Error> {
-        self.one(name, help, unit, &ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)))
-    }
-
-    /// One counter for each value of a label.
-    fn counts<'t>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        tallies: impl Iterator<Item = (&'static str, &'t Tally)>,
-    ) -> Result<(), Error> {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (value, tally) in tallies {
-            let labels = [(label, value)];
-            ConstCounter::new(tally.get()).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn histogram<const FIRST: u64>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        scale: f64,
-        histogram: &Histogram<FIRST>,
-    ) -> Result<(), Error> {
-        let mut metric = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
-        let buckets = histogram.buckets().map(|(bound, count)| (bound * scale, count));
-        // From the same look at the buckets, or the last of them would not be the count.
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        metric.encode_histogram::<NoLabelSet>(histogram.sum() as f64 * scale, count, &buckets, None)
-    }
+/// Counts with the label's value of each.
+fn labelled<const N: usize>(
+    label: &'static str,
+    values: [&'static str; N],
+    tallies: &[Tally; N],
+) -> impl Iterator<Item = ([(&'static str, &'static str); 1], u64)> + use<N> {
+    std::array::from_fn::<_, N, _>(|at| ([(label, values[at])], tallies[at].get())).into_iter()
 }
 
 impl Collector for MemNodeMetrics {
@@ -79,22 +63,22 @@ impl Collector for MemNodeMetrics {
         let mut page = Page(encoder);
         let (bytes, seconds) = (Some(&Unit::Bytes), Some(&Unit::Seconds));
         page.level("connections", "Connections there are, greeted or not", None, self.open.get())?;
-        page.count("accepted_connections", "Connections let in", None, &self.accepted)?;
-        let refused = RefusedFor::NAMES.into_iter().zip(&self.refused);
-        page.counts("refused_connections", "Connections not let in", "reason", refused)?;
-        let dropped = DroppedFor::NAMES.into_iter().zip(&self.dropped);
-        page.counts("dropped_connections", "Connections that the node ended", "reason", dropped)?;
+        page.count("accepted_connections", "Connections let in", None, self.accepted.get())?;
+        let refused = labelled("reason", RefusedFor::NAMES, &self.refused);
+        page.counts("refused_connections", "Connections not let in", None, refused)?;
+        let dropped = labelled("reason", DroppedFor::NAMES, &self.dropped);
+        page.counts("dropped_connections", "Connections that the node ended", None, dropped)?;
         page.level("sessions", "Processes that are connected", None, self.sessions.get())?;
         let fenced = self.fenced_sessions.get();
         page.level("fenced_sessions", "Sessions shut out for ever that the node remembers", None, fenced)?;
-        page.count("frames", "Requests taken, batches among them", None, &self.frames)?;
-        let verbs = VERB_KINDS.iter().map(|(_, name)| *name).zip(&self.verbs);
-        page.counts("verbs", "Verbs executed", "kind", verbs)?;
-        page.histogram("batch_verbs", "Verbs of each batch executed", None, 1.0, &self.batch_verbs)?;
+        page.count("frames", "Requests taken, batches among them", None, self.frames.get())?;
+        let verbs = labelled("kind", VERB_KINDS.map(|(_, name)| name), &self.verbs);
+        page.counts("verbs", "Verbs executed", None, verbs)?;
+        page.histogram("batch_verbs", "Verbs of each batch executed", None, 1.0, &self.batch_verbs.seen())?;
         let help = "From finding sockets ready to having executed and answered what was in them";
-        page.histogram("turn", help, seconds, NANO, &self.turn_nanos)?;
-        page.count("received", "Bytes that came in", bytes, &self.received_bytes)?;
-        page.count("sent", "Bytes that went out", bytes, &self.sent_bytes)?;
+        page.histogram("turn", help, seconds, NANO, &self.turn_nanos.seen())?;
+        page.count("received", "Bytes that came in", bytes, self.received_bytes.get())?;
+        page.count("sent", "Bytes that went out", bytes, self.sent_bytes.get())?;
         page.level("waiting", "Answers that peers have not taken", bytes, self.waiting_bytes.get())?;
         page.level("buffers", "Memory behind all connections", bytes, self.buffer_bytes.get())?;
         page.level("region", "The memory served", bytes, self.region_bytes)?;

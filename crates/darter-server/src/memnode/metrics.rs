@@ -1,36 +1,9 @@
 //! What a memory node counts. The serving thread alone writes, with plain relaxed stores; whoever wants the numbers reads
 //! them meanwhile: a scrape, a health check, the log's last line.
 
+use crate::counts::{Histogram, Tally};
 use darter_fabric::{Verb, VerbKind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// A number that one thread writes and any may read.
-#[derive(Debug, Default)]
-pub(super) struct Tally(AtomicU64);
-
-impl Tally {
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// No read-modify-write: there is one writer.
-    #[inline]
-    pub(super) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn add(&self, more: u64) {
-        self.set(self.get().wrapping_add(more));
-    }
-
-    /// A part of the number has changed.
-    #[inline]
-    pub(super) fn change(&self, from: usize, to: usize) {
-        self.set(self.get().wrapping_sub(from as u64).wrapping_add(to as u64));
-    }
-}
 
 /// Why a connection was not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,38 +66,6 @@ impl DroppedFor {
     }
 }
 
-/// Buckets of a histogram.
-const BUCKETS: usize = 10;
-
-/// How often something was how large: a bucket up to `FIRST`, one up to four times that, and so on; the last takes the rest.
-#[derive(Debug, Default)]
-pub(super) struct Histogram<const FIRST: u64> {
-    buckets: [Tally; BUCKETS],
-    sum: Tally,
-}
-
-impl<const FIRST: u64> Histogram<FIRST> {
-    #[inline]
-    fn note(&self, value: u64) {
-        let beyond = value.saturating_sub(1) / FIRST;
-        let at = (u64::BITS - beyond.leading_zeros()).div_ceil(2) as usize;
-        self.buckets[at.min(BUCKETS - 1)].add(1);
-        self.sum.add(value);
-    }
-
-    /// Each bucket's largest value, and how many fell into it.
-    pub(super) fn buckets(&self) -> [(f64, u64); BUCKETS] {
-        std::array::from_fn(|at| {
-            let bound = if at + 1 == BUCKETS { f64::INFINITY } else { (FIRST << (2 * at)) as f64 };
-            (bound, self.buckets[at].get())
-        })
-    }
-
-    pub(super) fn sum(&self) -> u64 {
-        self.sum.get()
-    }
-}
-
 /// Everything a memory node counts, from its first moment on.
 #[derive(Debug)]
 pub struct MemNodeMetrics {
@@ -139,9 +80,9 @@ pub struct MemNodeMetrics {
     pub(super) fenced_sessions: Tally,
     pub(super) frames: Tally,
     pub(super) verbs: [Tally; VERB_KINDS.len()],
-    pub(super) batch_verbs: Histogram<1>,
+    pub(super) batch_verbs: Histogram<1, 2, 10>,
     /// Nanoseconds from finding sockets ready to having served them all.
-    pub(super) turn_nanos: Histogram<1000>,
+    pub(super) turn_nanos: Histogram<1000, 2, 10>,
     pub(super) received_bytes: Tally,
     pub(super) sent_bytes: Tally,
     /// Bytes of answers that peers have not taken.
@@ -269,18 +210,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_what_their_bounds_say() {
+    fn verbs_stand_where_their_codes_say() {
         for (at, (kind, _)) in VERB_KINDS.into_iter().enumerate() {
             assert_eq!(kind as usize, at);
         }
-        let noted = Histogram::<1000>::default();
-        for value in [0, 1, 1000, 1001, 4000, 4001, 16_000, u64::MAX >> 8] {
-            noted.note(value);
-        }
-        let buckets = noted.buckets();
-        assert_eq!(buckets[..4], [(1000.0, 3), (4000.0, 2), (16_000.0, 2), (64_000.0, 0)]);
-        assert_eq!(buckets[BUCKETS - 1], (f64::INFINITY, 1));
-        assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 8);
     }
 
     #[test]

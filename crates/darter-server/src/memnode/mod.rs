@@ -5,26 +5,24 @@
 //! its connection at most: lengths are checked before anything is kept, verbs before anything is touched, a peer that
 //! does not read its answers is heard no further, and dropped when that lasts, and all of them together may hold so much memory.
 //!
-//! An operator sees it through counters (`metrics.rs`, served by `port.rs`) and log lines (`tracing`, paced by `journal.rs`).
+//! An operator sees it through counters (`metrics.rs`, told by `exposition.rs`) and log lines (`tracing`, paced as `Line` says).
 
 mod exposition;
-mod journal;
 mod ledger;
 mod metrics;
 mod peer;
-mod port;
 mod region;
 mod sessions;
 mod turns;
 
 use crate::Stop;
+use crate::journal::{self, Journal};
+pub use exposition::serve_metrics;
 pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor};
-pub use port::MetricsPort;
 pub use region::Region;
 
 use darter_fabric::tcp::{NodeTls, wire};
 use darter_fabric::{Fabric, FabricError, Local};
-use journal::Journal;
 use sessions::Sessions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -200,6 +198,32 @@ impl MemNode {
     }
 }
 
+/// Sorts of log lines that peers can cause.
+#[derive(Clone, Copy, Debug)]
+enum Line {
+    Accepted,
+    Closed,
+    Refused,
+    Dropped,
+    Fenced,
+    Accepting,
+}
+
+impl journal::Line for Line {
+    const NAMES: &'static [&'static str] = &[
+        "connections accepted",
+        "connections closed",
+        "connections refused",
+        "connections dropped",
+        "sessions fenced",
+        "connections that could not be accepted",
+    ];
+
+    fn place(self) -> usize {
+        self as usize
+    }
+}
+
 /// What all peers share while they are served.
 struct Service<'s> {
     options: &'s MemNodeOptions,
@@ -207,7 +231,7 @@ struct Service<'s> {
     boot_id: u64,
     sessions: Sessions,
     metrics: &'s MemNodeMetrics,
-    journal: Journal,
+    journal: Journal<Line>,
     /// Connections let in that are still there.
     greeted: usize,
     /// Nobody is let in any more.

@@ -1,6 +1,6 @@
 //! Turn after turn: which sockets have something, whose connection begins, is served and ends.
 
-use super::journal::Line;
+use super::Line;
 use super::metrics::{DroppedFor, RefusedFor};
 use super::peer::{Peer, Progress};
 use super::{MemNodeError, Service, Stop, system};

@@ -8,7 +8,8 @@ use crate::node::{LONG, Node, connect, get, hear, until, value};
 use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript};
 use darter_fabric::tcp::wire::{self, Challenge, Hello, Opening};
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, Local, block_on};
-use darter_server::memnode::{MemNodeOptions, MetricsPort, Region};
+use darter_server::HttpPort;
+use darter_server::memnode::{MemNodeOptions, Region, serve_metrics};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const LEFT_MAX: usize = 4;
 pub struct Stage {
     token: &'static [u8],
     node: Node,
-    port: MetricsPort,
+    port: HttpPort,
     memory: Local,
     model: Vec<u64>,
     good: Option<Good>,
@@ -203,7 +204,7 @@ impl Stage {
             ..MemNodeOptions::default()
         };
         let node = Node::start(Region::of(memory.clone()).unwrap(), "127.0.0.1:0", options);
-        let port = MetricsPort::open("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+        let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
         let good = Some(Good::start(&node, token));
         let model = vec![0; REGION_BYTES as usize / 8];
         Self { token, node, port, memory, model, good, left: Vec::new() }
