@@ -3,8 +3,9 @@
 use crate::Answer;
 use crate::failure::Failure;
 use crate::pool::PoolArgs;
-use crate::stats::{bytes_text, index_json, pool_json};
+use crate::stats::bytes_text;
 use darter::Check;
+use darter_server::json;
 use std::io::Write;
 
 #[derive(clap::Args)]
@@ -66,7 +67,7 @@ fn as_json(check: &Check) -> serde_json::Value {
         "leaked_bytes": check.leaked_bytes,
         "repaired_bytes": check.repaired_bytes,
         "unverified_bytes": check.unverified_bytes,
-        "index": index_json(&check.stats),
-        "pool": pool_json(&check.usage),
+        "index": json::index(&check.stats),
+        "pool": json::pool(&check.usage),
     })
 }

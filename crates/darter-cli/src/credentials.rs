@@ -233,6 +233,11 @@ impl GatewayArgs {
 
     /// Whether strangers are kept out.
     pub(crate) fn are_asked_for(&self) -> bool {
-        self.password_file.is_some() || self.tls_client_ca.is_some()
+        self.has_password() || self.tls_client_ca.is_some()
+    }
+
+    /// Whether a password is asked for.
+    pub(crate) fn has_password(&self) -> bool {
+        self.password_file.is_some()
     }
 }

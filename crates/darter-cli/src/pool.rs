@@ -3,8 +3,9 @@
 use crate::Answer;
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
-use crate::stats::{pool_json, print_pool};
+use crate::stats::print_pool;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
+use darter_server::json;
 use std::io::Write;
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ impl StatusCommand {
         let usage = store.usage()?;
         let mut out = std::io::stdout().lock();
         if self.json {
-            writeln!(out, "{}", pool_json(&usage))?;
+            writeln!(out, "{}", json::pool(&usage))?;
             return Ok(Answer::Done);
         }
         writeln!(out, "pool          {}, id {:#x}", self.pool.pool, store.pool().id())?;

@@ -11,10 +11,10 @@ use darter::{ByteSize, PoolUrl};
 use darter_server::Stop;
 use darter_server::gateway::{Gateway, GatewayOptions};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::warn;
+use tracing::{info, warn};
 
 #[derive(clap::Args)]
 pub(crate) struct ServeCommand {
@@ -28,6 +28,10 @@ pub(crate) struct ServeCommand {
     pool_credentials: GatewayPoolArgs,
     #[command(flatten)]
     credentials: GatewayArgs,
+    /// Serve a status page over HTTP here, with /metrics for Prometheus and /healthz: ADDRESS:PORT, or PORT on this machine alone;
+    /// port 0 takes any, and the log says which. Page and tree ask for the password, where there is one, in clear
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = address_or_port)]
+    http: Option<SocketAddr>,
     /// Threads that serve clients
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -37,6 +41,12 @@ pub(crate) struct ServeCommand {
     /// Leave it to the pool's other gateways to remove keys that are over and that nobody asks for
     #[arg(long)]
     no_expiry_walk: bool,
+    /// Microseconds from which a command is slow: SLOWLOG, the log and the page tell of it
+    #[arg(long, value_name = "US", default_value_t = 10_000)]
+    slow_us: u64,
+    /// Slow commands that SLOWLOG keeps
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(..=10_000))]
+    slow_entries: u16,
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -69,6 +79,13 @@ struct Limits {
     drain: Duration,
 }
 
+fn address_or_port(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| "a port, or an address with a port, such as 127.0.0.1:9701".to_owned())
+}
+
 impl ServeCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let options = self.options()?;
@@ -78,6 +95,12 @@ impl ServeCommand {
                 "without --password-file or --tls-client-ca whoever reaches this address can read and write the pool"
             );
         }
+        if let Some(address) = self.http
+            && !self.credentials.has_password()
+            && !address.ip().is_loopback()
+        {
+            warn!("without --password-file whoever reaches the status page can read all keys");
+        }
         let stop = Arc::new(Stop::default());
         stop_on_signals(&stop)?;
         if self.until_stdin_closes {
@@ -86,6 +109,12 @@ impl ServeCommand {
         allow_open_files(self.limits.connections);
         let store = PoolArgs::new(self.pool.clone(), self.pool_credentials.of_a_client()).open_or_create()?;
         let gateway = Gateway::bind(self.resp, store, options).map_err(Failure::failed)?;
+        // Serves until the gateway has ended.
+        let status = self.http.map(|address| gateway.serve_status(address));
+        let status = status.transpose().map_err(Failure::failed)?;
+        if let Some(status) = &status {
+            info!(address = %status.address(), "status page");
+        }
         let mut out = std::io::stdout().lock();
         writeln!(out, "redis://{}", gateway.address().map_err(Failure::failed)?)?;
         out.flush()?;
@@ -107,6 +136,8 @@ impl ServeCommand {
             drain: self.limits.drain,
             allow_flush: self.allow_flush,
             expires: !self.no_expiry_walk,
+            slow: Duration::from_micros(self.slow_us),
+            slow_entries: usize::from(self.slow_entries),
             ..self.credentials.options()?
         })
     }

@@ -4,7 +4,8 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::pool::PoolArgs;
 use comfy_table::{CellAlignment, Table, presets};
-use darter::{IndexStats, PoolUsage, Stats};
+use darter::{PoolUsage, Stats};
+use darter_server::json;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -40,85 +41,10 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
-/// The index's part as JSON; shared with `check`.
-pub(crate) fn index_json(stats: &IndexStats) -> Value {
-    let nodes: Vec<Value> = stats
-        .nodes
-        .iter()
-        .map(|node| {
-            json!({ "type": node.name, "count": node.count, "bytes": node.bytes, "children": node.children })
-        })
-        .collect();
-    let est = stats.est.as_ref().map(|est| {
-        json!({
-            "prefix_list": est.prefix_list,
-            "directory_entries": est.directory_entries,
-            "segments": est.segments,
-            "entries": est.entries,
-            "slots": est.slots,
-            "bytes": est.bytes,
-        })
-    });
-    json!({
-        "keys": stats.keys,
-        "kv_bytes": stats.kv_bytes,
-        "index_bytes": stats.index_bytes,
-        "depth_max": stats.depth_max,
-        "levels": stats.levels,
-        "nodes": nodes,
-        "est": est,
-    })
-}
-
-/// The pool's part as JSON; shared with `check`.
-pub(crate) fn pool_json(usage: &PoolUsage) -> Value {
-    let nodes: Vec<Value> = usage
-        .nodes
-        .iter()
-        .map(|node| {
-            json!({
-                "node": node.node,
-                "address": node.address,
-                "bytes": node.bytes,
-                "blocks": node.blocks,
-                "free": node.free,
-                "mine": node.mine,
-                "others": node.others,
-                "closed": node.closed,
-                "dead": node.dead,
-                "sweeping": node.sweeping,
-                "damaged": node.damaged,
-            })
-        })
-        .collect();
-    let members: Vec<Value> = usage
-        .members
-        .iter()
-        .map(|member| {
-            json!({
-                "slot": member.slot,
-                "pid": member.pid,
-                "epoch": member.epoch,
-                "lease_left_ms": member.lease_left_ms,
-                "nodes": member.nodes,
-                "is_me": member.is_me,
-            })
-        })
-        .collect();
-    json!({
-        "bytes": usage.bytes(),
-        "used_bytes": usage.used_bytes(),
-        "block_bytes": usage.block_bytes,
-        "epoch": usage.epoch,
-        "nodes": nodes,
-        "members": members,
-    })
-}
-
 fn as_json(stats: &Stats, notes: &[String]) -> Value {
     json!({
-        "index": index_json(&stats.index),
-        "pool": pool_json(&stats.pool),
+        "index": json::index(&stats.index),
+        "pool": json::pool(&stats.pool),
         "cache_used_bytes": stats.cache_used_bytes,
         "prefix_list": stats.prefix_list,
         "notes": notes,

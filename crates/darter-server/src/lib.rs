@@ -5,6 +5,7 @@ mod exposition;
 pub mod gateway;
 mod http;
 mod journal;
+pub mod json;
 pub mod memnode;
 mod stop;
 

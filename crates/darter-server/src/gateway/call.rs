@@ -40,18 +40,20 @@ pub(super) struct Call<'c> {
 }
 
 impl Call<'_> {
-    /// Does what is asked, or tells why not.
-    pub(super) async fn perform(&mut self) {
+    /// Does what is asked, or tells why not; answers which command it was, if it came to be tried.
+    pub(super) async fn perform(&mut self) -> Option<&'static Command> {
         let start = self.reply.waiting();
-        if let Err(fault) = self.attempt().await {
+        let mut tried = None;
+        if let Err(fault) = self.attempt(&mut tried).await {
             self.reply.take_back(start);
             self.reply.error(&fault.text());
             self.shared.note(&fault);
         }
         self.client.is_resp3 = self.reply.is_resp3();
+        tried
     }
 
-    async fn attempt(&mut self) -> Result<(), Fault> {
+    async fn attempt(&mut self, tried: &mut Option<&'static Command>) -> Result<(), Fault> {
         let Some(command) = Command::named(self.args.get(0)) else {
             // A page in somebody's browser has been made to speak to us: the rest of what it says is to do nothing.
             let name = self.args.get(0);
@@ -66,6 +68,7 @@ impl Call<'_> {
             return Err(Fault::said("NOAUTH Authentication required."));
         }
         self.client.info.did(command, self.keys.now, self.client.is_resp3);
+        *tried = Some(command);
         commands::run(command.id, self).await
     }
 

@@ -9,7 +9,7 @@ use super::clients::ClientInfo;
 use super::keyspace::now_ms;
 use super::reply::Reply;
 use super::request::{Parser, Step};
-use super::worker::{Held, Worker};
+use super::worker::{Held, Line, Worker};
 use darter_fabric::tcp::Channel;
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
@@ -20,8 +20,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tracing::{info, warn};
 
 /// Bytes of replies that are sent though requests are left to be done.
 const SENT_AT_ONCE: usize = 256 << 10;
@@ -203,7 +205,11 @@ impl Connection {
         let grows = now > self.held_bytes;
         self.held_bytes = now;
         if is_too_much || grows && all > options.buffer_bytes_max {
-            tracing::warn!(client = self.client.info.id, address = %self.client.info.address, bytes = now, "connection dropped: it holds too much");
+            self.worker.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            if self.worker.shared.tells(Line::Dropped) {
+                let ClientInfo { id, address, .. } = &*self.client.info;
+                warn!(client = id, %address, bytes = now, "connection dropped: it holds too much");
+            }
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(())
@@ -216,7 +222,7 @@ impl Connection {
         }
         let worker = Rc::clone(&self.worker);
         let mut held: Option<Held<'_>> = None;
-        let mut commands = 0;
+        let mut began = Instant::now();
         let outcome = loop {
             match self.parser.advance(self.inbox.arrived(), self.client.is_trusted) {
                 Ok(Step::Incomplete) => break Ok(()),
@@ -230,8 +236,9 @@ impl Connection {
                         held.keys.now = now_ms();
                         let reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
                         let (keys, client) = (&mut held.keys, &mut self.client);
-                        Call { args, keys, reply, client, shared: &worker.shared }.perform().await;
-                        commands += 1;
+                        let mut call = Call { args, keys, reply, client, shared: &worker.shared };
+                        let command = call.perform().await;
+                        began = worker.did(command, &args, began, &self.client.info);
                     }
                     self.inbox.take(bytes);
                 }
@@ -251,7 +258,6 @@ impl Connection {
                 }
             }
         };
-        worker.shared.counts.commands.fetch_add(commands, Ordering::Relaxed);
         if let Some(held) = held {
             worker.give_keyspace(held);
         }
@@ -264,5 +270,9 @@ impl Drop for Connection {
         let shared = &self.worker.shared;
         shared.held_bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
         shared.clients.leave(self.client.info.id);
+        if shared.tells(Line::Closed) {
+            let ClientInfo { id, address, .. } = &*self.client.info;
+            info!(client = id, %address, "connection closed");
+        }
     }
 }

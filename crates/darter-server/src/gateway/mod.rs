@@ -10,6 +10,7 @@ mod call;
 mod clients;
 mod commands;
 mod connection;
+mod counts;
 mod extended;
 mod fault;
 mod glob;
@@ -18,13 +19,15 @@ mod number;
 mod reply;
 mod request;
 mod score;
+mod slow;
+mod status;
 mod table;
 mod worker;
 
 pub use request::{Arguments, Malformed, Parser, Step};
 pub use table::page as commands_page;
 
-use crate::Stop;
+use crate::{HttpPort, PortError, Stop};
 use darter::Store;
 use darter_fabric::tcp::NodeTls;
 use std::io;
@@ -62,6 +65,10 @@ pub struct GatewayOptions {
     pub allow_flush: bool,
     /// Whether this gateway removes, from time to time, what is over.
     pub expires: bool,
+    /// A command that takes as long is kept in the slow log.
+    pub slow: Duration,
+    /// Commands that the slow log keeps.
+    pub slow_entries: usize,
     /// How long requests at work may take once the gateway has been asked to stop.
     pub drain: Duration,
 }
@@ -80,6 +87,8 @@ impl Default for GatewayOptions {
             sessions_max: 64,
             allow_flush: false,
             expires: true,
+            slow: Duration::from_millis(10),
+            slow_entries: 128,
             drain: Duration::from_secs(5),
         }
     }
@@ -141,6 +150,16 @@ impl Gateway {
     /// When the system does not say.
     pub fn address(&self) -> Result<SocketAddr, GatewayError> {
         self.listener.local_addr().map_err(system("ask for the listening address"))
+    }
+
+    /// Opens the port of its status page, at an address, port 0 for any: `/` for people, `/metrics` for Prometheus, `/healthz`. It
+    /// serves until it is dropped. With [`GatewayOptions::password`] what tells of keys asks for it; without, whoever reaches
+    /// the address reads everything.
+    ///
+    /// # Errors
+    /// When the address is taken or the system refuses a thread.
+    pub fn serve_status(&self, address: SocketAddr) -> Result<HttpPort, PortError> {
+        HttpPort::open(address, status::site(&self.shared))
     }
 
     /// Serves until asked to stop, then takes nobody new, finishes the requests that are at work, and ends all connections.

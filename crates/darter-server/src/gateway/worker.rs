@@ -1,27 +1,34 @@
 //! The threads that serve clients: whom they take in, what a thread's clients share, how they end.
 
-use super::clients::Clients;
+use super::clients::{ClientInfo, Clients};
 use super::connection::Connection;
+use super::counts::{Counts, Sums, ThreadCounts};
 use super::fault::Fault;
 use super::keyspace::{Expiry, Keyspace, Turns, now_ms};
+use super::request::Arguments;
+use super::slow::SlowLog;
+use super::table::Command;
 use super::{GatewayError, GatewayOptions, system};
 use crate::Stop;
-use darter::Store;
+use crate::journal::{self, Journal};
+use darter::{Counters, Store};
 use darter_fabric::tcp::buffer::Inbox;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::task::LocalSet;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// Between two looks at whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
+/// Between two rounds of accounting for what the pool was asked.
+const ROUND: Duration = Duration::from_millis(500);
 /// Between two steps of the walk that removes what is over.
 const STEP: Duration = Duration::from_millis(100);
 /// The same, when its last round met nothing whose time is limited.
@@ -38,29 +45,52 @@ pub(super) struct Shared {
     pub(super) store: Store,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
+    /// By thread.
+    pub(super) threads: Vec<Arc<ThreadCounts>>,
+    pub(super) slow: SlowLog,
+    journal: Mutex<Journal<Line>>,
     pub(super) since: Instant,
     /// Bytes of requests and replies that wait.
     pub(super) held_bytes: AtomicUsize,
     pub(super) is_stopping: AtomicBool,
-    is_shut_out: AtomicBool,
+    pub(super) is_shut_out: AtomicBool,
 }
 
-/// What the gateway counts. Threads add to it once for all requests that came together.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) accepted: AtomicU64,
-    pub(super) refused: AtomicU64,
-    pub(super) commands: AtomicU64,
-    pub(super) errors: AtomicU64,
-    pub(super) expired: AtomicU64,
-    /// As the last round of the walk has found.
-    pub(super) keys: AtomicU64,
-    pub(super) expiring: AtomicU64,
+/// Sorts of log lines that clients can cause.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Line {
+    Accepted,
+    Closed,
+    Refused,
+    Dropped,
+    Slow,
+    Failed,
+    Accepting,
+}
+
+impl journal::Line for Line {
+    const NAMES: &'static [&'static str] = &[
+        "connections accepted",
+        "connections closed",
+        "connections refused",
+        "connections dropped",
+        "slow commands",
+        "commands that failed",
+        "connections that could not be accepted",
+    ];
+
+    fn place(self) -> usize {
+        self as usize
+    }
 }
 
 impl Shared {
     pub(super) fn new(store: Store, options: GatewayOptions) -> Self {
+        let threads = (0..options.threads.max(1)).map(|_| Arc::default()).collect();
         Self {
+            threads,
+            slow: SlowLog::new(options.slow, options.slow_entries),
+            journal: Mutex::new(Journal::new(Instant::now())),
             options,
             store,
             clients: Clients::default(),
@@ -74,9 +104,11 @@ impl Shared {
 
     /// A command was answered with an error.
     pub(super) fn note(&self, fault: &Fault) {
-        self.counts.errors.fetch_add(1, Ordering::Relaxed);
+        self.counts.note(fault);
         if let Fault::Store(error) = fault {
-            debug!(%error, "a command failed");
+            if self.tells(Line::Failed) {
+                warn!(%error, "a command failed");
+            }
             if error.is_shut_out() {
                 self.is_shut_out.store(true, Ordering::Relaxed);
             }
@@ -84,27 +116,61 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Whether one more line of a sort may be told to the log now.
+    pub(super) fn tells(&self, line: Line) -> bool {
+        self.journal().tells(line, Instant::now())
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal<Line>> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all threads have done.
+    pub(super) fn sums(&self) -> Sums {
+        Sums::of(&self.threads)
+    }
+
+    /// For how long there has been this gateway.
+    pub(super) fn uptime_ms(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
 /// What the clients of a thread share.
 pub(super) struct Worker {
+    counts: Arc<ThreadCounts>,
+    /// Goes on now and then; each way into the pool is accounted for once in a round.
+    round: Cell<u64>,
     pub(super) shared: Arc<Shared>,
     /// Ways into the pool that nobody uses.
-    keyspaces: RefCell<Vec<Keyspace>>,
+    keyspaces: RefCell<Vec<(Keyspace, Account)>>,
     turns: Semaphore,
     at_elements: Arc<Turns>,
     inboxes: RefCell<Vec<Inbox>>,
     outputs: RefCell<Vec<Vec<u8>>>,
 }
 
+/// What a way into the pool has cost, as far as that was counted, and the round in which it was.
+#[derive(Debug, Default)]
+struct Account {
+    round: u64,
+    counted: Counters,
+}
+
 /// A way into the pool, for as long as it is held.
 pub(super) struct Held<'w> {
     pub(super) keys: Keyspace,
+    account: Account,
     _turn: Option<SemaphorePermit<'w>>,
 }
 
 impl Worker {
-    fn new(shared: Arc<Shared>) -> Self {
+    fn new(shared: Arc<Shared>, number: usize) -> Self {
         let turns = Semaphore::new(shared.options.sessions_max);
         Self {
+            counts: Arc::clone(&shared.threads[number]),
+            round: Cell::new(0),
             shared,
             keyspaces: RefCell::default(),
             turns,
@@ -119,16 +185,79 @@ impl Worker {
         // Nobody closes it.
         let turn = self.turns.acquire().await.ok();
         let spare = self.keyspaces.borrow_mut().pop();
-        Held {
-            keys: spare
-                .unwrap_or_else(|| Keyspace::new(self.shared.store.clone(), Arc::clone(&self.at_elements))),
-            _turn: turn,
-        }
+        let (keys, account) = spare.unwrap_or_else(|| {
+            self.counts.sessions.add(1);
+            let keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.at_elements));
+            (keys, Account::default())
+        });
+        Held { keys, account, _turn: turn }
     }
 
     pub(super) fn give_keyspace(&self, mut held: Held<'_>) {
         held.keys.rest();
-        self.keyspaces.borrow_mut().push(held.keys);
+        self.count(&held.keys, &mut held.account);
+        self.keyspaces.borrow_mut().push((held.keys, held.account));
+    }
+
+    /// Counts what a way into the pool has cost, unless that was done in this round.
+    fn count(&self, keys: &Keyspace, account: &mut Account) {
+        if account.round != self.round.get() {
+            let now = keys.counters();
+            self.counts.spent(&(now - account.counted));
+            *account = Account { round: self.round.get(), counted: now };
+        }
+    }
+
+    /// Begins a round, and accounts for the ways into the pool that rest.
+    fn look_around(&self) {
+        self.round.set(self.round.get() + 1);
+        for (keys, account) in &mut *self.keyspaces.borrow_mut() {
+            self.count(keys, account);
+        }
+        self.counts.looked_ms.set(self.shared.uptime_ms());
+    }
+
+    /// A command was done, or none that there is; answers when it ended.
+    #[inline]
+    pub(super) fn did(
+        &self,
+        command: Option<&'static Command>,
+        args: &Arguments<'_>,
+        began: Instant,
+        client: &Arc<ClientInfo>,
+    ) -> Instant {
+        let now = Instant::now();
+        if let Some(command) = command {
+            let took = now.saturating_duration_since(began);
+            self.counts.did(command, took);
+            if took >= self.shared.slow.threshold {
+                self.was_slow(command, args, took, client);
+            }
+        }
+        now
+    }
+
+    #[cold]
+    fn was_slow(
+        &self,
+        command: &'static Command,
+        args: &Arguments<'_>,
+        took: Duration,
+        client: &Arc<ClientInfo>,
+    ) {
+        self.shared.counts.slow.fetch_add(1, Ordering::Relaxed);
+        self.shared.slow.note(command, args, took, client);
+        if self.shared.tells(Line::Slow) {
+            let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            warn!(
+                command = command.name,
+                micros,
+                client = client.id,
+                address = %client.address,
+                arguments = args.len(),
+                "a command was slow"
+            );
+        }
     }
 
     pub(super) fn inbox(&self) -> Inbox {
@@ -160,6 +289,9 @@ impl Worker {
             Ok(connection) => {
                 let task = tokio::task::spawn_local(connection.run());
                 shared.clients.enter(&info, task.abort_handle());
+                if shared.tells(Line::Accepted) {
+                    info!(client = info.id, %address, "connection accepted");
+                }
             }
             Err(error) => debug!(%error, "a connection could not be set up"),
         }
@@ -184,7 +316,7 @@ pub(super) fn run(listener: TcpListener, shared: &Arc<Shared>, stop: &Stop) -> R
             let (sender, receiver) = mpsc::unbounded_channel();
             let shared = Arc::clone(shared);
             let thread = std::thread::Builder::new().name(format!("darter-gateway-{number}"));
-            let work = move || work(shared, receiver, number == 0);
+            let work = move || work(shared, receiver, number);
             threads.push(thread.spawn_scoped(scope, work).map_err(system("start a thread"))?);
             workers.push(sender);
         }
@@ -222,6 +354,7 @@ fn accept(
             if shared.is_shut_out.load(Ordering::Relaxed) {
                 return Err(GatewayError::ShutOut);
             }
+            shared.journal().sum_up(Instant::now());
             let Ok(accepted) = tokio::time::timeout(LOOK, listener.accept()).await else { continue };
             match accepted.and_then(|(socket, address)| Ok((socket.into_std()?, address))) {
                 Ok((socket, address)) => {
@@ -235,7 +368,9 @@ fn accept(
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    warn!(%error, "cannot accept a connection; is the limit of open files too low?");
+                    if shared.tells(Line::Accepting) {
+                        warn!(%error, "cannot accept a connection; is the limit of open files too low?");
+                    }
                     tokio::time::sleep(RESPITE).await;
                 }
             }
@@ -246,6 +381,12 @@ fn accept(
 
 fn refuse(mut socket: &TcpStream, shared: &Shared) {
     shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+    if shared.tells(Line::Refused) {
+        warn!(
+            connections = shared.options.connections_max,
+            "connection refused: there are as many as may be"
+        );
+    }
     // Under TLS it would not be understood; and who does not take it now is not waited for.
     if shared.options.tls.is_none() && socket.set_nonblocking(true).is_ok() {
         let _ = socket.write_all(b"-ERR max number of clients reached\r\n");
@@ -256,14 +397,15 @@ fn refuse(mut socket: &TcpStream, shared: &Shared) {
 fn work(
     shared: Arc<Shared>,
     mut given: mpsc::UnboundedReceiver<Accepted>,
-    expires: bool,
+    number: usize,
 ) -> Result<(), GatewayError> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(system("start an executor"))?;
-    let expires = expires && shared.options.expires;
-    let worker = Rc::new(Worker::new(shared));
+    let expires = number == 0 && shared.options.expires;
+    let worker = Rc::new(Worker::new(shared, number));
     let tasks = LocalSet::new();
     tasks.block_on(&runtime, async {
+        tokio::task::spawn_local(look_around(Rc::clone(&worker)));
         if expires {
             tokio::task::spawn_local(expire(Rc::clone(&worker)));
         }
@@ -272,6 +414,14 @@ fn work(
         }
     });
     Ok(())
+}
+
+/// Brings up to date what the thread tells of itself, again and again.
+async fn look_around(worker: Rc<Worker>) {
+    loop {
+        worker.look_around();
+        tokio::time::sleep(ROUND).await;
+    }
 }
 
 /// Walks over all records again and again, and removes what is over.

@@ -10,6 +10,7 @@ mod ordered;
 mod ranks;
 mod scan;
 mod server;
+mod slowlog;
 mod sorted_sets;
 mod strings;
 
@@ -262,5 +263,7 @@ commands! { call;
             "As FLUSHALL", "each key by itself; keys that come meanwhile may stay";
         Info "info" -1 [loading stale] (0 0 0) "1.0.0" => server::info(call),
             "Tells how the gateway is", "this gateway's; the number of keys is of the last round of its walk";
+        Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call),
+            "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
     }
 }

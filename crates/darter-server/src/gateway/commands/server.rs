@@ -123,6 +123,8 @@ pub(super) fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("port", address.port().to_string()),
                 ("proto-max-bulk-len", BULK_BYTES_MAX.to_string()),
                 ("save", String::new()),
+                ("slowlog-log-slower-than", options.slow.as_micros().to_string()),
+                ("slowlog-max-len", options.slow_entries.to_string()),
                 ("timeout", "0".to_owned()),
             ];
             let asked: Vec<Vec<u8>> = args.from(2).map(<[u8]>::to_ascii_lowercase).collect();
@@ -181,9 +183,9 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<(), Fault> {
                  total_error_replies:{}\r\n",
                 counts.accepted.load(Ordering::Relaxed),
                 counts.refused.load(Ordering::Relaxed),
-                counts.commands.load(Ordering::Relaxed),
+                shared.sums().commands.iter().sum::<u64>(),
                 counts.expired.load(Ordering::Relaxed),
-                counts.errors.load(Ordering::Relaxed),
+                counts.errors().map(|(_, count)| count).sum::<u64>(),
             ),
         ),
         ("replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),

@@ -29,7 +29,7 @@ pub(super) use walk::{Chunk, Part, Walked};
 
 use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
-use darter::{AsyncSession, Condition, PutOutcome, Store};
+use darter::{AsyncSession, Condition, Counters, PutOutcome, Store};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 
@@ -115,6 +115,11 @@ impl Keyspace {
     /// A way into a store's keys, for whoever shares these turns.
     pub(super) fn new(store: Store, turns: Arc<Turns>) -> Self {
         Self { store, turns, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
+    }
+
+    /// What it has cost so far.
+    pub(super) fn counters(&self) -> Counters {
+        self.session.as_ref().map(AsyncSession::counters).unwrap_or_default()
     }
 
     /// Bytes of a value that are too many for this pool, or nearly.

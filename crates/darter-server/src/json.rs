@@ -1,0 +1,75 @@
+//! What is known of a pool and its index, as JSON: for the status page, and for commands that are asked for it.
+
+use darter::{IndexStats, PoolUsage};
+use serde_json::{Value, json};
+
+/// Counts and sizes of an index.
+pub fn index(stats: &IndexStats) -> Value {
+    let nodes = stats.nodes.iter().map(|node| {
+        json!({ "type": node.name, "count": node.count, "bytes": node.bytes, "children": node.children })
+    });
+    let est = stats.est.as_ref().map(|est| {
+        json!({
+            "prefix_list": est.prefix_list,
+            "directory_entries": est.directory_entries,
+            "segments": est.segments,
+            "entries": est.entries,
+            "slots": est.slots,
+            "bytes": est.bytes,
+        })
+    });
+    json!({
+        "keys": stats.keys,
+        "kv_bytes": stats.kv_bytes,
+        "index_bytes": stats.index_bytes,
+        "depth_max": stats.depth_max,
+        "levels": stats.levels,
+        "nodes": nodes.collect::<Vec<_>>(),
+        "est": est,
+    })
+}
+
+/// Who has how much of a pool.
+pub fn pool(usage: &PoolUsage) -> Value {
+    let nodes: Vec<Value> = usage
+        .nodes
+        .iter()
+        .map(|node| {
+            json!({
+                "node": node.node,
+                "address": node.address,
+                "bytes": node.bytes,
+                "blocks": node.blocks,
+                "free": node.free,
+                "mine": node.mine,
+                "others": node.others,
+                "closed": node.closed,
+                "dead": node.dead,
+                "sweeping": node.sweeping,
+                "damaged": node.damaged,
+            })
+        })
+        .collect();
+    let members: Vec<Value> = usage
+        .members
+        .iter()
+        .map(|member| {
+            json!({
+                "slot": member.slot,
+                "pid": member.pid,
+                "epoch": member.epoch,
+                "lease_left_ms": member.lease_left_ms,
+                "nodes": member.nodes,
+                "is_me": member.is_me,
+            })
+        })
+        .collect();
+    json!({
+        "bytes": usage.bytes(),
+        "used_bytes": usage.used_bytes(),
+        "block_bytes": usage.block_bytes,
+        "epoch": usage.epoch,
+        "nodes": nodes,
+        "members": members,
+    })
+}
