@@ -71,7 +71,7 @@ enum Command {
     Memnode(memnode::MemNodeCommand),
     /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
     Serve(serve::ServeCommand),
-    /// Run memory nodes on this machine with a pool over them, and print its URL, until SIGTERM or Ctrl-C
+    /// Run memory nodes on this machine with a pool over them, and gateways to it, and print their URLs, until SIGTERM or Ctrl-C
     Up(up::UpCommand),
     /// Make a pool of memory nodes, or describe one
     #[command(subcommand)]
@@ -144,14 +144,15 @@ mod tests {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    fn assert_is_a_memory_node(words: &[String]) {
+    /// What a command line of a daemon asks for.
+    fn daemon(words: &[String]) -> Command {
         let arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
-        assert!(matches!(arguments.command, Command::Memnode(_)), "{words:?}");
+        arguments.command
     }
 
-    #[test]
-    fn the_units_command_is_one_of_ours() {
-        let (unit, settings) = (deployed("darter-memnode.service"), deployed("darter-memnode.env"));
+    /// What a unit starts, with its settings.
+    fn started_by(name: &str) -> Command {
+        let (unit, settings) = (deployed(&format!("{name}.service")), deployed(&format!("{name}.env")));
         let settings: Vec<_> = settings
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -166,16 +167,25 @@ mod tests {
         // What systemd fills in itself.
         let command = command.replace("%S", "/var/lib").replace("%d", "/run/credentials");
         assert!(!command.contains(['$', '%']), "{command}");
-        assert_is_a_memory_node(&command.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        daemon(&command.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
-    fn the_containers_command_is_one_of_ours() {
+    fn the_units_commands_are_ours() {
+        assert!(matches!(started_by("darter-memnode"), Command::Memnode(_)));
+        assert!(matches!(started_by("darter-gateway"), Command::Serve(_)));
+    }
+
+    #[test]
+    fn the_containers_commands_are_ours() {
         let file = deployed("Containerfile");
         let words = |name| {
             let list = file.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             serde_json::from_str::<Vec<String>>(list).unwrap()
         };
-        assert_is_a_memory_node(&[words("ENTRYPOINT "), words("CMD ")].concat());
+        assert!(matches!(daemon(&[words("ENTRYPOINT "), words("CMD ")].concat()), Command::Memnode(_)));
+        let gateway = file.lines().find_map(|line| line.strip_prefix("#     ")).unwrap();
+        let gateway: Vec<_> = gateway.split(' ').map(str::to_owned).collect();
+        assert!(matches!(daemon(&gateway), Command::Serve(_)));
     }
 }

@@ -1,10 +1,11 @@
-//! `up`: a pool over memory nodes of this machine, each a process of its own, for as long as the command runs.
+//! `up`: a pool over memory nodes of this machine, and gateways to it, each a process of its own, for as long as the command runs.
 //!
-//! A node serves until its stdin ends, and the other end is held here: so no node outlives this process, however it ends.
-//! They listen on loopback only, and speak no TLS.
+//! A process serves until its stdin ends, and the other end is held here: so none outlives this one, however it ends.
+//! They listen on loopback only, and speak no TLS. Without a memory node the pool is not whole, so when one ends all do; a gateway
+//! keeps nothing, and when one ends the others go on.
 
 use crate::Answer;
-use crate::credentials::{NODE_TLS_VARIABLES, TokenArgs};
+use crate::credentials::{TokenArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use crate::logging::{Format, LogArgs};
 use darter::{ByteSize, PoolUrl, Store};
@@ -14,7 +15,7 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -25,6 +26,15 @@ pub(crate) struct UpCommand {
     /// Memory nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=256))]
     memnodes: u16,
+    /// Gateways for Redis's clients, each with a status page
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=256))]
+    gateways: u16,
+    /// The first gateway's port; the others have those behind it. Without it they take any
+    #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
+    resp_port: u16,
+    /// The port of the first gateway's status page; the others have those behind it. Without it they take any, and the log says which
+    #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
+    http_port: u16,
     /// Bytes of each node's region; the system grants them as they are touched
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
@@ -38,23 +48,23 @@ pub(crate) struct UpCommand {
     log: LogArgs,
 }
 
-/// How long nodes may take to end: what `memnode` gives its peers, and as much again.
+/// How long processes may take to end: what they give their peers, and as much again.
 const END_PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks at nodes that should end.
+/// Between two looks at processes that should end.
 const LOOK: Duration = Duration::from_millis(10);
-/// Bytes of the line that says where a node listens, at most.
+/// Bytes of the line that says where a process listens, at most.
 const LINE_BYTES_MAX: u64 = 256;
 
 /// The file in a directory that says where its nodes listen.
 const ADDRESSES: &str = "addresses";
 
-/// A memory node's process; killed when dropped before it has ended. Its stdin is held open.
-struct Node {
+/// A memory node's process, or a gateway's; killed when dropped before it has ended. Its stdin is held open.
+struct Daemon {
     name: String,
     child: Child,
 }
 
-impl Drop for Node {
+impl Drop for Daemon {
     fn drop(&mut self) {
         // Gone already, mostly.
         let _ = self.child.kill();
@@ -62,34 +72,32 @@ impl Drop for Node {
     }
 }
 
-impl Node {
-    fn start(at: u16, arguments: &[OsString]) -> Result<Self, Failure> {
+impl Daemon {
+    fn start(what: &str, at: u16, arguments: &[OsString]) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::failed(format_args!("cannot find this program's own file: {error}")))?;
         let mut command = Command::new(program);
-        for variable in NODE_TLS_VARIABLES {
-            // Of nodes that others reach.
-            command.env_remove(variable);
-        }
+        // They are for nodes and gateways that others reach; the token is told by its file.
+        without_credentials(&mut command);
         let child = command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A signal from the terminal is for this process, which tells the nodes.
+            // A signal from the terminal is for this process, which tells the others.
             .process_group(0)
             .spawn()
-            .map_err(|error| Failure::failed(format_args!("cannot start memory node {at}: {error}")))?;
-        let name = format!("memory node {at}, process {}", child.id());
+            .map_err(|error| Failure::failed(format_args!("cannot start {what} {at}: {error}")))?;
+        let name = format!("{what} {at}, process {}", child.id());
         Ok(Self { name, child })
     }
 
-    /// Where it listens, once it does.
-    fn address(&mut self) -> Result<String, Failure> {
+    /// Where it listens, once it does, of a scheme.
+    fn address(&mut self, scheme: &str) -> Result<String, Failure> {
         let mut line = String::new();
         if let Some(out) = self.child.stdout.take() {
             let _ = BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut line);
         }
-        match line.trim().strip_prefix("tcp://") {
+        match line.trim().strip_prefix(scheme) {
             Some(address) => Ok(address.to_owned()),
             None => Err(Failure::failed(format_args!("{}: did not start", self.name))),
         }
@@ -104,15 +112,21 @@ impl Node {
 impl UpCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let token = self.token.content()?;
+        for first in [self.resp_port, self.http_port] {
+            if u32::from(first) + u32::from(self.gateways) > 1 << 16 {
+                return Err(Failure::usage(format!("there are no {} ports from {first} on", self.gateways)));
+            }
+        }
         let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGCHLD]).map_err(Failure::failed)?;
         let mut nodes = Vec::new();
         let known = if is_there { self.known_addresses() } else { Vec::new() };
         for at in 0..self.memnodes {
             let listen = known.get(usize::from(at)).map_or("127.0.0.1:0", String::as_str);
-            nodes.push(Node::start(at, &self.arguments(at, listen))?);
+            nodes.push(Daemon::start("memory node", at, &self.node_arguments(at, listen))?);
         }
-        let addresses = nodes.iter_mut().map(Node::address).collect::<Result<Vec<_>, _>>()?;
+        let addresses = nodes.iter_mut().map(|node| node.address("tcp://"));
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
         let url = format!("tcp://{}", addresses.join(","));
         let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
         let options = Store::options().tcp(TcpOptions { token, ..TcpOptions::default() });
@@ -132,10 +146,19 @@ impl UpCommand {
                 Failure::failed(format_args!("{}: cannot write it: {error}", path.display()))
             })?;
         }
+        let gateways =
+            (0..self.gateways).map(|at| Daemon::start("gateway", at, &self.gateway_arguments(at, &url)));
+        let mut gateways = gateways.collect::<Result<Vec<_>, _>>()?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "{url}")?;
+        for gateway in &mut gateways {
+            writeln!(out, "redis://{}", gateway.address("redis://")?)?;
+        }
         out.flush()?;
-        let answer = watch(&mut signals, &mut nodes);
+        drop(out);
+        let answer = watch(&mut signals, &mut nodes, &mut gateways);
+        // They leave the pool while its nodes are there.
+        stop(&mut signals, &mut gateways);
         stop(&mut signals, &mut nodes);
         Ok(answer)
     }
@@ -164,26 +187,39 @@ impl UpCommand {
         if is_sound { addresses } else { Vec::new() }
     }
 
-    /// What node `at` is told.
-    fn arguments(&self, at: u16, listen: &str) -> Vec<OsString> {
+    /// What a process of either sort is told.
+    fn arguments(&self, words: &[&str]) -> Vec<OsString> {
         let format = match self.log.log_format {
             Format::Text => "text",
             Format::Json => "json",
         };
-        let (size, level) = (self.size.to_string(), self.log.log_level.to_string());
-        let mut arguments: Vec<OsString> =
-            ["memnode", "--until-stdin-closes", "--listen", listen, "--size", &size]
-                .into_iter()
-                .chain(["--log-format", format, "--log-level", &level])
-                .map(OsString::from)
-                .collect();
+        let level = self.log.log_level.to_string();
+        let log = ["--until-stdin-closes", "--log-format", format, "--log-level", &level];
+        let mut arguments: Vec<_> = words.iter().chain(&log).map(OsString::from).collect();
         if let Some(file) = &self.token.token_file {
             arguments.extend(["--token-file".into(), file.into()]);
         }
+        arguments
+    }
+
+    /// What node `at` is told.
+    fn node_arguments(&self, at: u16, listen: &str) -> Vec<OsString> {
+        let mut arguments =
+            self.arguments(&["memnode", "--listen", listen, "--size", &self.size.to_string()]);
         if let Some(dir) = &self.dir {
             arguments.extend(["--file".into(), region(dir, at).into()]);
         }
         arguments
+    }
+
+    /// What gateway `at` is told.
+    fn gateway_arguments(&self, at: u16, url: &str) -> Vec<OsString> {
+        let address = |first: u16| {
+            let port = if first == 0 { 0 } else { first + at };
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string()
+        };
+        let (resp, http) = (address(self.resp_port), address(self.http_port));
+        self.arguments(&["serve", "--resp", &resp, "--http", &http, "--pool", url])
     }
 }
 
@@ -192,13 +228,20 @@ fn region(dir: &Path, at: u16) -> PathBuf {
     dir.join(format!("node-{at}"))
 }
 
-/// Waits until asked to end, or until a node has ended by itself.
-fn watch(signals: &mut Signals, nodes: &mut [Node]) -> Answer {
+/// Waits until asked to end, or until a memory node has ended by itself.
+fn watch(signals: &mut Signals, nodes: &mut [Daemon], gateways: &mut Vec<Daemon>) -> Answer {
     // Whatever ended before now has left its signal behind.
     for signal in signals.forever() {
         if signal != SIGCHLD {
             return Answer::Done;
         }
+        gateways.retain_mut(|gateway| {
+            let ended = gateway.ended();
+            if let Some(status) = ended {
+                complain(format_args!("{}: ended by itself, {status}; the others go on", gateway.name));
+            }
+            ended.is_none()
+        });
         let mut answer = Answer::Done;
         for node in &mut *nodes {
             if let Some(status) = node.ended() {
@@ -213,20 +256,20 @@ fn watch(signals: &mut Signals, nodes: &mut [Node]) -> Answer {
     Answer::Done
 }
 
-/// Has the nodes end: asked first, killed when they take too long or when we are asked again.
-fn stop(signals: &mut Signals, nodes: &mut Vec<Node>) {
-    for node in &mut *nodes {
+/// Has processes end: asked first, killed when they take too long or when we are asked again.
+fn stop(signals: &mut Signals, daemons: &mut Vec<Daemon>) {
+    for daemon in &mut *daemons {
         // Until somebody waits for it, its number names nobody else.
-        if node.ended().is_none() {
-            let _ = kill_process(Pid::from_child(&node.child), Signal::TERM);
+        if daemon.ended().is_none() {
+            let _ = kill_process(Pid::from_child(&daemon.child), Signal::TERM);
         }
     }
     let end = Instant::now() + END_PATIENCE;
-    while !nodes.is_empty() {
-        nodes.retain_mut(|node| node.ended().is_none());
+    while !daemons.is_empty() {
+        daemons.retain_mut(|daemon| daemon.ended().is_none());
         if Instant::now() > end || signals.pending().any(|signal| signal != SIGCHLD) {
-            for node in nodes.drain(..) {
-                complain(format_args!("{}: killed, as it did not end when asked", node.name));
+            for daemon in daemons.drain(..) {
+                complain(format_args!("{}: killed, as it did not end when asked", daemon.name));
             }
         }
         std::thread::sleep(LOOK);

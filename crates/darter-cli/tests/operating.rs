@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// A `darter` that serves until told otherwise; killed when dropped.
@@ -18,6 +18,7 @@ struct Daemon {
     child: Child,
     /// The first line it printed.
     line: String,
+    out: BufReader<ChildStdout>,
     log: BufReader<ChildStderr>,
     /// What was read of the log.
     told: String,
@@ -38,10 +39,18 @@ impl Daemon {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
         let log = BufReader::new(child.stderr.take().unwrap());
-        Self { child, line: line.trim().to_owned(), log, told: String::new() }
+        let mut daemon = Self { child, line: String::new(), out, log, told: String::new() };
+        daemon.line = daemon.next_line();
+        daemon
+    }
+
+    /// The next line it prints.
+    fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim().to_owned()
     }
 
     fn signal(&self, signal: Signal) {
@@ -155,6 +164,61 @@ fn nodes_do_not_outlive_up() {
     until("the nodes end", || !is_anybody_there(&up.line));
 }
 
+/// What a gateway answers to a line.
+fn answer(gateway: &str, line: &str, ends: &str) -> String {
+    let mut stream = TcpStream::connect(gateway.strip_prefix("redis://").unwrap()).unwrap();
+    stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    while !answer.ends_with(ends) {
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "{line}: {answer}");
+        answer.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+    }
+    answer
+}
+
+#[test]
+fn up_goes_on_when_a_gateway_is_killed() {
+    let mut up =
+        Daemon::start(&["up", "--memnodes", "2", "--gateways", "2", "--size", "16M", "--log-format", "json"]);
+    let url = up.line.clone();
+    let gateways = [up.next_line(), up.next_line()];
+    let mut pages = Vec::new();
+    while pages.len() < 2 {
+        let mut line = String::new();
+        assert!(up.log.read_line(&mut line).unwrap() > 0, "{pages:?}");
+        // There is what `up` says itself between the events.
+        let event: Value = serde_json::from_str(&line).unwrap_or_default();
+        if event["message"] == "status page" {
+            pages.push(event["address"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(answer(&gateways[0], "SET pear green", "\r\n"), "+OK\r\n");
+    let info = answer(&gateways[0], "INFO server", "\r\n\r\n");
+    let process = info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap();
+    let process = Pid::from_raw(process.parse().unwrap()).unwrap();
+    kill_process(process, Signal::KILL).unwrap();
+    assert_eq!(answer(&gateways[1], "GET pear", "green\r\n"), "$5\r\ngreen\r\n");
+    until("the pages of those that are left", || {
+        let health = |page: &String| {
+            let mut stream = TcpStream::connect(page).ok()?;
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: g\r\n\r\n").ok()?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).ok()?;
+            answer.ends_with("serving\n").then_some(())
+        };
+        pages.iter().filter_map(health).count() == 1
+    });
+    up.signal(Signal::TERM);
+    let (code, log) = up.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("the others go on"), "{log}");
+    assert!(
+        !is_anybody_there(&url) && TcpStream::connect(gateways[1].strip_prefix("redis://").unwrap()).is_err()
+    );
+}
+
 /// The processes that one has started.
 fn children(parent: u32) -> Vec<u32> {
     let stat = |path: &Path| std::fs::read_to_string(path.join("stat")).ok();
@@ -192,6 +256,9 @@ fn up_tells_why_it_cannot_start() {
         &["up", "--memnodes", "0"][..],
         &["up", "--memnodes", "257"],
         &["up", "--size", "lots"],
+        &["up", "--gateways", "257"],
+        &["up", "--gateways", "3", "--resp-port", "65534"],
+        &["serve", "--resp", "127.0.0.1:0", "--pool", "mem:16M", "--http", "nowhere"],
         &["up", "--dir", file.to_str().unwrap()],
         &["up", "--token-file", directory.path().join("absent").to_str().unwrap()],
         &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--frame-bytes", "1G"],

@@ -25,6 +25,8 @@ mod sentences;
 mod tls;
 #[path = "gateway/together.rs"]
 mod together;
+#[path = "gateway/watching.rs"]
+mod watching;
 
 /// `DARTER_KEEP_DOCS=1` writes the page anew.
 #[test]

@@ -334,6 +334,7 @@ pub(super) fn run(listener: TcpListener, shared: &Arc<Shared>, stop: &Stop) -> R
         }
         drop(workers);
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))?;
+        shared.journal().end(Instant::now());
         accepted
     })
 }

@@ -1,8 +1,8 @@
 //! Gateways in threads of the test, redis-servers beside them, and a client that says what it is told and reads every reply.
 
 use darter::Store;
-use darter_server::Stop;
 use darter_server::gateway::{Gateway, GatewayOptions};
+use darter_server::{HttpPort, Stop};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +16,8 @@ pub const LONG: Duration = Duration::from_secs(60);
 /// A gateway in threads of this process.
 pub struct Door {
     pub address: SocketAddr,
+    /// Where its status page is served.
+    pub status: HttpPort,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
@@ -24,10 +26,11 @@ impl Door {
     /// One over a store.
     pub fn of(store: Store, options: GatewayOptions) -> Self {
         let gateway = Gateway::bind("127.0.0.1:0".parse().unwrap(), store, options).unwrap();
+        let status = gateway.serve_status("127.0.0.1:0".parse().unwrap()).unwrap();
         let (address, stop) = (gateway.address().unwrap(), Arc::new(Stop::default()));
         let theirs = Arc::clone(&stop);
         let thread = std::thread::spawn(move || gateway.serve(&theirs).unwrap());
-        Self { address, stop, thread: Some(thread) }
+        Self { address, status, stop, thread: Some(thread) }
     }
 
     /// One over a pool of its own.

@@ -64,7 +64,7 @@ impl Collector for Told {
                 OpKind::ALL.into_iter().map(|kind| ([("kind", kind.name())], count(&sums.fabric[kind])));
             page.counts(name, help, unit, kinds)?;
         }
-        page.level("sessions", "Ways into the pool that were made", None, sums.sessions)?;
+        page.count("sessions", "Ways into the pool that were made", None, sums.sessions)?;
         let samples = self.0.shared.store.index().samples();
         page.count("sampled_searches", "Searches sampled, one of 64", None, samples.searches)?;
         let help = "Sampled searches that the express skip table led past the root";
