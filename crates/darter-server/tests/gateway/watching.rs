@@ -253,7 +253,7 @@ fn browse(url: &str) -> String {
     told
 }
 
-/// The text of what has an id, markup left out.
+/// The text of what has an id, markup left out, with single spaces.
 fn text_of(page: &str, id: &str) -> String {
     let start = page.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("{id} in\n{page}"));
     let tag = page[..start].rfind('<').unwrap();
@@ -272,7 +272,7 @@ fn text_of(page: &str, id: &str) -> String {
             _ => {}
         }
     }
-    text
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]

@@ -15,7 +15,7 @@ const MESSAGE_CHARS_MAX: usize = 500;
 /// Messages that are told.
 const NOTES_MAX: usize = 16;
 /// Slow commands that are told.
-const SLOW_MAX: usize = 16;
+const SLOW_MAX: usize = 8;
 
 /// So much of a message as is told.
 pub(super) fn cut(text: &str) -> String {
