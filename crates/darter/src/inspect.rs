@@ -174,3 +174,45 @@ async fn repair<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result
     }
     Ok(after)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_counted_in_steps_as_at_once() {
+        let store = Store::open("mem:64M").unwrap();
+        let mut session = store.session().unwrap();
+        // Spread, so that there are more inner nodes than one step counts.
+        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        for number in 0..60_000 {
+            session.put(key(number), b"value").unwrap();
+        }
+        let (mut census, mut steps) = (Census::default(), 1);
+        let counted = loop {
+            if let Some(stats) = store.count_some(&mut census).unwrap() {
+                break stats;
+            }
+            assert!(census.nodes() > 0);
+            steps += 1;
+        };
+        assert!(steps > 1 && census.nodes() == 0, "{steps} steps");
+        let whole = store.stats().unwrap().index;
+        assert_eq!(
+            (counted.keys, counted.kv_bytes, &counted.levels),
+            (60_000, whole.kv_bytes, &whole.levels)
+        );
+        let bytes =
+            |stats: &IndexStats| stats.nodes.iter().map(|node| (node.count, node.bytes)).collect::<Vec<_>>();
+        assert_eq!(bytes(&counted), bytes(&whole));
+
+        let before = store.index().samples();
+        for number in 0..6_400 {
+            session.get(key(number)).unwrap();
+        }
+        let after = store.index().samples();
+        let (searches, express) = (after.searches - before.searches, after.express - before.express);
+        assert!(searches >= 99, "one of 64: {searches}");
+        assert!(express * 2 > searches && express <= searches, "{express} of {searches} led past the root");
+    }
+}

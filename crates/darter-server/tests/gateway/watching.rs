@@ -37,7 +37,7 @@ fn value(page: &str, metric: &str) -> Option<u64> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Asks until what comes back is as wanted.
