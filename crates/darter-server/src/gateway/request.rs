@@ -400,7 +400,7 @@ mod tests {
     fn empty_requests_are_no_requests() {
         let (found, error) = requests(&[b"*0\r\n*-1\r\n\r\n\n*1\r\n$0\r\n\r\n"], true);
         assert_eq!(error, None);
-        assert_eq!(found, [vec![], vec![], vec![], vec![], vec![vec![]]]);
+        assert_eq!(found, [vec![], vec![], vec![], vec![], vec![Vec::<u8>::new()]]);
     }
 
     #[test]
