@@ -53,7 +53,8 @@ stop() {
     wait "$1" 2>/dev/null || true
 }
 redis() { start "$1" "$2" redis-server --port "$2" --bind 127.0.0.1 --save '' --appendonly no; }
-gateway() { start "$1" "$2" "$darter" serve --resp "127.0.0.1:$2" --pool "$3"; }
+# gateway CORE PORT POOL [OPTION...]
+gateway() { start "$1" "$2" "$darter" serve --resp "127.0.0.1:$2" --pool "${@:3}"; }
 
 # rate CORE PORT PIPELINE COMMAND...: requests a second of 50 clients.
 rate() {
@@ -169,12 +170,28 @@ done 2>/dev/null
 all="tcp://$(IFS=,; echo "${urls[*]}")"
 "$darter" pool create --pool "$all" >/dev/null
 requests=$((requests / 5))
-gateway 0 $((port + 4)) "$all"
+gateway 0 $((port + 4)) "$all" --http $((port + 6))
+over_tcp=$pid
 fill $((port + 4))
+# Clock ticks, of 10 ms, that processes have computed.
+ticks() { for pid in "$@"; do awk '{ print $14 + $15 }' "/proc/$pid/stat"; done | awk '{ all += $1 } END { print all }'; }
+# Round trips of all kinds of operation so far, from the gateway's metrics, which lag a little behind.
+trips() {
+    sleep 2
+    exec {metrics}<>"/dev/tcp/127.0.0.1/$((port + 6))"
+    printf 'GET /metrics HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n' >&"$metrics"
+    awk '/^darter_gateway_round_trips_total/ { all += $2 } END { print all }' <&"$metrics"
+    exec {metrics}>&-
+}
+echo "| over three TCP memory nodes on the gateway's core | thousand/s | | round trips a request | µs of the core a request: gateway | nodes |"
+echo "|---|---|---|---|---|---|"
 for pipeline in 1 16; do
-    for command in set get; do
-        b=$(rate 1 $((port + 4)) "$pipeline" -t "$command")
-        a=${of[redis${command^^}$pipeline]}
-        echo "over three TCP memory nodes on the gateway's core: ${command^^}, pipeline of $pipeline: $(thousands "$b"), $(over "$b" "$a")× redis-server"
+    for command in SET GET; do
+        before=("$(ticks "$over_tcp")" "$(ticks "${nodes[@]}")" "$(trips)")
+        b=$(rate 1 $((port + 4)) "$pipeline" -t "${command,,}")
+        after=("$(ticks "$over_tcp")" "$(ticks "${nodes[@]}")" "$(trips)")
+        each() { awk -v a="${before[$1]}" -v b="${after[$1]}" -v by="$2" -v n="$requests" 'BEGIN { printf "%.1f", (b - a) * by / n }'; }
+        ratio=$(over "$b" "${of[redis$command$pipeline]}")
+        echo "| $command, pipeline of $pipeline | $(thousands "$b") | $ratio× redis-server | $(each 2 1) | $(each 0 10000) | $(each 1 10000) |"
     done
 done
