@@ -137,7 +137,13 @@ fn art_costs_what_its_definition_says() {
 #[test]
 fn locks_cost_inserts_two_round_trips_and_updates_none() {
     let (locked, free) = (art(100_000, 2_000, ArtOptions::default()), without_locks(100_000, 2_000));
-    assert_eq!((locked.get, locked.update), (free.get, free.update));
+    // Lock tables take memory too, so that some operation or other meets a block's end or an epoch's sooner or later.
+    let near = |locked: &OpCounters, free: &OpCounters, what| {
+        assert_near(locked.round_trips_per_op(), free.round_trips_per_op(), 0.5, what);
+        assert_near(locked.verbs as f64, free.verbs as f64, 0.5, what);
+    };
+    near(&locked.get, &free.get, "a search under locks");
+    near(&locked.update, &free.update, "an update under locks");
     let more = locked.insert.round_trips_per_op() - free.insert.round_trips_per_op();
     assert!((1.5..=2.0).contains(&more), "{more}");
 }
