@@ -13,6 +13,7 @@ mod authority;
 mod clients;
 #[path = "gateway/corpus.rs"]
 mod corpus;
+mod dice;
 #[path = "gateway/differential.rs"]
 mod differential;
 #[path = "gateway/door.rs"]

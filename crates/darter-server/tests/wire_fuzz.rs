@@ -5,10 +5,12 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
+mod dice;
 mod fuzz;
 mod node;
 
-use fuzz::{Dice, Run, client_end, node_end};
+use dice::Dice;
+use fuzz::{Run, client_end, node_end};
 use node::LONG;
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! A client whose node says whatever comes to the fuzzer's mind, and then behaves again.
 
+use super::corpus;
 use super::corpus::{Conversation, Frame};
 use super::mutate::{mutate, segments};
 use super::reading::{self, Answer};
-use super::{Dice, corpus};
+use crate::dice::Dice;
 use crate::node::LONG;
 use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript};

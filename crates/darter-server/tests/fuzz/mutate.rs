@@ -1,7 +1,7 @@
 //! What is done to conversations: small wrongs that leave most of a frame as it was, and larger ones between frames.
 
-use super::Dice;
 use super::corpus::Frame;
+use crate::dice::Dice;
 use darter_fabric::tcp::wire::FRAME_BYTES_MAX;
 
 /// Numbers at the edges of what fields hold and limits allow.

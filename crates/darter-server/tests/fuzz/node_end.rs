@@ -1,9 +1,10 @@
 //! A memory node under whatever is said to it, beside a client that behaves.
 
+use super::corpus;
 use super::corpus::{Conversation, Frame, REGION_BYTES};
 use super::mutate::{mutate, segments};
 use super::reading::{self, Answer, Due, Reading};
-use super::{Dice, corpus};
+use crate::dice::Dice;
 use crate::node::{LONG, Node, connect, get, hear, until, value};
 use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript};
 use darter_fabric::tcp::wire::{self, Challenge, Hello, Opening};

@@ -1,7 +1,7 @@
 //! Hashes and sorted sets of several gateways: nothing is lost between them, nor with one that is killed.
 
+use crate::dice::Dice;
 use crate::door::{Client, Door, Reply, request};
-use crate::sentences::Dice;
 use darter::Store;
 use darter_server::gateway::GatewayOptions;
 use std::collections::BTreeMap;

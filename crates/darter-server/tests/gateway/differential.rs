@@ -2,8 +2,9 @@
 //!
 //! `DARTER_DIFFERENTIAL=SEED:REQUESTS` goes on for longer, from another seed.
 
+use crate::dice::Dice;
 use crate::door::{Client, Door, Redis, Reply};
-use crate::sentences::{AGGREGATES, Dice, SENTENCES, sentence_of};
+use crate::sentences::{AGGREGATES, SENTENCES, sentence_of};
 
 fn is(words: &[Vec<u8>], names: &[&str]) -> bool {
     words.first().is_some_and(|name| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())))

@@ -1,8 +1,9 @@
 //! Clients that mean it ill, or are slow: what they send costs them their connection at most, and nobody else anything.
 
 use crate::corpus;
+use crate::dice::Dice;
 use crate::door::{Client, Door, Reply, request};
-use crate::sentences::{Dice, sentence};
+use crate::sentences::sentence;
 use darter_server::gateway::GatewayOptions;
 use std::io::Write;
 use std::time::Duration;

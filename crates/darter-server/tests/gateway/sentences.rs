@@ -1,32 +1,6 @@
 //! Requests that somebody might make, or nobody should: by chance, from a seed.
 
-/// Numbers that follow from a seed (`SplitMix64`).
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.word() % end as u64) as usize
-    }
-
-    pub fn one_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
-    }
-
-    pub fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
-        of[self.below(of.len())]
-    }
-}
+use crate::dice::Dice;
 
 const KEYS: [&str; 9] = ["", "a", "b", "ab", "a\0", "k1", "k2", "user:1", "user:2"];
 const NUMBERS: [&str; 22] = [
@@ -149,32 +123,32 @@ const COUNTS: [&str; 8] = ["0", "1", "2", "3", "100", "-1", "x", "92233720368547
 
 /// What a place of a sentence stands for.
 fn fill(dice: &mut Dice, place: &str) -> Vec<u8> {
-    let text = match place {
-        "K" => dice.pick(&KEYS),
-        "N" => dice.pick(&NUMBERS),
-        "F" => dice.pick(&FLOATS),
-        "S" => dice.pick(&SECONDS),
-        "M" => dice.pick(&MILLIS),
-        "T" => dice.pick(&TIMES),
-        "U" => dice.pick(&TIMES_IN_MS),
-        "P" => dice.pick(&PATTERNS),
-        "O" => dice.pick(&["0", "1", "5", "40", "-1", "x", "536870912", "9223372036854775807"]),
-        "H" => dice.pick(&HASHES),
-        "Z" => dice.pick(&SORTED_SETS),
-        "A" => dice.pick(&["a", "b", "h1", "h2", "z1", "z2"]),
+    let among: &[&str] = match place {
+        "K" => &KEYS,
+        "N" => &NUMBERS,
+        "F" => &FLOATS,
+        "S" => &SECONDS,
+        "M" => &MILLIS,
+        "T" => &TIMES,
+        "U" => &TIMES_IN_MS,
+        "P" => &PATTERNS,
+        "O" => &["0", "1", "5", "40", "-1", "x", "536870912", "9223372036854775807"],
+        "H" => &HASHES,
+        "Z" => &SORTED_SETS,
+        "A" => &["a", "b", "h1", "h2", "z1", "z2"],
         // Whose members have one score: by names Redis tells nothing certain of others.
-        "X" => dice.pick(&["names1", "names2"]),
-        "D" => dice.pick(&FIELDS),
-        "R" => dice.pick(&SCORES),
-        "B" => dice.pick(&SCORE_BOUNDS),
-        "L" => dice.pick(&NAME_BOUNDS),
-        "I" => dice.pick(&RANKS),
-        "C" => dice.pick(&COUNTS),
+        "X" => &["names1", "names2"],
+        "D" => &FIELDS,
+        "R" => &SCORES,
+        "B" => &SCORE_BOUNDS,
+        "L" => &NAME_BOUNDS,
+        "I" => &RANKS,
+        "C" => &COUNTS,
         "V" if dice.one_in(4) => return (0..dice.below(200)).map(|_| dice.word() as u8).collect(),
-        "V" => dice.pick(&VALUES),
-        word => word,
+        "V" => &VALUES,
+        word => return word.as_bytes().to_vec(),
     };
-    text.as_bytes().to_vec()
+    dice.pick(among).as_bytes().to_vec()
 }
 
 /// Sentences; capital letters alone are places.

@@ -77,26 +77,15 @@ impl Keyspace {
         mut count: usize,
         mut visit: impl FnMut(&[u8], &[u8]) + Send,
     ) -> Result<Walked, Fault> {
-        let (mut last, mut chunk) = (Vec::new(), Chunk::default());
+        let mut chunk = Chunk::default();
         let Elements { aggregate, range } = elements;
         while count > 0 {
-            let (asked, mut bytes) = (chunk.of(count), 0);
-            let session = session(&mut self.session, &self.store)?;
-            let seen = session.scan_with(range, asked, |place, record| {
-                last.clear();
-                last.extend_from_slice(place);
-                bytes += place.len() + record.len();
+            let walked = self.next_chunk(range, &mut chunk, &mut count, |place, record| {
                 visit(aggregate.element(place), record);
             });
-            let seen = seen.await?;
-            if seen > 0 {
-                go_behind(range, &last);
-            }
-            if seen < asked {
+            if walked.await? == Walked::Through {
                 return Ok(Walked::Through);
             }
-            count -= seen;
-            chunk = chunk.after(seen, bytes);
             if count > 0 {
                 tokio::task::yield_now().await;
             }

@@ -128,18 +128,12 @@ impl Keyspace {
         mut records: usize,
         mut visit: impl FnMut(&[u8], &Head<'_>) + Send,
     ) -> Result<Walked, Fault> {
-        let mut last = Vec::new();
         let mut chunk = Chunk::default();
         while records > 0 {
             let now = self.now;
-            let (asked, mut bytes) = (chunk.of(records), 0);
-            let session = session(&mut self.session, &self.store)?;
             // From the first on of which it has to be found out whether it holds anything.
             let mut late: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-            let seen = session.scan_with(&part.0, asked, |place, record| {
-                last.clear();
-                last.extend_from_slice(place);
-                bytes += place.len() + record.len();
+            let walked = self.next_chunk(&mut part.0, &mut chunk, &mut records, |place, record| {
                 if let Ok(head) = Head::parse(record)
                     && head.lives(now)
                 {
@@ -150,7 +144,8 @@ impl Keyspace {
                     }
                 }
             });
-            let seen = seen.await?;
+            let walked = walked.await?;
+            let session = session(&mut self.session, &self.store)?;
             for (key, record) in &late {
                 let head = Head::parse(record)?;
                 let is_absent = match Aggregate::of(key, &head) {
@@ -161,19 +156,44 @@ impl Keyspace {
                     visit(key, &head);
                 }
             }
-            if seen > 0 {
-                go_behind(&mut part.0, &last);
+            if walked == Walked::Through {
+                return Ok(walked);
             }
-            if seen < asked {
-                return Ok(Walked::Through);
-            }
-            records -= seen;
-            chunk = chunk.after(seen, bytes);
             if records > 0 {
                 tokio::task::yield_now().await;
             }
         }
         Ok(Walked::Paused)
+    }
+
+    /// Hands the next records of a range to `visit`, as many as the chunk says and no more than are `left` to ask for; range,
+    /// chunk and `left` are then what they are for the one after it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn next_chunk(
+        &mut self,
+        range: &mut ScanRange,
+        chunk: &mut Chunk,
+        left: &mut usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<Walked, Fault> {
+        let (mut last, mut bytes) = (Vec::new(), 0);
+        let asked = chunk.of(*left);
+        let session = session(&mut self.session, &self.store)?;
+        let seen = session.scan_with(range, asked, |place, record| {
+            last.clear();
+            last.extend_from_slice(place);
+            bytes += place.len() + record.len();
+            visit(place, record);
+        });
+        let seen = seen.await?;
+        if seen > 0 {
+            go_behind(range, &last);
+        }
+        *left -= seen;
+        *chunk = chunk.after(seen, bytes);
+        Ok(if seen < asked { Walked::Through } else { Walked::Paused })
     }
 
     /// Some key, whether its time is over or not; nothing when there is none.
