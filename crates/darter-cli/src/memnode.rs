@@ -4,9 +4,8 @@ use crate::Answer;
 use crate::credentials::NodeArgs;
 use crate::failure::Failure;
 use crate::logging::LogArgs;
-use crate::signals::{stop_on_signals, stop_when_stdin_closes};
+use crate::signals::asked_to_stop;
 use darter::ByteSize;
-use darter_server::Stop;
 use darter_server::memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
@@ -113,11 +112,7 @@ impl MemNodeCommand {
                 "without --token-file or --tls-client-ca whoever reaches this address can read and write the memory"
             );
         }
-        let stop = Arc::new(Stop::default());
-        stop_on_signals(&stop)?;
-        if self.until_stdin_closes {
-            stop_when_stdin_closes(&stop)?;
-        }
+        let stop = asked_to_stop(self.until_stdin_closes)?;
         allow_open_files(self.limits.connections);
         let node = MemNode::bind(self.listen, region, options).map_err(Failure::failed)?;
         let open = |address| serve_metrics(address, Arc::clone(node.metrics()));

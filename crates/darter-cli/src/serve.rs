@@ -6,13 +6,11 @@ use crate::failure::Failure;
 use crate::logging::LogArgs;
 use crate::memnode::{allow_open_files, seconds};
 use crate::pool::PoolArgs;
-use crate::signals::{stop_on_signals, stop_when_stdin_closes};
+use crate::signals::asked_to_stop;
 use darter::{ByteSize, PoolUrl};
-use darter_server::Stop;
 use darter_server::gateway::{Gateway, GatewayOptions};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -101,11 +99,7 @@ impl ServeCommand {
         {
             warn!("without --password-file whoever reaches the status page can read all keys");
         }
-        let stop = Arc::new(Stop::default());
-        stop_on_signals(&stop)?;
-        if self.until_stdin_closes {
-            stop_when_stdin_closes(&stop)?;
-        }
+        let stop = asked_to_stop(self.until_stdin_closes)?;
         allow_open_files(self.limits.connections);
         let store = PoolArgs::new(self.pool.clone(), self.pool_credentials.of_a_client()).open_or_create()?;
         let gateway = Gateway::bind(self.resp, store, options).map_err(Failure::failed)?;

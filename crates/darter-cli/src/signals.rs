@@ -7,15 +7,25 @@ use signal_hook::iterator::Signals;
 use std::io::Read;
 use std::sync::Arc;
 
+/// What a daemon is asked to stop by: signals, and stdin's end where it is told to heed that.
+pub(crate) fn asked_to_stop(until_stdin_closes: bool) -> Result<Arc<Stop>, Failure> {
+    let stop = Arc::new(Stop::default());
+    stop_on_signals(&stop)?;
+    if until_stdin_closes {
+        stop_when_stdin_closes(&stop)?;
+    }
+    Ok(stop)
+}
+
 /// Every SIGTERM and SIGINT asks to stop.
-pub(crate) fn stop_on_signals(stop: &Arc<Stop>) -> Result<(), Failure> {
+fn stop_on_signals(stop: &Arc<Stop>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Failure::failed)?;
     let stop = Arc::clone(stop);
     in_a_thread("signals", move || signals.forever().for_each(|_| stop.ask()))
 }
 
 /// The end of stdin asks to stop: whoever holds its other end is gone, however it went.
-pub(crate) fn stop_when_stdin_closes(stop: &Arc<Stop>) -> Result<(), Failure> {
+fn stop_when_stdin_closes(stop: &Arc<Stop>) -> Result<(), Failure> {
     let stop = Arc::clone(stop);
     in_a_thread("stdin", move || {
         let mut stdin = std::io::stdin().lock();

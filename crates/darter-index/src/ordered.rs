@@ -37,6 +37,21 @@ pub enum Condition<'a> {
 }
 
 impl Condition<'_> {
+    /// Whether it can hold only for a key that is there.
+    pub(crate) const fn wants_key(self) -> bool {
+        matches!(self, Self::Present | Self::Equals(_))
+    }
+
+    /// Whether it holds for a key with this value, none when the key is absent.
+    pub(crate) fn holds_for(self, value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Absent => value.is_none(),
+            Self::Present => value.is_some(),
+            Self::Equals(wanted) => value == Some(wanted),
+        }
+    }
+
     /// What a put under this condition counts as.
     pub(crate) const fn op_kind(self) -> OpKind {
         match self {

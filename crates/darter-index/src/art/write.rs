@@ -76,15 +76,9 @@ impl<F: Fabric> Art<F> {
     ) -> Result<Turn, IndexError> {
         let key = draft.key;
         let (mut descent, end, done) = self.descend(client, key, Purpose::Write).await?;
-        let must_exist = matches!(condition, Condition::Present | Condition::Equals(_));
         if let End::Leaf { at, read, is_key } = end {
             let leaf = leaf::parse(at.slot.addr(), done.words(read))?;
-            let refused = match condition {
-                Condition::Absent => is_key,
-                Condition::Equals(wanted) => !is_key || leaf.value != wanted,
-                Condition::Present => !is_key,
-                Condition::Always => false,
-            };
+            let refused = !condition.holds_for(is_key.then_some(leaf.value));
             let other = (!is_key && !refused).then(|| leaf.key.to_vec());
             client.recycle(done);
             return match other {
@@ -102,7 +96,7 @@ impl<F: Fabric> Art<F> {
                 self.replace(client, &descent.here, Wanted::AsItIs).await?;
                 Ok(Turn::Again)
             }
-            _ if must_exist => Ok(Turn::Done(PutOutcome::Refused)),
+            _ if condition.wants_key() => Ok(Turn::Done(PutOutcome::Refused)),
             End::Diverged => self.split_above(client, draft, &mut descent).await,
             _ => self.fill_vacancy(client, draft, &descent).await,
         }
@@ -152,27 +146,15 @@ impl<F: Fabric> Art<F> {
         let addr = draft.place(client, at.addr.node()).await?;
         let locks = self.lock(client, here.addr).await?;
         let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
-        let mut batch = client.batch();
-        batch.write(addr, &draft.words);
-        if addr.node() != at.addr.node() {
-            batch = client.submit(batch).await?;
-            batch.clear();
-        }
-        let mut is_ours = true;
-        let mut won = false;
-        while is_ours && !won {
-            let cas = batch.cas(at.addr, at.slot.word(), new.word());
-            let done = client.submit(batch).await?;
-            won = done.swapped(cas);
-            let found = Slot::from_word(done.found(cas));
-            client.recycle(done);
-            batch = client.batch();
-            if !won {
-                at.slot = found;
-                is_ours = self.holds_key(client, found, draft.key, condition).await?;
+        let mut first: &[(GlobalAddr, &[u64])] = &[(addr, &draft.words)];
+        let won = loop {
+            let change = Change { writes: first, key: None, at, new };
+            let Some(found) = self.post(client, change, &mut Locks::default()).await? else { break true };
+            (first, at.slot) = (&[], found);
+            if !self.holds_key(client, found, draft.key, condition).await? {
+                break false;
             }
-        }
-        client.recycle(batch);
+        };
         locks.end(client).await?;
         if !won {
             return Ok(Turn::Again);
@@ -198,12 +180,7 @@ impl<F: Fabric> Art<F> {
         let read = batch.read(addr, class_bytes(class) as usize / 8);
         let done = client.submit(batch).await?;
         let leaf = leaf::parse(addr, done.words(read))?;
-        let holds = match condition {
-            Condition::Always | Condition::Present => true,
-            Condition::Equals(wanted) => leaf.value == wanted,
-            Condition::Absent => false,
-        };
-        let holds = holds && leaf.key == key;
+        let holds = leaf.key == key && condition.holds_for(Some(leaf.value));
         client.recycle(done);
         Ok(holds)
     }
@@ -502,6 +479,18 @@ impl<F: Fabric> Art<F> {
         change: Change<'_>,
         mut locks: Locks,
     ) -> Result<bool, IndexError> {
+        let lost = self.post(client, change, &mut locks).await?;
+        locks.end(client).await?;
+        Ok(lost.is_none())
+    }
+
+    /// Does so, and answers what the slot holds instead when the CAS lost. The locks still have to be ended.
+    async fn post(
+        &self,
+        client: &mut Pinned<'_, F>,
+        change: Change<'_>,
+        locks: &mut Locks,
+    ) -> Result<Option<Slot>, IndexError> {
         let Change { writes, key, at, new } = change;
         let mut batch = client.batch();
         for (addr, words) in writes {
@@ -518,10 +507,9 @@ impl<F: Fabric> Art<F> {
         let cas = batch.cas(at.addr, at.slot.word(), new.word());
         locks.unlock_in(&mut batch);
         let done = client.submit(batch).await?;
-        let won = done.swapped(cas);
+        let lost = (!done.swapped(cas)).then(|| Slot::from_word(done.found(cas)));
         client.recycle(done);
-        locks.end(client).await?;
-        Ok(won)
+        Ok(lost)
     }
 }
 

@@ -79,7 +79,6 @@ impl<F: Fabric> Dart<F> {
         let key = draft.key;
         leaf::mark_replacement(&mut draft.words, false);
         let (mut descent, end, done) = self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
-        let must_exist = matches!(condition, Condition::Present | Condition::Equals(_));
         match end {
             End::Leaf { at, read, is_key: true } => {
                 let refused = match condition {
@@ -99,14 +98,14 @@ impl<F: Fabric> Dart<F> {
             End::Leaf { at, read, is_key: false } => {
                 let other = leaf::parse(at.slot.addr(), done.words(read))?.key.to_vec();
                 client.recycle(done);
-                if must_exist {
+                if condition.wants_key() {
                     return Ok(Turn::Done(PutOutcome::Refused));
                 }
                 self.split_at(client, table, draft, &mut descent, at, &other).await
             }
             other => {
                 client.recycle(done);
-                if matches!(other, End::Vacant | End::Diverged) && must_exist {
+                if matches!(other, End::Vacant | End::Diverged) && condition.wants_key() {
                     return Ok(Turn::Done(PutOutcome::Refused));
                 }
                 match other {

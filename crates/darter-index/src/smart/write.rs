@@ -155,7 +155,6 @@ impl<F: Fabric> Smart<F> {
         condition: Condition<'_>,
         lead: Option<&Lead<'_>>,
     ) -> Result<Turn, IndexError> {
-        let must_exist = matches!(condition, Condition::Present | Condition::Equals(_));
         let mut descent = Descent::new(draft.key, Purpose::Write);
         let (end, done) = self.run(client, &mut descent).await?;
         match end {
@@ -189,7 +188,7 @@ impl<F: Fabric> Smart<F> {
             End::Leaf { leaf, read, is_key: false } => {
                 let other = self.key_at(end, read, &done)?;
                 client.recycle(done);
-                if must_exist {
+                if condition.wants_key() {
                     return Ok(Turn::Done(PutOutcome::Refused));
                 }
                 if leaf.addr != leaf.at.slot.addr() {
@@ -201,7 +200,7 @@ impl<F: Fabric> Smart<F> {
                 }
                 self.split_leaf(client, draft, &descent, leaf, other).await
             }
-            End::Vacant { .. } | End::Diverged { .. } if must_exist => {
+            End::Vacant { .. } | End::Diverged { .. } if condition.wants_key() => {
                 client.recycle(done);
                 Ok(Turn::Done(PutOutcome::Refused))
             }
