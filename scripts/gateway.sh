@@ -3,26 +3,18 @@
 # what idle clients take. One core for a server, one for its clients, loopback only. What counts are the ratios of one run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/beside-redis.bash
 
 keys=${KEYS:-100000}
 requests=${REQUESTS:-300000}
 port=${PORT:-7800}
 
-for tool in redis-server redis-benchmark redis-cli; do
-    if ! command -v "$tool" >/dev/null; then
-        echo "skipped: $tool is not installed (Debian: apt-get install redis-server redis-tools)" >&2
-        exit 0
-    fi
-done
+needs redis-server redis-benchmark redis-cli
 if [ "$(nproc)" -lt 2 ]; then
     echo "skipped: this needs two cores" >&2
     exit 0
 fi
-darter=${DARTER:-}
-if [ -z "$darter" ]; then
-    cargo build --release --quiet --package darter-cli
-    darter=${CARGO_TARGET_DIR:-target}/release/darter
-fi
+find_darter
 
 directory=$(mktemp -d)
 started=()

@@ -3,6 +3,7 @@
 # index in one process. One core for the server, one for the client, loopback only. What counts are the ratios of one run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/beside-redis.bash
 
 records=${RECORDS:-200000}
 pipeline=16
@@ -10,15 +11,8 @@ clients=4
 in_flight=$((pipeline * clients))
 port=${PORT:-7790}
 
-if ! command -v redis-server >/dev/null || ! command -v redis-benchmark >/dev/null; then
-    echo "skipped: redis-server and redis-benchmark are not installed (Debian: apt-get install redis-server)" >&2
-    exit 0
-fi
-darter=${DARTER:-}
-if [ -z "$darter" ]; then
-    cargo build --release --quiet --package darter-cli
-    darter=${CARGO_TARGET_DIR:-target}/release/darter
-fi
+needs redis-server redis-benchmark redis-cli
+find_darter
 
 server=(taskset -c 0)
 client=(taskset -c 1)
