@@ -97,28 +97,23 @@ pub(crate) struct Descent<'k> {
     trusted: bool,
     root_tried: bool,
     /// The current node's bucket, for writers.
-    pub(crate) bucket: Vec<u64>,
+    pub(crate) bucket: SmallVec<[u64; 16]>,
     /// Express buckets probed on the way, for upkeep.
     pub(crate) probes: Vec<KnownBucket>,
     /// Directory indexes whose segment was seen sealed, to be read again on the way.
     stale: Vec<(usize, Option<ReadId>)>,
     cache_hash: Option<u64>,
+    /// What the operation takes from the cache and puts there is good for.
+    retirements: u64,
     /// Inner nodes read.
     pub(crate) nodes_read: u32,
 }
 
 impl<'k> Descent<'k> {
     /// A descent for `key`, which may use hints of depth less than `below`.
-    pub(crate) fn new(
-        shared: &Shared,
-        table: &Table,
-        key: &'k [u8],
-        purpose: Purpose,
-        below: usize,
-        epoch: u64,
-    ) -> Self {
+    pub(crate) fn new(shared: &Shared, table: &Table, key: &'k [u8], purpose: Purpose, below: usize) -> Self {
         let mut descent = Self::at_rest(shared, key, purpose, below);
-        descent.start(shared, table, epoch);
+        descent.start(shared, table);
         descent
     }
 
@@ -152,30 +147,28 @@ impl<'k> Descent<'k> {
             holder: None,
             trusted: false,
             root_tried: false,
-            bucket: Vec::new(),
+            bucket: SmallVec::new(),
             probes: Vec::new(),
             stale: Vec::new(),
             cache_hash: None,
+            retirements: shared.retirements(),
             nodes_read: 0,
         }
     }
 
-    fn start(&mut self, shared: &Shared, table: &Table, epoch: u64) {
+    fn start(&mut self, shared: &Shared, table: &Table) {
         let len = self.key.bytes().len();
-        let mut lengths: SmallVec<[(usize, u64, Option<ReadId>); 8]> = SmallVec::new();
-        for length in table.list.lengths() {
-            if length < len && length < self.below {
-                lengths.push((length, self.key.express(length), None));
-            }
-        }
-        if let (Some(&(_, hash, _)), usize::MAX) = (lengths.last(), self.below) {
-            if let Some(node) = shared.hints.get(hash, epoch).filter(|node| node.depth <= len) {
+        let lengths = table.list.lengths_below(len.min(self.below));
+        if let (Some(&longest), usize::MAX) = (lengths.last(), self.below) {
+            let hash = self.key.express(longest);
+            if let Some(node) = shared.hints.get(hash, self.retirements).filter(|node| node.depth <= len) {
                 self.hints.push(node);
             }
             self.cache_hash = Some(hash);
         }
         if self.hints.is_empty() && !lengths.is_empty() {
-            self.stage = Stage::Probe(lengths);
+            let probe = |&length| (length, self.key.express(length), None);
+            self.stage = Stage::Probe(lengths.iter().map(probe).collect());
         } else {
             self.next_hint(shared);
         }
@@ -254,7 +247,6 @@ impl<'k> Descent<'k> {
         &mut self,
         shared: &Shared,
         table: &Table,
-        epoch: u64,
         batch: &Batch,
     ) -> Result<Option<End>, IndexError> {
         for (index, read) in self.stale.drain(..) {
@@ -284,7 +276,7 @@ impl<'k> Descent<'k> {
             }
             Stage::Bucket(Some(read)) => {
                 let words = batch.words(*read);
-                self.absorb_bucket(shared, epoch, words)
+                self.absorb_bucket(shared, words)
             }
             Stage::Leaf { at, read: Some(read), .. } => {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(*read))?;
@@ -319,12 +311,7 @@ impl<'k> Descent<'k> {
     }
 
     #[inline]
-    fn absorb_bucket(
-        &mut self,
-        shared: &Shared,
-        epoch: u64,
-        words: &[u64],
-    ) -> Result<Option<End>, IndexError> {
+    fn absorb_bucket(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<End>, IndexError> {
         self.nodes_read += 1;
         let slots = &words[1..];
         let on_path = words[0] == self.key.identity(self.node.depth);
@@ -343,7 +330,7 @@ impl<'k> Descent<'k> {
             }
             self.trusted = true;
             if let Some(hash) = self.cache_hash {
-                shared.hints.put(hash, epoch, self.node);
+                shared.hints.put(hash, self.retirements, self.node);
             }
         } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
             return Ok(Some(End::Diverged));

@@ -1,8 +1,8 @@
 //! The client's cache of express nodes: where searches of hot keys began last time (paper, section 5.1).
 //!
 //! A direct-mapped table shared by the threads of a process, keyed by the express hash of the longest prefix a search would
-//! probe. An entry is good only in the epoch in which it was read (rule R4): the epoch is mixed into its check word, so that
-//! the whole cache is forgotten when the epoch moves. Check and value are two words that two threads may write at once; they
+//! probe. An entry is good as long as no node has been retired since it was read (`retirement.rs`): how many rounds of retirement
+//! there have been is mixed into its check word, so that the whole cache is forgotten when there is one more. Check and value are two words that two threads may write at once; they
 //! are stored as `check ^ value` and `value`, and a torn pair fails the check.
 //!
 //! ```text
@@ -41,19 +41,19 @@ impl HintCache {
         self.entries.len() as u64 * ENTRY_BYTES
     }
 
-    fn check(hash: u64, epoch: u64) -> u64 {
-        hash ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    fn check(hash: u64, retirements: u64) -> u64 {
+        hash ^ retirements.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The node remembered for this hash in this epoch.
+    /// The node remembered for this hash since the last round of retirement.
     #[inline]
-    pub(crate) fn get(&self, hash: u64, epoch: u64) -> Option<NodeRef> {
+    pub(crate) fn get(&self, hash: u64, retirements: u64) -> Option<NodeRef> {
         if self.entries.is_empty() {
             return None;
         }
         let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
         let value = entry[1].load(Ordering::Relaxed);
-        if value == 0 || entry[0].load(Ordering::Relaxed) ^ value != Self::check(hash, epoch) {
+        if value == 0 || entry[0].load(Ordering::Relaxed) ^ value != Self::check(hash, retirements) {
             return None;
         }
         let ty = NodeType::from_code(value >> 44 & 0xf)?;
@@ -64,15 +64,15 @@ impl HintCache {
         })
     }
 
-    /// Remembers a node for this hash in this epoch.
+    /// Remembers a node for this hash until the next round of retirement.
     #[inline]
-    pub(crate) fn put(&self, hash: u64, epoch: u64, node: NodeRef) {
+    pub(crate) fn put(&self, hash: u64, retirements: u64, node: NodeRef) {
         if self.entries.is_empty() || node.depth > usize::from(u16::MAX) {
             return;
         }
         let value = node.addr.bits() >> 4 | (node.ty as u64) << 44 | (node.depth as u64) << 48;
         let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
-        entry[0].store(Self::check(hash, epoch) ^ value, Ordering::Relaxed);
+        entry[0].store(Self::check(hash, retirements) ^ value, Ordering::Relaxed);
         entry[1].store(value, Ordering::Relaxed);
     }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_last_one_epoch() {
+    fn hints_last_until_the_next_retirement() {
         let cache = HintCache::new(4096);
         assert_eq!(cache.bytes(), 4096);
         let node = NodeRef { addr: GlobalAddr::new(3, 160), ty: NodeType::N12, depth: 9 };

@@ -3,6 +3,13 @@
 //! The pool keeps the graces; this file says what is done between the first and the second: a node's express entries are
 //! scrubbed, a replaced express skip table is taken apart. What must be known for that travels with the retired object as a
 //! note, so that another client of the process can do it when the retirer is gone.
+//!
+//! A process also remembers nodes by itself (`hints.rs`), each with the word of *retirements* in the root as the process had read it
+//! before it found the node current, and believes them as long as its reading is the same. The word is read with the view of
+//! the index, by the first operation pinned in each epoch, and bumped after a node's first grace, before its second. So what is
+//! remembered of a node bears a reading from before the bump. An operation pinned at *p* goes by a reading made at *p* or
+//! later. If that came after the bump, the node is forgotten. If before, then the node's stamp, which is read after the bump, is *p*
+//! or later, and the node is not freed as long as *p* is pinned.
 
 use super::Dart;
 use super::est::SEGMENT_BYTES;
@@ -53,8 +60,7 @@ impl<F: Fabric> Dart<F> {
         self.shared.view(&mut client).await?;
         let (nodes, tables): (Vec<Unlinked>, Vec<Unlinked>) =
             graced.into_iter().partition(|object| object.note.first() != Some(&NOTE_TABLE));
-        let skips = self.shared.holes.has(Hole::SkipScrub);
-        match if skips { Ok(()) } else { self.scrub_nodes(&mut client, &nodes).await } {
+        match self.scrub_nodes(&mut client, &nodes).await {
             Ok(()) => {
                 for object in nodes {
                     client.retire(object.addr, object.bytes, object.kind);
@@ -79,6 +85,10 @@ impl<F: Fabric> Dart<F> {
         }
         let (named, nameless): (Vec<&Unlinked>, Vec<&Unlinked>) =
             nodes.iter().partition(|object| object.note.first() == Some(&NOTE_NODE));
+        self.bump_retirements(client).await?;
+        if self.shared.holes.has(Hole::SkipScrub) {
+            return Ok(());
+        }
         let retired: Vec<Retired> = named
             .iter()
             .map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() })
@@ -91,6 +101,15 @@ impl<F: Fabric> Dart<F> {
                 scrub_everywhere(client, &table, keys, version, |addr| nameless.contains(&addr)).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Says that nodes are about to be retired: whatever a process remembers of nodes is out of date.
+    pub(super) async fn bump_retirements(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let mut batch = client.batch();
+        batch.faa(self.shared.words.retirements, 1);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
         Ok(())
     }
 
@@ -130,5 +149,80 @@ impl<F: Fabric> Dart<F> {
         client.retire(table.directory_addr, 8 << table.bits, AllocKind::Inner);
         client.retire(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DartOptions;
+    use super::super::node::{self, NodeType};
+    use super::super::slot::Slot;
+    use super::*;
+    use crate::radix::leaf;
+    use crate::{Condition, OrderedIndex};
+    use darter_fabric::{Local, block_on};
+    use darter_pool::{Pool, PoolOptions};
+
+    /// Rounds of upkeep in which what was unlinked becomes free.
+    const ROUNDS: usize = 20;
+    /// The most allocations before memory that is free is used again.
+    const ALLOCATIONS: usize = 10_000;
+
+    /// A process that remembers a node is idle while another takes the node away, and uses its memory for what looks like it: a
+    /// copy whose link was lost, with a leaf that nobody should see.
+    #[test]
+    fn what_is_remembered_of_a_node_ends_before_its_memory_is_used_again() {
+        block_on(async {
+            let fabric = Local::memory(16 << 20, 1).unwrap();
+            let here = Pool::create(fabric.clone(), &PoolOptions::default()).await.unwrap();
+            let there = Pool::open(fabric).await.unwrap();
+            let (mut client, mut other) = (here.client().unwrap(), there.client().unwrap());
+            let dart = Dart::open_or_create(&mut client, DartOptions::default()).await.unwrap();
+            let others = Dart::open(&mut other, DartOptions::default()).await.unwrap();
+            let keys = [&b"stem1234a"[..], b"stem1234b", b"else"];
+            for key in keys {
+                dart.put(&mut client, key, b"true", Condition::Always).await.unwrap();
+            }
+
+            assert_eq!(others.get(&mut other, keys[0]).await.unwrap().unwrap(), b"true");
+            let mut hashed = others.hashed(keys[0]);
+            let hash = hashed.express(8);
+            let then = others.shared.retirements();
+            let remembered = others.shared.hints.get(hash, then).expect("a node that a search found");
+            assert_eq!(remembered.depth, 8);
+
+            assert!(dart.delete(&mut client, keys[1]).await.unwrap());
+            for _ in 0..ROUNDS {
+                here.maintain(&mut client).await.unwrap();
+                dart.maintain(&mut client).await.unwrap();
+                there.maintain(&mut other).await.unwrap();
+            }
+            here.settle(&mut client).await.unwrap();
+            let mut addr = GlobalAddr::NULL;
+            for _ in 0..ALLOCATIONS {
+                addr = client.alloc(0, remembered.ty.bytes(), AllocKind::Inner).await.unwrap();
+                if addr == remembered.addr {
+                    break;
+                }
+            }
+            assert_eq!(addr, remembered.addr, "the node's memory is used again");
+            let image = leaf::image(keys[0], b"false");
+            let class = leaf::leaf_class(keys[0].len(), 5).unwrap();
+            let false_leaf = client.alloc(0, 64, AllocKind::Leaf).await.unwrap();
+            let slot = Slot::leaf(hashed.edge(8), class, false_leaf);
+            let mut batch = client.batch();
+            batch.write(addr, &node::image(NodeType::N4, hashed.identity(8), &[slot]));
+            batch.write(false_leaf, &image);
+            let done = client.submit(batch).await.unwrap();
+            client.recycle(done);
+
+            assert_eq!(
+                others.shared.hints.get(hash, then),
+                Some(remembered),
+                "it was not overwritten by chance"
+            );
+            assert_eq!(others.get(&mut other, keys[0]).await.unwrap().unwrap(), b"true");
+            assert!(others.shared.retirements() > then);
+        });
     }
 }

@@ -37,14 +37,13 @@ impl<F: Fabric> Dart<F> {
         let mut client = client.pin(OpKind::Get).await?;
         let shared = &*self.shared;
         let table = shared.view(&mut client).await?;
-        let epoch = client.epoch();
         let sample = shared.samples();
-        let mut descent = Descent::new(shared, &table, key, Purpose::Read { sample }, usize::MAX, epoch);
+        let mut descent = Descent::new(shared, &table, key, Purpose::Read { sample }, usize::MAX);
         loop {
             let mut batch = client.batch();
             descent.post(shared, &table, &mut batch);
             let done = client.submit(batch).await?;
-            let end = descent.absorb(shared, &table, epoch, &done)?;
+            let end = descent.absorb(shared, &table, &done)?;
             let result = match end {
                 None => {
                     client.recycle(done);
@@ -90,14 +89,13 @@ impl<F: Fabric> Dart<F> {
         let mut client = client.pin(OpKind::MultiGet).await?;
         let shared = &*self.shared;
         let table = shared.view(&mut client).await?;
-        let epoch = client.epoch();
         let mut values = vec![None; keys.len()];
         let mut walking: Vec<(usize, Descent<'_>)> = keys
             .iter()
             .enumerate()
             .map(|(at, key)| {
                 let purpose = Purpose::Read { sample: shared.samples() };
-                (at, Descent::new(shared, &table, key, purpose, usize::MAX, epoch))
+                (at, Descent::new(shared, &table, key, purpose, usize::MAX))
             })
             .collect();
         while !walking.is_empty() {
@@ -108,7 +106,7 @@ impl<F: Fabric> Dart<F> {
             let done = client.submit(batch).await?;
             let mut failed = None;
             walking.retain_mut(|(at, descent)| {
-                let absorbed = descent.absorb(shared, &table, epoch, &done).and_then(|end| match end {
+                let absorbed = descent.absorb(shared, &table, &done).and_then(|end| match end {
                     Some(End::Leaf { at, read, is_key: true }) => {
                         Ok((true, Some(leaf::parse(at.slot.addr(), done.words(read))?.value.to_vec())))
                     }

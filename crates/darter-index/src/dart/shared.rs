@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// "DART" and the format's version, in the kind word of a pool's root.
-pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x01\0\0\0");
+pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x02\0\0\0");
 
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,8 @@ pub(crate) struct RootWords {
     pub(crate) kind: GlobalAddr,
     /// Bumped after every change of a directory.
     pub(crate) version: GlobalAddr,
+    /// Bumped between a node's unlinking and the reuse of its memory, after its first grace and before its second.
+    pub(crate) retirements: GlobalAddr,
 }
 
 impl RootWords {
@@ -45,6 +47,7 @@ impl RootWords {
             est: pool.root_word(2),
             kind: pool.root_word(3),
             version: pool.root_word(4),
+            retirements: pool.root_word(5),
         }
     }
 }
@@ -57,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) hints: HintCache,
     table: ArcSwap<Table>,
     root: AtomicU64,
+    /// [`RootWords::retirements`] as last read.
+    retirements: AtomicU64,
     view_epoch: AtomicU64,
     /// One search in this many counts an access in its leaf; 0 for never.
     pub(crate) frequency_every: u32,
@@ -88,6 +93,8 @@ impl Shared {
             hints,
             table: ArcSwap::from_pointee(table),
             root: AtomicU64::new(root.word()),
+            // Nothing is remembered yet.
+            retirements: AtomicU64::new(0),
             view_epoch: AtomicU64::new(epoch),
             frequency_every: options.frequency_every,
             verb_percent: options.verb_percent,
@@ -107,6 +114,13 @@ impl Shared {
     /// Remembers the root slot.
     pub(crate) fn remember_root(&self, slot: Slot) {
         self.root.store(slot.unsealed().word(), Ordering::Release);
+    }
+
+    /// What nodes remembered by this operation are good for: as long as this stays the same. For operations that have looked at
+    /// [`Shared::view`].
+    #[inline]
+    pub(crate) fn retirements(&self) -> u64 {
+        self.retirements.load(Ordering::Acquire)
     }
 
     /// The table as last seen, without a check of the epoch.
@@ -137,7 +151,9 @@ impl Shared {
         let version = batch.read(self.words.version, 1);
         let est = batch.read(self.words.est, 1);
         let root = batch.read(self.words.root, 1);
+        let retirements = batch.read(self.words.retirements, 1);
         let done = client.submit(batch).await?;
+        self.retirements.fetch_max(done.words(retirements)[0], Ordering::AcqRel);
         let (version, est) = (done.words(version)[0], GlobalAddr::from_bits(done.words(est)[0]));
         self.remember_root(Slot::from_word(done.words(root)[0]));
         client.recycle(done);

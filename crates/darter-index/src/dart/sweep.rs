@@ -24,6 +24,6 @@ impl<F: Fabric> Dart<F> {
         batch.faa(version, 1);
         let done = client.submit(batch).await?;
         client.recycle(done);
-        Ok(())
+        self.bump_retirements(&mut client).await
     }
 }

@@ -74,35 +74,27 @@ enum Successor {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Runs a descent to its end for a writer, leaf words left in the returned batch.
-    pub(super) async fn descend<'k>(
-        &self,
-        client: &mut Client<F>,
-        table: &Table,
-        key: &'k [u8],
-        purpose: Purpose,
-        below: usize,
-    ) -> Result<(Descent<'k>, End, darter_fabric::Batch), IndexError> {
-        let descent = Descent::new(&self.shared, table, key, purpose, below, client.epoch());
-        self.run(client, table, descent).await
+    /// A descent for a writer.
+    pub(super) fn descent<'k>(&self, table: &Table, key: &'k [u8]) -> Descent<'k> {
+        Descent::new(&self.shared, table, key, Purpose::Write, usize::MAX)
     }
 
-    async fn run<'k>(
+    /// Runs a descent to its end, leaf words left in the returned batch.
+    pub(super) async fn run(
         &self,
         client: &mut Client<F>,
         table: &Table,
-        mut descent: Descent<'k>,
-    ) -> Result<(Descent<'k>, End, darter_fabric::Batch), IndexError> {
-        let epoch = client.epoch();
+        descent: &mut Descent<'_>,
+    ) -> Result<(End, darter_fabric::Batch), IndexError> {
         if descent.arrived() {
-            return Ok((descent, End::Reached, client.batch()));
+            return Ok((End::Reached, client.batch()));
         }
         loop {
             let mut batch = client.batch();
             descent.post(&self.shared, table, &mut batch);
             let done = client.submit(batch).await?;
-            match descent.absorb(&self.shared, table, epoch, &done)? {
-                Some(end) => return Ok((descent, end, done)),
+            match descent.absorb(&self.shared, table, &done)? {
+                Some(end) => return Ok((end, done)),
                 None => client.recycle(done),
             }
         }
@@ -117,7 +109,7 @@ impl<F: Fabric> Dart<F> {
         node: NodeRef,
     ) -> Result<Parent, IndexError> {
         let purpose = Purpose::Parent(node.addr);
-        let descent = Descent::new(&self.shared, table, key, purpose, node.depth, client.epoch());
+        let descent = Descent::new(&self.shared, table, key, purpose, node.depth);
         self.parent_by(client, table, descent).await
     }
 
@@ -142,9 +134,9 @@ impl<F: Fabric> Dart<F> {
         &self,
         client: &mut Client<F>,
         table: &Table,
-        descent: Descent<'_>,
+        mut descent: Descent<'_>,
     ) -> Result<Parent, IndexError> {
-        let (descent, end, done) = self.run(client, table, descent).await?;
+        let (end, done) = self.run(client, table, &mut descent).await?;
         client.recycle(done);
         Ok(match (end, descent.incoming) {
             (End::Reached, Some(incoming)) => Parent::Found { incoming, above: descent.above },

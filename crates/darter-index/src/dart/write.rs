@@ -11,7 +11,7 @@
 //! writers of one key do not hold each other up, however many they are.
 
 use super::Dart;
-use super::descent::{Descent, End, Purpose, SlotAt};
+use super::descent::{Descent, End, SlotAt};
 use super::est::table::Table;
 use super::holes::Hole;
 use super::leaf;
@@ -78,7 +78,8 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<Turn, IndexError> {
         let key = draft.key;
         leaf::mark_replacement(&mut draft.words, false);
-        let (mut descent, end, done) = self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
+        let mut descent = self.descent(table, key);
+        let (end, done) = self.run(client, table, &mut descent).await?;
         match end {
             End::Leaf { at, read, is_key: true } => {
                 let refused = match condition {
@@ -218,8 +219,8 @@ impl<F: Fabric> Dart<F> {
         let mut client = client.pin(OpKind::Delete).await?;
         let table = self.shared.view(&mut client).await?;
         for _ in 0..TURNS_MAX {
-            let (descent, end, done) =
-                self.descend(&mut client, &table, key, Purpose::Write, usize::MAX).await?;
+            let mut descent = self.descent(&table, key);
+            let (end, done) = self.run(&mut client, &table, &mut descent).await?;
             let is_refused = match end {
                 End::Leaf { at, read, is_key: true } => {
                     !is_wanted(leaf::parse(at.slot.addr(), done.words(read))?.value)
@@ -262,8 +263,8 @@ impl<F: Fabric> Dart<F> {
         key: &[u8],
     ) -> Result<(), IndexError> {
         for _ in 0..TURNS_MAX {
-            let (mut descent, end, done) =
-                self.descend(client, table, key, Purpose::Write, usize::MAX).await?;
+            let mut descent = self.descent(table, key);
+            let (end, done) = self.run(client, table, &mut descent).await?;
             client.recycle(done);
             let (node, incoming, known) = match end {
                 End::Sealed => {

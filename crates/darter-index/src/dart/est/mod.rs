@@ -89,6 +89,12 @@ impl PrefixList {
         self.0.to_le_bytes().into_iter().filter(|&len| len != 0).map(usize::from).collect()
     }
 
+    /// The lengths below a limit.
+    pub(crate) fn lengths_below(self, limit: usize) -> SmallVec<[usize; LIST_MAX]> {
+        let lengths = self.0.to_le_bytes().into_iter().map(usize::from);
+        lengths.take_while(|&len| len != 0 && len < limit).collect()
+    }
+
     /// Lengths under which a node of depth `depth` whose parent ends at `above` is entered.
     pub(crate) fn covering(self, above: usize, depth: usize) -> impl Iterator<Item = usize> {
         self.0
