@@ -191,6 +191,18 @@ pub trait Endpoint: Send + 'static {
     /// Posts the batch and waits for all of it: one round trip.
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send;
 
+    /// Brings what a READ or WRITE of so many words is going to touch nearer, where the memory is this machine's: its cache misses
+    /// then pass beside other work. No verb; elsewhere nothing.
+    #[inline]
+    fn prefetch(&self, _addr: GlobalAddr, _words: usize) {}
+
+    /// A guess at what a READ of a word would bring, where looking costs no verb, to be used for [`Endpoint::prefetch`] and nothing
+    /// else: it is in no order with any verb.
+    #[inline]
+    fn glance(&self, _addr: GlobalAddr) -> Option<u64> {
+        None
+    }
+
     /// Batches posted by futures that were dropped and whose verbs have not all completed.
     #[inline]
     fn in_flight(&self) -> usize {

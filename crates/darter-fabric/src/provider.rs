@@ -118,6 +118,16 @@ impl Endpoint for ProviderEndpoint {
     }
 
     #[inline]
+    fn prefetch(&self, addr: GlobalAddr, words: usize) {
+        each!(self, inner => inner.prefetch(addr, words));
+    }
+
+    #[inline]
+    fn glance(&self, addr: GlobalAddr) -> Option<u64> {
+        each!(self, inner => inner.glance(addr))
+    }
+
+    #[inline]
     fn in_flight(&self) -> usize {
         each!(self, inner => inner.in_flight())
     }

@@ -15,7 +15,7 @@ use crate::layout::class_in;
 use crate::limbo::{Limbo, Retired};
 use crate::magazine::Magazine;
 use crate::pool::Shared;
-use crate::size_class::{CLASSES, class_of};
+use crate::size_class::{CLASSES, class_bytes, class_of};
 use crate::{AllocKind, Pool, PoolError, Unlinked};
 
 /// Operations between looks at whether upkeep is due.
@@ -277,7 +277,13 @@ impl<F: Fabric> Client<F> {
             self.refused = true;
             return None;
         }
-        self.magazines.get(Self::magazine_index(node, kind, class))?.as_ref()?.pop()
+        let magazine = self.magazines.get(Self::magazine_index(node, kind, class))?.as_ref()?;
+        let object = magazine.pop()?;
+        if let Some(next) = magazine.peek() {
+            // Written by the operation after this one.
+            self.endpoint().prefetch(next, (class_bytes(class) / 8) as usize);
+        }
+        Some(object)
     }
 
     /// Allocates an object of at least `bytes` bytes, on `node` if it has room, else on any other. Its contents are

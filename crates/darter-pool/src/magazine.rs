@@ -42,10 +42,16 @@ impl Magazine {
     /// Takes an object. For the owner only.
     #[inline]
     pub(crate) fn pop(&self) -> Option<GlobalAddr> {
+        let object = self.peek()?;
+        self.len.store(self.len.load(Ordering::Relaxed) - 1, Ordering::Release);
+        Some(object)
+    }
+
+    /// What [`Magazine::pop`] would take.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<GlobalAddr> {
         let last = self.len.load(Ordering::Relaxed).checked_sub(1)?;
-        let object = self.objects.get(last as usize)?.load(Ordering::Relaxed);
-        self.len.store(last, Ordering::Release);
-        Some(GlobalAddr::from_bits(object))
+        Some(GlobalAddr::from_bits(self.objects.get(last as usize)?.load(Ordering::Relaxed)))
     }
 
     /// Adds an object; `false` when full. For the owner only.

@@ -135,6 +135,13 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.shared.index.multi_get(&mut self.client, &keys).await?)
     }
 
+    /// Has what operations on these keys are going to read come nearer while other things are done: for those who know ahead
+    /// what they will ask. In memory of this machine their cache misses then overlap; elsewhere nothing happens.
+    #[inline]
+    pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.shared.index.prefetch(&self.client, keys);
+    }
+
     /// The pairs whose keys lie in a range, fetched in chunks as they are asked for.
     pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F> {
         AsyncScan::new(self, Cursor::new(range.into_scan_range()))

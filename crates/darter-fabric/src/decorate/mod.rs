@@ -84,6 +84,16 @@ macro_rules! forward_endpoint {
         }
 
         #[inline]
+        fn prefetch(&self, addr: crate::GlobalAddr, words: usize) {
+            self.inner.prefetch(addr, words);
+        }
+
+        #[inline]
+        fn glance(&self, addr: crate::GlobalAddr) -> Option<u64> {
+            self.inner.glance(addr)
+        }
+
+        #[inline]
         fn in_flight(&self) -> usize {
             self.inner.in_flight()
         }

@@ -85,7 +85,7 @@ impl Regions {
         )
     }
 
-    /// Starts to bring the lines of a READ into the cache. An address outside the regions is harmless here.
+    /// Starts to bring the first lines of an object into the cache. An address outside the regions is harmless here.
     #[inline]
     fn prefetch(&self, addr: GlobalAddr, words: u32) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -242,6 +242,17 @@ impl Endpoint for LocalEndpoint {
     #[inline]
     fn recycle(&mut self, batch: Batch) {
         self.spares.recycle(batch);
+    }
+
+    #[inline]
+    fn prefetch(&self, addr: GlobalAddr, words: usize) {
+        self.shared.regions.prefetch(addr, words as u32);
+    }
+
+    #[inline]
+    fn glance(&self, addr: GlobalAddr) -> Option<u64> {
+        let words = self.shared.regions.locate(&Verb { kind: VerbKind::Read, addr, at: 0, words: 1 });
+        words.ok().map(|words| words[0].load(Ordering::Relaxed))
     }
 
     #[inline]

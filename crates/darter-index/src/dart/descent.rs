@@ -158,17 +158,18 @@ impl<'k> Descent<'k> {
 
     fn start(&mut self, shared: &Shared, table: &Table) {
         let len = self.key.bytes().len();
-        let lengths = table.list.lengths_below(len.min(self.below));
-        if let (Some(&longest), usize::MAX) = (lengths.last(), self.below) {
+        let below = len.min(self.below);
+        let longest = table.list.longest_below(below);
+        if let (Some(longest), usize::MAX) = (longest, self.below) {
             let hash = self.key.express(longest);
             if let Some(node) = shared.hints.get(hash, self.retirements).filter(|node| node.depth <= len) {
                 self.hints.push(node);
             }
             self.cache_hash = Some(hash);
         }
-        if self.hints.is_empty() && !lengths.is_empty() {
-            let probe = |&length| (length, self.key.express(length), None);
-            self.stage = Stage::Probe(lengths.iter().map(probe).collect());
+        if self.hints.is_empty() && longest.is_some() {
+            let probe = |length| (length, self.key.express(length), None);
+            self.stage = Stage::Probe(table.list.lengths_below(below).map(probe).collect());
         } else {
             self.next_hint(shared);
         }

@@ -18,6 +18,7 @@ mod frontier;
 mod hints;
 mod holes;
 mod node;
+mod prefetch;
 mod retirement;
 mod scan;
 mod search;

@@ -90,9 +90,16 @@ impl PrefixList {
     }
 
     /// The lengths below a limit.
-    pub(crate) fn lengths_below(self, limit: usize) -> SmallVec<[usize; LIST_MAX]> {
+    pub(crate) fn lengths_below(self, limit: usize) -> impl Iterator<Item = usize> {
         let lengths = self.0.to_le_bytes().into_iter().map(usize::from);
-        lengths.take_while(|&len| len != 0 && len < limit).collect()
+        lengths.take_while(move |&len| len != 0 && len < limit)
+    }
+
+    /// The last of them.
+    #[inline]
+    pub(crate) fn longest_below(self, limit: usize) -> Option<usize> {
+        let lengths = self.0.to_le_bytes().map(usize::from);
+        lengths.into_iter().rev().find(|&len| len != 0 && len < limit)
     }
 
     /// Lengths under which a node of depth `depth` whose parent ends at `above` is entered.
