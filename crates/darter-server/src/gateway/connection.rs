@@ -7,8 +7,9 @@
 use super::call::{Call, Client};
 use super::clients::ClientInfo;
 use super::keyspace::now_ms;
+use super::pipeline::Pipeline;
 use super::reply::Reply;
-use super::request::{Parser, Step};
+use super::request::Parser;
 use super::worker::{Held, Line, Worker};
 use darter_fabric::tcp::Channel;
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
@@ -25,6 +26,8 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tracing::{info, warn};
 
+/// Requests of a client that are parsed before the first of them is done.
+const FORESEEN: usize = 16;
 /// Bytes of replies that are sent though requests are left to be done.
 const SENT_AT_ONCE: usize = 256 << 10;
 
@@ -111,6 +114,11 @@ impl Connection {
         let done = self.do_requests().await;
         self.client.info.is_busy.store(false, Ordering::Release);
         done?;
+        if self.inbox.arrived().is_empty() {
+            self.worker.give_inbox(std::mem::take(&mut self.inbox));
+        }
+        // Once those who are ready have had their turn too, replies leave one after the other: whom they wake sleeps but once.
+        tokio::task::yield_now().await;
         self.send()?;
         self.rest();
         self.client.is_closing |= self.worker.shared.is_stopping.load(Ordering::Relaxed);
@@ -221,46 +229,68 @@ impl Connection {
             self.outbox.bytes = self.worker.output();
         }
         let worker = Rc::clone(&self.worker);
+        let mut pipeline = worker.pipeline();
         let mut held: Option<Held<'_>> = None;
-        let mut began = Instant::now();
         let outcome = loop {
-            match self.parser.advance(self.inbox.arrived(), self.client.is_trusted) {
-                Ok(Step::Incomplete) => break Ok(()),
-                Ok(Step::Request(bytes)) => {
-                    let args = self.parser.arguments(self.inbox.arrived());
-                    if !args.is_empty() {
-                        let held = match &mut held {
-                            Some(held) => held,
-                            None => held.insert(worker.keyspace().await),
-                        };
-                        held.keys.now = now_ms();
-                        let reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
-                        let (keys, client) = (&mut held.keys, &mut self.client);
-                        let mut call = Call { args, keys, reply, client, shared: &worker.shared };
-                        let command = call.perform().await;
-                        began = worker.did(command, &args, began, &self.client.info);
-                    }
-                    self.inbox.take(bytes);
-                }
-                Err(malformed) => {
-                    let mut reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
-                    reply.error(&format!("ERR {malformed}"));
-                    self.client.is_closing = true;
+            // What a stranger may ask for depends on what the request before has done.
+            let most = if self.client.is_trusted { FORESEEN } else { 1 };
+            let parser = &mut self.parser;
+            let parsed = pipeline.fill(parser, self.inbox.arrived(), self.client.is_trusted, most);
+            if pipeline.len() > 0 {
+                let held = match &mut held {
+                    Some(held) => held,
+                    None => held.insert(worker.keyspace().await),
+                };
+                let done = self.do_parsed(&pipeline, held).await;
+                if done.is_err() || self.client.is_closing {
+                    break done;
                 }
             }
-            if self.client.is_closing {
+            if let Err(malformed) = &parsed {
+                let mut reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+                reply.error(&format!("ERR {malformed}"));
+                self.client.is_closing = true;
+            }
+            if parsed.is_err() || pipeline.len() == 0 {
                 break Ok(());
             }
-            if self.outbox.waiting() > SENT_AT_ONCE {
-                let sent = self.send().and_then(|()| self.count());
-                if sent.is_err() {
-                    break sent;
-                }
-            }
         };
+        worker.give_pipeline(pipeline);
         if let Some(held) = held {
             worker.give_keyspace(held);
         }
+        outcome
+    }
+
+    /// Does requests that are parsed, in their order.
+    async fn do_parsed(&mut self, pipeline: &Pipeline, held: &mut Held<'_>) -> io::Result<()> {
+        let worker = Rc::clone(&self.worker);
+        if pipeline.len() > 1 {
+            held.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
+        }
+        let mut began = Instant::now();
+        let mut outcome = Ok(());
+        let mut done = 0;
+        for number in 0..pipeline.len() {
+            let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
+            done = pipeline.end(number);
+            if args.is_empty() {
+                continue;
+            }
+            held.keys.now = now_ms();
+            let reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+            let (keys, client) = (&mut held.keys, &mut self.client);
+            let mut call = Call { args, keys, reply, client, shared: &worker.shared };
+            let command = call.perform().await;
+            began = worker.did(command, &args, began, &self.client.info);
+            if self.outbox.waiting() > SENT_AT_ONCE {
+                outcome = self.send().and_then(|()| self.count());
+            }
+            if self.client.is_closing || outcome.is_err() {
+                break;
+            }
+        }
+        self.inbox.take(done);
         outcome
     }
 }

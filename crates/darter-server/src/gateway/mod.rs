@@ -16,6 +16,7 @@ mod fault;
 mod glob;
 mod keyspace;
 mod number;
+mod pipeline;
 mod reply;
 mod request;
 mod score;

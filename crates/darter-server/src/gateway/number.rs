@@ -2,12 +2,16 @@
 
 /// A number without sign, space or zero that it could do without; `-0` is none.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let (digits, sign) = match text {
+        [b'-', digits @ ..] => (digits, -1),
+        digits => (digits, 1),
+    };
     match digits {
-        [b'0'] => (digits.len() == text.len()).then_some(0),
-        [b'1'..=b'9', ..] if text.len() <= 20 && digits.iter().all(u8::is_ascii_digit) => {
-            std::str::from_utf8(text).ok()?.parse().ok()
-        }
+        [b'0'] => (sign > 0).then_some(0),
+        [b'1'..=b'9', ..] => digits.iter().try_fold(0_i64, |number, byte| {
+            let digit = byte.checked_sub(b'0').filter(|&digit| digit < 10)?;
+            number.checked_mul(10)?.checked_add(sign * i64::from(digit))
+        }),
         _ => None,
     }
 }

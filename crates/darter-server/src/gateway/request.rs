@@ -16,7 +16,7 @@ const STRANGERS_ARGUMENTS_MAX: i64 = 10;
 /// Bytes of a bulk string at most, of a client that has not shown its password.
 const STRANGERS_BULK_BYTES_MAX: usize = 16 << 10;
 /// Places kept from one request to the next.
-const SPANS_KEPT: usize = 256;
+pub(super) const SPANS_KEPT: usize = 256;
 
 /// Why a client's bytes are no request; Redis's words, for the client.
 pub type Malformed = Cow<'static, str>;
@@ -30,8 +30,9 @@ pub enum Step {
     Incomplete,
 }
 
+/// Where an argument lies.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+pub(super) struct Span {
     from: u32,
     to: u32,
 }
@@ -62,6 +63,11 @@ pub struct Arguments<'b> {
 }
 
 impl<'b> Arguments<'b> {
+    /// Those at some places of a request's bytes.
+    pub(super) fn new(spans: &'b [Span], bytes: &'b [u8]) -> Self {
+        Self { spans, bytes }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -130,6 +136,11 @@ impl Parser {
     /// The arguments of the request that [`Parser::advance`] has told of, with the same bytes.
     pub fn arguments<'b>(&'b self, arrived: &'b [u8]) -> Arguments<'b> {
         Arguments { spans: &self.spans, bytes: if self.is_line { &self.words } else { arrived } }
+    }
+
+    /// Where the arguments of that request lie in its bytes; `None` for a line, whose words the parser holds.
+    pub(super) fn spans(&self) -> Option<&[Span]> {
+        (!self.is_line).then_some(&self.spans)
     }
 
     /// Whether a request has begun, and its end has not come.

@@ -5,6 +5,7 @@ use super::connection::Connection;
 use super::counts::{Counts, Sums, ThreadCounts};
 use super::fault::Fault;
 use super::keyspace::{Expiry, Keyspace, Turns, now_ms};
+use super::pipeline::Pipeline;
 use super::request::Arguments;
 use super::slow::SlowLog;
 use super::table::Command;
@@ -37,6 +38,10 @@ const STEP_AT_LEISURE: Duration = Duration::from_secs(1);
 const RESPITE: Duration = Duration::from_millis(500);
 /// Buffers of each sort that a thread keeps for whoever is next.
 const SPARES: usize = 8;
+/// Buffers of replies that it keeps: all who are ready have one at once.
+const OUTPUTS_SPARE: usize = 256;
+/// Bytes of such a buffer at most.
+const OUTPUT_KEPT_BYTES: usize = 16 << 10;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -149,6 +154,7 @@ pub(super) struct Worker {
     at_elements: Arc<Turns>,
     inboxes: RefCell<Vec<Inbox>>,
     outputs: RefCell<Vec<Vec<u8>>>,
+    pipelines: RefCell<Vec<Pipeline>>,
 }
 
 /// What a way into the pool has cost, as far as that was counted, and the round in which it was.
@@ -177,6 +183,7 @@ impl Worker {
             at_elements: Arc::default(),
             inboxes: RefCell::default(),
             outputs: RefCell::default(),
+            pipelines: RefCell::default(),
         }
     }
 
@@ -266,7 +273,16 @@ impl Worker {
 
     /// Takes an empty one back.
     pub(super) fn give_inbox(&self, inbox: Inbox) {
-        give(&self.inboxes, inbox);
+        give(&self.inboxes, inbox, SPARES);
+    }
+
+    pub(super) fn pipeline(&self) -> Pipeline {
+        self.pipelines.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(super) fn give_pipeline(&self, mut pipeline: Pipeline) {
+        pipeline.rest();
+        give(&self.pipelines, pipeline, SPARES);
     }
 
     pub(super) fn output(&self) -> Vec<u8> {
@@ -275,8 +291,8 @@ impl Worker {
 
     /// Takes an empty one back.
     pub(super) fn give_output(&self, output: Vec<u8>) {
-        if output.capacity() > 0 {
-            give(&self.outputs, output);
+        if (1..=OUTPUT_KEPT_BYTES).contains(&output.capacity()) {
+            give(&self.outputs, output, OUTPUTS_SPARE);
         }
     }
 
@@ -298,9 +314,9 @@ impl Worker {
     }
 }
 
-fn give<T>(spares: &RefCell<Vec<T>>, spare: T) {
+fn give<T>(spares: &RefCell<Vec<T>>, spare: T, most: usize) {
     let mut spares = spares.borrow_mut();
-    if spares.len() < SPARES {
+    if spares.len() < most {
         spares.push(spare);
     }
 }

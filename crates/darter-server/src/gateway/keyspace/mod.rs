@@ -31,6 +31,7 @@ use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
 use darter::{AsyncSession, Condition, Counters, PutOutcome, Store};
 use rustix::time::{ClockId, clock_gettime};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What begins the index's keys of each sort of record.
@@ -80,6 +81,8 @@ pub(super) struct Keyspace {
     new: Vec<u8>,
 }
 
+/// Bytes of a key at most for which it is worth while to look ahead.
+const FORESEEN_BYTES_MAX: usize = 256;
 /// Buffers beyond this size are given up when a command has ended.
 const KEPT_BYTES: usize = 64 << 10;
 
@@ -134,6 +137,20 @@ impl Keyspace {
                 *buffer = Vec::new();
             }
         }
+    }
+
+    /// Has what commands on these keys are going to look at come nearer.
+    pub(super) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        let Some(session) = &mut self.session else { return };
+        let (places, mut ends) = (&mut self.new, SmallVec::<[usize; 32]>::new());
+        places.clear();
+        for key in keys.filter(|key| key.len() <= FORESEEN_BYTES_MAX) {
+            places.push(Family::Key as u8);
+            places.extend_from_slice(key);
+            ends.push(places.len());
+        }
+        let mut from = 0;
+        session.prefetch(ends.into_iter().map(|end| &places[std::mem::replace(&mut from, end)..end]));
     }
 
     /// What `f` makes of a key's head, of none when the key is absent.
