@@ -1,4 +1,4 @@
-"""What programs do with redis-py, against a gateway: by RESP2, and by RESP3 where the library speaks it."""
+"""What programs do with redis-py, against a gateway: by RESP2, and by RESP3 where the library speaks it (5 and later)."""
 import sys
 
 import redis
@@ -48,9 +48,10 @@ def use(port, **options):
 
 
 port = int(sys.argv[1])
-use(port)
 if int(redis.__version__.split(".")[0]) >= 5:
-    use(port, protocol=3)
+    for protocol in 2, 3:
+        use(port, protocol=protocol)
+        print(f"RESP{protocol}: all well")
 else:
-    print("this redis-py speaks RESP2 only")
-print("all well")
+    use(port)
+    print("RESP2: all well")
