@@ -25,8 +25,8 @@ pub use dart::{Hole, Holes, dart_situations};
 pub use error::IndexError;
 pub use hocl::{HoclOptions, Unlock};
 pub use ordered::{
-    CheckReport, Condition, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex,
-    PutOutcome, ScanRange,
+    CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
+    OrderedIndex, PutOutcome, ScanRange,
 };
 #[doc(hidden)]
 pub use sherman::sherman_situations;

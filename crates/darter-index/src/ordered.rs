@@ -36,6 +36,17 @@ pub enum Condition<'a> {
     Equals(&'a [u8]),
 }
 
+/// What is to become of a key, by who has seen its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It stays as it is.
+    Keep,
+    /// It gets the value that was written.
+    Put,
+    /// It goes; one that is absent stays so.
+    Remove,
+}
+
 impl Condition<'_> {
     /// Whether it can hold only for a key that is there.
     pub(crate) const fn wants_key(self) -> bool {

@@ -7,7 +7,7 @@ use crate::scan::{AsyncScan, Cursor};
 use crate::store::{Inner, Shared};
 use crate::{Error, KeyRange, upkeep};
 use darter_fabric::{Counters, Endpoint, Fabric};
-use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, Decision, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::Client;
 use std::sync::Arc;
 
@@ -121,6 +121,21 @@ impl<F: Fabric> AsyncSession<F> {
         is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
         Ok(self.shared.index.delete_if(&mut self.client, key.as_ref(), is_wanted).await?)
+    }
+
+    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
+    /// value into the buffer. It is asked again, with an empty buffer, when somebody else came between: its last decision is the one
+    /// that counts, and the one that this answers. [`Decision::Remove`] of a key that is absent changes nothing.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::put`].
+    #[inline]
+    pub async fn modify(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision, Error> {
+        Ok(self.shared.index.modify(&mut self.client, key.as_ref(), decide).await?)
     }
 
     /// The values of several keys, in their order, in the round trips of the longest search among them.

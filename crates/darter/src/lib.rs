@@ -57,8 +57,9 @@ pub use darter_fabric::{
     UrlError, block_on,
 };
 pub use darter_index::{
-    AdjustReport, Census, CheckReport, Condition, Dart, DartOptions, EstStats, IndexError, IndexStats,
-    KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, SearchSamples, TreeView,
+    AdjustReport, Census, CheckReport, Condition, Dart, DartOptions, Decision, EstStats, IndexError,
+    IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, SearchSamples,
+    TreeView,
 };
 pub use darter_pool::{MemberUsage, NodeUsage, Pool, PoolError, PoolUsage};
 

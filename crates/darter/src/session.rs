@@ -6,7 +6,7 @@
 use crate::scan::{Cursor, Scan};
 use crate::{AsyncSession, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
-use darter_index::{Condition, KeyValue, PutOutcome, ScanRange};
+use darter_index::{Condition, Decision, KeyValue, PutOutcome, ScanRange};
 
 /// One thread's way into a [`crate::Store`]. It may move between threads, but does one operation at a time.
 #[derive(Debug)]
@@ -127,6 +127,36 @@ impl<F: Fabric> Session<F> {
         is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
         block_on(self.inner.delete_if(key, is_wanted))
+    }
+
+    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
+    /// value into the buffer. It is asked again, with an empty buffer, when somebody else came between: its last decision is the one
+    /// that counts, and the one that this answers. [`Decision::Remove`] of a key that is absent changes nothing.
+    ///
+    /// ```
+    /// # use darter::Decision;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let mut session = darter::Store::open("mem:16M")?.session()?;
+    /// for _ in 0..3 {
+    ///     session.modify("visits", |count, new| {
+    ///         new.push(count.map_or(1, |count| count[0] + 1));
+    ///         Decision::Put
+    ///     })?;
+    /// }
+    /// assert_eq!(session.get("visits")?.as_deref(), Some(&[3][..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::put`].
+    #[inline]
+    pub fn modify(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision, Error> {
+        block_on(self.inner.modify(key, decide))
     }
 
     /// The values of several keys, in their order, in the round trips of the longest search among them.

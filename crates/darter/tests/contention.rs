@@ -7,7 +7,7 @@
 mod adversary;
 
 use adversary::{Dice, assert_sound};
-use darter::{Session, Store};
+use darter::{Decision, Session, Store};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -87,6 +87,54 @@ fn a_conditional_delete_takes_what_it_judged() {
     let mut session = store.session().unwrap();
     let left: u64 = KEYS.iter().map(|key| counter(&mut session, key)).sum();
     assert_eq!(left + taken.into_inner(), THREADS * EACH);
+}
+
+/// Counters that are raised, kept and taken away by whoever has seen them lose nothing; new values are of many sizes, some of keys
+/// that are absent, so that leaves of all sorts take each other's place.
+#[test]
+fn what_is_modified_is_what_was_judged() {
+    const EACH: u64 = 4000;
+    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let (raised, taken) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (store, raised, taken) = (&store, &raised, &taken);
+            scope.spawn(move || {
+                let mut session = store.session().unwrap();
+                let mut dice = Dice::new(thread);
+                for _ in 0..EACH {
+                    let key = KEYS[dice.below(KEYS.len() as u64) as usize];
+                    let (wish, tail) = (dice.below(4), dice.below(200) as usize);
+                    let mut seen = 0;
+                    let decision = session.modify(key, |value, new| {
+                        assert!(new.is_empty(), "what an earlier look wrote");
+                        seen = value.map_or(0, |value| u64::from_be_bytes(*value.first_chunk().unwrap()));
+                        match wish {
+                            0 => Decision::Remove,
+                            1 => Decision::Keep,
+                            _ => {
+                                new.extend_from_slice(&(seen + 1).to_be_bytes());
+                                new.resize(8 + tail, 7);
+                                Decision::Put
+                            }
+                        }
+                    });
+                    match decision.unwrap() {
+                        Decision::Put => raised.fetch_add(1, Ordering::Relaxed),
+                        Decision::Remove => taken.fetch_add(seen, Ordering::Relaxed),
+                        Decision::Keep => 0,
+                    };
+                }
+            });
+        }
+    });
+    let mut session = store.session().unwrap();
+    let left = KEYS.iter().filter_map(|key| session.get(key).unwrap());
+    let left: u64 = left.map(|value| u64::from_be_bytes(*value.first_chunk().unwrap())).sum();
+    assert_eq!(left + taken.into_inner(), raised.into_inner());
+    let keys = session.scan(..).count();
+    drop(session);
+    assert_sound(&store, keys);
 }
 
 /// Inserts and deletes that were told "yes" alternate for each key; neighbours come and go, so that nodes grow, split,

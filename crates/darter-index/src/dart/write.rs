@@ -24,8 +24,8 @@ use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::situations::note;
-use crate::{Condition, IndexError, PutOutcome};
-use darter_fabric::{Fabric, OpKind};
+use crate::{Condition, Decision, IndexError, PutOutcome};
+use darter_fabric::{Batch, Fabric, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, PoolError};
 
@@ -33,6 +33,37 @@ use darter_pool::{AllocKind, Client, PoolError};
 pub(super) enum Turn {
     Done(PutOutcome),
     Again,
+}
+
+/// Where the way to a key has ended.
+enum Spot {
+    /// Its leaf.
+    Key(SlotAt),
+    /// The leaf of another key.
+    Other(SlotAt, Vec<u8>),
+    /// No child under its edge.
+    Vacant,
+    /// Inside the compressed bytes before a node.
+    Diverged,
+    /// A node that is being replaced.
+    Sealed,
+}
+
+impl Spot {
+    /// Of how a writer's descent has ended, with the batch that it has left.
+    fn of<F: Fabric>(client: &mut Client<F>, end: End, done: Batch) -> Result<Self, IndexError> {
+        let spot = match end {
+            End::Leaf { at, is_key: true, .. } => Self::Key(at),
+            End::Leaf { at, read, is_key: false } => {
+                Self::Other(at, leaf::parse(at.slot.addr(), done.words(read))?.key.to_vec())
+            }
+            End::Vacant => Self::Vacant,
+            End::Diverged => Self::Diverged,
+            End::Sealed | End::Reached => Self::Sealed,
+        };
+        client.recycle(done);
+        Ok(spot)
+    }
 }
 
 impl<F: Fabric> Dart<F> {
@@ -55,15 +86,7 @@ impl<F: Fabric> Dart<F> {
                     return Ok(outcome);
                 }
                 Ok(Turn::Again) => client.retried(),
-                Err(error) => {
-                    // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS
-                    // may have landed though its reply was lost.
-                    let is_unlinked = matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }));
-                    if is_unlinked || self.shared.holes.has(Hole::FreeAfterError) {
-                        draft.discard(&mut client);
-                    }
-                    return Err(error);
-                }
+                Err(error) => return Err(self.after_error(&mut client, &mut draft, error)),
             }
         }
         Err(no_progress(self.shared.words.root))
@@ -76,47 +99,162 @@ impl<F: Fabric> Dart<F> {
         draft: &mut Draft<'_>,
         condition: Condition<'_>,
     ) -> Result<Turn, IndexError> {
-        let key = draft.key;
-        leaf::mark_replacement(&mut draft.words, false);
-        let mut descent = self.descent(table, key);
+        let mut descent = self.descent(table, draft.key);
         let (end, done) = self.run(client, table, &mut descent).await?;
-        match end {
+        let is_refused = match end {
+            End::Sealed => false,
             End::Leaf { at, read, is_key: true } => {
-                let refused = match condition {
-                    Condition::Absent => true,
-                    Condition::Equals(wanted) => {
-                        leaf::parse(at.slot.addr(), done.words(read))?.value != wanted
-                    }
-                    Condition::Always | Condition::Present => false,
-                };
-                client.recycle(done);
-                if refused {
-                    return Ok(Turn::Done(PutOutcome::Refused));
-                }
-                let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
-                self.replace_leaf(client, draft, at, is_unconditional).await
+                !condition.holds_for(Some(leaf::parse(at.slot.addr(), done.words(read))?.value))
             }
-            End::Leaf { at, read, is_key: false } => {
-                let other = leaf::parse(at.slot.addr(), done.words(read))?.key.to_vec();
-                client.recycle(done);
-                if condition.wants_key() {
-                    return Ok(Turn::Done(PutOutcome::Refused));
+            _ => condition.wants_key(),
+        };
+        let spot = Spot::of(client, end, done)?;
+        if is_refused {
+            return Ok(Turn::Done(PutOutcome::Refused));
+        }
+        let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
+        self.place(client, table, draft, &mut descent, spot, is_unconditional).await
+    }
+
+    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
+    /// value. It may be asked several times, with the buffer empty each time; the value it was asked of last is the one that its
+    /// decision took the place of. Answers that decision.
+    ///
+    /// # Errors
+    /// As [`crate::OrderedIndex::put`].
+    pub async fn modify(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision, IndexError> {
+        self.modify_as(client, OpKind::Update, key, decide).await
+    }
+
+    /// Removes a key whose value `is_wanted`; answers whether it did. The value that is judged last is the one that goes: what
+    /// comes between the look and the CAS makes the CAS fail.
+    ///
+    /// # Errors
+    /// As [`crate::OrderedIndex::delete`].
+    pub async fn delete_if(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<bool, IndexError> {
+        let decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
+            if value.is_some_and(&mut is_wanted) { Decision::Remove } else { Decision::Keep }
+        };
+        Ok(self.modify_as(client, OpKind::Delete, key, decide).await? == Decision::Remove)
+    }
+
+    async fn modify_as(
+        &self,
+        client: &mut Client<F>,
+        kind: OpKind,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision, IndexError> {
+        check_key(key)?;
+        let mut client = client.pin(kind).await?;
+        let table = self.shared.view(&mut client).await?;
+        let mut value = Vec::new();
+        for _ in 0..TURNS_MAX {
+            let mut descent = self.descent(&table, key);
+            let (end, done) = self.run(&mut client, &table, &mut descent).await?;
+            value.clear();
+            let decision = match end {
+                End::Sealed => None,
+                End::Leaf { at, read, is_key: true } => {
+                    Some(decide(Some(leaf::parse(at.slot.addr(), done.words(read))?.value), &mut value))
                 }
-                self.split_at(client, table, draft, &mut descent, at, &other).await
-            }
-            other => {
-                client.recycle(done);
-                if matches!(other, End::Vacant | End::Diverged) && condition.wants_key() {
-                    return Ok(Turn::Done(PutOutcome::Refused));
+                _ => Some(decide(None, &mut value)),
+            };
+            let spot = Spot::of(&mut client, end, done)?;
+            let is_done = match (decision, spot) {
+                (None, _) => {
+                    self.help(&mut client, &table, key, descent.node).await?;
+                    false
                 }
-                match other {
-                    End::Vacant => self.fill_vacancy(client, table, draft, &mut descent).await,
-                    End::Diverged => self.split_above(client, table, draft, &mut descent).await,
-                    _ => {
-                        self.help(client, table, key, descent.node).await?;
-                        Ok(Turn::Again)
+                (Some(Decision::Put), spot) => {
+                    let mut draft = Draft::new(&client, key, &value)?;
+                    match self.place(&mut client, &table, &mut draft, &mut descent, spot, false).await {
+                        Ok(turn) => {
+                            draft.discard(&mut client);
+                            matches!(turn, Turn::Done(_))
+                        }
+                        Err(error) => return Err(self.after_error(&mut client, &mut draft, error)),
                     }
                 }
+                (Some(Decision::Remove), Spot::Key(at)) => {
+                    self.remove(&mut client, &table, &descent, at).await?
+                }
+                (Some(Decision::Remove | Decision::Keep), _) => true,
+            };
+            match decision {
+                Some(decision) if is_done => return Ok(decision),
+                _ => client.retried(),
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Takes a key out of the slot that holds its leaf; answers whether nobody came between.
+    async fn remove(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        descent: &Descent<'_>,
+        at: SlotAt,
+    ) -> Result<bool, IndexError> {
+        let mut tomb = Slot::tomb(descent.key.edge(descent.node.depth));
+        if self.shared.holes.has(Hole::DeleteToEmpty) {
+            tomb = Slot::EMPTY;
+        }
+        if !self.publish(client, &[], at, tomb).await? {
+            return Ok(false);
+        }
+        self.retire_leaf(client, at.slot);
+        if thinned(descent) {
+            // The key is gone whatever becomes of the tidying: another delete does it.
+            match self.tidy(client, table, descent.key.bytes()).await {
+                Ok(()) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// What becomes of a draft that an error has stopped.
+    fn after_error(&self, client: &mut Client<F>, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
+        // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS may have
+        // landed though its reply was lost.
+        let is_unlinked = matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }));
+        if is_unlinked || self.shared.holes.has(Hole::FreeAfterError) {
+            draft.discard(client);
+        }
+        error
+    }
+
+    /// Puts a pair where the way to its key has ended, if nobody came between.
+    async fn place(
+        &self,
+        client: &mut Client<F>,
+        table: &Table,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+        spot: Spot,
+        is_unconditional: bool,
+    ) -> Result<Turn, IndexError> {
+        leaf::mark_replacement(&mut draft.words, false);
+        match spot {
+            Spot::Key(at) => self.replace_leaf(client, draft, at, is_unconditional).await,
+            Spot::Other(at, other) => self.split_at(client, table, draft, descent, at, &other).await,
+            Spot::Vacant => self.fill_vacancy(client, table, draft, descent).await,
+            Spot::Diverged => self.split_above(client, table, draft, descent).await,
+            Spot::Sealed => {
+                self.help(client, table, draft.key, descent.node).await?;
+                Ok(Turn::Again)
             }
         }
     }
@@ -202,57 +340,6 @@ impl<F: Fabric> Dart<F> {
             return Ok(Turn::Done(PutOutcome::Inserted));
         }
         Ok(Turn::Again)
-    }
-
-    /// Removes a key whose value `is_wanted`; answers whether it did. The value that is judged last is the one that goes: what
-    /// comes between the look and the CAS makes the CAS fail.
-    ///
-    /// # Errors
-    /// As [`crate::OrderedIndex::delete`].
-    pub async fn delete_if(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-        mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
-    ) -> Result<bool, IndexError> {
-        check_key(key)?;
-        let mut client = client.pin(OpKind::Delete).await?;
-        let table = self.shared.view(&mut client).await?;
-        for _ in 0..TURNS_MAX {
-            let mut descent = self.descent(&table, key);
-            let (end, done) = self.run(&mut client, &table, &mut descent).await?;
-            let is_refused = match end {
-                End::Leaf { at, read, is_key: true } => {
-                    !is_wanted(leaf::parse(at.slot.addr(), done.words(read))?.value)
-                }
-                _ => false,
-            };
-            client.recycle(done);
-            match end {
-                End::Leaf { is_key: true, .. } if is_refused => return Ok(false),
-                End::Leaf { at, is_key: true, .. } => {
-                    let mut tomb = Slot::tomb(descent.key.edge(descent.node.depth));
-                    if self.shared.holes.has(Hole::DeleteToEmpty) {
-                        tomb = Slot::EMPTY;
-                    }
-                    if self.publish(&mut client, &[], at, tomb).await? {
-                        self.retire_leaf(&mut client, at.slot);
-                        if thinned(&descent) {
-                            // The key is gone whatever becomes of the tidying: another delete does it.
-                            match self.tidy(&mut client, &table, key).await {
-                                Ok(()) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
-                                Err(error) => return Err(error),
-                            }
-                        }
-                        return Ok(true);
-                    }
-                }
-                End::Sealed => self.help(&mut client, &table, key, descent.node).await?,
-                _ => return Ok(false),
-            }
-            client.retried();
-        }
-        Err(no_progress(self.shared.words.root))
     }
 
     /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as they are sparse.

@@ -79,7 +79,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn new<F: Fabric>(
         client: &Client<F>,
         key: &'a [u8],
-        value: &'a [u8],
+        value: &[u8],
     ) -> Result<Self, IndexError> {
         check_key(key)?;
         let max = client.pool().object_bytes_max();
