@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn however_many_are_parsed_at_once_they_are_the_same_requests() {
-        let bytes = b"*1\r\n$4\r\nPING\r\nset \"a b\" c\r\n\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*0\r\nget k\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n*1\r\n!";
+        let bytes = b"*1\r\n$4\r\nPING\r\nset \"a b\" c\r\n\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*0\r\nget k\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n*1\r\n!x\r\n";
         let singly = requests(&[bytes], 1);
         assert_eq!((singly.0.len(), singly.1.is_some()), (7, true), "{singly:?}");
         for most in 2..10 {

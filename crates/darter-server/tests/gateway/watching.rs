@@ -90,7 +90,8 @@ fn the_numbers_are_those_of_what_was_done() {
         ("command_duration_seconds_count{family=\"string\"}", 201),
         ("errors_total{cause=\"client\"}", 2),
         ("errors_total{cause=\"pool\"}", 0),
-        ("operations_total{kind=\"get\"}", 101),
+        ("operations_total{kind=\"get\"}", 100),
+        ("operations_total{kind=\"update\"}", 1),
         ("pool_members", 1),
         ("draining", 0),
     ] {

@@ -5,7 +5,7 @@ use super::aggregate::Aggregate;
 use super::walk::go_behind;
 use super::{Chunk, Family, Keyspace, Kind, Walked, session};
 use crate::gateway::fault::Fault;
-use darter::{Condition, PutOutcome, ScanRange};
+use darter::{Condition, Decision, PutOutcome, ScanRange};
 use std::ops::Bound;
 
 /// A part of a key's elements, by their names, from either end.
@@ -153,23 +153,26 @@ impl Keyspace {
     ///
     /// # Errors
     /// The store's, and those of `decide`.
-    pub(crate) async fn change_field<V: AsRef<[u8]>>(
+    pub(crate) async fn change_field<V: AsRef<[u8]> + Send>(
         &mut self,
         hash: &Aggregate,
         name: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Result<V, Fault>,
+        mut decide: impl FnMut(Option<&[u8]>) -> Result<V, Fault> + Send,
     ) -> Result<V, Fault> {
         let place = hash.place(Family::Field, name);
         let _turn = self.turns.take(&place).await;
-        let session = session(&mut self.session, &self.store)?;
-        loop {
-            let old = session.get(&place).await?;
-            let new = decide(old.as_deref())?;
-            let condition = old.as_deref().map_or(Condition::Absent, Condition::Equals);
-            if session.put_if(&place, new.as_ref(), condition).await? != PutOutcome::Refused {
-                return Ok(new);
+        let mut decided = None;
+        let modified = session(&mut self.session, &self.store)?.modify(&place, |old, new| {
+            match decided.insert(decide(old)) {
+                Ok(value) => {
+                    new.extend_from_slice(value.as_ref());
+                    Decision::Put
+                }
+                Err(_) => Decision::Keep,
             }
-        }
+        });
+        modified.await?;
+        decided.unwrap_or_else(|| unreachable!("a change is decided at least once"))
     }
 
     /// Removes a field; answers whether it was there.

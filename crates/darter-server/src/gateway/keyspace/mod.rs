@@ -29,7 +29,7 @@ pub(super) use walk::{Chunk, Part, Walked};
 
 use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
-use darter::{AsyncSession, Condition, Counters, PutOutcome, Store};
+use darter::{AsyncSession, Condition, Counters, Decision, PutOutcome, Store};
 use rustix::time::{ClockId, clock_gettime};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -58,6 +58,14 @@ pub(super) enum Change<R> {
     Put(R),
     /// It goes.
     Remove(R),
+}
+
+impl<R> Change<R> {
+    /// What the command answers.
+    fn result(self) -> R {
+        let (Self::Keep(result) | Self::Put(result) | Self::Remove(result)) = self;
+        result
+    }
 }
 
 /// Now, in ms since the epoch, to within a tick of the kernel's.
@@ -201,9 +209,47 @@ impl Keyspace {
     pub(super) async fn change<R: Send>(
         &mut self,
         key: &[u8],
-        mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault>,
+        mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
     ) -> Result<R, Fault> {
         place(&mut self.key, Family::Key, key);
+        let Self { store, session: slot, now, key: at, turns, .. } = self;
+        let turn = turns.take(at).await;
+        let mut changed = None;
+        let modified = session(slot, store)?.modify(at, |record, new| {
+            changed = None;
+            let head = match record.map(Head::parse).transpose() {
+                // Whether it has elements is not to be seen here.
+                Ok(Some(head)) if head.kind != Kind::String => return Decision::Keep,
+                Ok(head) => head,
+                Err(foreign) => {
+                    changed = Some(Err(foreign));
+                    return Decision::Keep;
+                }
+            };
+            let alive = head.filter(|head| head.lives(*now));
+            let change = changed.insert(decide(alive, new));
+            match change {
+                Ok(Change::Put(_)) => Decision::Put,
+                Ok(Change::Remove(_)) => Decision::Remove,
+                // What is over goes, whatever it was looked at for.
+                Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => Decision::Remove,
+                Ok(Change::Keep(_)) | Err(_) => Decision::Keep,
+            }
+        });
+        modified.await?;
+        drop(turn);
+        match changed {
+            Some(change) => Ok(change?.result()),
+            None => self.change_aggregate(key, decide).await,
+        }
+    }
+
+    /// The same for a key whose head stands for elements.
+    async fn change_aggregate<R: Send>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault>,
+    ) -> Result<R, Fault> {
         loop {
             let Self { store, session: slot, now, key: at, old, new, .. } = self;
             let session = session(slot, store)?;

@@ -1,11 +1,11 @@
-//! Turns that a thread's commands take at one element: those that change what they have read would otherwise make each other's work
+//! Turns that a thread's commands take at one key or element: those that change what they have read would otherwise make each other's work
 //! void, again and again, and over memory nodes that costs round trips. Correctness does not rest on them: other threads and other
 //! gateways know nothing of them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Turns; elements that fall on the same one wait for each other for nothing.
+/// Turns; records that fall on the same one wait for each other for nothing.
 const TURNS: usize = 64;
 
 /// Whose turn it is.
@@ -19,7 +19,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for the turn at an element, which lasts as long as what it answers. A command has one at a time.
+    /// Waits for the turn at a record, which lasts as long as what it answers. A command has one at a time.
     pub(super) async fn take(&self, place: &[u8]) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
