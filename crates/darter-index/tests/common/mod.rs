@@ -74,9 +74,9 @@ pub(crate) struct Bench<T: Tested, F: Fabric = TestFabric> {
 }
 
 impl<T: Tested> Bench<T> {
-    /// In this process's memory.
+    /// In this process's memory; there is room for many keys of 64 KiB, each of which may take thousands of nodes.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self::on(Counting::new(Local::memory(64 << 20, nodes).unwrap()), &PoolOptions::default())
+        Self::on(Counting::new(Local::memory(1 << 30, nodes).unwrap()), &PoolOptions::default())
     }
 
     /// With little memory, in small blocks, and hashes from a seed.
