@@ -10,7 +10,7 @@
 //! - [`model`]: a modelled cluster in virtual time, for any index to run on unchanged.
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
 //! - [`PoolUrl`]: the name of a pool on a command line.
-//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread.
+//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread; [`Guest`]: the same on another executor's.
 //!
 //! ```
 //! use darter_fabric::{block_on, Endpoint, Fabric, FabricError, GlobalAddr, local::Local};
@@ -58,7 +58,7 @@ pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
 pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKind, Orphans, Suspect};
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
-pub use executor::{block_on, run_all};
+pub use executor::{Guest, block_on, run_all};
 pub use local::Local;
 pub use model::{Model, ModelSpec};
 pub use provider::{Provider, ProviderEndpoint};

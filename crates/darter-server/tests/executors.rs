@@ -5,13 +5,17 @@
 mod node;
 
 use darter::{Fabric, Store};
-use darter_fabric::{Endpoint, GlobalAddr, Tcp, TcpOptions, block_on};
+use darter_fabric::{Endpoint, GlobalAddr, Guest, Tcp, TcpOptions, block_on};
 use darter_server::memnode::{MemNodeOptions, Region};
 use node::Node;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 fn start() -> Node {
@@ -24,12 +28,21 @@ fn start() -> Node {
 struct Gate {
     is_shut: Mutex<bool>,
     opened: Condvar,
+    /// Both ends of what goes through.
+    ways: Mutex<Vec<TcpStream>>,
 }
 
 impl Gate {
     fn shut(&self, yes: bool) {
         *self.is_shut.lock().unwrap() = yes;
         self.opened.notify_all();
+    }
+
+    /// Ends all connections.
+    fn hang_up(&self) {
+        for way in self.ways.lock().unwrap().drain(..) {
+            let _ = way.shutdown(Shutdown::Both);
+        }
     }
 
     fn pass(&self) {
@@ -47,6 +60,7 @@ fn gated(node: SocketAddr) -> (SocketAddr, Arc<Gate>) {
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let (client, server) = (client.unwrap(), TcpStream::connect(node).unwrap());
+            ours.ways.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
             for (mut from, mut to) in
                 [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
             {
@@ -197,4 +211,90 @@ fn a_dropped_fabric_leaves_no_connection() {
         *ended.1.lock().unwrap() == 0
     });
     assert!(gone, "this thread lives, and its hub must not");
+}
+
+/// A waker that says when it was called.
+#[derive(Default)]
+struct Called(AtomicBool);
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Polls a future to its end beside a guest; answers how often posts have called for it.
+fn poll_beside_guest<T>(guest: &mut Guest, future: impl Future<Output = T>) -> (T, usize) {
+    let (mut future, task, poster) = (pin!(future), Arc::new(Called::default()), Arc::new(Called::default()));
+    let (task_waker, poster_waker) = (Waker::from(Arc::clone(&task)), Waker::from(Arc::clone(&poster)));
+    let mut calls = 0;
+    loop {
+        guest.wake_on_post(&poster_waker);
+        task.0.store(false, Ordering::SeqCst);
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&task_waker)) {
+            return (output, calls);
+        }
+        calls += usize::from(poster.0.swap(false, Ordering::SeqCst));
+        guest.send().unwrap();
+        while !task.0.load(Ordering::SeqCst) {
+            let wait = Timespec { tv_sec: 30, tv_nsec: 0 };
+            let ready = poll(&mut [PollFd::new(&*guest, PollFlags::IN)], Some(&wait)).unwrap();
+            assert!(ready > 0, "answers came that the guest's file does not tell of");
+            while guest.turn().unwrap() {}
+        }
+    }
+}
+
+#[test]
+fn a_guest_sees_to_the_tasks_of_its_thread() {
+    let nodes = [start(), start()];
+    let addresses = nodes.each_ref().map(|node| node.address.to_string());
+    let fabric = Tcp::connect(&addresses, TcpOptions::default()).unwrap();
+    let store = Store::options().maintenance(false).create_on(fabric).unwrap();
+    let mut guest = Guest::enter().unwrap();
+    assert!(Guest::enter().is_err(), "two guests of one thread");
+    for round in 0..2_u32 {
+        // Side by side: whoever is ready is polled, as executors do.
+        let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = (0..20_u32)
+            .map(|task| {
+                let mut session = store.async_session().unwrap();
+                Box::pin(async move {
+                    for n in 0..20_u32 {
+                        let key = (n * 50 + task).to_be_bytes();
+                        session.put(key, round.to_be_bytes()).await.unwrap();
+                        assert_eq!(session.get(key).await.unwrap().unwrap(), round.to_be_bytes());
+                    }
+                }) as Pin<Box<dyn Future<Output = ()>>>
+            })
+            .collect();
+        let all = std::future::poll_fn(|context| {
+            tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
+            if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let ((), calls) = poll_beside_guest(&mut guest, all);
+        // Many posts leave at one call.
+        assert!((1..20 * 20 * 4).contains(&calls), "{calls}");
+        // A loop of ours inside takes over and gives back.
+        assert_eq!(store.session().unwrap().get(0_u32.to_be_bytes()).unwrap().unwrap(), round.to_be_bytes());
+    }
+    drop(guest);
+    // Without it the fabric's thread sees to them.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut session = store.async_session().unwrap();
+    assert_eq!(runtime.block_on(session.get(7_u32.to_be_bytes())).unwrap().unwrap(), 1_u32.to_be_bytes());
+    drop(Guest::enter().unwrap());
+}
+
+#[test]
+fn a_guest_finds_a_node_again_that_has_hung_up() {
+    let node = start();
+    let (address, gate) = gated(node.address);
+    let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
+    let mut guest = Guest::enter().unwrap();
+    let mut session = store.async_session().unwrap();
+    poll_beside_guest(&mut guest, session.put(b"pear", b"green")).0.unwrap();
+    gate.hang_up();
+    // What was under way may or may not have been done; what comes later finds the node again.
+    let found = (0..100).find_map(|_| poll_beside_guest(&mut guest, session.get(b"pear")).0.ok());
+    assert_eq!(found.unwrap().as_deref(), Some(&b"green"[..]));
 }

@@ -5,15 +5,19 @@
 //! spins for as long as the provider says, then sleeps until a socket or another thread has something for it. A waker is
 //! a task's number, made once for each thread; nothing is allocated and no lock is taken for a wake from the same thread.
 //!
+//! A thread of another executor can do the same for its tasks ([`Guest`]).
+//!
 //! Providers whose verbs complete at once never return `Pending`, so the first poll of [`block_on`] is made with a waker
 //! that does nothing and costs nothing.
 
+mod guest;
 mod thread;
 
+pub use guest::Guest;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-pub(crate) use thread::{Drive, Signal, Turn, adopt, is_driving, signal};
+pub(crate) use thread::{Drive, Signal, Turn, adopt, is_driving, posted, signal};
 use thread::{Driving, run};
 
 /// Runs a future to its end on this thread.

@@ -2,6 +2,7 @@
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,6 +29,9 @@ pub(crate) trait Drive: Send + Sync {
     /// Sends and receives what can be without waiting: where answers are expected, or `thorough`ly, before a sleep. Adds
     /// whom to wake, once no lock is held.
     fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn;
+
+    /// Sends what was posted, and has its connections watched for answers. Adds whom to wake, once no lock is held.
+    fn send(&self, wakers: &mut Vec<Waker>);
 
     /// Readable when a turn would bring something.
     fn readable(&self) -> BorrowedFd<'_>;
@@ -96,6 +100,10 @@ struct Local {
     drives: RefCell<Vec<Arc<dyn Drive>>>,
     /// Counts changes of `drives`.
     version: Cell<u64>,
+    /// A [`super::Guest`] sees to them while no loop runs.
+    has_guest: Cell<bool>,
+    /// Called by the next post.
+    on_post: Cell<Option<Waker>>,
 }
 
 /// A thread's number; 0 is none's.
@@ -118,6 +126,8 @@ thread_local! {
         levels: RefCell::default(),
         drives: RefCell::default(),
         version: Cell::new(0),
+        has_guest: Cell::new(false),
+        on_post: Cell::new(None),
     };
 }
 
@@ -142,6 +152,45 @@ pub(crate) fn signal() -> Arc<Signal> {
     LOCAL.with(|local| Arc::clone(&local.signal))
 }
 
+/// Whether this thread has a guest.
+pub(super) fn is_hosting() -> bool {
+    LOCAL.with(|local| local.has_guest.get())
+}
+
+/// A guest sees to this thread's drives.
+pub(super) fn hosted() {
+    LOCAL.with(|local| local.has_guest.set(true));
+}
+
+/// None does any more.
+pub(super) fn no_longer_hosted() {
+    // The thread may be about to end.
+    let _ = LOCAL.try_with(|local| {
+        local.has_guest.set(false);
+        drop(local.on_post.take());
+    });
+}
+
+/// Has a waker called by this thread's next post.
+pub(super) fn wake_on_post(waker: &Waker) {
+    LOCAL.with(|local| {
+        let known = local.on_post.take().filter(|known| known.will_wake(waker));
+        local.on_post.set(Some(known.unwrap_or_else(|| waker.clone())));
+    });
+}
+
+/// Something was posted on what this thread drives: a loop looks by itself, a guest is told.
+#[inline]
+pub(crate) fn posted() {
+    LOCAL.with(|local| {
+        if local.has_guest.get()
+            && let Some(waker) = local.on_post.take()
+        {
+            waker.wake();
+        }
+    });
+}
+
 /// Has this thread's loops drive something from now on.
 pub(crate) fn adopt(drive: Arc<dyn Drive>) {
     LOCAL.with(|local| {
@@ -153,6 +202,7 @@ pub(crate) fn adopt(drive: Arc<dyn Drive>) {
 }
 
 /// Marks that a loop runs here, until dropped.
+#[derive(Debug)]
 pub(super) struct Driving {
     before: ThreadNumber,
 }
@@ -181,6 +231,29 @@ impl Signal {
     /// Whether its thread sleeps, or is about to and will look once more at what it drives.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst)
+    }
+
+    /// What is rung to end its thread's sleep, made if need be; from now on its thread counts as asleep.
+    pub(super) fn bell_or(
+        &self,
+        make: impl FnOnce() -> rustix::io::Result<OwnedFd>,
+    ) -> io::Result<BorrowedFd<'_>> {
+        if self.bell.get().is_none() {
+            // This thread alone makes it.
+            let _ = self.bell.set(make()?);
+        }
+        let bell = self.bell.get().ok_or(io::ErrorKind::NotFound)?;
+        self.asleep.store(true, Ordering::SeqCst);
+        Ok(bell.as_fd())
+    }
+
+    /// Silences the bell if it rang, and counts as asleep again; whoever rings from now on is heard.
+    pub(super) fn answer_bell(&self) {
+        if !self.asleep.swap(true, Ordering::SeqCst)
+            && let Some(bell) = self.bell.get()
+        {
+            let _ = rustix::io::read(bell, &mut [0_u8; 8]);
+        }
     }
 
     /// Ends its thread's sleep.
@@ -285,6 +358,10 @@ impl Drop for Loop {
     fn drop(&mut self) {
         LOCAL.with(|local| {
             local.depth.set(self.level);
+            if self.level == 0 {
+                // What this loop drove is the guest's again, if there is one: its connections have to be watched.
+                posted();
+            }
             if let Some(level) = local.levels.borrow_mut().get_mut(self.level) {
                 level.spare = std::mem::take(&mut self.spare);
             }
@@ -347,24 +424,35 @@ fn hold(drives: &[Arc<dyn Drive>], then: &mut dyn FnMut()) {
 
 /// What a loop drives: the thread's list, as of a version of it.
 #[derive(Default)]
-struct Drives {
+pub(super) struct Drives {
     all: Vec<Arc<dyn Drive>>,
     version: u64,
     spin: Duration,
 }
 
 impl Drives {
-    fn update(&mut self) {
+    /// Takes over the thread's list if that has changed; answers whether it has.
+    pub(super) fn update(&mut self) -> bool {
         LOCAL.with(|local| {
-            if self.version != local.version.get() {
+            let is_new = self.version != local.version.get();
+            if is_new {
                 self.version = local.version.get();
                 self.all.clone_from(&local.drives.borrow());
                 self.spin = self.all.iter().map(|drive| drive.spin()).max().unwrap_or_default();
             }
-        });
+            is_new
+        })
     }
 
-    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn {
+    pub(super) fn all(&self) -> &[Arc<dyn Drive>] {
+        &self.all
+    }
+
+    pub(super) fn send(&self, wakers: &mut Vec<Waker>) {
+        self.all.iter().for_each(|drive| drive.send(wakers));
+    }
+
+    pub(super) fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn {
         self.all.iter().map(|drive| drive.turn(thorough, wakers)).max().unwrap_or(Turn::Idle)
     }
 

@@ -10,7 +10,7 @@ use super::connection::{Connection, Sent};
 use super::fabric::Shared;
 use super::handshake::connect;
 use super::wire::{self, Refusal, RequestKind};
-use crate::executor::{Drive, Signal, Turn};
+use crate::executor::{Drive, Signal, Turn, posted};
 use crate::{Batch, FabricError, GlobalAddr, Verb};
 use parking_lot::ReentrantMutex;
 use rustix::event::epoll;
@@ -134,6 +134,9 @@ impl Hub {
             ticket
         });
         wakers.into_iter().for_each(Waker::wake);
+        if self.driver == Driver::Tasks {
+            posted();
+        }
         for node in absent {
             self.reach(shared, node);
         }
@@ -265,6 +268,14 @@ impl Drive for Hub {
         })
     }
 
+    fn send(&self, wakers: &mut Vec<Waker>) {
+        self.with(|state| {
+            state.send();
+            state.watch_all(self.sockets.as_fd());
+            wakers.append(&mut state.to_wake);
+        });
+    }
+
     fn readable(&self) -> BorrowedFd<'_> {
         self.sockets.as_fd()
     }
@@ -340,6 +351,16 @@ impl State {
             }
         }
         turn
+    }
+
+    /// Has all connections watched.
+    fn watch_all(&mut self, sockets: BorrowedFd<'_>) {
+        for node in 0..self.links.len() {
+            let Link::Up(connection) = &mut self.links[node] else { continue };
+            if watch(connection, sockets, true).is_err() {
+                self.lose(node as u8);
+            }
+        }
     }
 
     /// Sends and receives what can be without waiting: from nodes that owe an answer, or `thorough`ly from all, with their

@@ -11,6 +11,7 @@ mod clients;
 mod commands;
 mod connection;
 mod counts;
+mod drive;
 mod extended;
 mod fault;
 mod glob;

@@ -9,7 +9,7 @@ use super::pipeline::Pipeline;
 use super::request::Arguments;
 use super::slow::SlowLog;
 use super::table::Command;
-use super::{GatewayError, GatewayOptions, system};
+use super::{GatewayError, GatewayOptions, drive, system};
 use crate::Stop;
 use crate::journal::{self, Journal};
 use darter::{Counters, Store};
@@ -151,7 +151,7 @@ pub(super) struct Worker {
     /// Ways into the pool that nobody uses.
     keyspaces: RefCell<Vec<(Keyspace, Account)>>,
     turns: Semaphore,
-    at_elements: Arc<Turns>,
+    at_records: Arc<Turns>,
     inboxes: RefCell<Vec<Inbox>>,
     outputs: RefCell<Vec<Vec<u8>>>,
     pipelines: RefCell<Vec<Pipeline>>,
@@ -180,7 +180,7 @@ impl Worker {
             shared,
             keyspaces: RefCell::default(),
             turns,
-            at_elements: Arc::default(),
+            at_records: Arc::default(),
             inboxes: RefCell::default(),
             outputs: RefCell::default(),
             pipelines: RefCell::default(),
@@ -194,7 +194,7 @@ impl Worker {
         let spare = self.keyspaces.borrow_mut().pop();
         let (keys, account) = spare.unwrap_or_else(|| {
             self.counts.sessions.add(1);
-            let keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.at_elements));
+            let keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.at_records));
             (keys, Account::default())
         });
         Held { keys, account, _turn: turn }
@@ -421,7 +421,12 @@ fn work(
     let expires = number == 0 && shared.options.expires;
     let worker = Rc::new(Worker::new(shared, number));
     let tasks = LocalSet::new();
+    let drive = {
+        let _inside = runtime.enter();
+        drive::Drive::enter().map_err(system("wait for memory nodes"))?
+    };
     tasks.block_on(&runtime, async {
+        tokio::task::spawn_local(drive.run());
         tokio::task::spawn_local(look_around(Rc::clone(&worker)));
         if expires {
             tokio::task::spawn_local(expire(Rc::clone(&worker)));

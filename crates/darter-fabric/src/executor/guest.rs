@@ -1,0 +1,125 @@
+//! Another executor's thread as a loop of ours: its tasks' connections are its own, and one of its tasks sees to them.
+//!
+//! Without that, tasks of other executors leave their connections to a thread of the fabric, and every answer has to wake a thread. A
+//! thread that runs many tasks does better by itself: what all its tasks have posted leaves together, once they have had their
+//! turn, and what has arrived is handed out by one look.
+
+use super::thread::{Drives, Driving, hosted, is_hosting, no_longer_hosted, signal};
+use super::{Signal, Turn};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// As long as it lives, the calling thread drives what its tasks post, if somebody calls [`Guest::turn`]: after
+/// [`Guest::wake_on_post`] has woken, when its file is readable, and once a second, for nodes that are silent for too long.
+pub struct Guest {
+    _driving: Driving,
+    signal: Arc<Signal>,
+    drives: Drives,
+    /// An epoll instance with all that a turn would bring something from.
+    sockets: OwnedFd,
+    wakers: Vec<Waker>,
+    /// It belongs to its thread.
+    of_thread: PhantomData<*const ()>,
+}
+
+impl Guest {
+    /// Has this thread drive what its tasks post. It must not be doing so already.
+    ///
+    /// # Errors
+    /// When the process has no more files, or this thread has a guest.
+    pub fn enter() -> io::Result<Self> {
+        let signal = signal();
+        if is_hosting() {
+            return Err(io::Error::other("this thread has a guest already"));
+        }
+        let bell = signal.bell_or(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))?;
+        let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&sockets, bell, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        hosted();
+        Ok(Self {
+            _driving: Driving::begin(),
+            drives: Drives::default(),
+            sockets,
+            wakers: Vec::new(),
+            of_thread: PhantomData,
+            signal,
+        })
+    }
+
+    /// Has this waker called once, by the next post of this thread.
+    pub fn wake_on_post(&self, waker: &Waker) {
+        super::thread::wake_on_post(waker);
+    }
+
+    /// Sends what was posted, as far as the connections take it.
+    ///
+    /// # Errors
+    /// When a connection cannot be watched.
+    pub fn send(&mut self) -> io::Result<()> {
+        self.update()?;
+        self.drives.send(&mut self.wakers);
+        self.wakers.drain(..).for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// Sends what was posted and hands out what has arrived, without waiting; answers whether there is more already.
+    ///
+    /// # Errors
+    /// When a connection cannot be watched.
+    pub fn turn(&mut self) -> io::Result<bool> {
+        self.update()?;
+        let turn = self.drives.turn(true, &mut self.wakers);
+        self.wakers.drain(..).for_each(Waker::wake);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is_readable = poll(&mut [PollFd::new(&self.sockets, PollFlags::IN)], Some(&now))? > 0;
+        Ok(is_readable && turn == Turn::Moved)
+    }
+
+    /// Learns of new drives, and what other threads have to say; whoever rings from now on is heard.
+    fn update(&mut self) -> io::Result<()> {
+        self.signal.answer_bell();
+        if self.drives.update() {
+            for drive in self.drives.all() {
+                match epoll::add(
+                    &self.sockets,
+                    drive.readable(),
+                    epoll::EventData::new_u64(0),
+                    epoll::EventFlags::IN,
+                ) {
+                    // One that was closed has left by itself, with its file.
+                    Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guest").field("sockets", &self.sockets).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        no_longer_hosted();
+    }
+}
+
+impl AsFd for Guest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.sockets.as_fd()
+    }
+}
+
+impl AsRawFd for Guest {
+    fn as_raw_fd(&self) -> RawFd {
+        self.sockets.as_raw_fd()
+    }
+}
