@@ -122,6 +122,69 @@ fn compare_by_chance(sentences: &[&str]) {
     }
 }
 
+/// A number in the words of Java, which clients in it send.
+fn java(number: f64) -> String {
+    let power = if number == 0.0 { 0 } else { number.abs().log10().floor() as i32 };
+    if (-3..7).contains(&power) {
+        return format!("{number:?}");
+    }
+    let written = format!("{number:E}");
+    let (digits, power) = written.split_once('E').unwrap();
+    format!("{digits}{}E{power}", if digits.contains('.') { "" } else { ".0" })
+}
+
+/// Where YCSB's binding for Redis keeps a key among `_indices`: by the hash of a Java string.
+fn place_in_java(key: &str) -> String {
+    java(f64::from(key.bytes().fold(0_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))))
+}
+
+/// What YCSB's binding for Redis says: records are hashes, and a sorted set has their keys for scans.
+#[test]
+fn a_binding_of_ycsb_has_redis_replies() {
+    assert_eq!(
+        [0.0, 12.0, -1_234_567.0, 1e7, -123_456_789.0].map(java),
+        ["0.0", "12.0", "-1234567.0", "1.0E7", "-1.23456789E8"]
+    );
+    let Some(redis) = Redis::start() else { return };
+    let door = Door::open();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
+    let mut dice = Dice::new(1);
+    let mut records = 0;
+    for step in 0..3000 {
+        let fresh = records < 100 || dice.one_in(20);
+        records += usize::from(fresh);
+        let key = format!(
+            "user{}",
+            (if fresh { records } else { 1 + dice.below(records) } as u64).wrapping_mul(0x9e37_79b9_7f4a)
+        );
+        let value = |dice: &mut Dice| (0..100).map(|_| b' ' + dice.below(95) as u8).collect::<Vec<u8>>();
+        let field = format!("field{}", dice.below(10)).into_bytes();
+        let place = place_in_java(&key).into_bytes();
+        let (key, index) = (key.into_bytes(), b"_indices".to_vec());
+        let requests = match dice.below(8) {
+            _ if fresh => {
+                let mut insert = vec![b"HMSET".to_vec(), key.clone()];
+                insert.extend((0..10).flat_map(|at| [format!("field{at}").into_bytes(), value(&mut dice)]));
+                vec![insert, vec![b"ZADD".to_vec(), index, place, key]]
+            }
+            0 | 1 => vec![vec![b"HGETALL".to_vec(), key]],
+            2 => vec![vec![b"HMGET".to_vec(), key, field]],
+            3 | 4 => vec![vec![b"HMSET".to_vec(), key, field, value(&mut dice)]],
+            5 if dice.one_in(4) => {
+                vec![vec![b"DEL".to_vec(), key.clone()], vec![b"ZREM".to_vec(), index, key]]
+            }
+            _ => {
+                let count = (1 + dice.below(100)).to_string().into_bytes();
+                let words = [&b"ZRANGEBYSCORE"[..], &index, &place, b"+inf", b"LIMIT", b"0", &count];
+                vec![words.map(<[u8]>::to_vec).to_vec()]
+            }
+        };
+        for words in requests {
+            compare(&mut theirs, &mut ours, &words, &format!("step {step}"));
+        }
+    }
+}
+
 /// One for each word that a client may get wrong.
 #[test]
 fn wrong_words_have_redis_replies() {
