@@ -27,6 +27,7 @@ def use(port, **options):
     assert told == [b"many:0001", b"many:0002"], told
     assert client.client_setname("me") and client.client_getname() in (b"me", "me") and client.client_id() > 0
     assert any(other["name"] == "me" for other in client.client_list())
+    assert client.info("memory")["used_memory"] > 1_000_000 and client.info("clients")["connected_clients"] > 0
     assert client.info("server")["redis_mode"] == "standalone" and "maxclients" in client.config_get("max*")
     assert client.command_count() > 40 and client.echo("text") == b"text"
     assert client.hset("h", mapping={"a": "1", "b": "2"}) == 2 and client.hgetall("h") == {b"a": b"1", b"b": b"2"}

@@ -149,6 +149,13 @@ pub(super) fn config(call: &mut Call<'_>) -> Result<(), Fault> {
     }
 }
 
+/// Bytes of this process that are in memory, where the system tells: of a pool in a file or on memory nodes, what is kept of it here.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// `INFO [section…]`.
 pub(super) fn info(call: &mut Call<'_>) -> Result<(), Fault> {
     let shared = call.shared;
@@ -170,12 +177,16 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<(), Fault> {
         (
             "clients",
             format!(
-                "connected_clients:{}\r\nmaxclients:{}\r\n",
+                "connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:0\r\n",
                 shared.clients.count(),
                 shared.options.connections_max
             ),
         ),
-        ("memory", "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n".to_owned()),
+        ("memory", {
+            let used = resident_bytes()
+                .map_or(String::new(), |bytes| format!("used_memory:{bytes}\r\nused_memory_rss:{bytes}\r\n"));
+            format!("{used}maxmemory:0\r\nmaxmemory_policy:noeviction\r\n")
+        }),
         (
             "stats",
             format!(
