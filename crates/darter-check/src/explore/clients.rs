@@ -266,12 +266,12 @@ async fn act<S: Subject>(
         Op::Get(at) => {
             Answer::Key(Told::Found(index.get(own, key(at)).await?.map(|bytes| cast.scenario.number(&bytes))))
         }
-        Op::Put(at) => told(index.put(own, key(at), &bytes, Condition::Always).await?),
-        Op::Insert(at) => told(index.put(own, key(at), &bytes, Condition::Absent).await?),
-        Op::Update(at) => told(index.put(own, key(at), &bytes, Condition::Present).await?),
+        Op::Put(at) => told(S::put(index, own, key(at), &bytes, Condition::Always).await?),
+        Op::Insert(at) => told(S::put(index, own, key(at), &bytes, Condition::Absent).await?),
+        Op::Update(at) => told(S::put(index, own, key(at), &bytes, Condition::Present).await?),
         Op::Replace(at) => {
             let expected = cast.scenario.value(expected(cast, at));
-            told(index.put(own, key(at), &bytes, Condition::Equals(&expected)).await?)
+            told(S::put(index, own, key(at), &bytes, Condition::Equals(&expected)).await?)
         }
         Op::Delete(at) => Answer::Key(Told::Deleted(index.delete(own, key(at)).await?)),
         Op::MultiGet => {

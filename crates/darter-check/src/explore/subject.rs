@@ -9,7 +9,7 @@ use super::scenario::{self, Scenario};
 use super::schedule::Scheduler;
 use super::stage::Stage;
 use darter_fabric::Sim;
-use darter_index::{IndexError, OrderedIndex, Situation};
+use darter_index::{Condition, IndexError, OrderedIndex, PutOutcome, Situation};
 use darter_pool::{AllocKind, Client};
 use std::fmt;
 use std::future::Future;
@@ -135,6 +135,17 @@ pub trait Subject: 'static {
     /// Situations that a full exploration must meet.
     fn situations() -> Vec<Situation> {
         Vec::new()
+    }
+
+    /// Stores a value under a key when a condition holds; an index that has several ways to do so takes one by the value.
+    fn put(
+        index: &Self::Index,
+        client: &mut Client<Sim>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> impl Future<Output = Result<PutOutcome, IndexError>> {
+        index.put(client, key, value, condition)
     }
 
     /// Something of the index's own that may happen at any time and changes no answer: the operation `A`.

@@ -5,8 +5,8 @@ use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::{Sim, block_on};
 use darter_index::{
-    Condition, Dart, DartOptions, Hole as DartHole, Holes as DartHoles, IndexError, OrderedIndex, Situation,
-    dart_situations,
+    Condition, Dart, DartOptions, Decision, Hole as DartHole, Holes as DartHoles, IndexError, OrderedIndex,
+    PutOutcome, Situation, dart_situations,
 };
 use darter_pool::{AllocKind, Client};
 
@@ -122,6 +122,39 @@ impl Subject for OfDart {
 
     fn situations() -> Vec<Situation> {
         dart_situations()
+    }
+
+    /// Of the conditional ones every other by `modify`.
+    async fn put(
+        index: &Dart<Sim>,
+        client: &mut Client<Sim>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        if condition == Condition::Always || value.first().is_none_or(|first| first % 2 == 0) {
+            return index.put(client, key, value, condition).await;
+        }
+        let mut was_there = false;
+        let modified = index.modify(client, key, |old, new| {
+            was_there = old.is_some();
+            let holds = match condition {
+                Condition::Always => true,
+                Condition::Absent => old.is_none(),
+                Condition::Present => old.is_some(),
+                Condition::Equals(wanted) => old == Some(wanted),
+            };
+            if !holds {
+                return Decision::Keep;
+            }
+            new.extend_from_slice(value);
+            Decision::Put
+        });
+        Ok(match (modified.await?, was_there) {
+            (Decision::Put, true) => PutOutcome::Replaced,
+            (Decision::Put, false) => PutOutcome::Inserted,
+            _ => PutOutcome::Refused,
+        })
     }
 
     /// The prefix list.
