@@ -54,7 +54,7 @@ impl Condition<'_> {
     }
 
     /// Whether it holds for a key with this value, none when the key is absent.
-    pub(crate) fn holds_for(self, value: Option<&[u8]>) -> bool {
+    pub fn holds_for(self, value: Option<&[u8]>) -> bool {
         match self {
             Self::Always => true,
             Self::Absent => value.is_none(),

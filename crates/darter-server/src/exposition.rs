@@ -60,11 +60,8 @@ impl Page<'_> {
         unit: Option<&Unit>,
         counts: impl Iterator<Item = (L, u64)>,
     ) -> Result<(), Error> {
-        let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
-        for (labels, count) in counts {
-            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        let counts = counts.map(|(labels, count)| (labels, ConstCounter::new(count)));
+        self.each(name, help, unit, MetricType::Counter, counts)
     }
 
     /// One gauge for each set of labels.
@@ -75,9 +72,21 @@ impl Page<'_> {
         unit: Option<&Unit>,
         levels: impl Iterator<Item = (L, u64)>,
     ) -> Result<(), Error> {
-        let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
-        for (labels, level) in levels {
-            gauge(level).encode(family.encode_family(&labels)?)?;
+        let levels = levels.map(|(labels, level)| (labels, gauge(level)));
+        self.each(name, help, unit, MetricType::Gauge, levels)
+    }
+
+    fn each<L: EncodeLabelSet, M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        kind: MetricType,
+        metrics: impl Iterator<Item = (L, M)>,
+    ) -> Result<(), Error> {
+        let mut family = self.0.encode_descriptor(name, help, unit, kind)?;
+        for (labels, metric) in metrics {
+            metric.encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -4,9 +4,9 @@
 //! thread that runs many tasks does better by itself: what all its tasks have posted leaves together, once they have had their
 //! turn, and what has arrived is handed out by one look.
 
-use super::thread::{Drives, Driving, hosted, is_hosting, no_longer_hosted, signal};
+use super::thread::{Drives, Driving, is_hosting, set_hosting, signal};
 use super::{Signal, Turn};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -36,10 +36,11 @@ impl Guest {
         if is_hosting() {
             return Err(io::Error::other("this thread has a guest already"));
         }
-        let bell = signal.bell_or(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))?;
+        let bell = signal.bell()?;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&sockets, bell, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        hosted();
+        signal.answer_bell();
+        set_hosting(true);
         Ok(Self {
             _driving: Driving::begin(),
             drives: Drives::default(),
@@ -108,7 +109,7 @@ impl std::fmt::Debug for Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        no_longer_hosted();
+        set_hosting(false);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -157,16 +156,11 @@ pub(super) fn is_hosting() -> bool {
     LOCAL.with(|local| local.has_guest.get())
 }
 
-/// A guest sees to this thread's drives.
-pub(super) fn hosted() {
-    LOCAL.with(|local| local.has_guest.set(true));
-}
-
-/// None does any more.
-pub(super) fn no_longer_hosted() {
+/// A guest begins or ends to see to this thread's drives.
+pub(super) fn set_hosting(has_guest: bool) {
     // The thread may be about to end.
     let _ = LOCAL.try_with(|local| {
-        local.has_guest.set(false);
+        local.has_guest.set(has_guest);
         drop(local.on_post.take());
     });
 }
@@ -183,9 +177,7 @@ pub(super) fn wake_on_post(waker: &Waker) {
 #[inline]
 pub(crate) fn posted() {
     LOCAL.with(|local| {
-        if local.has_guest.get()
-            && let Some(waker) = local.on_post.take()
-        {
+        if let Some(waker) = local.on_post.take() {
             waker.wake();
         }
     });
@@ -233,18 +225,13 @@ impl Signal {
         self.asleep.load(Ordering::SeqCst)
     }
 
-    /// What is rung to end its thread's sleep, made if need be; from now on its thread counts as asleep.
-    pub(super) fn bell_or(
-        &self,
-        make: impl FnOnce() -> rustix::io::Result<OwnedFd>,
-    ) -> io::Result<BorrowedFd<'_>> {
-        if self.bell.get().is_none() {
-            // This thread alone makes it.
-            let _ = self.bell.set(make()?);
+    /// What is rung to end its thread's sleep; made if need be, which fails when the system is out of files.
+    pub(super) fn bell(&self) -> rustix::io::Result<&OwnedFd> {
+        if let Some(bell) = self.bell.get() {
+            return Ok(bell);
         }
-        let bell = self.bell.get().ok_or(io::ErrorKind::NotFound)?;
-        self.asleep.store(true, Ordering::SeqCst);
-        Ok(bell.as_fd())
+        let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(self.bell.get_or_init(|| made))
     }
 
     /// Silences the bell if it rang, and counts as asleep again; whoever rings from now on is heard.
@@ -252,7 +239,7 @@ impl Signal {
         if !self.asleep.swap(true, Ordering::SeqCst)
             && let Some(bell) = self.bell.get()
         {
-            let _ = rustix::io::read(bell, &mut [0_u8; 8]);
+            silence(bell);
         }
     }
 
@@ -281,6 +268,11 @@ impl Signal {
             self.rouse();
         }
     }
+}
+
+/// Has a bell ring no more, if it rings.
+fn silence(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0_u8; 8]);
 }
 
 struct TaskWaker {
@@ -476,14 +468,8 @@ impl Drives {
             }
             return;
         }
-        let bell = match signal.bell.get() {
-            Some(bell) => bell,
-            None => match eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) {
-                Ok(bell) => signal.bell.get_or_init(|| bell),
-                // The system is out of files: look again and again instead.
-                Err(_) => return thread::yield_now(),
-            },
-        };
+        // Without one: look again and again instead.
+        let Ok(bell) = signal.bell() else { return thread::yield_now() };
         if !signal.is_asleep() {
             // Roused before there was a bell.
             return;
@@ -499,7 +485,6 @@ impl Drives {
                 poll(&mut watched, Some(&NAP))
             }
         };
-        // Silent again, if it rang.
-        let _ = rustix::io::read(bell, &mut [0_u8; 8]);
+        silence(bell);
     }
 }

@@ -43,10 +43,7 @@ impl<F: Fabric> Dart<F> {
             };
             let edge = edge_of(key, node.depth);
             let bucket = node.bucket_addr(edge);
-            let words = match node.ty.direct_word(edge) {
-                Some(word) => word..word + 1,
-                None => 1..node.ty.bucket_words(),
-            };
+            let words = node.ty.direct_word(edge).unwrap_or(1)..node.ty.search_words(edge);
             endpoint.prefetch(bucket, words.end);
             steps.push(Step { bucket, words: words.start as u64..words.end as u64, edge });
         }

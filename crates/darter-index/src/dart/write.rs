@@ -101,13 +101,7 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<Turn, IndexError> {
         let mut descent = self.descent(table, draft.key);
         let (end, done) = self.run(client, table, &mut descent).await?;
-        let is_refused = match end {
-            End::Sealed => false,
-            End::Leaf { at, read, is_key: true } => {
-                !condition.holds_for(Some(leaf::parse(at.slot.addr(), done.words(read))?.value))
-            }
-            _ => condition.wants_key(),
-        };
+        let is_refused = !matches!(end, End::Sealed) && !condition.holds_for(value_at(end, &done)?);
         let spot = Spot::of(client, end, done)?;
         if is_refused {
             return Ok(Turn::Done(PutOutcome::Refused));
@@ -165,10 +159,7 @@ impl<F: Fabric> Dart<F> {
             value.clear();
             let decision = match end {
                 End::Sealed => None,
-                End::Leaf { at, read, is_key: true } => {
-                    Some(decide(Some(leaf::parse(at.slot.addr(), done.words(read))?.value), &mut value))
-                }
-                _ => Some(decide(None, &mut value)),
+                _ => Some(decide(value_at(end, &done)?, &mut value)),
             };
             let spot = Spot::of(&mut client, end, done)?;
             let is_done = match (decision, spot) {
@@ -432,6 +423,16 @@ impl<F: Fabric> Dart<F> {
     /// A hashed key for `key`, under this pool's secret.
     pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
         HashedKey::new(self.shared.keys, key)
+    }
+}
+
+/// The value of the key whose way has ended, as the batch that it has left holds it; none when the key is absent.
+fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>, IndexError> {
+    match end {
+        End::Leaf { at, read, is_key: true } => {
+            Ok(Some(leaf::parse(at.slot.addr(), done.words(read))?.value))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -114,9 +114,7 @@ impl Connection {
         let done = self.do_requests().await;
         self.client.info.is_busy.store(false, Ordering::Release);
         done?;
-        if self.inbox.arrived().is_empty() {
-            self.worker.give_inbox(std::mem::take(&mut self.inbox));
-        }
+        self.rest();
         // Once those who are ready have had their turn too, replies leave one after the other: whom they wake sleeps but once.
         tokio::task::yield_now().await;
         self.send()?;

@@ -138,13 +138,7 @@ impl Subject for OfDart {
         let mut was_there = false;
         let modified = index.modify(client, key, |old, new| {
             was_there = old.is_some();
-            let holds = match condition {
-                Condition::Always => true,
-                Condition::Absent => old.is_none(),
-                Condition::Present => old.is_some(),
-                Condition::Equals(wanted) => old == Some(wanted),
-            };
-            if !holds {
+            if !condition.holds_for(old) {
                 return Decision::Keep;
             }
             new.extend_from_slice(value);

@@ -5,7 +5,7 @@
 
 use super::{Family, Keyspace, place, session};
 use crate::gateway::fault::Fault;
-use darter::{Condition, PutOutcome};
+use darter::Decision;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// For how long a position is remembered; at least half as long from when it was told.
@@ -35,29 +35,24 @@ impl Keyspace {
     pub(crate) async fn remember(&mut self, key: &[u8]) -> Result<u64, Fault> {
         let mut number = number_of(key);
         loop {
-            let Self { store, session: slot, now, key: at, old, new, .. } = self;
-            let session = session(slot, store)?;
+            let Self { store, session: slot, now, key: at, .. } = self;
             place(at, Family::Cursor, &number.to_be_bytes());
-            old.clear();
-            let is_there = session.get_with(&at, |record| old.extend_from_slice(record)).await?.is_some();
-            if let Some((ends, theirs)) = parse(old)
-                && ends >= *now
-            {
-                if theirs != key {
-                    number = number % NUMBERS + 1;
-                    continue;
+            let mut is_taken = false;
+            let modified = session(slot, store)?.modify(at, |record, new| {
+                let kept = record.and_then(parse).filter(|(ends, _)| ends >= now);
+                is_taken = kept.is_some_and(|(_, theirs)| theirs != key);
+                if is_taken || kept.is_some_and(|(ends, _)| ends - *now > CURSOR_MS / 2) {
+                    return Decision::Keep;
                 }
-                if ends - *now > CURSOR_MS / 2 {
-                    return Ok(number);
-                }
-            }
-            new.clear();
-            new.extend_from_slice(&(*now + CURSOR_MS).to_le_bytes());
-            new.extend_from_slice(key);
-            let condition = if is_there { Condition::Equals(old) } else { Condition::Absent };
-            if session.put_if(&at, &new, condition).await? != PutOutcome::Refused {
+                new.extend_from_slice(&(*now + CURSOR_MS).to_le_bytes());
+                new.extend_from_slice(key);
+                Decision::Put
+            });
+            modified.await?;
+            if !is_taken {
                 return Ok(number);
             }
+            number = number % NUMBERS + 1;
         }
     }
 

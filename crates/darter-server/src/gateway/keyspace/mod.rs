@@ -212,97 +212,99 @@ impl Keyspace {
         mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
     ) -> Result<R, Fault> {
         place(&mut self.key, Family::Key, key);
-        let Self { store, session: slot, now, key: at, turns, .. } = self;
-        let turn = turns.take(at).await;
-        let mut changed = None;
-        let modified = session(slot, store)?.modify(at, |record, new| {
-            changed = None;
-            let head = match record.map(Head::parse).transpose() {
-                // Whether it has elements is not to be seen here.
-                Ok(Some(head)) if head.kind != Kind::String => return Decision::Keep,
-                Ok(head) => head,
-                Err(foreign) => {
-                    changed = Some(Err(foreign));
-                    return Decision::Keep;
+        loop {
+            let Self { store, session: slot, now, key: at, turns, old, .. } = self;
+            let turn = turns.take(at).await;
+            let mut changed = None;
+            let modified = session(slot, store)?.modify(at, |record, new| {
+                changed = None;
+                let head = match record.map(Head::parse).transpose() {
+                    Ok(Some(head)) if head.kind != Kind::String => {
+                        // Whether it has elements is not to be seen here.
+                        old.clear();
+                        old.extend_from_slice(record.unwrap_or_default());
+                        return Decision::Keep;
+                    }
+                    Ok(head) => head,
+                    Err(foreign) => {
+                        changed = Some(Err(foreign));
+                        return Decision::Keep;
+                    }
+                };
+                let alive = head.filter(|head| head.lives(*now));
+                let change = changed.insert(decide(alive, new));
+                match change {
+                    Ok(Change::Put(_)) => Decision::Put,
+                    Ok(Change::Remove(_)) => Decision::Remove,
+                    // What is over goes, whatever it was looked at for.
+                    Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => Decision::Remove,
+                    Ok(Change::Keep(_)) | Err(_) => Decision::Keep,
                 }
-            };
-            let alive = head.filter(|head| head.lives(*now));
-            let change = changed.insert(decide(alive, new));
-            match change {
-                Ok(Change::Put(_)) => Decision::Put,
-                Ok(Change::Remove(_)) => Decision::Remove,
-                // What is over goes, whatever it was looked at for.
-                Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => Decision::Remove,
-                Ok(Change::Keep(_)) | Err(_) => Decision::Keep,
+            });
+            modified.await?;
+            drop(turn);
+            if let Some(change) = changed {
+                return Ok(change?.result());
             }
-        });
-        modified.await?;
-        drop(turn);
-        match changed {
-            Some(change) => Ok(change?.result()),
-            None => self.change_aggregate(key, decide).await,
+            if let Some(result) = self.change_aggregate(key, &mut decide).await? {
+                return Ok(result);
+            }
         }
     }
 
-    /// The same for a key whose head stands for elements.
+    /// The same for a key whose head, which was just seen, stands for elements; nothing when somebody else came between.
     async fn change_aggregate<R: Send>(
         &mut self,
         key: &[u8],
-        mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault>,
-    ) -> Result<R, Fault> {
-        loop {
-            let Self { store, session: slot, now, key: at, old, new, .. } = self;
-            let session = session(slot, store)?;
-            old.clear();
-            let is_there = session.get_with(&at, |record| old.extend_from_slice(record)).await?.is_some();
-            let head = if is_there { Some(Head::parse(old)?) } else { None };
-            let lives = head.is_some_and(|head| head.lives(*now));
-            let aggregate = head.and_then(|head| Aggregate::of(key, &head));
-            let mut is_absent = !lives;
-            if lives && let Some(aggregate) = &aggregate {
-                is_absent = is_empty(session, aggregate).await?;
-            }
-            new.clear();
-            let change = decide(head.filter(|_| !is_absent), new)?;
-            if lives
-                && is_absent
-                && !matches!(change, Change::Keep(_))
-                && let Some(aggregate) = &aggregate
-            {
-                let Some(doubted) = doubt(session, aggregate, old, *now).await? else { continue };
-                *old = doubted;
-            }
-            let result = match change {
-                Change::Put(result) => {
-                    let condition = if is_there { Condition::Equals(old) } else { Condition::Absent };
-                    if session.put_if(&at, &new, condition).await? == PutOutcome::Refused {
-                        continue;
-                    }
-                    if Head::parse(new)?.generation()
-                        == Head::parse(old).ok().and_then(|head| head.generation())
-                    {
-                        return Ok(result);
-                    }
-                    result
-                }
-                Change::Remove(result) => {
-                    if is_there && !session.delete_if(&at, |record| record == *old).await? {
-                        continue;
-                    }
-                    result
-                }
-                Change::Keep(result) => {
-                    if !is_there || lives || !session.delete_if(&at, |record| record == *old).await? {
-                        return Ok(result);
-                    }
-                    result
-                }
-            };
-            if let Some(aggregate) = &aggregate {
-                bury(session, aggregate, usize::MAX).await?;
-            }
-            return Ok(result);
+        decide: &mut impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault>,
+    ) -> Result<Option<R>, Fault> {
+        let Self { store, session: slot, now, key: at, old, new, .. } = self;
+        let session = session(slot, store)?;
+        let head = Head::parse(old)?;
+        let lives = head.lives(*now);
+        let aggregate = Aggregate::of(key, &head);
+        let is_absent = match &aggregate {
+            Some(aggregate) if lives => is_empty(session, aggregate).await?,
+            _ => !lives,
+        };
+        new.clear();
+        let change = decide(Some(head).filter(|_| !is_absent), new)?;
+        if lives
+            && is_absent
+            && !matches!(change, Change::Keep(_))
+            && let Some(aggregate) = &aggregate
+        {
+            let Some(doubted) = doubt(session, aggregate, old, *now).await? else { return Ok(None) };
+            *old = doubted;
         }
+        let result = match change {
+            Change::Put(result) => {
+                if session.put_if(&at, &new, Condition::Equals(old)).await? == PutOutcome::Refused {
+                    return Ok(None);
+                }
+                if Head::parse(new)?.generation() == Head::parse(old).ok().and_then(|head| head.generation())
+                {
+                    return Ok(Some(result));
+                }
+                result
+            }
+            Change::Remove(result) => {
+                if !session.delete_if(&at, |record| record == *old).await? {
+                    return Ok(None);
+                }
+                result
+            }
+            Change::Keep(result) => {
+                if lives || !session.delete_if(&at, |record| record == *old).await? {
+                    return Ok(Some(result));
+                }
+                result
+            }
+        };
+        if let Some(aggregate) = &aggregate {
+            bury(session, aggregate, usize::MAX).await?;
+        }
+        Ok(Some(result))
     }
 
     /// Gives a key a string, whatever it held.
