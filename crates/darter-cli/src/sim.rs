@@ -18,7 +18,9 @@ enum SchedulerName {
     Random,
     /// Ranks with a few random changes (probabilistic concurrency testing)
     Pct,
-    /// Random and pct by turns
+    /// Random, with one or two clients held for long
+    Late,
+    /// Random, pct and late by turns
     Mixed,
     /// Every schedule of one plan, independent steps in one order only; needs --plan
     Exhaustive,
@@ -114,6 +116,7 @@ impl SimCommand {
             scheduler: match self.scheduler {
                 SchedulerName::Random => SchedulerKind::Random,
                 SchedulerName::Pct => SchedulerKind::Pct,
+                SchedulerName::Late => SchedulerKind::Late,
                 SchedulerName::Mixed | SchedulerName::Exhaustive => SchedulerKind::Mixed,
             },
             threads: self.threads(),

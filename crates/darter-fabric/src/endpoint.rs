@@ -112,6 +112,19 @@ pub trait Orphans: Send + Sync + std::fmt::Debug {
     fn in_flight(&self) -> usize;
 }
 
+/// What an allocator says of a range of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectState {
+    /// Allocated as one object; its contents are undefined until they are written.
+    Allocated,
+    /// Free: nobody may touch it until it is allocated again.
+    Free,
+    /// The same, of a range parts of which may have been free before.
+    Reclaimed,
+    /// The allocator's own affair.
+    Unmanaged,
+}
+
 /// A way to reach the memory nodes of one pool.
 pub trait Fabric: Clone + Send + Sync + 'static {
     /// What one thread or task posts through.
@@ -160,6 +173,11 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Notes what becomes of a range of memory, so that a simulation can report uses of memory that is free or was never
+    /// written. Other providers ignore it.
+    #[inline]
+    fn note_object(&self, _addr: GlobalAddr, _bytes: u64, _state: ObjectState) {}
 
     /// Takes client slot `slot` for this process, to be held as long as it may write.
     ///

@@ -44,6 +44,7 @@ mod error;
 mod executor;
 pub mod local;
 pub mod model;
+pub mod mutants;
 mod provider;
 mod random;
 pub mod sim;
@@ -56,7 +57,9 @@ pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
-pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, OpKind, Orphans, Suspect};
+pub use endpoint::{
+    Capabilities, Endpoint, Fabric, FenceOutcome, Identity, ObjectState, OpKind, Orphans, Suspect,
+};
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
 pub use executor::{Guest, block_on, run_all};
 pub use local::Local;

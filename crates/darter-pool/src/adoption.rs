@@ -20,14 +20,14 @@
 //! When a member does not move on, nothing is freed; the blocks stay SWEEPING and a later adoption takes them again.
 //! When the sweeping process dies in between, its blocks are a dead member's: sweeping them anew loses nothing.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use crate::block::{BlockState, BlockWord};
 use crate::epoch::lock;
 use crate::heap::{Claim, Heap, OwnBlock, Page};
-use crate::layout::{BlockId, EPOCH_AT, Layout, PAGE_BYTES, PageId, run_pages};
+use crate::layout::{BlockId, EPOCH_AT, Layout, PAGE_BYTES, PageId, Spot, run_pages};
 use crate::member::MemberTable;
 use crate::pool::Shared;
 use crate::size_class::{class_bytes, class_of};
@@ -307,6 +307,7 @@ impl<F: Fabric> Shared<F> {
             return Ok(());
         }
         books.word = owned;
+        self.note_free(block, &books);
         report.blocks += 1;
         report.kept_bytes += kept_bytes - freed_bytes;
         report.reclaimed_bytes += books.room();
@@ -317,18 +318,47 @@ impl<F: Fabric> Shared<F> {
     }
 }
 
+impl<F: Fabric> Shared<F> {
+    /// Notes what is free in a block whose books were made anew.
+    fn note_free(&self, block: BlockId, books: &OwnBlock) {
+        for (page, held) in (0_u32..).zip(&books.pages) {
+            let page = PageId { block, page };
+            match held {
+                Page::Free => {
+                    // Page 0 begins with the block's own words.
+                    let head = if page.page == 0 { u64::from(self.layout.pages) * 16 } else { 0 };
+                    self.fabric.note_object(
+                        self.layout.page_addr(page).plus(head),
+                        PAGE_BYTES - head,
+                        ObjectState::Reclaimed,
+                    );
+                }
+                Page::Slab(slab) => {
+                    for (word, &bits) in slab.free_bits().iter().enumerate() {
+                        for bit in crate::reachable::ones(bits) {
+                            let spot = Spot { page, slot: (word as u64 * 64 + bit) as u32 };
+                            if let Some(addr) = self.layout.object_addr(spot, slab.class) {
+                                let bytes = class_bytes(slab.class);
+                                self.fabric.note_object(addr, bytes, ObjectState::Reclaimed);
+                            }
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 /// Frees in a block's books what members have freed; answers its bytes.
 fn free_won(books: &mut OwnBlock, claim: Claim, won: &[(usize, u64)]) -> u64 {
     let first = claim.page.page as usize;
-    let bits = won
-        .iter()
-        .flat_map(|&(word, bits)| crate::reachable::ones(bits).map(move |bit| word as u64 * 64 + bit));
     match &mut books.pages[first] {
         Page::Slab(slab) => {
             let bytes = class_bytes(slab.class);
-            bits.map(|slot| u64::from(slab.give(slot as u32)) * bytes).sum()
+            won.iter().map(|&(word, bits)| u64::from(slab.give_word(word, bits)) * bytes).sum()
         }
-        Page::Run { class, .. } if bits.into_iter().any(|slot| slot == 0) => {
+        Page::Run { class, .. } if won.iter().any(|&(word, bits)| word == 0 && bits & 1 != 0) => {
             let (bytes, pages) = (class_bytes(*class), run_pages(*class).unwrap_or(1));
             books.pages[first..first + pages as usize].fill_with(|| Page::Free);
             books.free_pages += pages;

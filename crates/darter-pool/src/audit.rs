@@ -21,7 +21,6 @@ use crate::heap::{OwnBlock, Page};
 use crate::layout::{BlockId, Layout, PAGE_BYTES, PageId, Spot};
 use crate::limbo::Limbo;
 use crate::pool::Shared;
-use crate::reachable::ones;
 use crate::size_class::class_bytes;
 use crate::{PoolError, ReachableSet};
 
@@ -198,10 +197,12 @@ impl<F: Fabric> Shared<F> {
         }
         let batch = endpoint.submit(batch).await?;
         for (at, read) in reads {
-            for slot in bits_of(batch.words(read)) {
-                if !give(&mut books.pages[at.page as usize], slot) {
+            for (word, &bits) in batch.words(read).iter().enumerate() {
+                if give(&mut books.pages[at.page as usize], word, bits) < bits.count_ones() {
                     let addr = self.layout.page_addr(at);
-                    report.violation(format!("{addr}: freed bit {slot} names no object of the page"));
+                    report.violation(format!(
+                        "{addr}: word {word} of the freed bits, {bits:#x}, names objects that the page does not have"
+                    ));
                 }
             }
         }
@@ -259,20 +260,15 @@ impl<F: Fabric> Shared<F> {
     }
 }
 
-/// The positions of a bitmap's set bits.
-fn bits_of(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
-    (0u32..).zip(words).flat_map(|(at, &bits)| ones(bits).map(move |bit| at * 64 + bit as u32))
-}
-
-/// Marks an object of a page free; `false` when there is none.
-fn give(page: &mut Page, slot: u32) -> bool {
+/// Marks the objects of a bitmap word of a page free; answers how many of them there are.
+fn give(page: &mut Page, word: usize, bits: u64) -> u32 {
     match page {
-        Page::Slab(slab) => slab.give(slot),
-        Page::Run { .. } if slot == 0 => {
+        Page::Slab(slab) => slab.give_word(word, bits),
+        Page::Run { .. } if word == 0 && bits & 1 != 0 => {
             *page = Page::Taken;
-            true
+            1
         }
-        _ => false,
+        _ => 0,
     }
 }
 

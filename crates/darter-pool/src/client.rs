@@ -5,7 +5,7 @@
 //! operation had in hand is reused under a late verb. For the same reason objects given to
 //! [`Client::free_unpublished`] while verbs are on their way are retired instead.
 
-use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, OpKind};
+use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, ObjectState, OpKind};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -279,6 +279,7 @@ impl<F: Fabric> Client<F> {
         }
         let magazine = self.magazines.get(Self::magazine_index(node, kind, class))?.as_ref()?;
         let object = magazine.pop()?;
+        self.pool.shared.fabric.note_object(object, class_bytes(class), ObjectState::Allocated);
         if let Some(next) = magazine.peek() {
             // Written by the operation after this one.
             self.endpoint().prefetch(next, (class_bytes(class) / 8) as usize);
@@ -337,6 +338,7 @@ impl<F: Fabric> Client<F> {
         let magazine = self.magazine(first.node(), kind, class);
         let surplus: Vec<_> = taken[1..].iter().rev().copied().filter(|&addr| !magazine.push(addr)).collect();
         self.give_back(&surplus, class);
+        self.pool.shared.fabric.note_object(first, class_bytes(class), ObjectState::Allocated);
         Ok(first)
     }
 
@@ -346,9 +348,10 @@ impl<F: Fabric> Client<F> {
             // A node that came since.
             self.magazines.resize((usize::from(node) + 1) * AllocKind::COUNT * CLASSES, None);
         }
-        let state = &self.state;
+        let (state, shared) = (&self.state, &self.pool.shared);
         self.magazines[at].get_or_insert_with(|| {
-            let magazine = Arc::new(Magazine::new(class));
+            let objects_max = shared.magazine_objects_max.load(Ordering::Relaxed);
+            let magazine = Arc::new(Magazine::new(class, objects_max));
             lock(&state.magazines).push(Arc::clone(&magazine));
             magazine
         })
@@ -373,6 +376,7 @@ impl<F: Fabric> Client<F> {
             self.retire(addr, bytes, kind);
             return;
         }
+        self.pool.shared.fabric.note_object(addr, class_bytes(class), ObjectState::Free);
         let magazine = self.magazine(addr.node(), kind, class);
         if !magazine.push(addr) {
             let mut surplus = vec![addr];

@@ -4,7 +4,7 @@
 //! A block is granted by one CAS on its word in the block table; nobody at the memory node is asked. What a grant,
 //! a cut or a claim has begun and a cancelled operation did not end stays out of circulation (`heap`).
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
 use std::sync::atomic::Ordering;
 
 use crate::block::{BlockState, BlockWord};
@@ -109,6 +109,9 @@ impl<F: Fabric> Shared<F> {
         let mut batch = endpoint.batch();
         batch.write(self.layout.freed_words(block).plus(u64::from(page) * 8), &[0]);
         let shape = self.layout.shape(page, cut.class);
+        // The slab's bitmap may lie where objects have been.
+        let head = shape.as_ref().map_or(0, |shape| u64::from(shape.first));
+        self.fabric.note_object(self.layout.page_addr(cut.page), head, ObjectState::Unmanaged);
         if let Some(shape) = shape.filter(|shape| shape.bitmap.is_some()) {
             batch.write(self.layout.bitmap_addr(cut.page, &shape), &vec![0; shape.bitmap_words()]);
         }

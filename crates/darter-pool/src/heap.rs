@@ -315,24 +315,40 @@ impl Heap {
     }
 
     fn free_slot(&mut self, spot: Spot, class: u8) -> Freed {
-        let Some((slab, kind)) = self.slab_mut(spot.page) else { return Freed::Nowhere };
-        if slab.class != class || !slab.give(spot.slot) {
-            return Freed::Nowhere;
+        let bit = 1 << (spot.slot % 64);
+        let given = self.free_slots(spot.page, class, [(spot.slot as usize / 64, bit)].into_iter());
+        if given == 0 { Freed::Nowhere } else { Freed::Here }
+    }
+
+    /// Frees the objects of a slab's bitmap words; answers how many of them were in use.
+    fn free_slots(
+        &mut self,
+        page: PageId,
+        class: u8,
+        words: impl Iterator<Item = (usize, u64)>,
+    ) -> u32 {
+        let Some((slab, kind)) = self.slab_mut(page) else { return 0 };
+        if slab.class != class {
+            return 0;
+        }
+        let given: u32 = words.map(|(word, bits)| slab.give_word(word, bits)).sum();
+        if given == 0 {
+            return 0;
         }
         let (all_free, count, claiming) = (slab.free == slab.count, slab.count, slab.claiming);
         let is_queued = slab.place().is_some();
-        self.object_bytes -= class_bytes(class);
-        let index = Self::queue_index(spot.page.block.node, kind, class);
+        self.object_bytes -= u64::from(given) * class_bytes(class);
+        let index = Self::queue_index(page.block.node, kind, class);
         if is_queued {
-            self.queues[index].free += 1;
+            self.queues[index].free += u64::from(given);
         } else {
-            self.enqueue(spot.page);
+            self.enqueue(page);
         }
         // A page goes back when another slab's worth of objects stays, so that a class does not cut and return by turns.
         if all_free && !claiming && self.queues[index].free >= 2 * u64::from(count) {
-            self.release(spot.page);
+            self.release(page);
         }
-        Freed::Here
+        given
     }
 
     fn free_run(&mut self, page: PageId, class: u8) -> Freed {
@@ -483,21 +499,17 @@ impl Heap {
             Page::Run { class, claiming } if *class == claim.class => *claiming = false,
             _ => return 0,
         }
-        let mut freed = 0;
-        for &(word, bits) in won {
-            for bit in crate::reachable::ones(bits) {
-                let spot = Spot { page: claim.page, slot: (word * 64) as u32 + bit as u32 };
-                let result = match self.layout.object_addr(spot, claim.class) {
-                    Some(_) if run_pages(claim.class).is_some() && spot.slot > 0 => Freed::Nowhere,
-                    Some(_) if run_pages(claim.class).is_some() => self.free_run(claim.page, claim.class),
-                    Some(_) => self.free_slot(spot, claim.class),
-                    None => Freed::Nowhere,
-                };
-                freed += usize::from(result == Freed::Here);
-                self.bad_frees += u64::from(result == Freed::Nowhere);
-            }
-        }
-        freed
+        let bits: u32 = won.iter().map(|(_, bits)| bits.count_ones()).sum();
+        let is_run = run_pages(claim.class).is_some();
+        let freed = if !is_run {
+            self.free_slots(claim.page, claim.class, won.iter().copied())
+        } else if won.iter().any(|&(word, bits)| word == 0 && bits & 1 != 0) {
+            u32::from(self.free_run(claim.page, claim.class) == Freed::Here)
+        } else {
+            0
+        };
+        self.bad_frees += u64::from(bits - freed);
+        freed as usize
     }
 
     /// Makes free pages of all wholly free slabs.

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::size_class::class_bytes;
 
-const MAGAZINE_OBJECTS_MAX: u64 = 64;
+/// A magazine holds at most so many objects.
+pub(crate) const MAGAZINE_OBJECTS_MAX: usize = 64;
 /// A magazine holds at most this many bytes of objects, so that idle clients do not sit on much.
 const MAGAZINE_BYTES_MAX: u64 = 64 << 10;
 
@@ -23,9 +24,9 @@ pub(crate) struct Magazine {
 }
 
 impl Magazine {
-    /// An empty magazine for objects of `class`.
-    pub(crate) fn new(class: u8) -> Self {
-        let capacity = (MAGAZINE_BYTES_MAX / class_bytes(class)).clamp(1, MAGAZINE_OBJECTS_MAX);
+    /// An empty magazine for objects of `class`, at most `objects_max` of them.
+    pub(crate) fn new(class: u8, objects_max: usize) -> Self {
+        let capacity = (MAGAZINE_BYTES_MAX / class_bytes(class)).clamp(1, objects_max as u64);
         Self { len: AtomicU32::new(0), objects: (0..capacity).map(|_| AtomicU64::new(0)).collect(), class }
     }
 

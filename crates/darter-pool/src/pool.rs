@@ -6,7 +6,7 @@
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, Identity};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::heap::Heap;
 use crate::hold::Holds;
 use crate::layout::{BlockId, Layout};
 use crate::limbo::Limbo;
+use crate::magazine::MAGAZINE_OBJECTS_MAX;
 use crate::superblock::{self, LEASE_MS_MAX, Superblock};
 use crate::upkeep::Upkeep;
 use crate::usage::PoolUsage;
@@ -80,6 +81,8 @@ pub(crate) struct Shared<F: Fabric> {
     pub holder: u64,
     /// Nodes that every live member can reach.
     pub usable: AtomicU8,
+    /// Most objects in a client's magazine.
+    pub magazine_objects_max: AtomicUsize,
     /// Blocks that sweeps of this process are at.
     pub in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
     /// Members were ended since [`Pool::take_buried`] was last asked.
@@ -166,6 +169,7 @@ impl<F: Fabric> Pool<F> {
             touched: Mutex::default(),
             closing: AtomicBool::new(false),
             usable: AtomicU8::new(membership.usable.min(nodes)),
+            magazine_objects_max: AtomicUsize::new(MAGAZINE_OBJECTS_MAX),
             in_sweep: Arc::default(),
             buried: AtomicBool::new(membership.buried),
             holder: membership.identity.holder(),
@@ -349,6 +353,13 @@ impl<F: Fabric> Pool<F> {
             Some(mut shared) => shared.close().await,
             None => Err(PoolError::StillInUse { handles }),
         }
+    }
+
+    /// For tests: most objects that this process's clients keep of each size from now on. With one, memory that is freed is
+    /// used again at once.
+    #[doc(hidden)]
+    pub fn set_magazine_objects_max(&self, objects: usize) {
+        self.shared.magazine_objects_max.store(objects.max(1), Ordering::Relaxed);
     }
 
     /// For tests: ends this process's proof of life and leaves everything as a crash would. Clients must not be used

@@ -46,16 +46,18 @@ impl Slab {
         Some(word as u32 * 64 + bit)
     }
 
-    /// Marks an object free; `false` when it was, or when there is none.
-    pub(crate) fn give(&mut self, slot: u32) -> bool {
-        let mask = 1 << (slot % 64);
-        let Some(word) = self.bits.get_mut(slot as usize / 64) else { return false };
-        if slot >= self.count || *word & mask != 0 {
-            return false;
-        }
-        *word |= mask;
-        self.free += 1;
-        true
+    /// Marks the objects of a bitmap word free; answers how many of them were in use.
+    pub(crate) fn give_word(&mut self, word: usize, bits: u64) -> u32 {
+        let Some(held) = self.bits.get_mut(word) else { return 0 };
+        let objects = match self.count.saturating_sub(word as u32 * 64) {
+            0 => 0,
+            objects @ 1..64 => (1 << objects) - 1,
+            _ => u64::MAX,
+        };
+        let given = bits & objects & !*held;
+        *held |= given;
+        self.free += given.count_ones();
+        given.count_ones()
     }
 
     /// Marks an object used; `false` when it was, or when there is none.
@@ -111,7 +113,10 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| slab.take(&mut from)).collect();
         assert_eq!(taken, (0..70).collect::<Vec<_>>());
         assert_eq!((slab.free, slab.used().count()), (0, 70));
-        assert!(slab.give(69) && !slab.give(69) && !slab.give(70) && !slab.give(1000));
+        let mut give = |slot: u32| slab.give_word(slot as usize / 64, 1 << (slot % 64));
+        assert_eq!((give(69), give(69), give(70), give(1000)), (1, 0, 0, 0));
         assert!(slab.is_free(69) && slab.occupy(69) && !slab.occupy(69));
+        assert_eq!((slab.give_word(0, 0b101), slab.give_word(0, 0b111), slab.free), (2, 1, 3));
+        assert_eq!((slab.give_word(1, u64::MAX), slab.give_word(2, 1), slab.free), (6, 0, 9));
     }
 }

@@ -15,7 +15,7 @@
 //! true when it was composed, and both only grow stale on the safe side. Only freed bits on their way must not be
 //! taken for landed: their birth then stays in [`Upkeep::stuck`] and holds sweeps back.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +26,7 @@ use crate::layout::{EPOCH_AT, Layout};
 use crate::limbo::{Limbo, Retired};
 use crate::member::{self, Burials, MemberTable, Publication, Sightings};
 use crate::pool::Shared;
+use crate::size_class::class_bytes;
 
 /// Wholly free blocks a process keeps between rounds.
 const EMPTY_BLOCKS_KEPT: usize = 2;
@@ -155,6 +156,9 @@ impl<F: Fabric> Shared<F> {
         self.limbo.stamp(mark, table.epoch);
         self.clients.observe(table.epoch);
         self.limbo.ripen(table.epoch, |objects| {
+            for object in objects {
+                self.fabric.note_object(object.addr(), class_bytes(object.class()), ObjectState::Free);
+            }
             let mut heap = lock(&self.heap);
             objects.iter().copied().filter(|o| heap.free(o.addr(), o.class()) == Freed::Elsewhere).collect()
         });

@@ -3,7 +3,7 @@
 use super::plan::{Fault, Op, Plan};
 use super::run::{Outcome, Violation};
 use super::scenario::Scenario;
-use super::schedule::{Pct, Random, Replay, Schedule, Scheduler};
+use super::schedule::{Late, Pct, Random, Replay, Schedule, Scheduler};
 use super::shrink::shrink;
 use super::stage::Stage;
 use super::subject::{Explored, Holes};
@@ -17,6 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Rounds of upkeep of each client in which both graces of a retired node pass.
 const GRACES: usize = 7;
 
+/// Rounds of upkeep that a client for nothing else does, at least and at most.
+const ROUNDS: (u64, u64) = (4, 16);
+/// Events of an average operation, to spread a schedule's few changes over the whole of a run.
+const EVENTS_OF_AN_OPERATION: u64 = 10;
+
 /// How schedules are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerKind {
@@ -24,6 +29,8 @@ pub enum SchedulerKind {
     Random,
     /// By ranks with a few changes.
     Pct,
+    /// Uniformly, with one or two clients held for long.
+    Late,
     /// By turns.
     Mixed,
 }
@@ -242,7 +249,7 @@ impl Settings {
             subject: self.subject,
             scenario,
             nodes: 1 + dice.below(2) as u8,
-            apart: !dice.one_in(4),
+            processes: Self::processes_of(clients, &mut dice),
             warm: !dice.one_in(8),
             holes: self.holes,
             faults: Vec::new(),
@@ -253,6 +260,14 @@ impl Settings {
             for ops in &mut plan.clients {
                 ops.extend(std::iter::repeat_n(Op::Maintain, GRACES));
                 ops.extend(self.ops_of(scenario, keys, &mut dice));
+            }
+        }
+        // Or upkeep all the time, as processes that live do it: epochs pass while operations are under way.
+        if dice.one_in(3) {
+            for process in 0..plan.processes() {
+                let rounds = ROUNDS.0 + dice.below(ROUNDS.1 - ROUNDS.0);
+                plan.clients.push(vec![Op::Maintain; rounds as usize]);
+                plan.processes.push(process as u8);
             }
         }
         if !self.faults.is_empty() && dice.one_in(2) {
@@ -267,11 +282,28 @@ impl Settings {
         plan
     }
 
+    /// The processes of so many clients: mostly one each, or all the same, or by chance.
+    fn processes_of(clients: usize, dice: &mut Dice) -> Vec<u8> {
+        match dice.below(4) {
+            0 => vec![0; clients],
+            1 => {
+                let mut known = 0;
+                let mut process = || {
+                    let process = dice.below(known + 1);
+                    known = known.max(process + 1);
+                    process as u8
+                };
+                (0..clients).map(|_| process()).collect()
+            }
+            _ => Plan::apart(clients),
+        }
+    }
+
     fn ops_of(&self, scenario: &Scenario, keys: u64, dice: &mut Dice) -> Vec<Op> {
         let count = 1 + dice.below(self.ops.max(1) as u64);
         let mut op = || {
             let key = dice.below(keys) as u8;
-            match dice.below(20) {
+            match dice.below(if scenario.adjusts { 22 } else { 20 }) {
                 0..3 => Op::Get(key),
                 3..6 => Op::Put(key),
                 6..9 => Op::Insert(key),
@@ -281,7 +313,8 @@ impl Settings {
                 15 => Op::MultiGet,
                 16 => Op::Scan(false),
                 17 => Op::Scan(true),
-                18 if scenario.adjusts => Op::Adjust,
+                20 => Op::Adjust,
+                21 => Op::Restructure,
                 _ => Op::Maintain,
             }
         };
@@ -289,18 +322,27 @@ impl Settings {
     }
 
     /// The scheduler of a run.
-    fn scheduler(&self, run: u64) -> Box<dyn Scheduler> {
+    fn scheduler(&self, run: u64, plan: &Plan) -> Box<dyn Scheduler> {
         let seed = seed_of(self.seed ^ 0x5ced, run);
-        let pct = match self.scheduler {
-            SchedulerKind::Random => false,
-            SchedulerKind::Pct => true,
-            SchedulerKind::Mixed => run / self.scenarios.len() as u64 % 2 == 1,
+        let kind = match self.scheduler {
+            SchedulerKind::Mixed => {
+                let turns = [SchedulerKind::Random, SchedulerKind::Pct, SchedulerKind::Late];
+                turns[(run / self.scenarios.len() as u64 % 3) as usize]
+            }
+            kind => kind,
         };
-        if pct {
-            let depth = 2 + (seed % 4) as u32;
-            Box::new(Pct::new(seed, depth, 120))
-        } else {
-            Box::new(Random::new(seed))
+        let operations = plan.clients.iter().map(Vec::len).sum::<usize>() as u64;
+        match kind {
+            SchedulerKind::Pct => {
+                let depth = 2 + (seed % 4) as u32;
+                Box::new(Pct::new(seed, depth, EVENTS_OF_AN_OPERATION * operations))
+            }
+            SchedulerKind::Late => {
+                let longest = plan.clients.iter().map(Vec::len).max().unwrap_or(0) as u64;
+                let clients = plan.clients.len() as u64;
+                Box::new(Late::new(seed, clients, EVENTS_OF_AN_OPERATION * longest))
+            }
+            SchedulerKind::Random | SchedulerKind::Mixed => Box::new(Random::new(seed)),
         }
     }
 
@@ -319,7 +361,7 @@ impl Settings {
                     break;
                 }
                 let plan = self.plan(at);
-                let mut scheduler = self.scheduler(at);
+                let mut scheduler = self.scheduler(at, &plan);
                 let outcome = stages.run(&plan, &mut *scheduler);
                 summary.add(&outcome);
                 if outcome.violation.is_some() {

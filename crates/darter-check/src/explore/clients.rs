@@ -172,7 +172,7 @@ pub(super) async fn client<S: Subject>(
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
-        if !matches!(op, Op::Maintain | Op::Adjust) {
+        if !matches!(op, Op::Maintain | Op::Adjust | Op::Restructure) {
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
@@ -243,7 +243,7 @@ fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         Op::MultiGet | Op::Scan(_) => {
             (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
         }
-        Op::Maintain | Op::Adjust => Vec::new(),
+        Op::Maintain | Op::Adjust | Op::Restructure => Vec::new(),
     }
 }
 
@@ -295,7 +295,11 @@ async fn act<S: Subject>(
             Answer::Done
         }
         Op::Adjust => {
-            S::adjust(index, own).await?;
+            S::adjust(index, own, false).await?;
+            Answer::Done
+        }
+        Op::Restructure => {
+            S::adjust(index, own, true).await?;
             Answer::Done
         }
     })

@@ -20,7 +20,7 @@ pub use exhaustive::{Exhaustion, Exhaustive, exhaust};
 pub use plan::{Fault, Op, Plan};
 pub use run::{Outcome, Violation};
 pub use scenario::Scenario;
-pub use schedule::{Decision, Pct, Random, Replay, Schedule, Scheduler};
+pub use schedule::{Decision, Late, Pct, Random, Replay, Schedule, Scheduler};
 pub use stage::Stage;
 pub use subject::{Explored, Hole, Holes, OptionsOf, Promises, Subject};
 pub use subjects::{subject, subjects};

@@ -4,8 +4,8 @@
 //! dart/grow-n4/nodes=1/process=each/holes=/kill=0@17/p0,g1,s;d0,i1,M
 //! ```
 //!
-//! Index, scenario, memory nodes, whether clients are processes of their own, errors brought back, faults, and each client's
-//! operations. A schedule ([`super::schedule`]) behind it makes a replay line.
+//! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a digit a client), errors
+//! brought back, faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
 
 use super::scenario::Scenario;
 use super::subject::{Explored, Holes};
@@ -34,8 +34,10 @@ pub enum Op {
     Scan(bool),
     /// A round of the pool's upkeep and of the index's.
     Maintain,
-    /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list.
+    /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list, if one is due.
     Adjust,
+    /// The same, whether it is due or not: in DART, a change of the prefix list.
+    Restructure,
 }
 
 impl Op {
@@ -52,6 +54,7 @@ impl Op {
             Self::Scan(true) => ('z', None),
             Self::Maintain => ('M', None),
             Self::Adjust => ('A', None),
+            Self::Restructure => ('L', None),
         }
     }
 }
@@ -69,7 +72,7 @@ impl FromStr for Op {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 m s z M A");
+        let bad = || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 m s z M A L");
         let mut letters = text.chars();
         let letter = letters.next().ok_or_else(bad)?;
         let rest = letters.as_str();
@@ -80,6 +83,7 @@ impl FromStr for Op {
                 'z' => Ok(Self::Scan(true)),
                 'M' => Ok(Self::Maintain),
                 'A' => Ok(Self::Adjust),
+                'L' => Ok(Self::Restructure),
                 _ => Err(bad()),
             };
         }
@@ -164,8 +168,8 @@ pub struct Plan {
     pub scenario: &'static Scenario,
     /// Memory nodes.
     pub nodes: u8,
-    /// Whether each client is a process of its own; else all are threads of one.
-    pub apart: bool,
+    /// The process of each client, counted from 0 without gaps. Clients of one process are threads that share its view.
+    pub processes: Vec<u8>,
     /// Whether clients begin with memory in hand, so that no run is about block grants.
     pub warm: bool,
     /// Errors brought back.
@@ -179,19 +183,54 @@ pub struct Plan {
 impl Plan {
     /// The process of a client.
     pub fn process_of(&self, client: usize) -> u32 {
-        if self.apart { client as u32 } else { 0 }
+        self.processes.get(client).copied().unwrap_or_default().into()
     }
 
     /// How many processes there are.
     pub fn processes(&self) -> u32 {
-        if self.apart { self.clients.len() as u32 } else { 1 }
+        self.processes.iter().max().map_or(1, |&last| u32::from(last) + 1)
+    }
+
+    /// Processes of their own for so many clients.
+    pub(super) fn apart(clients: usize) -> Vec<u8> {
+        (0..clients as u8).collect()
+    }
+
+    /// Where the clients' processes stand in a line.
+    fn processes_text(&self) -> String {
+        if self.processes == Self::apart(self.clients.len()) {
+            return "each".to_owned();
+        }
+        if self.processes.iter().all(|&process| process == 0) {
+            return "one".to_owned();
+        }
+        self.processes.iter().map(|&process| char::from_digit(process.into(), 36).unwrap_or('?')).collect()
+    }
+
+    /// Reads [`Plan::processes_text`] back, for so many clients.
+    fn parse_processes(text: &str, clients: usize) -> Option<Vec<u8>> {
+        match text {
+            "each" => Some(Self::apart(clients)),
+            "one" => Some(vec![0; clients]),
+            _ => {
+                let digits: Option<Vec<u8>> =
+                    text.chars().map(|digit| Some(digit.to_digit(36)? as u8)).collect();
+                let mut known = 0;
+                let is_new = |&process: &u8| {
+                    let is_next = process <= known;
+                    known = known.max(process + 1);
+                    is_next
+                };
+                digits.filter(|digits| digits.len() == clients && digits.iter().all(is_new))
+            }
+        }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, scenario, nodes, apart, warm, holes, faults, clients } = self;
-        let (process, start) = (if *apart { "each" } else { "one" }, if *warm { "warm" } else { "cold" });
+        let Self { subject, scenario, nodes, processes: _, warm, holes, faults, clients } = self;
+        let (process, start) = (self.processes_text(), if *warm { "warm" } else { "cold" });
         let (index, scenario) = (subject.name, &scenario.name);
         write!(f, "{index}/{scenario}/nodes={nodes}/process={process}/{start}")?;
         for (_, hole) in subject.holes.iter().enumerate().filter(|&(at, _)| holes.has(at)) {
@@ -242,12 +281,13 @@ impl Plan {
             subject,
             scenario: subject.scenario(scenario)?,
             nodes: 1,
-            apart: true,
+            processes: Vec::new(),
             warm: true,
             holes: Holes::default(),
             faults: Vec::new(),
             clients: Vec::new(),
         };
+        let mut processes = "each";
         for part in rest {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let bad = || format!("'{part}' is no part of a plan");
@@ -256,7 +296,7 @@ impl Plan {
                     plan.nodes =
                         value.parse().ok().filter(|nodes| (1..=8).contains(nodes)).ok_or_else(bad)?;
                 }
-                ("process", "each" | "one") => plan.apart = value == "each",
+                ("process", _) => processes = value,
                 ("warm" | "cold", "") => plan.warm = name == "warm",
                 ("hole", _) => {
                     plan.holes = plan.holes.with(subject.hole(value)?);
@@ -275,6 +315,12 @@ impl Plan {
             }
             plan.clients.push(ops.into_iter().map(str::parse).collect::<Result<_, _>>()?);
         }
+        plan.processes = Self::parse_processes(processes, plan.clients.len()).ok_or_else(|| {
+            format!(
+                "'process={processes}' is none of process=each, process=one, and a digit for each client, such as \
+                 process=001"
+            )
+        })?;
         let keys = plan.scenario.hot.len();
         for op in plan.clients.iter().flatten() {
             if let (_, Some(key)) = op.letter()
@@ -298,6 +344,8 @@ mod tests {
         let plan: Plan = line.parse().unwrap();
         assert_eq!(plan.to_string(), line);
         assert_eq!((plan.clients.len(), plan.faults.len()), (2, 2));
+        let line = "dart/plain/nodes=1/process=0010/warm/p0;p1;L;M,M";
+        assert_eq!(line.parse::<Plan>().unwrap().to_string(), line);
     }
 
     #[test]
@@ -307,6 +355,9 @@ mod tests {
             "dart",
             "dart/nowhere/g0",
             "dart/plain/x9",
+            "dart/plain/process=2/g0",
+            "dart/plain/process=00/g0",
+            "dart/plain/process=02/g0;g0",
             "dart/plain/nodes=0/g0",
             "dart/plain/g99",
             "dart/plain/kill=1/g0",

@@ -23,8 +23,10 @@ const STEPS_MAX: u64 = 200_000;
 const BATCHES_MAX: u64 = 200_000;
 /// Events that a lost connection stays lost.
 const CUT_EVENTS: u64 = 60;
-/// Rounds of upkeep in which everything unlinked is freed when nobody is in the way.
-const SETTLE_ROUNDS: usize = 8;
+/// Rounds of upkeep after which whatever was unlinked must be free when nobody is in the way.
+const SETTLE_ROUNDS: usize = 24;
+/// Of runs without faults, one in so many is swept as if there had been some.
+const SWEPT_ONE_IN: u64 = 16;
 
 /// Something that must not happen, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +142,8 @@ fn perform<S: Subject>(
     for process in 0..plan.processes() {
         let opened = alone(stage, "a process cannot open the pool", async {
             let pool = Pool::open(sim.process(process)).await?;
+            // What is freed is allocated next.
+            pool.set_magazine_objects_max(1);
             let mut client = pool.client()?;
             let index = S::Index::open(&mut client, options.clone()).await?;
             Ok(Process { pool, index })
@@ -205,6 +209,11 @@ fn perform<S: Subject>(
         processes.iter().flatten().for_each(|process| process.pool.abandon());
         return finished;
     }
+    if let (false, Some(misuse)) = (power_lost, sim.misuse()) {
+        sim.schedule(false);
+        processes.iter().flatten().for_each(|process| process.pool.abandon());
+        return Err(Violation::new("misuse", misuse.to_string()));
+    }
     let act_pending = std::mem::take(&mut act.pending);
     {
         let awaits = recorder.borrow().awaits.clone();
@@ -243,6 +252,9 @@ fn perform<S: Subject>(
     }
     outcome.counts = sim.counts();
     last_look::<S>(stage, plan, &options, outcome)?;
+    if let Some(misuse) = sim.misuse() {
+        return Err(Violation::new("misuse", misuse.to_string()));
+    }
     let longest = outcome.longest_op_beside_stopped();
     if let (Some((trips, _)), Some(promised)) = (longest, S::PROMISES.trips_beside_stopped)
         && trips > promised
@@ -492,10 +504,17 @@ fn settle_and_close<S: Subject>(
     let settled = stage.sim.run_alone(BATCHES_MAX, async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
+        // What upkeep of the index retires shows only after the next round.
+        let mut quiet = 0;
         for _ in 0..SETTLE_ROUNDS {
             for (process, client) in living.iter().zip(&mut clients) {
                 process.pool.maintain(client).await?;
                 process.index.maintain(client).await?;
+            }
+            let is_quiet = living.iter().all(|process| process.pool.garbage() == 0);
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            if quiet == 2 {
+                break;
             }
         }
         let mut bad_frees = 0;
@@ -513,7 +532,8 @@ fn settle_and_close<S: Subject>(
     settled.ok_or_else(|| Violation::new("endless", "upkeep never ends, though nobody else moves"))
 }
 
-/// A fresh process reads every hot key into the history, and leaves nothing to the dead.
+/// A fresh process reads every hot key into the history and checks everything. What the dead left is swept first; without
+/// them, nothing may be left over.
 fn last_look<S: Subject>(
     stage: &Stage,
     plan: &Plan,
@@ -531,19 +551,28 @@ fn last_look<S: Subject>(
         let mut ops: Vec<Op> = (0..stage.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
         ops.push(Op::Scan(false));
         client::<S>(cast, Rc::clone(&recorder), pool.clone(), index.clone(), own, ops).await;
-        drop(index);
-        pool.close().await?;
-        Ok(())
+        Ok(Process::<S> { pool, index })
     });
     let mut recorder = recorder.borrow_mut();
     outcome.history = std::mem::take(&mut recorder.history);
     outcome.lost += recorder.lost;
-    looked?;
+    let last = looked?;
+    last.pool.abandon();
     if let Some(violation) = recorder.violation.take() {
         return Err(violation);
     }
     if let Some(error) = recorder.errors.first() {
         return Err(Violation::new("error", format!("after the run: {error}")));
+    }
+    // An operation that finds no memory changes nothing, so it leaves nothing either.
+    let is_clean = outcome.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..)));
+    if is_clean {
+        let checked = stage.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
+        checked.unwrap_or_else(|| Err(Violation::new("endless", "a check never ends, though nobody else moves")))?;
+    }
+    drop(last);
+    if is_clean && !(outcome.steps % SWEPT_ONE_IN == 0) {
+        return Ok(());
     }
     repair::<S>(stage, &stage.sim.process(3000), options.clone())
 }

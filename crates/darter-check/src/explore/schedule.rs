@@ -169,6 +169,86 @@ impl Scheduler for Random {
     }
 }
 
+/// Uniform, but one or two tasks are held, each at some event of its own, while the others go on for long: what needs one
+/// client to be late across everything that others do.
+pub struct Late {
+    random: Random,
+    dice: Dice,
+    /// Events of each task that have been performed.
+    performed: Vec<u64>,
+    holds: Vec<HeldTask>,
+    step: u64,
+    offered: Vec<Event>,
+}
+
+/// A task that is held from some event of its own on.
+struct HeldTask {
+    task: TaskId,
+    after: u64,
+    /// Steps for which it is held, and the step at which it may go on.
+    steps: u64,
+    until: Option<u64>,
+}
+
+impl Late {
+    /// A schedule in which some of the first `tasks` tasks are held within their first `events` events.
+    pub fn new(seed: u64, tasks: u64, events: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0x1a7e);
+        let holds = 1 + dice.below(2);
+        let holds = (0..holds)
+            .map(|_| {
+                let steps = 16 << dice.below(8);
+                let after = dice.below(1 + dice.clone().below(events.max(1)));
+                HeldTask { task: dice.below(tasks.max(1)) as TaskId, after, steps, until: None }
+            })
+            .collect();
+        let random = Random::new(seed);
+        Self { random, dice, performed: Vec::new(), holds, step: 0, offered: Vec::new() }
+    }
+
+    fn is_held(&mut self, task: TaskId) -> bool {
+        let performed = self.performed.get(task as usize).copied().unwrap_or(0);
+        let step = self.step;
+        self.holds.iter_mut().any(|hold| {
+            if hold.task != task || performed < hold.after {
+                return false;
+            }
+            let steps = hold.steps;
+            *hold.until.get_or_insert(step + steps) > step
+        })
+    }
+}
+
+impl Scheduler for Late {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        self.step += 1;
+        let mut offered = std::mem::take(&mut self.offered);
+        offered.clear();
+        for &event in events {
+            if !self.is_held(event.task) {
+                offered.push(event);
+            }
+        }
+        // Nobody else can move: those who are held go on.
+        let all = offered.is_empty();
+        let mut decision = self.random.decide(if all { events } else { &offered });
+        let event = if all { events[usize::from(decision.event)] } else { offered[usize::from(decision.event)] };
+        let at = events.iter().position(|other| *other == event);
+        decision.event = at.unwrap_or(0) as u16;
+        let task = event.task as usize;
+        if self.performed.len() <= task {
+            self.performed.resize(task + 1, 0);
+        }
+        self.performed[task] += 1;
+        self.offered = offered;
+        decision
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.dice.below(possibilities.max(1) as u64) as usize
+    }
+}
+
 /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): tasks have priorities, the first in rank always
 /// moves, and at a few random steps whoever moves falls to the last rank; so does whoever waits, or a client would spin for
 /// ever on a lock that it keeps another from giving back. Finds a bug that needs `d` orderings with

@@ -67,6 +67,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     if plan.clients.last().is_some_and(Vec::is_empty) {
         let mut less = plan.clone();
         less.clients.pop();
+        less.processes.pop();
         let last = less.processes();
         less.faults.retain(|fault| fault.parts().1 < last);
         plans.insert(0, less);

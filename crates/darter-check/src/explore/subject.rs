@@ -148,10 +148,12 @@ pub trait Subject: 'static {
         index.put(client, key, value, condition)
     }
 
-    /// Something of the index's own that may happen at any time and changes no answer: the operation `A`.
+    /// Something of the index's own that may happen at any time and changes no answer: if it is due, the operation `A`, or
+    /// whether it is due or not, `L`.
     fn adjust(
         _index: &Self::Index,
         _client: &mut Client<Sim>,
+        _is_forced: bool,
     ) -> impl Future<Output = Result<(), IndexError>> {
         std::future::ready(Ok(()))
     }

@@ -42,6 +42,7 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     victims.push(vec![Op::Put(0), Op::Delete(1), Op::Maintain, Op::Maintain, Op::Maintain, Op::Maintain]);
     if scenario.adjusts {
         victims.push(vec![Op::Adjust]);
+        victims.push(vec![Op::Restructure]);
     }
     victims
 }
@@ -52,7 +53,7 @@ impl Sweep {
             subject: self.subject,
             scenario,
             nodes: 2,
-            apart: true,
+            processes: Plan::apart(2),
             warm: true,
             holes: self.holes,
             faults: Vec::new(),

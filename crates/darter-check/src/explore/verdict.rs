@@ -6,7 +6,7 @@ use crate::history::Operation;
 use crate::linear::{Checker, Verdict};
 use darter_fabric::Sim;
 use darter_index::{IndexError, OrderedIndex, Swept};
-use darter_pool::Pool;
+use darter_pool::{Client, Pool};
 use std::cell::RefCell;
 
 /// Steps the checker may take for one key of one run.
@@ -78,19 +78,42 @@ async fn try_repair<S: Subject>(sim: &Sim, options: OptionsOf<S>) -> Result<Opti
         pool.settle(&mut client).await?;
         index.maintain(&mut client).await?;
     }
-    let report = index.check(&mut client).await?;
-    let audit = pool.audit(&mut client, &report.reachable).await?;
-    if let Some(what) = audit.violations.first().or(report.violations.first()) {
-        return Ok(Some(Violation::new("audit", what.clone())));
-    }
-    if audit.leaked_bytes > 0 || audit.own_leaked_bytes > 0 {
-        let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);
-        return Ok(Some(Violation::new(
-            "leak",
-            format!("{all} bytes belong to nobody, {own} of them in own blocks"),
-        )));
+    if let Some(violation) = find_fault::<S>(&pool, &index, &mut client).await? {
+        return Ok(Some(violation));
     }
     drop((client, index));
     pool.close().await?;
+    Ok(None)
+}
+
+/// Checks everything and counts leaks, where nobody has died: not a byte may belong to nobody.
+pub(super) async fn check<S: Subject>(pool: &Pool<Sim>, index: &S::Index) -> Result<(), Violation> {
+    let checked = async {
+        let mut client = pool.client()?;
+        find_fault::<S>(pool, index, &mut client).await
+    };
+    match checked.await {
+        Ok(None) => Ok(()),
+        Ok(Some(violation)) => Err(violation),
+        Err(error) => Err(Violation::new("error", format!("the last check: {error}"))),
+    }
+}
+
+/// The first thing that a check of the index or an audit of the pool finds.
+async fn find_fault<S: Subject>(
+    pool: &Pool<Sim>,
+    index: &S::Index,
+    client: &mut Client<Sim>,
+) -> Result<Option<Violation>, IndexError> {
+    let report = index.check(client).await?;
+    let audit = pool.audit(client, &report.reachable).await?;
+    if let Some(what) = audit.violations.first().or(report.violations.first()) {
+        return Ok(Some(Violation::new("audit", what.clone())));
+    }
+    if audit.leaked_bytes > 0 {
+        let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);
+        let what = format!("{all} bytes belong to nobody, {own} of them in own blocks");
+        return Ok(Some(Violation::new("leak", what)));
+    }
     Ok(None)
 }

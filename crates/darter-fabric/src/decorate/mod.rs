@@ -56,6 +56,11 @@ macro_rules! forward_fabric {
             self.inner.notes()
         }
 
+        #[inline]
+        fn note_object(&self, addr: crate::GlobalAddr, bytes: u64, state: crate::ObjectState) {
+            self.inner.note_object(addr, bytes, state);
+        }
+
         fn claim(&self, slot: u32) -> Result<Box<dyn crate::Identity>, crate::FabricError> {
             self.inner.claim(slot)
         }

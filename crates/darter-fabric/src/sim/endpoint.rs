@@ -1,8 +1,11 @@
 //! The fabric and its endpoints as simulated processes see them, and the strings the simulation pulls.
 
-use super::memory::Snapshot;
+use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
-use crate::{Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Orphans, Suspect};
+use crate::{
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, ObjectState, Orphans,
+    Suspect,
+};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,6 +61,11 @@ impl Sim {
     /// What has happened since the last restore.
     pub fn counts(&self) -> SimCounts {
         self.world().counts
+    }
+
+    /// The first use of memory since the last restore that no correct client makes.
+    pub fn misuse(&self) -> Option<Misuse> {
+        self.world().misuse
     }
 
     /// Moves the clock of leases on.
@@ -198,6 +206,17 @@ impl Fabric for Sim {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities { ordered_batches: true, on_chip_bytes: 0, persistent: true, inline_bytes: 0 }
+    }
+
+    fn note_object(&self, addr: GlobalAddr, bytes: u64, state: ObjectState) {
+        let mut world = self.world();
+        // What a process does in its own books after it was shut out concerns nobody.
+        if world.admit(self.process).is_err() {
+            return;
+        }
+        let memory = world.nodes.get_mut(usize::from(addr.node()));
+        let misuse = memory.and_then(|memory| memory.note(addr, bytes, state));
+        world.misuse = world.misuse.or(misuse);
     }
 
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {

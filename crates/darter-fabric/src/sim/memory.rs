@@ -3,16 +3,51 @@
 //! An explorer runs hundreds of thousands of short schedules from the same beginning. So a memory knows which pages were
 //! written since it was last restored, and restores only those.
 
+//!
+//! It also keeps a *shadow* of what the allocator says of each word ([`crate::Fabric::note_object`]), as address and memory
+//! sanitizers do: a verb that touches a free word, or reads an object before anybody has written it, is a [`Misuse`],
+//! whether or not its result would have shown.
+
 use super::WordOrder;
-use crate::{Batch, FabricError, Verb, VerbKind};
+use crate::{Batch, FabricError, GlobalAddr, ObjectState, Verb, VerbKind};
 use std::collections::BTreeMap;
 
 const PAGE_WORDS: usize = 512;
+
+/// What is known of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Shadow {
+    /// No allocator has said anything.
+    Unmanaged,
+    /// Part of an object, written since its allocation.
+    Written,
+    /// Part of an object that nobody has written since its allocation.
+    Unwritten,
+    /// Free.
+    Free,
+}
+
+/// A verb that no correct client posts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misuse {
+    /// What was done, in words.
+    pub what: &'static str,
+    /// The first word concerned.
+    pub addr: GlobalAddr,
+}
+
+impl std::fmt::Display for Misuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}", self.what, self.addr)
+    }
+}
 
 /// One node's region.
 #[derive(Debug)]
 pub(super) struct Memory {
     words: Vec<u64>,
+    shadow: Vec<Shadow>,
     dirty: Vec<bool>,
     dirty_pages: Vec<u32>,
     /// When power may fail: each word written since the last flush with all it has held since, the flushed value first.
@@ -26,14 +61,15 @@ pub struct Snapshot {
     pub(super) regions: Vec<Pages>,
 }
 
-/// A region's words, pages of zeros left out.
-pub(super) type Pages = Vec<Option<Box<[u64]>>>;
+/// A region's words and their shadow, untouched pages left out.
+pub(super) type Pages = Vec<Option<(Box<[u64]>, Box<[Shadow]>)>>;
 
 impl Memory {
     pub(super) fn new(bytes: u64) -> Self {
         let words = (bytes / 8) as usize;
         Self {
             words: vec![0; words],
+            shadow: vec![Shadow::Unmanaged; words],
             dirty: vec![false; words.div_ceil(PAGE_WORDS)],
             dirty_pages: Vec::new(),
             volatile: None,
@@ -47,8 +83,14 @@ impl Memory {
     /// What is there now, which is what [`Memory::restore`] expects to bring back from here on.
     pub(super) fn keep(&mut self) -> Pages {
         self.mark_clean();
-        let pages = self.words.chunks(PAGE_WORDS);
-        pages.map(|page| page.iter().any(|&word| word != 0).then(|| page.into())).collect()
+        let pages = self.words.chunks(PAGE_WORDS).zip(self.shadow.chunks(PAGE_WORDS));
+        pages
+            .map(|(words, shadow)| {
+                let is_blank =
+                    words.iter().all(|&word| word == 0) && shadow.iter().all(|&it| it == Shadow::Unmanaged);
+                (!is_blank).then(|| (words.into(), shadow.into()))
+            })
+            .collect()
     }
 
     fn mark_clean(&mut self) {
@@ -66,8 +108,14 @@ impl Memory {
             let start = page as usize * PAGE_WORDS;
             let end = (start + PAGE_WORDS).min(self.words.len());
             match &pages[page as usize] {
-                Some(words) => self.words[start..end].copy_from_slice(words),
-                None => self.words[start..end].fill(0),
+                Some((words, shadow)) => {
+                    self.words[start..end].copy_from_slice(words);
+                    self.shadow[start..end].copy_from_slice(shadow);
+                }
+                None => {
+                    self.words[start..end].fill(0);
+                    self.shadow[start..end].fill(Shadow::Unmanaged);
+                }
             }
             self.dirty[page as usize] = false;
         }
@@ -101,12 +149,74 @@ impl Memory {
         lost
     }
 
+    /// Takes over what an allocator says of a range. Answers a misuse: an object freed twice, or allocated twice.
+    pub(super) fn note(&mut self, addr: GlobalAddr, bytes: u64, state: ObjectState) -> Option<Misuse> {
+        let start = (addr.offset() / 8) as usize;
+        let end = (start + (bytes / 8) as usize).min(self.words.len());
+        let range = self.shadow.get(start..end)?;
+        let is_free = |shadow: &Shadow| *shadow == Shadow::Free;
+        let misuse = match state {
+            ObjectState::Free if range.iter().any(is_free) => {
+                Some(Misuse { what: "memory was freed that is free", addr })
+            }
+            ObjectState::Allocated if range.iter().any(|&it| !matches!(it, Shadow::Free | Shadow::Unmanaged)) => {
+                Some(Misuse { what: "memory was allocated that is in use", addr })
+            }
+            _ => None,
+        };
+        let shadow = match state {
+            ObjectState::Allocated => Shadow::Unwritten,
+            ObjectState::Free | ObjectState::Reclaimed => Shadow::Free,
+            ObjectState::Unmanaged => Shadow::Unmanaged,
+        };
+        for page in start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) {
+            let within = start.max(page * PAGE_WORDS)..end.min((page + 1) * PAGE_WORDS);
+            // Memory that nobody has used yet is as good as free, and its page stays clean.
+            let is_used = |it: &Shadow| matches!(it, Shadow::Written | Shadow::Unwritten);
+            if state == ObjectState::Reclaimed && !self.shadow[within.clone()].iter().any(is_used) {
+                continue;
+            }
+            self.touch(page);
+            self.shadow[within].fill(shadow);
+        }
+        misuse
+    }
+
+    /// What is wrong with a verb executing words `from..to`, counted from its start, given what is known of them.
+    fn misuse(&self, verb: Verb, start: usize, (from, to): (u32, u32), order: WordOrder) -> Option<Misuse> {
+        let words = match order {
+            WordOrder::Ascending => start + from as usize..start + to as usize,
+            WordOrder::Descending => start + (verb.words - to) as usize..start + (verb.words - from) as usize,
+        };
+        let addr_of = |at: usize| GlobalAddr::new(verb.addr.node(), at as u64 * 8);
+        if let Some(at) = words.clone().find(|&at| self.shadow[at] == Shadow::Free) {
+            let what = match verb.kind {
+                VerbKind::Read => "a READ of free memory",
+                VerbKind::Write => "a WRITE to free memory",
+                VerbKind::Cas => "a CAS on free memory",
+                VerbKind::Faa => "an FAA on free memory",
+            };
+            return Some(Misuse { what, addr: addr_of(at) });
+        }
+        // The ends of objects may be read unwritten: a size class is larger than what is in it.
+        let is_blind = verb.kind != VerbKind::Write && self.shadow[start] == Shadow::Unwritten;
+        (is_blind && words.contains(&start))
+            .then(|| Misuse { what: "an object is used that nobody has written", addr: addr_of(start) })
+    }
+
     #[inline]
-    fn store(&mut self, at: usize, word: u64) {
-        let page = at / PAGE_WORDS;
+    fn touch(&mut self, page: usize) {
         if !self.dirty[page] {
             self.dirty[page] = true;
             self.dirty_pages.push(page as u32);
+        }
+    }
+
+    #[inline]
+    fn store(&mut self, at: usize, word: u64) {
+        self.touch(at / PAGE_WORDS);
+        if self.shadow[at] == Shadow::Unwritten {
+            self.shadow[at] = Shadow::Written;
         }
         if let Some(volatile) = &mut self.volatile {
             let old = self.words[at];
@@ -128,7 +238,8 @@ impl Memory {
         Ok((offset / 8) as usize)
     }
 
-    /// Executes words `from..to` of a verb, counted in the order given, which begins at word `start` of the region.
+    /// Executes words `from..to` of a verb, counted in the order given, which begins at word `start` of the region. Answers
+    /// what was wrong with it.
     pub(super) fn execute(
         &mut self,
         batch: &mut Batch,
@@ -136,7 +247,8 @@ impl Memory {
         start: usize,
         (from, to): (u32, u32),
         order: WordOrder,
-    ) {
+    ) -> Option<Misuse> {
+        let misuse = self.misuse(verb, start, (from, to), order);
         let (_, data) = batch.parts_mut();
         let at = verb.at as usize;
         match verb.kind {
@@ -169,5 +281,6 @@ impl Memory {
                 data[at] = found;
             }
         }
+        misuse
     }
 }

@@ -20,7 +20,7 @@ mod world;
 
 pub use endpoint::{Sim, SimEndpoint};
 pub use executor::{Access, Event, EventKind, Executor, TaskId};
-pub use memory::Snapshot;
+pub use memory::{Misuse, Snapshot};
 pub use world::SimCounts;
 
 /// The order in which the words of a long verb execute.

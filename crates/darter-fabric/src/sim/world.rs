@@ -1,7 +1,7 @@
 //! What all parts of a simulation share: the memory, the verbs under way, the processes and their identities.
 
 use super::WordOrder;
-use super::memory::{Memory, Snapshot};
+use super::memory::{Memory, Misuse, Snapshot};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, VerbKind};
 
 /// What others call a process when they ask about it.
@@ -88,6 +88,8 @@ pub(super) struct World {
     /// Allocation requests of each process, and the one that is to be refused.
     pub allocations: Vec<(u64, Option<u64>)>,
     pub counts: SimCounts,
+    /// The first verb since the last restore that no correct client posts.
+    pub misuse: Option<Misuse>,
     spare_lanes: Vec<Vec<Lane>>,
     pub spare_batches: Vec<Batch>,
     /// The snapshot that the memory's clean pages agree with.
@@ -113,6 +115,7 @@ impl World {
             slept: false,
             allocations: Vec::new(),
             counts: SimCounts::default(),
+            misuse: None,
             spare_lanes: Vec::new(),
             spare_batches: Vec::new(),
             base: 0,
@@ -136,6 +139,7 @@ impl World {
         self.next_id = 0;
         self.next_endpoint = 0;
         self.counts = SimCounts::default();
+        self.misuse = None;
     }
 
     pub(super) fn life(&self, process: u32) -> Life {
@@ -253,7 +257,8 @@ impl World {
                 let to = verb.words.min(from.saturating_add(words.max(1)));
                 let is_long = matches!(verb.kind, VerbKind::Read | VerbKind::Write);
                 let to = if is_long { to } else { verb.words };
-                memory.execute(&mut posted.batch, verb, start, (from, to), lane.order);
+                let misuse = memory.execute(&mut posted.batch, verb, start, (from, to), lane.order);
+                self.misuse = self.misuse.or(misuse);
                 lane.words_done = to;
                 if to < verb.words {
                     self.counts.torn += u64::from(from == 0);

@@ -79,14 +79,38 @@ impl<F: Fabric> Dart<F> {
         let shared = &self.shared;
         shared.adjusted_at.store(shared.sampled.load(Ordering::Relaxed), Ordering::Relaxed);
         shared.sampled_extra.store(0, Ordering::Relaxed);
+        self.adjust_by(client, |summary| {
+            let budget = Table::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
+            summary.choose(budget, f64::from(shared.verb_percent) / 100.0)
+        })
+        .await
+    }
+
+    /// Changes to a prefix list of these lengths, in bytes; an empty one stands for the list of a new index.
+    ///
+    /// # Errors
+    /// As [`Dart::adjust`].
+    pub async fn adjust_to(
+        &self,
+        client: &mut Client<F>,
+        lengths: &[u8],
+    ) -> Result<AdjustReport, IndexError> {
+        self.adjust_by(client, |_| PrefixList::new(lengths)).await
+    }
+
+    /// Walks the tree and changes to the list that is chosen by what the walk has seen.
+    async fn adjust_by(
+        &self,
+        client: &mut Client<F>,
+        choose: impl FnOnce(&Summary) -> PrefixList + Send,
+    ) -> Result<AdjustReport, IndexError> {
         let (old, idle) = self.claim_rebuild(client).await?;
         let lengths = |list: PrefixList| list.lengths().iter().map(|&len| len as u8).collect::<Vec<_>>();
         let mut report =
             AdjustReport { before: lengths(old.list), after: lengths(old.list), entries: 0, rebuilt: false };
         let Some(replaces) = idle.filter(|_| old.list != PrefixList::NONE) else { return Ok(report) };
         let summary = self.summarize(client).await?;
-        let budget = Table::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
-        let list = match summary.choose(budget, f64::from(shared.verb_percent) / 100.0) {
+        let list = match choose(&summary) {
             PrefixList::NONE => PrefixList::POWERS,
             list => list,
         };

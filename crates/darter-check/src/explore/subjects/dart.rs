@@ -17,6 +17,10 @@ pub(super) struct OfDart;
 const CAPACITIES: [usize; 8] = [3, 7, 11, 15, 30, 60, 120, 257];
 /// Names of the types.
 const TYPES: [&str; 8] = ["n4", "n8", "n12", "n16", "n32", "n64", "n128", "n256"];
+/// Prefix lists that changes go round among: each covers nodes of the scenarios that another does not.
+const LISTS: [&[u8]; 3] = [&[1, 2, 4, 8, 16, 32, 64, 128], &[3, 7, 12], &[2, 5, 8, 11, 14]];
+/// Room for the hints of a small tree; a larger cache would cost every run its zeroing.
+const CACHE_BYTES: u64 = 4096;
 /// Nodes to be entered in the express skip table by `segment`, at most.
 const SEGMENT_NODES: u32 = 2000;
 /// Nodes with express entries before which no segment can be full enough to split.
@@ -88,7 +92,7 @@ impl Subject for OfDart {
     fn options(open: Holes) -> DartOptions {
         let open = DartHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
         let holes = open.fold(DartHoles::default(), |holes, (_, hole)| holes.with(hole));
-        DartOptions { frequency_every: 1, holes, ..DartOptions::default() }
+        DartOptions { frequency_every: 1, cache_bytes: CACHE_BYTES, holes, ..DartOptions::default() }
     }
 
     fn scenarios() -> Vec<Scenario> {
@@ -105,7 +109,10 @@ impl Subject for OfDart {
         let types = TYPES.into_iter().zip(CAPACITIES);
         all.extend(types.clone().take(7).map(|(ty, capacity)| scenario::grow(ty, capacity)));
         all.extend(types.skip(1).zip(CAPACITIES).map(|((ty, _), below)| scenario::shrink(ty, below)));
-        all
+        // Lists change in every kind of run but where a change would be most of it.
+        all.into_iter()
+            .map(|scenario| if scenario.name == "segment" { scenario } else { scenario.adjusting() })
+            .collect()
     }
 
     /// The key that splits a segment of the express skip table is hot, and two that enter others of its nodes.
@@ -151,9 +158,18 @@ impl Subject for OfDart {
         })
     }
 
-    /// The prefix list.
-    async fn adjust(index: &Dart<Sim>, client: &mut Client<Sim>) -> Result<(), IndexError> {
-        index.adjust(client).await.map(drop)
+    /// The prefix list; a forced change goes round among [`LISTS`].
+    async fn adjust(
+        index: &Dart<Sim>,
+        client: &mut Client<Sim>,
+        is_forced: bool,
+    ) -> Result<(), IndexError> {
+        if !is_forced {
+            return index.adjust(client).await.map(drop);
+        }
+        let now = index.prefix_list();
+        let at = LISTS.iter().position(|list| *list == now).map_or(0, |at| at + 1);
+        index.adjust_to(client, LISTS[at % LISTS.len()]).await.map(drop)
     }
 }
 
@@ -182,7 +198,7 @@ fn adjust() -> Scenario {
     let hot = [&b"adjusted-key-1"[..], b"adjusted-key-2", b"adjusted-kex"];
     let filler =
         (b'a'..b'a' + 24).flat_map(|at| [b'0', b'1'].map(|end| [&b"adjusted-ke"[..], &[at, end]].concat()));
-    Scenario::new("adjust", hot, &[0, 1]).with_filler(filler).adjusting()
+    Scenario::new("adjust", hot, &[0, 1]).with_filler(filler)
 }
 
 /// How many of the keys can be put before one splits a segment of the express skip table.

@@ -1,0 +1,19 @@
+//! Scratch.
+use darter_check::explore::*;
+use std::time::Instant;
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let index = subject(&args[1]).unwrap();
+    let runs: u64 = args[2].parse().unwrap();
+    let faults: Vec<String> = match &args[3][..] { "all" => index.promises.survives.iter().map(|s| s.to_string()).collect(), "none" => vec![], list => list.split(',').map(str::to_owned).collect() };
+    let scenarios = match args.get(4).map(|s| &s[..]) { None | Some("all") => index.scenarios().iter().collect(), Some(list) => list.split(',').map(|n| index.scenario(n).unwrap()).collect() };
+    let seed = args.get(5).map_or(1, |s| s.parse().unwrap());
+    let threads = args.get(6).map_or(2, |s| s.parse().unwrap());
+    let settings = Settings { runs, clients: 4, seed, scenarios, faults, threads, ..Settings::of(index) };
+    let start = Instant::now();
+    let s = settings.explore(&|_| {});
+    let took = start.elapsed().as_secs_f64();
+    println!("{} runs {:.0}/s  verbs {} steps {}", s.runs, s.runs as f64 / took, s.verbs / s.runs, s.steps / s.runs);
+    if args.get(7).is_some() { println!("{:?}", s.situations); }
+    if let Some(f) = s.finding { println!("run {} {}: {}\n{}\n{}", f.run, f.violation.kind, f.violation.text, f.plan, f.replay_line()); }
+}
