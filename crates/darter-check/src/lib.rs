@@ -11,6 +11,7 @@ mod dice;
 pub mod explore;
 pub mod history;
 pub mod linear;
+pub mod mutants;
 pub mod stress;
 
 pub use darter_index::Situation;

@@ -1,0 +1,67 @@
+//! The errors that can be planted in the code ([`darter_fabric::mutants`]), by area: what each is, and which check finds it.
+//!
+//! Each is a slip that a good engineer could make: a step left out, done too early, or done by the wrong word. A check is
+//! believed as far as it finds them. `scripts/mutants` plants one after the other and prints who found it after how long;
+//! `tests/mutants.rs` holds the explorer to what this list says of it.
+
+mod gateway;
+mod indexes;
+mod memnode;
+mod pool;
+mod radix;
+mod skip_table;
+mod tcp;
+mod tree;
+
+/// What finds a planted error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundBy {
+    /// Schedules of this index, with all the faults that it promises to survive, at most so many.
+    Explorer(&'static str, u64),
+    /// The sweep of this index: these faults, separated by commas, at every point of every operation.
+    Sweep(&'static str, &'static str),
+    /// `cargo test` with these arguments.
+    Tests(&'static str),
+    /// `darter stress` with these arguments.
+    Stress(&'static str),
+    /// Nothing can: no caller can tell the difference, for this reason.
+    Equivalent(&'static str),
+    /// Nothing does yet.
+    Nobody,
+}
+
+/// An error that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mutant {
+    /// The name in the code, and in the environment variable that plants it.
+    pub name: &'static str,
+    /// The part of the system it is planted in.
+    pub area: &'static str,
+    /// What is wrong, in a sentence.
+    pub what: &'static str,
+    /// The check that finds it soonest.
+    pub found_by: FoundBy,
+}
+
+impl Mutant {
+    /// A line of the list.
+    const fn new(area: &'static str, name: &'static str, what: &'static str, found_by: FoundBy) -> Self {
+        Self { name, area, what, found_by }
+    }
+}
+
+/// All of them, by area.
+pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
+    [
+        pool::MUTANTS,
+        tree::MUTANTS,
+        radix::MUTANTS,
+        skip_table::MUTANTS,
+        indexes::MUTANTS,
+        tcp::MUTANTS,
+        memnode::MUTANTS,
+        gateway::MUTANTS,
+    ]
+    .into_iter()
+    .flatten()
+}
