@@ -9,7 +9,9 @@ fn main() {
     let scenarios = match args.get(4).map(|s| &s[..]) { None | Some("all") => index.scenarios().iter().collect(), Some(list) => list.split(',').map(|n| index.scenario(n).unwrap()).collect() };
     let seed = args.get(5).map_or(1, |s| s.parse().unwrap());
     let threads = args.get(6).map_or(2, |s| s.parse().unwrap());
-    let settings = Settings { runs, clients: 4, seed, scenarios, faults, threads, ..Settings::of(index) };
+    let plan = std::env::var("PLAN").ok().map(|p| p.parse().unwrap());
+    let scheduler = match std::env::var("SCHED").as_deref() { Ok("late") => SchedulerKind::Late, Ok("pct") => SchedulerKind::Pct, Ok("random") => SchedulerKind::Random, _ => SchedulerKind::Mixed };
+    let settings = Settings { scheduler, plan, runs, clients: 4, seed, scenarios, faults, threads, ..Settings::of(index) };
     let start = Instant::now();
     let s = settings.explore(&|_| {});
     let took = start.elapsed().as_secs_f64();

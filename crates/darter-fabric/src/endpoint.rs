@@ -117,6 +117,9 @@ pub trait Orphans: Send + Sync + std::fmt::Debug {
 pub enum ObjectState {
     /// Allocated as one object; its contents are undefined until they are written.
     Allocated,
+    /// Unlinked, with nothing left that leads to it: free as soon as the global epoch is two beyond this stamp. So a client
+    /// that is pinned later than the stamp may not touch it.
+    Retired(u64),
     /// Free: nobody may touch it until it is allocated again.
     Free,
     /// The same, of a range parts of which may have been free before.
@@ -257,6 +260,11 @@ pub trait Endpoint: Send + 'static {
     fn refuses_allocation(&mut self) -> bool {
         false
     }
+
+    /// Notes the epoch at which the operation under way is pinned, `None` out of any: with [`Fabric::note_object`], a
+    /// simulation's way to report uses of memory that the pin does not protect.
+    #[inline]
+    fn note_pin(&mut self, _epoch: Option<u64>) {}
 
     /// Tells counting decorators that an operation of this kind begins; following verbs belong to it.
     #[inline]

@@ -168,6 +168,8 @@ impl<F: Fabric> Client<F> {
         if !self.lingers {
             self.epoch = self.state.pin(&self.pool.shared.clients);
         }
+        let epoch = self.epoch;
+        self.endpoint_mut().note_pin(Some(epoch));
     }
 
     #[cold]
@@ -194,6 +196,7 @@ impl<F: Fabric> Client<F> {
             if self.has_held {
                 self.settle_holds();
             }
+            self.endpoint_mut().note_pin(None);
             self.state.unpin();
         }
     }

@@ -210,14 +210,16 @@ impl Limbo {
         lock(&self.state).next_sequence
     }
 
-    /// Stamps what was there at `mark` with the global epoch read after `mark`.
-    pub(crate) fn stamp(&self, mark: u64, global: u64) {
+    /// Stamps what was there at `mark` with the global epoch read after `mark`; `retired` hears of the objects for which the
+    /// last grace begins.
+    pub(crate) fn stamp(&self, mark: u64, global: u64, mut retired: impl FnMut(Retired)) {
         let mut state = lock(&self.state);
         for bag in state.bags.iter_mut().rev().skip_while(|bag| bag.sequence >= mark) {
             if bag.stamp.is_some() {
                 break;
             }
             bag.stamp = Some(global);
+            bag.objects.iter().copied().for_each(&mut retired);
         }
         for noted in state.noted.iter_mut().rev().skip_while(|noted| noted.sequence >= mark) {
             if noted.stamp.is_some() {
@@ -317,7 +319,7 @@ mod tests {
         let mark = limbo.mark();
         limbo.retire(&ring, object(128), 8);
         limbo.collect(&ring);
-        limbo.stamp(mark, 10);
+        limbo.stamp(mark, 10, drop);
         let ripe = |global| {
             let mut freed = Vec::new();
             limbo.ripen(global, |objects| {
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(ripe(12), vec![object(64)]);
         assert_eq!(limbo.oldest(|| NEVER), 8);
         assert!(ripe(100).is_empty());
-        limbo.stamp(limbo.mark(), 100);
+        limbo.stamp(limbo.mark(), 100, drop);
         assert_eq!(ripe(102), vec![object(128)]);
         assert_eq!((limbo.waiting(), limbo.oldest(|| NEVER)), (0, NEVER));
     }
@@ -348,7 +350,7 @@ mod tests {
             born: 3,
             hand: None,
         });
-        limbo.stamp(limbo.mark(), 5);
+        limbo.stamp(limbo.mark(), 5, drop);
         limbo.ripen(6, |_| Vec::new());
         assert_eq!(limbo.graced(), 0);
         limbo.ripen(7, |_| Vec::new());

@@ -239,6 +239,11 @@ impl<F: Fabric> Pool<F> {
         self.shared.limbo.waiting()
     }
 
+    /// Frees of this process that named no object in use: signs of damage, which changed nothing.
+    pub fn bad_frees(&self) -> u64 {
+        lock(&self.shared.heap).bad_frees()
+    }
+
     /// One round of upkeep: renews the lease, takes over and helps along the global epoch, frees what is ripe, gives
     /// surplus blocks back, and ends members that are proved dead. To be called every 50 ms or so by one thread of
     /// each process; clients with garbage call it themselves now and then. Does nothing when a round is under way.

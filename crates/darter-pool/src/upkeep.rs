@@ -153,7 +153,10 @@ impl<F: Fabric> Shared<F> {
         let mark = self.limbo.mark();
         let table = self.read_members(endpoint).await?;
         lock(&self.upkeep.sightings).note(&table, endpoint.now_ms());
-        self.limbo.stamp(mark, table.epoch);
+        self.limbo.stamp(mark, table.epoch, |object| {
+            let state = ObjectState::Retired(table.epoch);
+            self.fabric.note_object(object.addr(), class_bytes(object.class()), state);
+        });
         self.clients.observe(table.epoch);
         self.limbo.ripen(table.epoch, |objects| {
             for object in objects {

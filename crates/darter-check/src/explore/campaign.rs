@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Rounds of upkeep of each client in which both graces of a retired node pass.
 const GRACES: usize = 7;
 
+/// One client in so many has so many times the operations.
+const LONG_ONE_IN: u64 = 6;
+const LONG_TIMES: u64 = 6;
 /// Rounds of upkeep that a client for nothing else does, at least and at most.
 const ROUNDS: (u64, u64) = (4, 16);
 /// Events of an average operation, to spread a schedule's few changes over the whole of a run.
@@ -58,6 +61,8 @@ pub struct Settings {
     pub scenarios: Vec<&'static Scenario>,
     /// Errors brought back.
     pub holes: Holes,
+    /// The plan of all runs, instead of one drawn for each.
+    pub plan: Option<Plan>,
     /// Threads.
     pub threads: usize,
 }
@@ -76,6 +81,7 @@ impl Settings {
             scheduler: SchedulerKind::Mixed,
             scenarios: subject.scenarios().iter().collect(),
             holes: Holes::default(),
+            plan: None,
             threads: 1,
         }
     }
@@ -239,8 +245,11 @@ fn seed_of(seed: u64, run: u64) -> u64 {
 impl Settings {
     /// The plan of a run.
     pub fn plan(&self, run: u64) -> Plan {
+        if let Some(plan) = &self.plan {
+            return plan.clone();
+        }
         let mut dice = Dice::new(seed_of(self.seed, run));
-        let scenario = self.scenarios[(run % self.scenarios.len() as u64) as usize];
+        let scenario = self.scenario(run, &mut dice);
         let clients = 2 + dice.below(self.clients.saturating_sub(1).max(1) as u64) as usize;
         let clients = clients.min(self.clients.max(1));
         let hot = scenario.hot.len().min(self.keys.max(1));
@@ -282,6 +291,20 @@ impl Settings {
         plan
     }
 
+    /// Where a run begins: everywhere by turns, but seldom where runs are long.
+    fn scenario(&self, run: u64, dice: &mut Dice) -> &'static Scenario {
+        let count = self.scenarios.len() as u64;
+        let its_turn = self.scenarios[(run % count) as usize];
+        if its_turn.one_in == 1 || dice.one_in(its_turn.one_in) {
+            return its_turn;
+        }
+        let others = || self.scenarios.iter().filter(|scenario| scenario.one_in == 1);
+        match others().count() as u64 {
+            0 => its_turn,
+            count => others().nth(dice.below(count) as usize).copied().unwrap_or(its_turn),
+        }
+    }
+
     /// The processes of so many clients: mostly one each, or all the same, or by chance.
     fn processes_of(clients: usize, dice: &mut Dice) -> Vec<u8> {
         match dice.below(4) {
@@ -300,7 +323,9 @@ impl Settings {
     }
 
     fn ops_of(&self, scenario: &Scenario, keys: u64, dice: &mut Dice) -> Vec<Op> {
-        let count = 1 + dice.below(self.ops.max(1) as u64);
+        let few = 1 + dice.below(self.ops.max(1) as u64);
+        // Now and then many: what takes several epochs, changes of the list and uses of one piece of memory.
+        let count = if dice.one_in(LONG_ONE_IN) { few * LONG_TIMES } else { few };
         let mut op = || {
             let key = dice.below(keys) as u8;
             match dice.below(if scenario.adjusts { 22 } else { 20 }) {

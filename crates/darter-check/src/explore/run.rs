@@ -25,8 +25,9 @@ const BATCHES_MAX: u64 = 200_000;
 const CUT_EVENTS: u64 = 60;
 /// Rounds of upkeep after which whatever was unlinked must be free when nobody is in the way.
 const SETTLE_ROUNDS: usize = 24;
-/// Of runs without faults, one in so many is swept as if there had been some.
-const SWEPT_ONE_IN: u64 = 16;
+/// Of runs that nothing struck, one in so many closes its processes and has others look, and one in so many of those sweeps.
+const CLOSED_ONE_IN: u64 = 8;
+const SWEPT_ONE_IN: u64 = 4;
 
 /// Something that must not happen, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +86,11 @@ impl Outcome {
     pub(super) fn longest_op_but(&self, client: Option<u32>) -> (u64, u64) {
         let others = (0_u32..).zip(&self.longest_op).filter(|(other, _)| Some(*other) != client);
         others.map(|(_, &took)| took).max().unwrap_or_default()
+    }
+
+    /// Whether nothing struck that leaves anything behind. An operation that finds no memory changes nothing.
+    fn is_clean(&self) -> bool {
+        self.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..)))
     }
 
     /// The same beside a client that has stopped for ever, if one has.
@@ -230,28 +236,34 @@ fn perform<S: Subject>(
         return after_power_failure::<S>(stage, options);
     }
     let faultless = plan.faults.is_empty();
-    let closed = settle_and_close(stage, &mut processes)?;
+    outcome.counts = sim.counts();
     {
         let recorder = recorder.borrow();
         outcome.history.clone_from(&recorder.history);
         outcome.awaits.clone_from(&recorder.awaits);
         outcome.longest_op.clone_from(&recorder.longest_op);
         outcome.lost = recorder.lost;
-        if let Some(violation) = &recorder.violation {
-            return Err(violation.clone());
-        }
-        if let (true, Some(error)) = (faultless, recorder.errors.first()) {
-            return Err(Violation::new("error", error.clone()));
+        let failed = recorder.violation.clone();
+        let errors = || recorder.errors.first().map(|error| Violation::new("error", error.clone()));
+        if let Some(violation) = failed.or_else(|| errors().filter(|_| faultless)) {
+            processes.iter().flatten().for_each(|process| process.pool.abandon());
+            return Err(violation);
         }
     }
-    match closed {
-        Ok(0) => {}
-        Ok(frees) => return Err(Violation::new("audit", format!("{frees} frees named no object in use"))),
-        Err(error) if faultless => return Err(broken("a process cannot settle and close")(error)),
-        Err(_) => {}
+    if outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
+        look_around::<S>(stage, plan, &options, outcome, &mut processes)?;
+    } else {
+        match settle_and_close(stage, &mut processes)? {
+            Ok(0) => {}
+            Ok(frees) => return Err(Violation::new("audit", format!("{frees} frees named no object in use"))),
+            Err(error) if faultless => return Err(broken("a process cannot settle and close")(error)),
+            Err(_) => {}
+        }
+        last_look::<S>(stage, plan, &options, outcome)?;
     }
-    outcome.counts = sim.counts();
-    last_look::<S>(stage, plan, &options, outcome)?;
+    if let Some(violation) = outcome.violation.take() {
+        return Err(violation);
+    }
     if let Some(misuse) = sim.misuse() {
         return Err(Violation::new("misuse", misuse.to_string()));
     }
@@ -495,6 +507,27 @@ fn finish_paused<S: Subject>(
     Ok(())
 }
 
+/// Rounds of upkeep until nothing that the processes unlinked waits to be freed; answers whether they got there.
+async fn settle<S: Subject>(
+    living: &[Process<S>],
+    clients: &mut [Client<Sim>],
+) -> Result<bool, IndexError> {
+    // What upkeep of the index retires shows only after the next round.
+    let mut quiet = 0;
+    for _ in 0..SETTLE_ROUNDS {
+        for (process, client) in living.iter().zip(&mut *clients) {
+            process.pool.maintain(client).await?;
+            process.index.maintain(client).await?;
+        }
+        let is_quiet = living.iter().all(|process| process.pool.garbage() == 0);
+        quiet = if is_quiet { quiet + 1 } else { 0 };
+        if quiet == 2 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Frees what can be freed and ends the memberships of those that live; answers how many frees named nothing in use.
 fn settle_and_close<S: Subject>(
     stage: &Stage,
@@ -504,23 +537,11 @@ fn settle_and_close<S: Subject>(
     let settled = stage.sim.run_alone(BATCHES_MAX, async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
-        // What upkeep of the index retires shows only after the next round.
-        let mut quiet = 0;
-        for _ in 0..SETTLE_ROUNDS {
-            for (process, client) in living.iter().zip(&mut clients) {
-                process.pool.maintain(client).await?;
-                process.index.maintain(client).await?;
-            }
-            let is_quiet = living.iter().all(|process| process.pool.garbage() == 0);
-            quiet = if is_quiet { quiet + 1 } else { 0 };
-            if quiet == 2 {
-                break;
-            }
-        }
+        settle(&living, &mut clients).await?;
         let mut bad_frees = 0;
         for (process, client) in living.iter().zip(&mut clients) {
             process.pool.settle(client).await?;
-            bad_frees += process.pool.usage(client).await?.bad_frees;
+            bad_frees += process.pool.bad_frees();
         }
         drop(clients);
         for Process { pool, index } in living {
@@ -532,6 +553,45 @@ fn settle_and_close<S: Subject>(
     settled.ok_or_else(|| Violation::new("endless", "upkeep never ends, though nobody else moves"))
 }
 
+/// The judgement of a run in which nobody was struck, by the processes themselves: what they unlinked is free, the hot keys
+/// hold what the history says, and not a byte belongs to nobody.
+fn look_around<S: Subject>(
+    stage: &Stage,
+    plan: &Plan,
+    options: &OptionsOf<S>,
+    outcome: &mut Outcome,
+    processes: &mut Vec<Option<Process<S>>>,
+) -> Result<(), Violation> {
+    let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
+    let looked = alone(stage, "the last look", async {
+        let mut clients =
+            living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
+        if !settle(&living, &mut clients).await? {
+            return Ok(Some(Violation::new("limbo", "what was unlinked is never freed, though nobody is pinned")));
+        }
+        // What others freed in a process's blocks waits there until it is fetched.
+        for (process, client) in living.iter().zip(&mut clients) {
+            process.pool.settle(client).await?;
+        }
+        // Nothing remembered.
+        let first = &living[0];
+        let index = S::Index::open(&mut clients[0], options.clone()).await?;
+        read_hot_keys::<S>(stage, plan, outcome, first.pool.clone(), index).await?;
+        let report = first.index.check(&mut clients[0]).await?;
+        if let Some(what) = report.violations.first() {
+            return Ok(Some(Violation::new("audit", what.clone())));
+        }
+        for (process, client) in living.iter().zip(&mut clients) {
+            if let Some(violation) = verdict::audit(&process.pool, client, &report.reachable).await? {
+                return Ok(Some(violation));
+            }
+        }
+        Ok(None)
+    });
+    living.iter().for_each(|process| process.pool.abandon());
+    looked?.map_or(Ok(()), Err)
+}
+
 /// A fresh process reads every hot key into the history and checks everything. What the dead left is swept first; without
 /// them, nothing may be left over.
 fn last_look<S: Subject>(
@@ -541,40 +601,50 @@ fn last_look<S: Subject>(
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
     let sim = stage.sim.process(2000);
-    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
-    recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
-    let looked = alone(stage, "nobody can open the pool any more", async {
+    let last = alone(stage, "nobody can open the pool any more", async {
         let pool = Pool::open(sim.clone()).await?;
         let mut own = pool.client()?;
         let index = S::Index::open(&mut own, options.clone()).await?;
-        let cast = Cast { number: plan.clients.len() as u32, scenario: &stage.scenario, cancel_at: None };
-        let mut ops: Vec<Op> = (0..stage.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
-        ops.push(Op::Scan(false));
-        client::<S>(cast, Rc::clone(&recorder), pool.clone(), index.clone(), own, ops).await;
+        read_hot_keys::<S>(stage, plan, outcome, pool.clone(), index.clone()).await?;
         Ok(Process::<S> { pool, index })
-    });
-    let mut recorder = recorder.borrow_mut();
-    outcome.history = std::mem::take(&mut recorder.history);
-    outcome.lost += recorder.lost;
-    let last = looked?;
+    })?;
     last.pool.abandon();
-    if let Some(violation) = recorder.violation.take() {
+    if let Some(violation) = outcome.violation.take() {
         return Err(violation);
     }
-    if let Some(error) = recorder.errors.first() {
-        return Err(Violation::new("error", format!("after the run: {error}")));
-    }
-    // An operation that finds no memory changes nothing, so it leaves nothing either.
-    let is_clean = outcome.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..)));
+    let is_clean = outcome.is_clean();
     if is_clean {
         let checked = stage.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
         checked.unwrap_or_else(|| Err(Violation::new("endless", "a check never ends, though nobody else moves")))?;
     }
     drop(last);
-    if is_clean && !(outcome.steps % SWEPT_ONE_IN == 0) {
+    if is_clean && !outcome.steps.is_multiple_of(SWEPT_ONE_IN) {
         return Ok(());
     }
     repair::<S>(stage, &stage.sim.process(3000), options.clone())
+}
+
+/// Reads every hot key into the history, after all that is in it.
+async fn read_hot_keys<S: Subject>(
+    stage: &Stage,
+    plan: &Plan,
+    outcome: &mut Outcome,
+    pool: Pool<Sim>,
+    index: S::Index,
+) -> Result<(), IndexError> {
+    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
+    recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
+    let cast = Cast { number: plan.clients.len() as u32, scenario: &stage.scenario, cancel_at: None };
+    let mut ops: Vec<Op> = (0..stage.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
+    ops.push(Op::Scan(false));
+    let own = pool.client()?;
+    client::<S>(cast, Rc::clone(&recorder), pool, index, own, ops).await;
+    let mut recorder = recorder.borrow_mut();
+    outcome.history = std::mem::take(&mut recorder.history);
+    outcome.lost += recorder.lost;
+    let failed = recorder.errors.first().map(|error| Violation::new("error", format!("after the run: {error}")));
+    outcome.violation = recorder.violation.take().or(failed);
+    Ok(())
 }
 
 fn repair<S: Subject>(stage: &Stage, sim: &Sim, options: OptionsOf<S>) -> Result<(), Violation> {

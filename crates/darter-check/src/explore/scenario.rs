@@ -20,8 +20,10 @@ pub struct Scenario {
     pub former: Vec<Vec<u8>>,
     /// Bytes of values, at least 8: the number that a value stands for picks one. Filler has the first.
     pub value_bytes: [usize; 3],
-    /// Whether clients use the operation `A`.
+    /// Whether clients use the operations `A` and `L`.
     pub adjusts: bool,
+    /// Runs are so long that of those whose turn it is only one in so many begins here.
+    pub one_in: u64,
 }
 
 /// The prefix of the node that grows or shrinks: deep enough for a hint to lead there.
@@ -51,6 +53,7 @@ impl Scenario {
             former: Vec::new(),
             value_bytes: [8, 48, 88],
             adjusts: false,
+            one_in: 1,
         }
     }
 
@@ -75,7 +78,14 @@ impl Scenario {
         self
     }
 
-    /// With clients that use the operation `A`.
+    /// With few runs, because each takes as long as so many others.
+    #[must_use]
+    pub fn heavy(mut self, one_in: u64) -> Self {
+        self.one_in = one_in;
+        self
+    }
+
+    /// With clients that use the operations `A` and `L`.
     #[must_use]
     pub fn adjusting(mut self) -> Self {
         self.adjusts = true;

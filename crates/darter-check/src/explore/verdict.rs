@@ -6,7 +6,7 @@ use crate::history::Operation;
 use crate::linear::{Checker, Verdict};
 use darter_fabric::Sim;
 use darter_index::{IndexError, OrderedIndex, Swept};
-use darter_pool::{Client, Pool};
+use darter_pool::{Client, Pool, ReachableSet};
 use std::cell::RefCell;
 
 /// Steps the checker may take for one key of one run.
@@ -106,9 +106,24 @@ async fn find_fault<S: Subject>(
     client: &mut Client<Sim>,
 ) -> Result<Option<Violation>, IndexError> {
     let report = index.check(client).await?;
-    let audit = pool.audit(client, &report.reachable).await?;
-    if let Some(what) = audit.violations.first().or(report.violations.first()) {
+    if let Some(what) = report.violations.first() {
         return Ok(Some(Violation::new("audit", what.clone())));
+    }
+    audit(pool, client, &report.reachable).await
+}
+
+/// The first thing that an audit of the pool finds, as far as its books can be known to this process.
+pub(super) async fn audit(
+    pool: &Pool<Sim>,
+    client: &mut Client<Sim>,
+    reachable: &ReachableSet,
+) -> Result<Option<Violation>, IndexError> {
+    let audit = pool.audit(client, reachable).await?;
+    if let Some(what) = audit.violations.first() {
+        return Ok(Some(Violation::new("audit", what.clone())));
+    }
+    if pool.bad_frees() > 0 {
+        return Ok(Some(Violation::new("audit", format!("{} frees named no object in use", pool.bad_frees()))));
     }
     if audit.leaked_bytes > 0 {
         let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);

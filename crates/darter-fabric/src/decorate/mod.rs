@@ -119,6 +119,11 @@ macro_rules! forward_endpoint {
         fn refuses_allocation(&mut self) -> bool {
             self.inner.refuses_allocation()
         }
+
+        #[inline]
+        fn note_pin(&mut self, epoch: Option<u64>) {
+            self.inner.note_pin(epoch);
+        }
     };
 }
 

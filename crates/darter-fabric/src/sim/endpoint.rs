@@ -171,7 +171,7 @@ impl Fabric for Sim {
         world.admit(self.process)?;
         let id = world.new_endpoint();
         drop(world);
-        Ok(SimEndpoint { sim: self.clone(), id })
+        Ok(SimEndpoint { sim: self.clone(), id, pin: None })
     }
 
     fn nodes(&self) -> usize {
@@ -259,6 +259,8 @@ impl Orphans for SimOrphans {
 pub struct SimEndpoint {
     sim: Sim,
     id: u64,
+    /// The epoch at which its client is pinned.
+    pin: Option<u64>,
 }
 
 impl Endpoint for SimEndpoint {
@@ -310,6 +312,10 @@ impl Endpoint for SimEndpoint {
     fn refuses_allocation(&mut self) -> bool {
         self.sim.world().refuses_allocation(self.sim.process)
     }
+
+    fn note_pin(&mut self, epoch: Option<u64>) {
+        self.pin = epoch;
+    }
 }
 
 enum Stage {
@@ -343,9 +349,9 @@ impl Future for Submission<'_> {
                     if !world.admits_direct() {
                         return Poll::Pending;
                     }
-                    return Poll::Ready(world.execute_all(process, this.endpoint.id, batch));
+                    return Poll::Ready(world.execute_all(process, (this.endpoint.id, this.endpoint.pin), batch));
                 }
-                this.stage = Stage::Posted(world.post(process, this.endpoint.id, batch));
+                this.stage = Stage::Posted(world.post(process, (this.endpoint.id, this.endpoint.pin), batch));
                 Poll::Pending
             }
             Stage::Posted(id) => match world.take(*id) {

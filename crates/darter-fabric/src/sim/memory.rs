@@ -6,7 +6,8 @@
 //!
 //! It also keeps a *shadow* of what the allocator says of each word ([`crate::Fabric::note_object`]), as address and memory
 //! sanitizers do: a verb that touches a free word, or reads an object before anybody has written it, is a [`Misuse`],
-//! whether or not its result would have shown.
+//! whether or not its result would have shown. So is a verb that touches what was retired before its client's pin: the
+//! memory need not be free yet, but nothing keeps it from being freed.
 
 use super::WordOrder;
 use crate::{Batch, FabricError, GlobalAddr, ObjectState, Verb, VerbKind};
@@ -16,16 +17,32 @@ const PAGE_WORDS: usize = 512;
 
 /// What is known of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Shadow {
+pub(super) struct Shadow(u32);
+
+impl Shadow {
     /// No allocator has said anything.
-    Unmanaged,
+    const UNMANAGED: Self = Self(0);
     /// Part of an object, written since its allocation.
-    Written,
+    const WRITTEN: Self = Self(1);
     /// Part of an object that nobody has written since its allocation.
-    Unwritten,
+    const UNWRITTEN: Self = Self(2);
     /// Free.
-    Free,
+    const FREE: Self = Self(3);
+
+    /// Part of a retired object with this stamp.
+    fn retired(stamp: u64) -> Self {
+        Self(Self::FREE.0 + 1 + stamp as u32)
+    }
+
+    fn is_used(self) -> bool {
+        !matches!(self, Self::UNMANAGED | Self::FREE)
+    }
+
+    /// Whether the word may be touched by a client with this pin.
+    fn admits(self, pin: Option<u64>) -> bool {
+        let stamp = self.0.checked_sub(Self::FREE.0 + 1);
+        stamp.is_none_or(|stamp| pin.is_some_and(|pin| pin as u32 <= stamp))
+    }
 }
 
 /// A verb that no correct client posts.
@@ -69,7 +86,7 @@ impl Memory {
         let words = (bytes / 8) as usize;
         Self {
             words: vec![0; words],
-            shadow: vec![Shadow::Unmanaged; words],
+            shadow: vec![Shadow::UNMANAGED; words],
             dirty: vec![false; words.div_ceil(PAGE_WORDS)],
             dirty_pages: Vec::new(),
             volatile: None,
@@ -87,7 +104,7 @@ impl Memory {
         pages
             .map(|(words, shadow)| {
                 let is_blank =
-                    words.iter().all(|&word| word == 0) && shadow.iter().all(|&it| it == Shadow::Unmanaged);
+                    words.iter().all(|&word| word == 0) && shadow.iter().all(|&it| it == Shadow::UNMANAGED);
                 (!is_blank).then(|| (words.into(), shadow.into()))
             })
             .collect()
@@ -114,7 +131,7 @@ impl Memory {
                 }
                 None => {
                     self.words[start..end].fill(0);
-                    self.shadow[start..end].fill(Shadow::Unmanaged);
+                    self.shadow[start..end].fill(Shadow::UNMANAGED);
                 }
             }
             self.dirty[page as usize] = false;
@@ -154,26 +171,29 @@ impl Memory {
         let start = (addr.offset() / 8) as usize;
         let end = (start + (bytes / 8) as usize).min(self.words.len());
         let range = self.shadow.get(start..end)?;
-        let is_free = |shadow: &Shadow| *shadow == Shadow::Free;
+        let is_free = |shadow: &Shadow| *shadow == Shadow::FREE;
         let misuse = match state {
             ObjectState::Free if range.iter().any(is_free) => {
                 Some(Misuse { what: "memory was freed that is free", addr })
             }
-            ObjectState::Allocated if range.iter().any(|&it| !matches!(it, Shadow::Free | Shadow::Unmanaged)) => {
+            ObjectState::Allocated if range.iter().any(|it| it.is_used()) => {
                 Some(Misuse { what: "memory was allocated that is in use", addr })
+            }
+            ObjectState::Retired(_) if range.iter().any(is_free) => {
+                Some(Misuse { what: "memory was retired that is free", addr })
             }
             _ => None,
         };
         let shadow = match state {
-            ObjectState::Allocated => Shadow::Unwritten,
-            ObjectState::Free | ObjectState::Reclaimed => Shadow::Free,
-            ObjectState::Unmanaged => Shadow::Unmanaged,
+            ObjectState::Allocated => Shadow::UNWRITTEN,
+            ObjectState::Retired(stamp) => Shadow::retired(stamp),
+            ObjectState::Free | ObjectState::Reclaimed => Shadow::FREE,
+            ObjectState::Unmanaged => Shadow::UNMANAGED,
         };
         for page in start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) {
             let within = start.max(page * PAGE_WORDS)..end.min((page + 1) * PAGE_WORDS);
             // Memory that nobody has used yet is as good as free, and its page stays clean.
-            let is_used = |it: &Shadow| matches!(it, Shadow::Written | Shadow::Unwritten);
-            if state == ObjectState::Reclaimed && !self.shadow[within.clone()].iter().any(is_used) {
+            if state == ObjectState::Reclaimed && !self.shadow[within.clone()].iter().any(|it| it.is_used()) {
                 continue;
             }
             self.touch(page);
@@ -183,13 +203,20 @@ impl Memory {
     }
 
     /// What is wrong with a verb executing words `from..to`, counted from its start, given what is known of them.
-    fn misuse(&self, verb: Verb, start: usize, (from, to): (u32, u32), order: WordOrder) -> Option<Misuse> {
+    fn misuse(
+        &self,
+        verb: Verb,
+        start: usize,
+        (from, to): (u32, u32),
+        order: WordOrder,
+        pin: Option<u64>,
+    ) -> Option<Misuse> {
         let words = match order {
             WordOrder::Ascending => start + from as usize..start + to as usize,
             WordOrder::Descending => start + (verb.words - to) as usize..start + (verb.words - from) as usize,
         };
         let addr_of = |at: usize| GlobalAddr::new(verb.addr.node(), at as u64 * 8);
-        if let Some(at) = words.clone().find(|&at| self.shadow[at] == Shadow::Free) {
+        if let Some(at) = words.clone().find(|&at| self.shadow[at] == Shadow::FREE) {
             let what = match verb.kind {
                 VerbKind::Read => "a READ of free memory",
                 VerbKind::Write => "a WRITE to free memory",
@@ -198,8 +225,11 @@ impl Memory {
             };
             return Some(Misuse { what, addr: addr_of(at) });
         }
+        if let Some(at) = words.clone().find(|&at| !self.shadow[at].admits(pin)) {
+            return Some(Misuse { what: "memory is used that the user's pin does not protect", addr: addr_of(at) });
+        }
         // The ends of objects may be read unwritten: a size class is larger than what is in it.
-        let is_blind = verb.kind != VerbKind::Write && self.shadow[start] == Shadow::Unwritten;
+        let is_blind = verb.kind != VerbKind::Write && self.shadow[start] == Shadow::UNWRITTEN;
         (is_blind && words.contains(&start))
             .then(|| Misuse { what: "an object is used that nobody has written", addr: addr_of(start) })
     }
@@ -215,8 +245,8 @@ impl Memory {
     #[inline]
     fn store(&mut self, at: usize, word: u64) {
         self.touch(at / PAGE_WORDS);
-        if self.shadow[at] == Shadow::Unwritten {
-            self.shadow[at] = Shadow::Written;
+        if self.shadow[at] == Shadow::UNWRITTEN {
+            self.shadow[at] = Shadow::WRITTEN;
         }
         if let Some(volatile) = &mut self.volatile {
             let old = self.words[at];
@@ -247,8 +277,9 @@ impl Memory {
         start: usize,
         (from, to): (u32, u32),
         order: WordOrder,
+        pin: Option<u64>,
     ) -> Option<Misuse> {
-        let misuse = self.misuse(verb, start, (from, to), order);
+        let misuse = self.misuse(verb, start, (from, to), order, pin);
         let (_, data) = batch.parts_mut();
         let at = verb.at as usize;
         match verb.kind {

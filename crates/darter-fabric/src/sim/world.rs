@@ -38,6 +38,8 @@ pub(super) struct Posted {
     pub process: u32,
     pub task: u32,
     pub endpoint: u64,
+    /// The epoch at which its client was pinned.
+    pub pin: Option<u64>,
     /// The future that waited for it is gone.
     pub orphan: bool,
     /// The client may see the results.
@@ -183,7 +185,7 @@ impl World {
     }
 
     /// Takes a batch on its way; answers its id.
-    pub(super) fn post(&mut self, process: u32, endpoint: u64, batch: Batch) -> u64 {
+    pub(super) fn post(&mut self, process: u32, (endpoint, pin): (u64, Option<u64>), batch: Batch) -> u64 {
         self.next_id += 1;
         self.counts.batches += 1;
         let mut lanes = self.spare_lanes.pop().unwrap_or_default();
@@ -209,6 +211,7 @@ impl World {
             process,
             task,
             endpoint,
+            pin,
             orphan: false,
             completed: false,
             batch,
@@ -244,7 +247,7 @@ impl World {
     /// Executes up to `words` words of the verb at the head of a lane.
     pub(super) fn execute(&mut self, at: usize, lane_at: usize, words: u32, order: WordOrder) {
         let posted = &mut self.posted[at];
-        let count = posted.batch.len();
+        let (count, pin) = (posted.batch.len(), posted.pin);
         let lane = &mut posted.lanes[lane_at];
         let verb = posted.batch.verbs()[lane.at];
         let memory = &mut self.nodes[usize::from(lane.node)];
@@ -257,7 +260,7 @@ impl World {
                 let to = verb.words.min(from.saturating_add(words.max(1)));
                 let is_long = matches!(verb.kind, VerbKind::Read | VerbKind::Write);
                 let to = if is_long { to } else { verb.words };
-                let misuse = memory.execute(&mut posted.batch, verb, start, (from, to), lane.order);
+                let misuse = memory.execute(&mut posted.batch, verb, start, (from, to), lane.order, pin);
                 self.misuse = self.misuse.or(misuse);
                 lane.words_done = to;
                 if to < verb.words {
@@ -292,7 +295,7 @@ impl World {
     pub(super) fn execute_all(
         &mut self,
         process: u32,
-        endpoint: u64,
+        endpoint: (u64, Option<u64>),
         batch: Batch,
     ) -> Result<Batch, FabricError> {
         let id = self.post(process, endpoint, batch);
