@@ -15,7 +15,7 @@ fn main() {
     let start = Instant::now();
     let s = settings.explore(&|_| {});
     let took = start.elapsed().as_secs_f64();
-    println!("{} runs {:.0}/s  verbs {} steps {}", s.runs, s.runs as f64 / took, s.verbs / s.runs, s.steps / s.runs);
+    println!("{} runs {:.0}/s  verbs {} steps {} pairs {}", s.runs, s.runs as f64 / took, s.verbs / s.runs, s.steps / s.runs, s.pairs);
     if args.get(7).is_some() { println!("{:?}", s.situations); }
     if let Some(f) = s.finding { println!("run {} {}: {}\n{}\n{}", f.run, f.violation.kind, f.violation.text, f.plan, f.replay_line()); }
 }

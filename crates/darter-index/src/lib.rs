@@ -32,7 +32,7 @@ pub use ordered::{
 pub use sherman::sherman_situations;
 pub use sherman::{Records, Sherman, ShermanOptions};
 #[doc(hidden)]
-pub use situations::{Situation, take_situations, without_situations};
+pub use situations::{Situation, note, take_situations, take_trail, trail_len, without_situations};
 #[doc(hidden)]
 pub use smart::SmartHoles;
 pub use smart::{Smart, SmartOptions};

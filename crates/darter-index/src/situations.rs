@@ -26,23 +26,41 @@ impl fmt::Display for Situation {
 
 thread_local! {
     static COUNTS: RefCell<BTreeMap<Situation, u64>> = const { RefCell::new(BTreeMap::new()) };
+    /// What was met since the last [`take_trail`], each once, in the order in which it was first met.
+    static TRAIL: RefCell<Vec<Situation>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Counts a situation.
 #[cold]
-pub(crate) fn note(situation: Situation) {
+pub fn note(situation: Situation) {
     COUNTS.with_borrow_mut(|counts| *counts.entry(situation).or_default() += 1);
+    TRAIL.with_borrow_mut(|trail| {
+        if !trail.contains(&situation) {
+            trail.push(situation);
+        }
+    });
 }
 
 /// Does something whose situations do not count.
 pub fn without_situations<R>(act: impl FnOnce() -> R) -> R {
-    let kept = COUNTS.take();
+    let (counts, trail) = (COUNTS.take(), TRAIL.take());
     let result = act();
-    COUNTS.set(kept);
+    COUNTS.set(counts);
+    TRAIL.set(trail);
     result
 }
 
 /// What this thread has met since the last call.
 pub fn take_situations() -> BTreeMap<Situation, u64> {
     COUNTS.take()
+}
+
+/// How many situations this thread has met since the last [`take_trail`].
+pub fn trail_len() -> usize {
+    TRAIL.with_borrow(Vec::len)
+}
+
+/// The situations that this thread has met since the last call, in the order in which it first met them.
+pub fn take_trail() -> Vec<Situation> {
+    TRAIL.take()
 }

@@ -3,16 +3,17 @@
 use super::plan::{Fault, Op, Plan};
 use super::run::{Outcome, Violation};
 use super::scenario::Scenario;
-use super::schedule::{Late, Pct, Random, Replay, Schedule, Scheduler};
+use super::corpus::{Corpus, Trail};
+use super::schedule::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random, Replay, Schedule, Scheduler};
 use super::shrink::shrink;
 use super::stage::Stage;
 use super::subject::{Explored, Holes};
 use crate::dice::Dice;
-use darter_index::{Situation, take_situations, without_situations};
+use darter_index::{Situation, take_situations, take_trail, without_situations};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError, RwLock};
 
 /// Rounds of upkeep of each client in which both graces of a retired node pass.
 const GRACES: usize = 7;
@@ -20,10 +21,14 @@ const GRACES: usize = 7;
 /// One client in so many has so many times the operations.
 const LONG_ONE_IN: u64 = 6;
 const LONG_TIMES: u64 = 6;
+/// Operations of a client beyond which a run is not made longer.
+const OPS_MAX: usize = 64;
 /// Rounds of upkeep that a client for nothing else does, at least and at most.
 const ROUNDS: (u64, u64) = (4, 16);
-/// Events of an average operation, to spread a schedule's few changes over the whole of a run.
-const EVENTS_OF_AN_OPERATION: u64 = 10;
+/// Runs of a round, which all see the same corpus.
+const ROUND: u64 = 1024;
+/// One run in so many begins as an interesting one did.
+const GOES_ON_ONE_IN: u64 = 2;
 
 /// How schedules are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +119,8 @@ pub struct Summary {
     pub longest_beside_stopped: (u64, u64),
     /// How often each situation was met.
     pub situations: BTreeMap<Situation, u64>,
+    /// Pairs of situations that some run met one after the other.
+    pub pairs: u64,
     /// The violation of the lowest run, if there was one.
     pub finding: Option<Finding>,
 }
@@ -279,16 +286,31 @@ impl Settings {
                 plan.processes.push(process as u8);
             }
         }
-        if !self.faults.is_empty() && dice.one_in(2) {
-            let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
-            let who = dice.below(u64::from(if name == "cancel" { clients as u32 } else { plan.processes() }));
-            let most = match &name[..] {
-                "cancel" | "refuse" => 12,
-                _ => 48,
-            };
-            plan.faults.extend(Fault::named(name, who as u32, dice.below(most)));
+        if dice.one_in(2) {
+            self.add_fault(&mut plan, &mut dice);
         }
         plan
+    }
+
+    /// Has one of the faults strike somewhere in a plan.
+    fn add_fault(&self, plan: &mut Plan, dice: &mut Dice) {
+        if self.faults.is_empty() {
+            return;
+        }
+        let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
+        let clients = plan.clients.len() as u32;
+        let who = dice.below(u64::from(if name == "cancel" { clients } else { plan.processes() })) as u32;
+        let of_victim = |(at, _): &(usize, &Vec<Op>)| name == "cancel" || plan.process_of(*at) == who;
+        let operations = plan.clients.iter().enumerate().filter(of_victim).map(|(_, ops)| ops.len() as u64);
+        let operations = operations.sum::<u64>().max(1);
+        let most = match &name[..] {
+            "cancel" => EVENTS_OF_AN_OPERATION / 2 * operations,
+            "refuse" => 2 * operations + 4,
+            _ => EVENTS_OF_AN_OPERATION * operations,
+        };
+        // Most strike early, where few operations have been, and all anywhere.
+        let most = 1 + dice.below(most.max(12));
+        plan.faults.extend(Fault::named(name, who, dice.below(most)));
     }
 
     /// Where a run begins: everywhere by turns, but seldom where runs are long.
@@ -325,9 +347,20 @@ impl Settings {
     fn ops_of(&self, scenario: &Scenario, keys: u64, dice: &mut Dice) -> Vec<Op> {
         let few = 1 + dice.below(self.ops.max(1) as u64);
         // Now and then many: what takes several epochs, changes of the list and uses of one piece of memory.
-        let count = if dice.one_in(LONG_ONE_IN) { few * LONG_TIMES } else { few };
+        let is_long = scenario.churns || dice.one_in(LONG_ONE_IN);
+        let count = if is_long { few * LONG_TIMES } else { few };
         let mut op = || {
             let key = dice.below(keys) as u8;
+            if scenario.churns {
+                return match dice.below(if scenario.adjusts { 20 } else { 16 }) {
+                    0..2 => Op::Get(key),
+                    2..4 => Op::Put(key),
+                    4..6 => Op::Insert(key),
+                    6..9 => Op::Delete(key),
+                    9..16 => Op::Maintain,
+                    _ => Op::Restructure,
+                };
+            }
             match dice.below(if scenario.adjusts { 22 } else { 20 }) {
                 0..3 => Op::Get(key),
                 3..6 => Op::Put(key),
@@ -364,51 +397,121 @@ impl Settings {
             }
             SchedulerKind::Late => {
                 let longest = plan.clients.iter().map(Vec::len).max().unwrap_or(0) as u64;
-                let clients = plan.clients.len() as u64;
-                Box::new(Late::new(seed, clients, EVENTS_OF_AN_OPERATION * longest))
+                Box::new(Late::new(seed, plan.clients.len() as u64, longest))
             }
             SchedulerKind::Random | SchedulerKind::Mixed => Box::new(Random::new(seed)),
         }
     }
 
+    /// Performs a run: a new one, or one that begins as an interesting one did.
+    fn perform(&self, at: u64, corpus: &Corpus, stages: &mut Stages) -> (Plan, Outcome) {
+        let mut dice = Dice::new(seed_of(self.seed ^ 0xc0_1b05, at));
+        let drawn = if dice.one_in(GOES_ON_ONE_IN) { corpus.draw(&mut dice) } else { None };
+        let Some(interest) = drawn else {
+            let plan = self.plan(at);
+            let outcome = stages.run(&plan, &mut *self.scheduler(at, &plan));
+            return (plan, outcome);
+        };
+        let plan = if self.plan.is_some() { interest.plan.clone() } else { self.go_on(&interest.plan, &mut dice) };
+        let cut = if dice.one_in(2) { interest.cut as u64 } else { dice.below(interest.cut as u64) };
+        let prefix = &interest.schedule.0[..(cut as usize).min(interest.schedule.0.len())];
+        let outcome = stages.run(&plan, &mut After::new(prefix, self.scheduler(at, &plan)));
+        (plan, outcome)
+    }
+
+    /// A plan with further operations, and perhaps a fault.
+    fn go_on(&self, plan: &Plan, dice: &mut Dice) -> Plan {
+        let mut plan = plan.clone();
+        let keys = plan.scenario.hot.len().min(self.keys.max(1)) as u64;
+        for at in 0..plan.clients.len() {
+            if plan.clients[at].len() < OPS_MAX && dice.one_in(2) {
+                let more = self.ops_of(plan.scenario, keys, dice);
+                plan.clients[at].extend(more);
+            }
+        }
+        if plan.faults.is_empty() && dice.one_in(4) {
+            self.add_fault(&mut plan, dice);
+        }
+        plan
+    }
+
     /// Runs everything, or up to the first violation. `progress` is told the number of runs done now and then.
     pub fn explore(&self, progress: &(dyn Fn(u64) + Sync)) -> Summary {
-        let next = AtomicU64::new(0);
-        let stop_at = AtomicU64::new(self.runs);
-        let total = Mutex::new(Summary::default());
+        let threads = self.threads.max(1);
+        let (next, stop_at) = (AtomicU64::new(0), AtomicU64::new(self.runs));
+        let (corpus, found) = (RwLock::new(Corpus::default()), Mutex::new(Vec::new()));
+        let (total, barrier) = (Mutex::new(Summary::default()), Barrier::new(threads));
+        let is_over = AtomicBool::new(self.runs == 0);
         let worker = || {
             let mut stages = Stages::default();
             let mut summary = Summary::default();
             take_situations();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= stop_at.load(Ordering::Relaxed) {
-                    break;
+            let mut round_ends = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                round_ends += ROUND;
+                {
+                    let corpus = corpus.read().unwrap_or_else(PoisonError::into_inner);
+                    self.round((&next, &stop_at, round_ends), &corpus, &found, &mut stages, &mut summary, progress);
                 }
-                let plan = self.plan(at);
-                let mut scheduler = self.scheduler(at, &plan);
-                let outcome = stages.run(&plan, &mut *scheduler);
-                summary.add(&outcome);
-                if outcome.violation.is_some() {
-                    stop_at.fetch_min(at, Ordering::Relaxed);
-                    summary.finding = Some(finding(&mut stages, at, plan, outcome));
-                    break;
+                // Everybody has done the last run of this round before one of them looks at what came of it.
+                if barrier.wait().is_leader() {
+                    let mut found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+                    found.sort_by_key(|(at, ..)| *at);
+                    let mut corpus = corpus.write().unwrap_or_else(PoisonError::into_inner);
+                    for (_, trail, plan, schedule) in found {
+                        corpus.add(&trail, plan, schedule);
+                    }
+                    next.store(round_ends, Ordering::Relaxed);
+                    is_over.store(round_ends >= stop_at.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
-                if at.is_multiple_of(64) {
-                    progress(at);
-                }
+                barrier.wait();
             }
             summary.situations = take_situations();
-            let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            total.join(summary);
+            total.lock().unwrap_or_else(PoisonError::into_inner).join(summary);
         };
         std::thread::scope(|scope| {
-            for _ in 1..self.threads.max(1) {
+            for _ in 1..threads {
                 scope.spawn(worker);
             }
             worker();
         });
-        total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+        let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        total.pairs = corpus.into_inner().unwrap_or_else(PoisonError::into_inner).pairs();
+        total
+    }
+
+    /// One thread's part of a round.
+    fn round(
+        &self,
+        (next, stop_at, ends): (&AtomicU64, &AtomicU64, u64),
+        corpus: &Corpus,
+        found: &Mutex<Vec<(u64, Trail, Plan, Schedule)>>,
+        stages: &mut Stages,
+        summary: &mut Summary,
+        progress: &(dyn Fn(u64) + Sync),
+    ) {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= ends.min(stop_at.load(Ordering::Relaxed)) {
+                return;
+            }
+            take_trail();
+            let (plan, outcome) = self.perform(at, corpus, stages);
+            summary.add(&outcome);
+            if outcome.violation.is_some() {
+                stop_at.fetch_min(at, Ordering::Relaxed);
+                summary.join(Summary { finding: Some(finding(stages, at, plan, outcome)), ..Summary::default() });
+                return;
+            }
+            let trail = Trail::new(take_trail(), &outcome);
+            if corpus.is_new(&trail) {
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.push((at, trail, plan, outcome.schedule.trimmed()));
+            }
+            if at.is_multiple_of(64) {
+                progress(at);
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod clients;
+mod corpus;
 mod exhaustive;
 mod hunt;
 mod plan;

@@ -12,7 +12,7 @@ use super::subject::{OptionsOf, Subject};
 use super::verdict;
 use crate::history::Operation;
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, SimCounts, WordOrder};
-use darter_index::{IndexError, OrderedIndex};
+use darter_index::{IndexError, OrderedIndex, trail_len};
 use darter_pool::{Client, Pool};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub schedule: Schedule,
     /// What clients did and were told.
     pub history: Vec<Operation>,
+    /// Decisions made before each situation was first met, while clients ran.
+    pub met_at: Vec<usize>,
     /// Events performed.
     pub steps: u64,
     /// Verbs and the like.
@@ -368,6 +370,7 @@ impl Act<'_> {
             }
             executor.perform(event, words, order);
             self.outcome.steps += 1;
+            self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
             self.strike(executor, processes);
             if self.outcome.steps > STEPS_MAX {
                 return Err(Violation::new(

@@ -22,6 +22,8 @@ pub struct Scenario {
     pub value_bytes: [usize; 3],
     /// Whether clients use the operations `A` and `L`.
     pub adjusts: bool,
+    /// Whether clients do little but what unlinks, restructures and frees, and much of it.
+    pub churns: bool,
     /// Runs are so long that of those whose turn it is only one in so many begins here.
     pub one_in: u64,
 }
@@ -53,6 +55,7 @@ impl Scenario {
             former: Vec::new(),
             value_bytes: [8, 48, 88],
             adjusts: false,
+            churns: false,
             one_in: 1,
         }
     }
@@ -75,6 +78,15 @@ impl Scenario {
     #[must_use]
     pub fn with_values(mut self, bytes: [usize; 3]) -> Self {
         self.value_bytes = bytes.map(|bytes| bytes.max(8));
+        self
+    }
+
+    /// Under another name, with clients that unlink, restructure and free much: the same memory takes on one role after another
+    /// within a run.
+    #[must_use]
+    pub fn churning(mut self) -> Self {
+        self.name = format!("churn-{}", self.name);
+        self.churns = true;
         self
     }
 

@@ -121,6 +121,10 @@ pub trait Scheduler {
     }
 }
 
+/// Events of an average operation, to spread a schedule's few changes over the whole of a run.
+pub(super) const EVENTS_OF_AN_OPERATION: u64 = 10;
+/// The same of verbs that write.
+const WRITES_OF_AN_OPERATION: u64 = 3;
 /// One long verb in this many executes in pieces.
 const TORN_ONE_IN: u64 = 8;
 
@@ -170,52 +174,79 @@ impl Scheduler for Random {
 }
 
 /// Uniform, but one or two tasks are held, each at some event of its own, while the others go on for long: what needs one
-/// client to be late across everything that others do.
+/// client to be late across everything that others do. Most are held just before or just after a verb that writes has
+/// executed, because that is where others can tell the difference.
 pub struct Late {
     random: Random,
-    dice: Dice,
-    /// Events of each task that have been performed.
-    performed: Vec<u64>,
+    /// Events, and verbs that write, that each task has performed.
+    performed: Vec<(u64, u64)>,
     holds: Vec<HeldTask>,
     step: u64,
     offered: Vec<Event>,
 }
 
+/// Where a task is held.
+#[derive(Clone, Copy, Debug)]
+enum HoldAt {
+    /// After so many of its events.
+    Event(u64),
+    /// Before it executes one more verb that writes than this many.
+    BeforeWrite(u64),
+    /// After it has executed so many verbs that write, and one more.
+    AfterWrite(u64),
+}
+
 /// A task that is held from some event of its own on.
 struct HeldTask {
     task: TaskId,
-    after: u64,
+    at: HoldAt,
     /// Steps for which it is held, and the step at which it may go on.
     steps: u64,
     until: Option<u64>,
 }
 
+impl HeldTask {
+    /// Whether the task may not perform this event of its own now.
+    fn holds(&mut self, event: &Event, (events, writes): (u64, u64), step: u64) -> bool {
+        let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
+        let is_there = match self.at {
+            HoldAt::Event(after) => events >= after,
+            HoldAt::BeforeWrite(after) => writes > after || writes == after && is_write,
+            HoldAt::AfterWrite(after) => writes > after,
+        };
+        self.until.is_some_and(|until| step < until)
+            || self.until.is_none() && is_there && {
+                self.until = Some(step + self.steps);
+                true
+            }
+    }
+}
+
 impl Late {
-    /// A schedule in which some of the first `tasks` tasks are held within their first `events` events.
-    pub fn new(seed: u64, tasks: u64, events: u64) -> Self {
+    /// A schedule in which some of the first `tasks` tasks are held within their first `operations` operations.
+    pub fn new(seed: u64, tasks: u64, operations: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x1a7e);
         let holds = 1 + dice.below(2);
         let holds = (0..holds)
             .map(|_| {
-                let steps = 16 << dice.below(8);
-                let after = dice.below(1 + dice.clone().below(events.max(1)));
-                HeldTask { task: dice.below(tasks.max(1)) as TaskId, after, steps, until: None }
+                let within = 1 + dice.below(operations.max(1));
+                let at = match dice.below(5) {
+                    0 => HoldAt::Event(dice.below(within * EVENTS_OF_AN_OPERATION)),
+                    1..3 => HoldAt::BeforeWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
+                    _ => HoldAt::AfterWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
+                };
+                let task = dice.below(tasks.max(1)) as TaskId;
+                HeldTask { task, at, steps: 32 << dice.below(6), until: None }
             })
             .collect();
-        let random = Random::new(seed);
-        Self { random, dice, performed: Vec::new(), holds, step: 0, offered: Vec::new() }
+        Self { random: Random::new(seed), performed: Vec::new(), holds, step: 0, offered: Vec::new() }
     }
 
-    fn is_held(&mut self, task: TaskId) -> bool {
-        let performed = self.performed.get(task as usize).copied().unwrap_or(0);
+    fn is_held(&mut self, event: &Event) -> bool {
+        let performed = self.performed.get(event.task as usize).copied().unwrap_or_default();
         let step = self.step;
-        self.holds.iter_mut().any(|hold| {
-            if hold.task != task || performed < hold.after {
-                return false;
-            }
-            let steps = hold.steps;
-            *hold.until.get_or_insert(step + steps) > step
-        })
+        let of_task = self.holds.iter_mut().filter(|hold| hold.task == event.task);
+        of_task.fold(false, |is_held, hold| hold.holds(event, performed, step) || is_held)
     }
 }
 
@@ -224,28 +255,56 @@ impl Scheduler for Late {
         self.step += 1;
         let mut offered = std::mem::take(&mut self.offered);
         offered.clear();
-        for &event in events {
-            if !self.is_held(event.task) {
-                offered.push(event);
+        for event in events {
+            if !self.is_held(event) {
+                offered.push(*event);
             }
         }
         // Nobody else can move: those who are held go on.
-        let all = offered.is_empty();
-        let mut decision = self.random.decide(if all { events } else { &offered });
-        let event = if all { events[usize::from(decision.event)] } else { offered[usize::from(decision.event)] };
-        let at = events.iter().position(|other| *other == event);
-        decision.event = at.unwrap_or(0) as u16;
+        let choice = if offered.is_empty() { events } else { &offered };
+        let mut decision = self.random.decide(choice);
+        let event = choice[usize::from(decision.event)];
+        decision.event = events.iter().position(|other| *other == event).unwrap_or(0) as u16;
         let task = event.task as usize;
         if self.performed.len() <= task {
-            self.performed.resize(task + 1, 0);
+            self.performed.resize(task + 1, (0, 0));
         }
-        self.performed[task] += 1;
+        let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
+        let performed = &mut self.performed[task];
+        *performed = (performed.0 + 1, performed.1 + u64::from(is_write));
         self.offered = offered;
         decision
     }
 
     fn pick(&mut self, possibilities: usize) -> usize {
-        self.dice.below(possibilities.max(1) as u64) as usize
+        self.random.pick(possibilities)
+    }
+}
+
+/// A schedule up to some decision, and another from there on. A decision that is not on offer is a zero.
+pub(super) struct After<'s> {
+    prefix: std::slice::Iter<'s, Decision>,
+    rest: Box<dyn Scheduler>,
+}
+
+impl<'s> After<'s> {
+    /// The first decisions of a schedule, then what `rest` decides.
+    pub(super) fn new(prefix: &'s [Decision], rest: Box<dyn Scheduler>) -> Self {
+        Self { prefix: prefix.iter(), rest }
+    }
+}
+
+impl Scheduler for After<'_> {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        match self.prefix.next() {
+            Some(&decision) if usize::from(decision.event) < events.len() => decision,
+            Some(_) => Decision::default(),
+            None => self.rest.decide(events),
+        }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.rest.pick(possibilities)
     }
 }
 

@@ -13,6 +13,12 @@
 //!   new          0                  anyone; then the version word is bumped and the old table retired
 //! ```
 //!
+//! Whoever changes the EST word is pinned since before it read what the word held. So the table that it replaces cannot be freed
+//! meanwhile, nor another be built where it lay, and the CAS cannot take another change for this one. A builder therefore
+//! reads the word under the pin under which it commits: it cannot change in between, because only what "next" names can take
+//! its place. And "next" is cleared only by whoever has seen the EST word name the new table: a client that is late, and
+//! compares the word with a table long replaced, must leave a change that somebody else committed since alone.
+//!
 //! Operations that began with the old table go on with it, old list included; it is taken apart after they have ended.
 
 use super::Dart;
@@ -26,7 +32,7 @@ use super::retirement::{COMMITTED, table_note};
 use super::situations;
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -207,19 +213,24 @@ impl<F: Fabric> Dart<F> {
             client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return Ok(None);
         }
-        // From here on the EST word changes only by our commit; before, another adjustment may have come and gone.
-        let old = GlobalAddr::from_bits(self.read_word(client, words.est).await?);
         let filled = self.fill(client, &table).await;
+        let mut pinned = client.pin(OpKind::Maintain).await?;
+        let old = GlobalAddr::from_bits(self.read_word(&mut pinned, words.est).await?);
         let next = if filled.is_ok() { descriptor.bits() | COMMITTED } else { 0 };
-        let committed =
-            self.swap_word(client, words.est_next, descriptor.bits(), next).await? && filled.is_ok();
-        if !committed {
-            client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+        let won = if mutant!("est-commit-unpinned") {
+            drop(pinned);
+            let won = self.swap_word(client, words.est_next, descriptor.bits(), next).await?;
+            pinned = client.pin(OpKind::Maintain).await?;
+            won
+        } else {
+            self.swap_word(&mut pinned, words.est_next, descriptor.bits(), next).await?
+        };
+        if !won || filled.is_err() {
+            pinned.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return filled.map(|_| None);
         }
-        let mut client = client.pin(OpKind::Maintain).await?;
-        self.finish_change(&mut client, old, descriptor).await?;
-        self.shared.refresh(&mut client).await?;
+        self.finish_change(&mut pinned, old, descriptor).await?;
+        self.shared.refresh(&mut pinned).await?;
         filled.map(Some)
     }
 
@@ -231,13 +242,23 @@ impl<F: Fabric> Dart<F> {
         new: GlobalAddr,
     ) -> Result<(), IndexError> {
         let words = self.shared.words;
-        if old != new && self.swap_word(client, words.est, old.bits(), new.bits()).await? {
+        let mut batch = client.batch();
+        let cas = batch.cas(words.est, old.bits(), new.bits());
+        let done = client.submit(batch).await?;
+        let found = GlobalAddr::from_bits(done.found(cas));
+        client.recycle(done);
+        if found == old && old != new {
             let mut batch = client.batch();
             batch.faa(words.version, 1);
             let done = client.submit(batch).await?;
             client.recycle(done);
             note(situations::LIST_CHANGED);
             client.unlink(old, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+        } else if found == new && old != new {
+            note(situations::LIST_CHANGE_HELPED);
+        } else if found != new && !mutant!("est-next-cleared-by-the-late") {
+            note(situations::LIST_CHANGE_OVER);
+            return Ok(());
         }
         self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;
         Ok(())

@@ -117,7 +117,8 @@ impl<F: Fabric> Dart<F> {
         let table = Table::load(&mut client, GlobalAddr::from_bits(est), version).await?;
         let hints = HintCache::new(options.cache_bytes.saturating_sub(table.cached_bytes()));
         let root = Slot::from_word(root);
-        let shared = Shared::new(keys, words, hints, table, root, client.epoch(), options);
+        table.found_current(client.epoch());
+        let shared = Shared::new(keys, words, hints, table, root, options);
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 

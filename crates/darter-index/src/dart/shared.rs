@@ -2,6 +2,17 @@
 //!
 //! The view (root slot, express skip table, directory) is a set of hints. It is read again by the first operation pinned in
 //! an epoch later than the one it was read in; until then everything it names is protected by the pins of its readers.
+//!
+//! *A view never goes back.* A client pinned at *e* reads the root words, and may be given the answer late, when others have
+//! read them again at *e + 1* and found another table. So a table itself says in which epoch it was last found current
+//! ([`Table::is_fresh`]); an answer that comes late brings a table with an earlier epoch, which replaces none that was found
+//! current later, and which no later operation would take for fresh. Two answers of one epoch may replace each other in any
+//! order: whatever was retired after the earlier of them bears a stamp of that epoch at least, and is kept by every pin that
+//! takes either for fresh.
+//!
+//! The root slot needs no epoch. A root node passes two graces from its unlinking to its reuse, and a client that remembers it
+//! late is pinned since before the unlinking; so only operations pinned at most one epoch later can meet it, and their pins
+//! keep it. How many rounds of retirement there have been only grows.
 
 use super::DartOptions;
 use super::est::table::Table;
@@ -13,7 +24,7 @@ use super::slot::Slot;
 use crate::IndexError;
 use crate::situations::note;
 use arc_swap::{ArcSwap, Guard};
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Client, Pool};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -62,7 +73,6 @@ pub(crate) struct Shared {
     root: AtomicU64,
     /// [`RootWords::retirements`] as last read.
     retirements: AtomicU64,
-    view_epoch: AtomicU64,
     /// One search in this many counts an access in its leaf; 0 for never.
     pub(crate) frequency_every: u32,
     /// What a verb counts as when the prefix list is chosen, in hundredths of a round trip.
@@ -84,7 +94,6 @@ impl Shared {
         hints: HintCache,
         table: Table,
         root: Slot,
-        epoch: u64,
         options: DartOptions,
     ) -> Self {
         Self {
@@ -95,7 +104,6 @@ impl Shared {
             root: AtomicU64::new(root.word()),
             // Nothing is remembered yet.
             retirements: AtomicU64::new(0),
-            view_epoch: AtomicU64::new(epoch),
             frequency_every: options.frequency_every,
             verb_percent: options.verb_percent,
             holes: options.holes,
@@ -134,18 +142,24 @@ impl Shared {
         &self,
         client: &mut Client<F>,
     ) -> Result<Guard<Arc<Table>>, IndexError> {
-        if self.view_epoch.load(Ordering::Acquire) < client.epoch() {
-            self.refresh(client).await?;
+        let table = self.table.load();
+        if table.is_fresh(client.epoch()) {
+            return Ok(table);
         }
-        Ok(self.table.load())
+        drop(table);
+        self.refresh(client).await
     }
 
-    /// Reads the root words, and the table when it changed.
+    /// Reads the root words, and the table when it changed. Returns the table now shared, which was found current at the
+    /// caller's pin or later.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
     #[cold]
-    pub(crate) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(crate) async fn refresh<F: Fabric>(
+        &self,
+        client: &mut Client<F>,
+    ) -> Result<Guard<Arc<Table>>, IndexError> {
         let epoch = client.epoch();
         let mut batch = client.batch();
         let version = batch.read(self.words.version, 1);
@@ -158,15 +172,28 @@ impl Shared {
         self.remember_root(Slot::from_word(done.words(root)[0]));
         client.recycle(done);
         let known = self.table.load_full();
-        if known.descriptor != est || known.version != version {
+        if known.descriptor == est && known.version == version {
+            known.found_current(epoch);
+        } else {
             let table = Table::load(client, est, version).await?;
             if known.descriptor != est {
                 note(situations::TABLE_REFRESHED);
             }
-            self.table.store(Arc::new(table));
+            table.found_current(epoch);
+            if mutant!("view-goes-back") {
+                table.found_current(self.table.load().checked());
+            }
+            let table = Arc::new(table);
+            self.table.rcu(|known| {
+                let is_late = known.checked() > table.checked();
+                Arc::clone(if is_late { known } else { &table })
+            });
         }
-        self.view_epoch.fetch_max(epoch, Ordering::AcqRel);
-        Ok(())
+        let table = self.table.load();
+        if table.checked() > epoch {
+            note(situations::VIEW_LATE);
+        }
+        Ok(table)
     }
 
     /// Whether the search that begins now is one of those that count an access (paper, section 3.1).

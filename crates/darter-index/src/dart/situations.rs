@@ -45,6 +45,12 @@ pub(crate) const SCRUB_MET_SPLIT: Situation = Situation::Met("ScrubMetSplit");
 pub(crate) const LIST_CHANGED: Situation = Situation::Met("ListChanged");
 /// A process saw a table that another had built.
 pub(crate) const TABLE_REFRESHED: Situation = Situation::Met("TableRefreshed");
+/// A process was told of its root words after another of its clients, pinned later, had been.
+pub(crate) const VIEW_LATE: Situation = Situation::Met("ViewLate");
+/// A builder found its change of the list finished by others.
+pub(crate) const LIST_CHANGE_HELPED: Situation = Situation::Met("ListChangeHelped");
+/// A client would have finished a change of the list that was over.
+pub(crate) const LIST_CHANGE_OVER: Situation = Situation::Met("ListChangeOver");
 /// A table that nobody uses was taken apart.
 pub(crate) const TABLE_RETIRED: Situation = Situation::Met("TableRetired");
 
@@ -74,6 +80,9 @@ pub fn dart_situations() -> Vec<Situation> {
         LIST_CHANGED,
         TABLE_REFRESHED,
         TABLE_RETIRED,
+        VIEW_LATE,
+        LIST_CHANGE_HELPED,
+        LIST_CHANGE_OVER,
     ];
     let switch =
         |from: usize, to: usize| Situation::Switch(NodeType::ALL[from].name(), NodeType::ALL[to].name());

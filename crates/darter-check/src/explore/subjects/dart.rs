@@ -105,6 +105,9 @@ impl Subject for OfDart {
             express(),
             segment(),
             adjust(),
+            scenario::pair().churning(),
+            scenario::split().churning(),
+            express().churning(),
         ];
         let types = TYPES.into_iter().zip(CAPACITIES);
         all.extend(types.clone().take(7).map(|(ty, capacity)| scenario::grow(ty, capacity)));

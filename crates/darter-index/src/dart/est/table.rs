@@ -35,6 +35,8 @@ pub(crate) struct Table {
     pub(crate) born: u64,
     /// The version word when the directory was read.
     pub(crate) version: u64,
+    /// The latest epoch at which a client was pinned that found the table current.
+    checked: AtomicU64,
     directory: Box<[AtomicU64]>,
     /// Set when a segment that cannot split any more was full.
     pub(crate) saturated: AtomicBool,
@@ -113,8 +115,8 @@ impl Table {
         let done = client.submit(batch).await?;
         client.recycle(done);
         let directory = words.into_iter().map(AtomicU64::new).collect();
-        let saturated = AtomicBool::new(false);
-        Ok(Self { descriptor, list, bits, directory_addr, born, version: 0, directory, saturated })
+        let (checked, saturated) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { descriptor, list, bits, directory_addr, born, version: 0, checked, directory, saturated })
     }
 
     /// Reads a table: its descriptor, then its directory.
@@ -141,9 +143,25 @@ impl Table {
         let done = client.submit(batch).await?;
         let directory = done.words(read).iter().map(|&word| AtomicU64::new(word)).collect();
         client.recycle(done);
-        let saturated = AtomicBool::new(false);
+        let (checked, saturated) = (AtomicU64::new(0), AtomicBool::new(false));
         let bits = bits as u32;
-        Ok(Self { descriptor, list, bits, directory_addr, born, version, directory, saturated })
+        Ok(Self { descriptor, list, bits, directory_addr, born, version, checked, directory, saturated })
+    }
+
+    /// A client pinned at `epoch` has found this table current.
+    pub(crate) fn found_current(&self, epoch: u64) {
+        self.checked.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// The latest epoch at which that happened.
+    pub(crate) fn checked(&self) -> u64 {
+        self.checked.load(Ordering::Acquire)
+    }
+
+    /// Whether an operation pinned at `epoch` may take hints from the table.
+    #[inline]
+    pub(crate) fn is_fresh(&self, epoch: u64) -> bool {
+        self.checked() >= epoch
     }
 
     /// The directory index of a hash.
