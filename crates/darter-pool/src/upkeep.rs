@@ -15,14 +15,15 @@
 //! true when it was composed, and both only grow stale on the safe side. Only freed bits on their way must not be
 //! taken for landed: their birth then stays in [`Upkeep::stuck`] and holds sweeps back.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState, mutant};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::PoolError;
 use crate::epoch::{ClientState, lock};
 use crate::heap::{ClaimFilter, Freed};
-use crate::layout::{EPOCH_AT, Layout};
+use crate::layout::{BlockId, EPOCH_AT, Layout};
 use crate::limbo::{Limbo, Retired};
 use crate::member::{self, Burials, MemberTable, Publication, Sightings};
 use crate::pool::Shared;
@@ -276,6 +277,8 @@ impl<F: Fabric> Shared<F> {
             return Ok(());
         }
         let in_flight = InFlight { stuck: &self.upkeep.stuck, born };
+        let blocks: BTreeSet<BlockId> =
+            objects.iter().filter_map(|object| Some(self.layout.page_of(object.addr())?.block)).collect();
         for words in self.freed_bits(objects).chunks(FREES_PER_BATCH) {
             let mut batch = endpoint.batch();
             for &(addr, bits) in words {
@@ -285,6 +288,11 @@ impl<F: Fabric> Shared<F> {
             endpoint.recycle(batch);
         }
         std::mem::forget(in_flight);
+        // A block that this process took over meanwhile may have been searched for freed objects before these were.
+        let heap = lock(&self.heap);
+        if !mutant!("frees-forgotten-in-a-block-just-taken") && blocks.iter().any(|&it| heap.block(it).is_some()) {
+            self.had_company.store(true, Ordering::Relaxed);
+        }
         Ok(())
     }
 

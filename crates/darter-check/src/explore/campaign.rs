@@ -265,7 +265,7 @@ impl Settings {
             subject: self.subject,
             scenario,
             nodes: 1 + dice.below(2) as u8,
-            processes: Self::processes_of(clients, &mut dice),
+            processes: if scenario.churns && dice.below(100) < tune(2) { vec![0; clients] } else { Self::processes_of(clients, &mut dice) },
             warm: !dice.one_in(8),
             holes: self.holes,
             faults: Vec::new(),
@@ -279,9 +279,9 @@ impl Settings {
             }
         }
         // Or upkeep all the time, as processes that live do it: epochs pass while operations are under way.
-        if dice.one_in(3) {
+        if dice.below(100) < if scenario.churns { tune(0) } else { 33 } {
             for process in 0..plan.processes() {
-                let rounds = ROUNDS.0 + dice.below(ROUNDS.1 - ROUNDS.0);
+                let rounds = ROUNDS.0 + dice.below(if scenario.churns { tune(1) } else { ROUNDS.1 - ROUNDS.0 });
                 plan.clients.push(vec![Op::Maintain; rounds as usize]);
                 plan.processes.push(process as u8);
             }
@@ -348,17 +348,17 @@ impl Settings {
         let few = 1 + dice.below(self.ops.max(1) as u64);
         // Now and then many: what takes several epochs, changes of the list and uses of one piece of memory.
         let is_long = scenario.churns || dice.one_in(LONG_ONE_IN);
-        let count = if is_long { few * LONG_TIMES } else { few };
+        let count = if is_long { few * if scenario.churns { tune(5) } else { LONG_TIMES } } else { few };
         let mut op = || {
             let key = dice.below(keys) as u8;
             if scenario.churns {
-                return match dice.below(if scenario.adjusts { 20 } else { 16 }) {
+                if scenario.adjusts && dice.below(100) < tune(3) { return Op::Restructure; }
+                if dice.below(100) < tune(4) { return Op::Maintain; }
+                return match dice.below(9) {
                     0..2 => Op::Get(key),
                     2..4 => Op::Put(key),
                     4..6 => Op::Insert(key),
-                    6..9 => Op::Delete(key),
-                    9..16 => Op::Maintain,
-                    _ => Op::Restructure,
+                    _ => Op::Delete(key),
                 };
             }
             match dice.below(if scenario.adjusts { 22 } else { 20 }) {
@@ -406,7 +406,7 @@ impl Settings {
     /// Performs a run: a new one, or one that begins as an interesting one did.
     fn perform(&self, at: u64, corpus: &Corpus, stages: &mut Stages) -> (Plan, Outcome) {
         let mut dice = Dice::new(seed_of(self.seed ^ 0xc0_1b05, at));
-        let drawn = if dice.one_in(GOES_ON_ONE_IN) { corpus.draw(&mut dice) } else { None };
+        let drawn = if dice.below(100) < tune(6) { corpus.draw(&mut dice) } else { None };
         let Some(interest) = drawn else {
             let plan = self.plan(at);
             let outcome = stages.run(&plan, &mut *self.scheduler(at, &plan));
@@ -520,4 +520,9 @@ fn finding(stages: &mut Stages, run: u64, plan: Plan, outcome: Outcome) -> Findi
     let violation = outcome.violation.unwrap_or(Violation { kind: "none", text: String::new() });
     let (small_plan, small_schedule, violation) = shrink(stages, &plan, &schedule, violation);
     Finding { run, plan, schedule, small_plan, small_schedule, violation }
+}
+
+pub(super) fn tune(at: usize) -> u64 {
+    static T: std::sync::OnceLock<Vec<u64>> = std::sync::OnceLock::new();
+    T.get_or_init(|| std::env::var("TUNE").unwrap_or("33,12,25,20,35,6,50,6".into()).split(',').map(|s| s.parse().unwrap()).collect())[at]
 }
