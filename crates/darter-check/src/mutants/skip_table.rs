@@ -21,4 +21,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A late helper clears the word of a change that is not the one it compared the table's word for.",
         FoundBy::Nobody,
     ),
+    Mutant::new(
+        "skip table",
+        "scrub-everywhere-passes-seals",
+        "A scrub of the whole table takes sealed entries for cleared ones, though they are on their way to another segment.",
+        FoundBy::Nobody,
+    ),
 ];

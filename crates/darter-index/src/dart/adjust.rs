@@ -134,8 +134,7 @@ impl<F: Fabric> Dart<F> {
     async fn claim_rebuild(&self, client: &mut Client<F>) -> Result<(Arc<Table>, Option<u64>), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.refresh(&mut client).await?;
-        let tables = self.live_tables(&mut client).await?;
-        let next = self.read_word(&mut client, self.shared.words.est_next).await?;
+        let (tables, next) = self.live_tables(&mut client).await?;
         if next & COMMITTED != 0 {
             self.finish_change(&mut client, tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED))
                 .await?;
@@ -285,6 +284,10 @@ impl<F: Fabric> Dart<F> {
         let mut entries = 0;
         loop {
             let mut client = client.pin(OpKind::Maintain).await?;
+            // Nobody scrubs a table that was taken for abandoned: what its entries name may be freed after this pin.
+            if self.read_word(&mut client, self.shared.words.est_next).await? != table.descriptor.bits() {
+                return Ok(entries);
+            }
             let (visited, next) = self.walk_chunk(&mut client, from.as_deref(), CHUNK).await?;
             let covered: Vec<_> = visited
                 .iter()

@@ -77,7 +77,7 @@ impl<F: Fabric> Dart<F> {
         };
         let mut builder = Builder::new(Hashed { list, wishes: Vec::new() }, self.shared.keys);
         let outcome = match builder.run(client, sorted).await {
-            Ok(root) => match self.publish_root(client, root, &builder.shape.wishes).await {
+            Ok(root) => match self.publish_root(client, root, (list, &builder.shape.wishes)).await {
                 // After any other error the root may be linked: the CAS may have landed though its reply was lost.
                 Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
                 published => return published.map(|()| builder.count),
@@ -94,7 +94,7 @@ impl<F: Fabric> Dart<F> {
         &self,
         client: &mut Client<F>,
         new: Built<NodeType>,
-        wishes: &[Wish],
+        (list, wishes): (PrefixList, &[Wish]),
     ) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Load).await?;
         let table = self.shared.view(&mut client).await?;
@@ -117,6 +117,8 @@ impl<F: Fabric> Dart<F> {
         }
         self.shared.remember_root(slot);
         client.unlink(old.addr, old.ty.bytes(), AllocKind::Inner, node_note(&[]));
+        // No scrub would look for what stands under lengths of another list.
+        let wishes = if table.list == list { wishes } else { &[] };
         for chunk in wishes.chunks(64) {
             let (keys, version) = (&self.shared.keys, self.shared.words.version);
             install(&mut client, &table, keys, version, chunk, &[]).await?;

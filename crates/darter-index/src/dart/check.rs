@@ -71,7 +71,7 @@ impl<F: Fabric> Dart<F> {
                 walk.edges.pop();
             }
         }
-        for table in self.live_tables(&mut client).await? {
+        for table in self.live_tables(&mut client).await?.0 {
             self.inspect_table(&mut client, &mut walk, &table).await?;
         }
         walk.report.stats = walk.tally.finish();

@@ -95,7 +95,7 @@ impl<F: Fabric> Dart<F> {
             .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
         let (keys, version) = (&self.shared.keys, self.shared.words.version);
-        for table in self.live_tables(client).await? {
+        for table in self.live_tables(client).await?.0 {
             scrub(client, &table, keys, version, &retired).await?;
             if !nameless.is_empty() {
                 scrub_everywhere(client, &table, keys, version, |addr| nameless.contains(&addr)).await?;
@@ -113,8 +113,12 @@ impl<F: Fabric> Dart<F> {
         Ok(())
     }
 
-    /// Every table that an operation could take a hint from in a later epoch: the current one, and one being built.
-    pub(super) async fn live_tables(&self, client: &mut Client<F>) -> Result<Vec<Arc<Table>>, IndexError> {
+    /// Every table that an operation could take a hint from in a later epoch: the current one, and one being built; and what
+    /// the word "next" said.
+    pub(super) async fn live_tables(
+        &self,
+        client: &mut Client<F>,
+    ) -> Result<(Vec<Arc<Table>>, u64), IndexError> {
         let words = &self.shared.words;
         let mut batch = client.batch();
         // In this order: a table that becomes current between the two reads is seen by the second.
@@ -122,13 +126,15 @@ impl<F: Fabric> Dart<F> {
         let current = batch.read(words.est, 1);
         let version = batch.read(words.version, 1);
         let done = client.submit(batch).await?;
-        let next = GlobalAddr::from_bits(done.words(next)[0] & !COMMITTED);
+        let next_word = done.words(next)[0];
+        let next = GlobalAddr::from_bits(next_word & !COMMITTED);
         let current = GlobalAddr::from_bits(done.words(current)[0]);
         let version = done.words(version)[0];
         client.recycle(done);
         let known = arc_swap::Guard::into_inner(self.shared.table());
         let mut tables = Vec::with_capacity(2);
-        tables.push(if known.descriptor == current {
+        // A directory read in an earlier epoch may name segments that are free by now.
+        tables.push(if known.descriptor == current && known.is_fresh(client.epoch()) {
             known
         } else {
             Arc::new(Table::load(client, current, version).await?)
@@ -136,7 +142,7 @@ impl<F: Fabric> Dart<F> {
         if !next.is_null() && next != current {
             tables.push(Arc::new(Table::load(client, next, version).await?));
         }
-        Ok(tables)
+        Ok((tables, next_word))
     }
 
     /// Retires all of a table that nobody uses any more.

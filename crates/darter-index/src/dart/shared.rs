@@ -150,8 +150,7 @@ impl Shared {
         self.refresh(client).await
     }
 
-    /// Reads the root words, and the table when it changed. Returns the table now shared, which was found current at the
-    /// caller's pin or later.
+    /// Reads the root words, and the table when it changed. Returns the table that they name.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -172,8 +171,9 @@ impl Shared {
         self.remember_root(Slot::from_word(done.words(root)[0]));
         client.recycle(done);
         let known = self.table.load_full();
-        if known.descriptor == est && known.version == version {
+        let found = if known.descriptor == est && known.version == version {
             known.found_current(epoch);
+            known
         } else {
             let table = Table::load(client, est, version).await?;
             if known.descriptor != est {
@@ -186,14 +186,15 @@ impl Shared {
             let table = Arc::new(table);
             self.table.rcu(|known| {
                 let is_late = known.checked() > table.checked();
+                if is_late {
+                    note(situations::VIEW_LATE);
+                }
                 Arc::clone(if is_late { known } else { &table })
             });
-        }
-        let table = self.table.load();
-        if table.checked() > epoch {
-            note(situations::VIEW_LATE);
-        }
-        Ok(table)
+            table
+        };
+        // What is shared now may be what another client has read, and may have read before this one did.
+        Ok(Guard::from_inner(found))
     }
 
     /// Whether the search that begins now is one of those that count an access (paper, section 3.1).

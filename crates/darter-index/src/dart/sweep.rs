@@ -16,7 +16,7 @@ impl<F: Fabric> Dart<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.refresh(&mut client).await?;
         let (keys, version) = (self.shared.keys, self.shared.words.version);
-        for table in self.live_tables(&mut client).await? {
+        for table in self.live_tables(&mut client).await?.0 {
             let doomed = |addr| !reachable.contains(addr);
             est::scrub::scrub_everywhere(&mut client, &table, &keys, version, doomed).await?;
         }

@@ -12,7 +12,7 @@ use super::table::Table;
 use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry, SEGMENT_WORDS};
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 use std::collections::HashSet;
 
@@ -146,11 +146,13 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
     for _ in 0..PASSES_MAX {
         finish_splits(client, table, keys, version_addr).await?;
         let before = segments(client, table).await?;
+        let mut is_moving = false;
         for entry in &before {
-            scrub_segment(client, entry.segment(), &doomed).await?;
+            is_moving |= scrub_segment(client, entry.segment(), &doomed).await?;
         }
-        // An entry on the move during the pass may have been missed: look again until no segment split meanwhile.
-        if segments(client, table).await? == before {
+        // An entry on the move during the pass may have been missed: look again until no segment split meanwhile, and none
+        // was about to.
+        if segments(client, table).await? == before && !is_moving {
             return Ok(());
         }
     }
@@ -161,17 +163,19 @@ fn endless(addr: GlobalAddr) -> IndexError {
     IndexError::Corrupt { addr, what: "an express segment whose split never ends" }
 }
 
+/// Clears entries of one segment; returns whether others are sealed, and so on their way to another segment.
 async fn scrub_segment<F: Fabric>(
     client: &mut Client<F>,
     segment: GlobalAddr,
     doomed: &(impl Fn(GlobalAddr) -> bool + Send),
-) -> Result<(), IndexError> {
+) -> Result<bool, IndexError> {
     loop {
         let mut batch = client.batch();
         let read = batch.read(segment, SEGMENT_WORDS);
         let done = client.submit(batch).await?;
         let words = done.words(read).to_vec();
         client.recycle(done);
+        let is_sealed = words.iter().any(|&word| Entry::from_word(word).is_sealed());
         let mut batch = client.batch();
         for (at, &word) in words.iter().enumerate() {
             let entry = Entry::from_word(word);
@@ -181,7 +185,7 @@ async fn scrub_segment<F: Fabric>(
         }
         if batch.is_empty() {
             client.recycle(batch);
-            return Ok(());
+            return Ok(is_sealed && !mutant!("scrub-everywhere-passes-seals"));
         }
         let done = client.submit(batch).await?;
         client.recycle(done);
