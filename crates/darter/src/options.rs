@@ -137,6 +137,21 @@ impl StoreOptions {
         Store::over_pool(pool, self, Some(url.clone()))
     }
 
+    /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`: for delays, records
+    /// and failures of a real pool's verbs.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open`]; fails for `mem:` pools, which are never there.
+    pub fn open_decorated<F: Fabric>(
+        &self,
+        url: &PoolUrl,
+        decorate: impl FnOnce(DefaultFabric) -> F,
+    ) -> Result<Store<F>, Error> {
+        let options = self.clone().must_exist(true);
+        let pool = crate::provision::open_existing(url, &options, decorate)?;
+        Store::over_pool(pool, &options, Some(url.clone()))
+    }
+
     /// Makes a new pool over any fabric and opens it: for decorated and other providers.
     ///
     /// # Errors

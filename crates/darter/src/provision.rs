@@ -7,7 +7,7 @@
 
 use crate::{DefaultFabric, Error, StoreOptions};
 use darter_fabric::local::{FileOptions, Space};
-use darter_fabric::{Counting, Local, PoolUrl, Provider, Scheme, Tcp, block_on};
+use darter_fabric::{Counting, Fabric, Local, PoolUrl, Provider, Scheme, Tcp, block_on};
 use darter_index::Dart;
 use darter_pool::Pool;
 use std::ffi::OsString;
@@ -53,6 +53,24 @@ fn open_nodes(
         block_on(Pool::open(fabric))
     };
     opened.map_err(|source| Error::Open { pool: url.to_string(), source })
+}
+
+/// The pool that `url` names, which must be there, over its decorated fabric.
+pub(crate) fn open_existing<F: Fabric>(
+    url: &PoolUrl,
+    options: &StoreOptions,
+    decorate: impl FnOnce(DefaultFabric) -> F,
+) -> Result<Pool<F>, Error> {
+    let fabric = match url.scheme() {
+        Scheme::Memory => return Err(Error::NeverExists { pool: url.to_string() }),
+        Scheme::Sim(_) => return Err(Error::Modelled { pool: url.to_string() }),
+        Scheme::File(path) if Place::of(path)? != Place::Taken => {
+            return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
+        }
+        Scheme::File(path) => counted(Local::file_open(path)?),
+        Scheme::Tcp(addresses) => Counting::new(Provider::Tcp(Tcp::connect(addresses, options.tcp.clone())?)),
+    };
+    block_on(Pool::open(decorate(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 fn counted(fabric: Local) -> DefaultFabric {
