@@ -1,7 +1,7 @@
 //! Decorators: what each adds, and that they stack.
 #![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
 
-use darter_fabric::decorate::{Delay, FailPoint, Jitter, JitterCounts};
+use darter_fabric::decorate::{Aging, Delay, FailPoint, Jitter, JitterCounts};
 use darter_fabric::{
     Batch, Counting, Delaying, Endpoint, Fabric, FabricError, Failing, GlobalAddr, Local, OpCounters, OpKind,
     Tracing, VerbKind, block_on,
@@ -253,6 +253,31 @@ fn a_batch_that_fails_between_its_parts_has_half_landed() {
         }
     }
     assert!(halves > 3, "{halves}");
+}
+
+/// Long WRITEs to an address written before are counted, whichever endpoint they come by; nothing else is.
+#[test]
+fn aging_counts_what_is_written_again() {
+    let pool = Aging::new(memory(), 3);
+    for (at, words, again) in
+        [(0, 3, 0), (64, 4, 0), (0, 2, 0), (8, 3, 0), (0, 5, 1), (64, 3, 2), (64, 2, 2), (8, 3, 3)]
+    {
+        let mut endpoint = pool.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        batch.write(AT.plus(at), &vec![1; words]);
+        batch.read(AT.plus(at), words);
+        block_on(endpoint.submit(batch)).unwrap();
+        assert_eq!(pool.tally().ages().count(), again, "{at} {words}");
+    }
+    let mut endpoint = pool.endpoint().unwrap();
+    std::thread::sleep(Duration::from_millis(3));
+    let mut batch = endpoint.batch();
+    batch.write(AT, &[1; 3]);
+    let before = pool.tally().ages();
+    block_on(endpoint.submit(batch)).unwrap();
+    let after = pool.tally().ages();
+    let place = (0..).zip(before.0.iter().zip(after.0)).find(|(_, (before, after))| *before != after);
+    assert!(matches!(place, Some((12.., (0, 1)))), "{place:?}");
 }
 
 #[test]

@@ -6,15 +6,18 @@
 //! | [`Tracing`] | a bounded record of the latest verbs, for tests and printing |
 //! | [`Failing`] | an error at a chosen verb or batch, as if the client had died there |
 //! | [`Delaying`] | pending polls before and after the verbs, at which a future can be dropped; random delays |
+//! | [`Aging`] | how soon memory is written again |
 //!
 //! They stack: each forwards what it does not handle itself.
 
+mod aging;
 mod counting;
 mod delaying;
 mod failing;
 mod jitter;
 mod tracing;
 
+pub use aging::{AGES, AgeTally, Ages, Aging, AgingEndpoint};
 pub use counting::{Counting, CountingEndpoint};
 pub use delaying::{Delay, Delaying, DelayingEndpoint};
 pub use failing::{FailPlan, FailPoint, Failing, FailingEndpoint};
