@@ -96,7 +96,7 @@ pub fn judge(operations: &[Operation], initial: Option<u64>, counts: &mut Counts
 struct Optional {
     invoked: u64,
     action: Action,
-    /// Nobody found its value: any other of its kind would do as well.
+    /// Nobody can tell its value from another: any other of its kind would do as well.
     is_anonymous: bool,
     is_used: bool,
 }
@@ -110,12 +110,14 @@ struct Case {
     initial: Option<u64>,
 }
 
-/// How often the values of a history were written and when each was first found.
+/// How often a value was written and when it was first found.
 #[derive(Default)]
 struct Value {
     writers: u32,
     /// The earliest return of an operation that found it.
     found: Option<u64>,
+    /// Somebody could tell it from others: found it, or wanted to replace it and no other.
+    is_told_apart: bool,
 }
 
 impl Case {
@@ -131,13 +133,15 @@ impl Case {
             match written {
                 None if action == Action::Get => {}
                 // Nobody else wrote it, so whoever found it found this one's.
-                Some((value, Some(&Value { writers: 1, found: Some(found) }))) if initial != Some(value) => {
+                Some((value, Some(&Value { writers: 1, found: Some(found), .. })))
+                    if initial != Some(value) =>
+                {
                     let returned = found.max(invoked);
                     settled.push(Judged { action, told: Told::Success, invoked, returned });
                 }
                 _ => {
                     let is_anonymous =
-                        written.is_none_or(|(_, value)| value.is_none_or(|v| v.found.is_none()));
+                        written.is_none_or(|(_, value)| value.is_none_or(|value| !value.is_told_apart));
                     optional.push(Optional { invoked, action, is_anonymous, is_used: false });
                 }
             }
@@ -184,15 +188,16 @@ impl Case {
         if without != Answer::No {
             return without;
         }
-        let every = self.offered(segment, state, true);
-        match outside::ask(operations, &self.as_judged(&every), state) {
-            Answer::Yes => {}
-            other => return other,
-        }
-        let mut needed = self.offered(segment, state, false);
-        if outside::ask(operations, &self.as_judged(&needed), state) != Answer::Yes {
-            return Answer::Unknown;
-        }
+        // Few at first: the checker tries every set of them.
+        let enough = 2 * operations.len();
+        let unused = |limit: &usize| self.offered(segment, state, false, *limit);
+        let accepts =
+            |needed: &Vec<usize>| outside::ask(operations, &self.as_judged(needed), state) == Answer::Yes;
+        let Some(mut needed) = [1, 3, enough].iter().map(unused).find(accepts) else {
+            let every = self.offered(segment, state, true, enough);
+            let answer = outside::ask(operations, &self.as_judged(&every), state);
+            return if answer == Answer::No { Answer::No } else { Answer::Unknown };
+        };
         let mut at = 0;
         while at < needed.len() {
             let mut fewer = needed.clone();
@@ -214,9 +219,16 @@ impl Case {
     /// that change nothing about the answer.
     ///
     /// Between two operations of the segment only what the key holds in the end matters, and of values that nobody found
-    /// any will do. So of each kind it is enough to have two for each operation of the segment; and nobody needs to replace
-    /// a value that nobody can tell from what takes its place.
-    fn offered(&self, segment: &Range<usize>, state: Option<u64>, with_used: bool) -> Vec<usize> {
+    /// any will do. So it is enough to have two of each kind for each operation of the segment, a `limit` that makes the
+    /// answer complete; a smaller one leaves some out. And nobody needs to replace a value that nobody can tell from what
+    /// takes its place.
+    fn offered(
+        &self,
+        segment: &Range<usize>,
+        state: Option<u64>,
+        with_used: bool,
+        limit: usize,
+    ) -> Vec<usize> {
         let operations = &self.settled[segment.clone()];
         let (begin, end) = match (operations.first(), operations.iter().map(|judged| judged.returned).max()) {
             (Some(first), Some(end)) => (first.invoked, end),
@@ -238,8 +250,7 @@ impl Case {
                     continue;
                 }
             } else if optional.is_anonymous && optional.invoked <= begin {
-                let left =
-                    room.entry(std::mem::discriminant(&optional.action)).or_insert(2 * operations.len());
+                let left = room.entry(std::mem::discriminant(&optional.action)).or_insert(limit);
                 if *left == 0 {
                     continue;
                 }
@@ -269,7 +280,7 @@ impl Case {
         if operations.len() > SHOWN {
             let _ = write!(text, "\n  ... {} more", operations.len() - SHOWN);
         }
-        let offered = self.offered(segment, state, true).len();
+        let offered = self.offered(segment, state, true, 2 * operations.len()).len();
         let _ =
             write!(text, "\n  nor with the {offered} pending operations that may have taken effect by then");
         text
@@ -302,13 +313,17 @@ fn values(operations: &[Operation]) -> HashMap<u64, Value> {
         if let Some(value) = written(operation.action) {
             values.entry(value).or_default().writers += 1;
         }
+        if let Action::Replace { expected, .. } = operation.action {
+            values.entry(expected).or_default().is_told_apart = true;
+        }
         let (returned, found) = match (operation.action, operation.returned) {
             (_, Some((returned, Outcome::Found(Some(value))))) => (returned, value),
             (Action::Replace { expected, .. }, Some((returned, Outcome::Replaced))) => (returned, expected),
             _ => continue,
         };
-        let first = &mut values.entry(found).or_default().found;
-        *first = Some(first.map_or(returned, |first| first.min(returned)));
+        let value = values.entry(found).or_default();
+        value.is_told_apart = true;
+        value.found = Some(value.found.map_or(returned, |first| first.min(returned)));
     }
     values
 }

@@ -111,6 +111,20 @@ fn a_pending_write_that_was_found_is_no_longer_optional() {
     assert!(matches!(judged(&early).0, Opinion::Violation(_)));
 }
 
+/// Of many pending writes of which any would do, few are offered; but not instead of the one that nothing else replaces.
+#[test]
+fn a_pending_write_that_is_told_apart_is_always_offered() {
+    let mut operations = vec![put(1, 0, 5, Outcome::Inserted)];
+    operations.extend((0..40).map(|n| operation(10, None, Action::Put(100 + n))));
+    operations.push(get(Some(1), 20, 25));
+    operations.push(operation(30, None, Action::Replace { expected: 139, value: 2 }));
+    operations.push(get(Some(2), 40, 45));
+    assert_eq!(judged(&operations).0, Opinion::Linearizable);
+    // Nobody has written what it expects.
+    operations[40].action = Action::Put(99);
+    assert!(matches!(judged(&operations).0, Opinion::Violation(_)));
+}
+
 /// More than the outside checker can do is said to be so.
 #[test]
 fn what_is_too_long_is_given_up_and_counted() {

@@ -254,6 +254,7 @@ impl Run<'_> {
             self.report.counts.operations() + operations >= limit
                 && enough(self.report.kills, self.config.kills_per_second)
                 && enough(self.report.pauses, self.config.pauses_per_second)
+                && enough(self.report.thread_stops, self.config.thread_stops_per_second)
         });
         let by_kills = self.config.kills.is_some_and(|kills| self.report.kills >= kills);
         by_count || by_kills || worked >= self.config.duration

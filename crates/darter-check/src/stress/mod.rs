@@ -114,7 +114,7 @@ pub struct StressConfig {
     pub seed: u64,
     /// How long they work, judgements not counted.
     pub duration: Duration,
-    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills and pauses.
+    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills, pauses and thread stops.
     pub operations: Option<u64>,
     /// End sooner, after this many kills.
     pub kills: Option<u64>,
@@ -136,7 +136,7 @@ pub struct StressConfig {
     pub canary: bool,
 }
 
-/// Kills and pauses that a run which ends by its count of operations waits for.
+/// Kills, pauses and thread stops that a run which ends by its count of operations waits for.
 pub const EVENTS_MIN: u64 = 3;
 
 /// How far a run is.

@@ -3,7 +3,7 @@
 
 use super::StressError;
 use super::thread_stop;
-use darter_fabric::decorate::{JitterCounts, JitterTally};
+use darter_fabric::decorate::{AGES, AgeTally, Ages, JitterCounts, JitterTally};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,7 +14,8 @@ use std::time::Duration;
 /// Between two times that the file is written.
 const PACE: Duration = Duration::from_millis(20);
 /// Words of the file.
-const WORDS: usize = 5;
+const WORDS: usize = HEAD_WORDS + AGES;
+const HEAD_WORDS: usize = 5;
 
 /// What happened inside of workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct WorkerCounts {
     pub stopped: Duration,
     /// Random delays of batches.
     pub delays: JitterCounts,
+    /// How soon memory that held a large value, or anything as long, was written again by the same process.
+    pub ages: Ages,
 }
 
 impl WorkerCounts {
@@ -35,12 +38,17 @@ impl WorkerCounts {
         self.delays.batches += other.delays.batches;
         self.delays.split += other.delays.split;
         self.delays.time += other.delays.time;
+        self.ages.add(&other.ages);
     }
 
     fn words(&self) -> [u64; WORDS] {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let JitterCounts { batches, split, time } = self.delays;
-        [self.thread_stops, ns(self.stopped), batches, split, ns(time)]
+        let head = [self.thread_stops, ns(self.stopped), batches, split, ns(time)];
+        let mut words = [0; WORDS];
+        words[..HEAD_WORDS].copy_from_slice(&head);
+        words[HEAD_WORDS..].copy_from_slice(&self.ages.0);
+        words
     }
 
     /// Reads what a worker has written; nothing if it died before it had.
@@ -52,9 +60,9 @@ impl WorkerCounts {
                 *word = u64::from_le_bytes(*bytes);
             }
         }
-        let [thread_stops, stopped, batches, split, time] = words;
+        let [thread_stops, stopped, batches, split, time, ages @ ..] = words;
         let delays = JitterCounts { batches, split, time: Duration::from_nanos(time) };
-        Self { thread_stops, stopped: Duration::from_nanos(stopped), delays }
+        Self { thread_stops, stopped: Duration::from_nanos(stopped), delays, ages: Ages(ages) }
     }
 }
 
@@ -62,20 +70,22 @@ impl WorkerCounts {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Those of each fabric that was opened.
-    delays: Mutex<Vec<JitterTally>>,
+    fabrics: Mutex<Vec<(JitterTally, AgeTally)>>,
 }
 
 impl Tally {
-    /// Counts the delays of one more fabric.
-    pub(super) fn follow(&self, tally: JitterTally) {
-        self.delays.lock().unwrap_or_else(PoisonError::into_inner).push(tally);
+    /// Counts what happens in one more fabric.
+    pub(super) fn follow(&self, delays: &JitterTally, ages: &AgeTally) {
+        let mut fabrics = self.fabrics.lock().unwrap_or_else(PoisonError::into_inner);
+        fabrics.push((delays.clone(), ages.clone()));
     }
 
     fn counts(&self) -> WorkerCounts {
         let (thread_stops, stopped) = thread_stop::counts();
         let mut counts = WorkerCounts { thread_stops, stopped, ..WorkerCounts::default() };
-        for tally in self.delays.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            counts.add(&WorkerCounts { delays: tally.counts(), ..WorkerCounts::default() });
+        for (delays, ages) in self.fabrics.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let (delays, ages) = (delays.counts(), ages.ages());
+            counts.add(&WorkerCounts { delays, ages, ..WorkerCounts::default() });
         }
         counts
     }
@@ -108,11 +118,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tally");
         let tally = Tally::default();
-        tally.follow(JitterTally::default());
+        tally.follow(&JitterTally::default(), &AgeTally::default());
         tally.keep(&path, &AtomicBool::new(true)).unwrap();
         assert_eq!(WorkerCounts::read(&path).delays, JitterCounts::default());
         let delays = JitterCounts { batches: 3, split: 1, time: Duration::from_nanos(77) };
-        let counts = WorkerCounts { thread_stops: 9, stopped: Duration::from_micros(5), delays };
+        let mut ages = Ages::default();
+        (ages.0[3], ages.0[AGES - 1]) = (4, 5);
+        let counts = WorkerCounts { thread_stops: 9, stopped: Duration::from_micros(5), delays, ages };
         let words = counts.words();
         std::fs::write(&path, words.map(u64::to_le_bytes).as_flattened()).unwrap();
         assert_eq!(WorkerCounts::read(&path), counts);

@@ -14,7 +14,7 @@ use crate::dice::{Dice, mix};
 use crate::history::Outcome;
 use darter::{Error, PutOutcome, ScanRange, Session, Store};
 use darter_fabric::Fabric;
-use darter_fabric::decorate::{Delay, Delaying, Jitter};
+use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::Bound;
@@ -33,6 +33,9 @@ const MULTI_GET_KEYS: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Rest after the pool was found full, or could not be opened or reached.
 const REST: Duration = Duration::from_millis(2);
+
+/// Words of the shortest WRITE that is taken for one of a large value.
+const LARGE_WORDS_MIN: u32 = 1024 / 8;
 
 /// Bits of a value's number that count a client's writes; the client is above them.
 const COUNTER_BITS: u32 = 32;
@@ -161,17 +164,17 @@ fn live(
     while !stop.load(Ordering::Relaxed) {
         opened += 1;
         // Whoever was shut out comes back as a new member of the pool.
-        if config.jitter.share > 0.0 {
+        if config.jitter.share > 0.0 || config.large_values {
             let seed = mix(config.jitter.seed ^ u64::from(config.life) << 32 ^ opened);
             let delay = Delay { jitter: Jitter { seed, ..config.jitter }, ..Delay::default() };
-            let delayed = || {
+            let decorated = || {
                 options.open_decorated(url, |fabric| {
-                    let delaying = Delaying::new(fabric, delay);
-                    tally.follow(delaying.tally().clone());
+                    let delaying = Delaying::new(Aging::new(fabric, LARGE_WORDS_MIN), delay);
+                    tally.follow(delaying.tally(), delaying.inner().tally());
                     delaying
                 })
             };
-            let Some(store) = open(delayed, stop)? else { return Ok(()) };
+            let Some(store) = open(decorated, stop)? else { return Ok(()) };
             work(&store, clients, stop)?;
         } else {
             let Some(store) = open(|| config.pool.open(), stop)? else { return Ok(()) };

@@ -47,7 +47,7 @@ pub(crate) struct StressCommand {
     /// How long the workers work, judgements not counted
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// End sooner, after N operations and three kills and pauses, where there are any
+    /// End sooner, after N operations and three kills, pauses and thread stops, where there are any
     #[arg(long, value_name = "N")]
     ops: Option<u64>,
     /// End sooner, after N kills

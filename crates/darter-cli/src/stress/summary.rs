@@ -40,8 +40,13 @@ impl StressCommand {
         )?;
         writeln!(
             out,
-            "pending       {} operations, of these {} out of space, {} shut out, {} disconnected; {} torn logs",
-            counts.pending, counts.out_of_space, counts.shut_out, counts.disconnected, counts.torn
+            "pending       {} operations, of these {} shut out, {} disconnected; {} torn logs",
+            counts.pending, counts.shut_out, counts.disconnected, counts.torn
+        )?;
+        writeln!(
+            out,
+            "out of space  {} operations, which must have changed nothing",
+            HumanCount(counts.out_of_space)
         )?;
         writeln!(
             out,
@@ -91,7 +96,7 @@ impl StressCommand {
                 })
             })
             .collect();
-        json!({
+        let mut object = json!({
             "verdict": report.verdict().name(),
             "seed": self.seed,
             "processes": self.processes,
@@ -104,17 +109,6 @@ impl StressCommand {
             "kills": report.kills,
             "pauses": report.pauses,
             "pause_ms_max": u64::try_from(report.pause_max.as_millis()).unwrap_or(u64::MAX),
-            "thread_stops": report.thread_stops,
-            "thread_stop_ms_max": u64::try_from(report.thread_stop_max.as_millis()).unwrap_or(u64::MAX),
-            "threads_stopped": report.inside.thread_stops,
-            "threads_stopped_seconds": report.inside.stopped.as_secs_f64(),
-            "delayed_batches": report.inside.delays.batches,
-            "delayed_batches_split": report.inside.delays.split,
-            "delayed_seconds": report.inside.delays.time.as_secs_f64(),
-            "written_bytes": report.written_bytes,
-            "pool_bytes": report.pool_bytes,
-            "times_rewritten": report.times_rewritten(),
-            "second_judge": report.second.as_ref().map(second_as_json),
             "node_kills": report.node_kills,
             "node_pauses": report.node_pauses,
             "cuts": report.cuts,
@@ -133,7 +127,11 @@ impl StressCommand {
             "leaked_bytes_before_repair": pool.leaked_bytes_before,
             "leaked_bytes": pool.leaked_bytes_after,
             "logs": report.logs.as_ref().map(|logs| logs.display().to_string()),
-        })
+        });
+        if let Some(object) = object.as_object_mut() {
+            object.extend(disturbances_as_json(report));
+        }
+        object
     }
 
     /// What the workers suffered inside, and how hard they used the memory.
@@ -167,7 +165,20 @@ impl StressCommand {
             HumanBytes(report.pool_bytes),
             report.times_rewritten(),
             worked * 1000.0 / report.times_rewritten().max(f64::MIN_POSITIVE)
-        )
+        )?;
+        if inside.ages.count() > 0 {
+            let ms = |share| inside.ages.below(share).as_secs_f64() * 1000.0;
+            writeln!(
+                out,
+                "              {} times a value of kilobytes took the place of another: 1% within {} ms, half within {} ms, 90% \
+                 within {} ms",
+                HumanCount(inside.ages.count()),
+                ms(0.01),
+                ms(0.5),
+                ms(0.9)
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -186,6 +197,26 @@ fn print_second(out: &mut impl Write, second: &second::Counts) -> std::io::Resul
         second.operations_given_up,
         second.segments_given_up
     )
+}
+
+/// What the workers suffered inside, how hard they used the memory, and what the second judge said.
+fn disturbances_as_json(report: &Report) -> serde_json::Map<String, Value> {
+    let object = json!({
+        "thread_stops": report.thread_stops,
+        "thread_stop_ms_max": u64::try_from(report.thread_stop_max.as_millis()).unwrap_or(u64::MAX),
+        "threads_stopped": report.inside.thread_stops,
+        "threads_stopped_seconds": report.inside.stopped.as_secs_f64(),
+        "delayed_batches": report.inside.delays.batches,
+        "delayed_batches_split": report.inside.delays.split,
+        "delayed_seconds": report.inside.delays.time.as_secs_f64(),
+        "written_bytes": report.written_bytes,
+        "pool_bytes": report.pool_bytes,
+        "times_rewritten": report.times_rewritten(),
+        "rewritten_in_place": report.inside.ages.count(),
+        "rewritten_ms_median": report.inside.ages.below(0.5).as_secs_f64() * 1000.0,
+        "second_judge": report.second.as_ref().map(second_as_json),
+    });
+    object.as_object().cloned().unwrap_or_default()
 }
 
 fn second_as_json(second: &second::Counts) -> Value {
