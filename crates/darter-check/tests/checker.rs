@@ -1,5 +1,5 @@
-//! The linearizability checker against other judges: by construction, by brute force, by two published checkers; and its
-//! effort on long histories.
+//! The linearizability checker against other judges: by construction, by brute force, by two
+//! published checkers; and its effort on long histories.
 //!
 //! Everything is drawn from fixed seeds.
 
@@ -98,8 +98,9 @@ fn a_published_checker_agrees() {
     assert!(with_pending[0] > 1_000 && with_pending[1] > 1_000);
 }
 
-/// The second judge's short cuts are tried on everything that can go wrong: values written twice, pending operations,
-/// answers that cannot be. What it decides must be right, and it must decide almost all.
+/// The second judge's short cuts are tried on everything that can go wrong: values written twice,
+/// pending operations, answers that cannot be. What it decides must be right, and it must decide
+/// almost all.
 #[test]
 fn the_second_judge_agrees() {
     let mut checker = Checker::new();

@@ -87,8 +87,8 @@ fn killed_clients_and_memory_nodes_leave_histories_that_are_linearizable() {
     assert_eq!(number("leaked_bytes"), 0);
 }
 
-/// Batches are delayed and posted in parts, single threads stop, and both judges find nothing, over a file and over memory
-/// nodes.
+/// Batches are delayed and posted in parts, single threads stop, and both judges find nothing, over
+/// a file and over memory nodes.
 #[test]
 fn delays_and_stopped_threads_leave_histories_that_both_judges_accept() {
     let disturbed =
@@ -112,8 +112,8 @@ fn delays_and_stopped_threads_leave_histories_that_both_judges_accept() {
     }
 }
 
-/// A pool that is far too small for what is written into it in all: memory is used again and again, and whoever finds none
-/// is told so and changes nothing.
+/// A pool that is far too small for what is written into it in all: memory is used again and again,
+/// and whoever finds none is told so and changes nothing.
 #[test]
 fn a_pool_that_is_written_many_times_over_keeps_what_it_should() {
     let directory = tempfile::tempdir().unwrap();

@@ -186,8 +186,9 @@ fn delays_at_random_change_no_result() {
     );
 }
 
-/// A batch in two parts lets others in: a WRITE of four words is seen torn, at either end, and verbs to two nodes in either
-/// order. The record of a decorator inside shows in which parts they were posted.
+/// A batch in two parts lets others in: a WRITE of four words is seen torn, at either end, and
+/// verbs to two nodes in either order. The record of a decorator inside shows in which parts they
+/// were posted.
 #[test]
 fn delays_at_random_post_what_may_come_first() {
     let pool = Delaying::new(Tracing::new(Local::memory(64 << 10, 2).unwrap(), 10), jitter(1.0));
@@ -213,7 +214,8 @@ fn delays_at_random_post_what_may_come_first() {
     );
 }
 
-/// The same seed delays the same batches for the same time, another seed others, and no share delays nothing.
+/// The same seed delays the same batches for the same time, another seed others, and no share
+/// delays nothing.
 #[test]
 fn a_seed_decides_the_delays() {
     let run = |delay: Delay| {
@@ -255,7 +257,8 @@ fn a_batch_that_fails_between_its_parts_has_half_landed() {
     assert!(halves > 3, "{halves}");
 }
 
-/// Long WRITEs to an address written before are counted, whichever endpoint they come by; nothing else is.
+/// Long WRITEs to an address written before are counted, whichever endpoint they come by; nothing
+/// else is.
 #[test]
 fn aging_counts_what_is_written_again() {
     let pool = Aging::new(memory(), 3);

@@ -137,8 +137,8 @@ impl StoreOptions {
         Store::over_pool(pool, self, Some(url.clone()))
     }
 
-    /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`: for delays, records
-    /// and failures of a real pool's verbs.
+    /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:
+    /// for delays, records and failures of a real pool's verbs.
     ///
     /// # Errors
     /// As [`StoreOptions::open`]; fails for `mem:` pools, which are never there.

@@ -162,3 +162,28 @@ fn fill(fabric: DefaultFabric, options: &StoreOptions) -> Result<(), Error> {
         Ok(pool.close().await?)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, PoolUrl, Store};
+    use darter_fabric::Tracing;
+
+    /// What a decorator sees is what the pool of that name gets, and nothing is made where no pool is.
+    #[test]
+    fn a_pool_is_opened_over_a_decorated_fabric() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = PoolUrl::file(directory.path().join("pool"));
+        let open = |url: &PoolUrl| Store::options().open_decorated(url, |fabric| Tracing::new(fabric, 1000));
+        assert!(matches!(open(&url.clone().sized(16 << 20, 1)), Err(Error::Missing { .. })));
+        assert!(matches!(open(&"mem:16M".parse().unwrap()), Err(Error::NeverExists { .. })));
+        assert!(!directory.path().join("pool").exists());
+        drop(Store::options().open_url(&url.clone().sized(16 << 20, 1)).unwrap());
+        let store = open(&url).unwrap();
+        let before = store.pool().fabric().trace().round_trips();
+        store.session().unwrap().put(b"key", b"value").unwrap();
+        assert!(store.pool().fabric().trace().round_trips() > before);
+        drop(store);
+        let store = Store::options().must_exist(true).open_url(&url).unwrap();
+        assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
+}

@@ -1,21 +1,25 @@
-//! A second judge: the same histories, judged by a linearizability checker that others wrote, the `WGLChecker` of the crate
-//! `todc-utils`. A mistake in [`crate::linear`] that lets a violation pass is then not the last word.
+//! A second judge: the same histories, judged by a linearizability checker that others wrote, the
+//! `WGLChecker` of the crate `todc-utils`. A mistake in [`crate::linear`] that lets a violation
+//! pass is then not the last word.
 //!
-//! The outside checker knows neither pending operations nor histories of thousands of operations: its memory grows with
-//! the square of their number. So this module does to a history what keeps its answer and makes it short:
+//! The outside checker knows neither pending operations nor histories of thousands of operations:
+//! its memory grows with the square of their number. So this module does to a history what keeps
+//! its answer and makes it short:
 //!
-//! - **Cuts** (`segments.rs`). A history is cut behind an operation that overlaps no other and tells what the key holds
-//!   after it. Whoever is linearizable from one cut to the next, each time from the value known there, is linearizable,
-//!   and the other way round.
-//! - **Pending operations.** A pending write whose value somebody found did take effect, before that search returned: it
-//!   is judged as an operation that had to succeed until then. A pending search changes nothing and is left out. Any other
-//!   pending operation is *optional*: it may take effect at any later time, in its segment or a later one, once or never.
+//! - **Cuts** (`segments.rs`). A history is cut behind an operation that overlaps no other and whose
+//!   outcome shows what the key holds after it. The history is linearizable exactly if each segment
+//!   is, from the value known at its beginning.
+//! - **Pending operations.** A pending write whose value somebody found did take effect, before
+//!   that search returned: it is judged as an operation that had to succeed until then. A pending
+//!   search changes nothing and is left out. Any other pending operation is *optional*: it may take
+//!   effect at any later time, in its segment or a later one, once or never.
 //!
-//! A segment is judged without optional operations first. Only if it fails are they offered, all that were ever invoked:
-//! more of them allow more, so a segment that fails even then is a **violation**. If it passes, they are taken away one by
-//! one as long as it still passes, and those that are left are used up. A segment that would need one that is used up, or
-//! for which the outside checker needs more steps or memory than it is given, is **given up**, which is counted and is no
-//! acquittal.
+//! A segment is judged without optional operations first. If it fails, optional operations that are
+//! unused so far are offered, few of each kind at first. If it passes with some, they are taken away
+//! one by one as long as it still passes, and those that are left are used up. A segment that fails
+//! even with all that were ever invoked is a **violation**, since more of them allow more. Any other
+//! segment, and one for which the outside checker needs more steps or memory than it is given, is
+//! **given up**: it is counted, and is no acquittal.
 
 mod outside;
 mod segments;
@@ -176,7 +180,8 @@ impl Case {
         if is_decided { Opinion::Linearizable } else { Opinion::Undecided }
     }
 
-    /// What the key holds at the cut behind a segment. The last segment has none, and nothing comes after it.
+    /// What the key holds at the cut behind a segment. The last segment has none, and nothing comes
+    /// after it.
     fn state_after(&self, segment: &Range<usize>, before: Option<u64>) -> Option<u64> {
         self.settled[segment.clone()].last().and_then(Judged::state_after).unwrap_or(before)
     }
@@ -215,13 +220,14 @@ impl Case {
         Answer::Yes
     }
 
-    /// The optional operations that may take effect in a segment, those that are used up among them or not; without those
-    /// that change nothing about the answer.
+    /// The optional operations that may take effect in a segment, those that are used up among them
+    /// or not; without those that change nothing about the answer.
     ///
-    /// Between two operations of the segment only what the key holds in the end matters, and of values that nobody found
-    /// any will do. So it is enough to have two of each kind for each operation of the segment, a `limit` that makes the
-    /// answer complete; a smaller one leaves some out. And nobody needs to replace a value that nobody can tell from what
-    /// takes its place.
+    /// Between two operations of the segment only what the key holds in the end matters, and of
+    /// values that nobody found any will do. So it is enough to have two of each kind for each
+    /// operation of the segment, a `limit` that makes the answer complete; a smaller one leaves
+    /// some out. And nobody needs to replace a value that nobody can tell from what takes its
+    /// place.
     fn offered(
         &self,
         segment: &Range<usize>,

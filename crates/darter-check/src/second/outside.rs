@@ -1,7 +1,8 @@
 //! The outside checker: what a key does, told to it anew, and how much it may do for one answer.
 //!
-//! The checker has no limit of its own. It asks the specification about every step, and a specification that says no to all
-//! ends its search soon: so a budget, counted here, turns an endless search into "unknown".
+//! The checker has no limit of its own. It asks the specification about every step, and a
+//! specification that says no to all ends its search soon: so a budget, counted here, turns an
+//! endless search into "unknown".
 
 use crate::history::{Action, Outcome};
 use std::cell::Cell;
@@ -11,7 +12,8 @@ use todc_utils::specifications::Specification;
 
 /// Steps of the outside checker for one answer.
 const STEPS_MAX: u64 = 400_000;
-/// Bytes that its memory of one search may take: each state it has been in is a byte for each event.
+/// Bytes that its memory of one search may take: each state it has been in is a byte for each
+/// event.
 const BYTES_MAX: u64 = 256 << 20;
 /// Bytes of such a state beside the events.
 const STATE_BYTES: u64 = 64;
@@ -76,7 +78,8 @@ enum Step {
     Operation(Action, Told),
 }
 
-/// One key as a sequential object. It shares nothing with [`Action::apply`]: a mistake there must not hide itself.
+/// One key as a sequential object. It shares nothing with [`Action::apply`]: a mistake there must
+/// not hide itself.
 struct Key;
 
 thread_local! {
@@ -128,7 +131,8 @@ fn allowed(step: &Step, held: Option<u64>) -> (bool, Option<u64>) {
     (is_allowed, next)
 }
 
-/// Whether the operations and any of the optional ones have an order that begins where the key holds `state`.
+/// Whether the operations and any of the optional ones have an order that begins where the key
+/// holds `state`.
 pub(super) fn ask(operations: &[Judged], optional: &[Judged], state: Option<u64>) -> Answer {
     let count = operations.len() + optional.len();
     if count > OPERATIONS_MAX {

@@ -1,12 +1,15 @@
-//! Where a history can be cut: behind an operation that overlaps no other and after which it is known what the key holds.
+//! Where a history can be cut: behind an operation that overlaps no other and after which it is
+//! known what the key holds.
 //!
-//! Such an operation is the last of what came before in every order that time allows, and the first of what comes after
-//! begins with what it left. So the two sides have nothing else to do with each other.
+//! Such an operation is the last of what came before in every order that time allows, and the first
+//! of what comes after begins with what it left. So the two sides have nothing else to do with each
+//! other.
 
 use super::outside::Judged;
 use std::ops::Range;
 
-/// Operations that a segment has at least, where it is long enough: many short questions cost more than few longer ones.
+/// Operations that a segment has at least, where it is long enough: many short questions cost more
+/// than few longer ones.
 const COARSE: usize = 32;
 
 /// The places where a history can be cut.

@@ -1,5 +1,5 @@
-//! What the second judge accepts, what it finds, and what it gives up. Agreement with the first on random histories is in
-//! `tests/checker.rs`.
+//! What the second judge accepts, what it finds, and what it gives up. Agreement with the first on
+//! random histories is in `tests/checker.rs`.
 
 use super::*;
 use crate::history::Outcome;
@@ -111,7 +111,8 @@ fn a_pending_write_that_was_found_is_no_longer_optional() {
     assert!(matches!(judged(&early).0, Opinion::Violation(_)));
 }
 
-/// Of many pending writes of which any would do, few are offered; but not instead of the one that nothing else replaces.
+/// Of many pending writes of which any would do, few are offered; but not instead of the one that
+/// nothing else replaces.
 #[test]
 fn a_pending_write_that_is_told_apart_is_always_offered() {
     let mut operations = vec![put(1, 0, 5, Outcome::Inserted)];

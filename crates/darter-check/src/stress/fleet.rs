@@ -108,7 +108,8 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Stops one thread of the worker at an index, whichever `choose` says of so many; returns whether it has any.
+    /// Stops one thread of the worker at an index, whichever `choose` says of so many; returns
+    /// whether it has any.
     pub(super) fn stop_thread(
         &self,
         index: usize,

@@ -70,8 +70,9 @@ pub fn judge(keys: &KeySet, collected: &Collected, initial: &BTreeMap<u32, u64>)
     judgement
 }
 
-/// Has the outside checker judge every key too. Answers what it judged, and every disagreement with the first judgement
-/// in a sentence: a violation that only one of the two has found. Where either gave up there is nothing to disagree with.
+/// Has the outside checker judge every key too. Returns what it judged, and every disagreement with
+/// the first judgement in a sentence: a violation that only one of the two has found. Where either
+/// gave up there is nothing to disagree with.
 pub fn judge_again(
     keys: &KeySet,
     collected: &Collected,
@@ -229,7 +230,8 @@ pub(super) fn check_pool(site: &Site) -> Result<PoolJudgement, StressError> {
 mod tests {
     use super::*;
 
-    /// A violation that only one judge finds fails the run, whichever it is; one that both find is no disagreement.
+    /// A violation that only one judge finds fails the run, whichever it is; one that both find is
+    /// no disagreement.
     #[test]
     fn judges_that_disagree_are_reported() {
         let mut collected = Collected::new(2);

@@ -90,8 +90,8 @@ fn shape(n: u32) -> Vec<u8> {
     }
 }
 
-/// Bytes of padding behind a value's number: mostly few, now and then many, so that values are of many size classes; of a
-/// large value always many.
+/// Bytes of padding behind a value's number: mostly few, now and then many, so that values are of
+/// many size classes; of a large value always many.
 fn padding(number: u64) -> usize {
     let chance = mix(number ^ 0x7061_6464_696e_6721);
     let (least, below) = match chance % 64 {

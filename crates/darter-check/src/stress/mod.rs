@@ -17,14 +17,14 @@
 //! order, no invariant of the pool may be broken, nothing may be leaked after a repair, no worker may have ended by itself or
 //! hang. What the keys hold is where the next round begins.
 //!
-//! [`worker`] does the operations and [`log`] defines what they leave on record. A killed worker's last operation, and one
-//! that met an error, is *pending*: it may have taken effect or not. One that found the pool full has changed nothing.
-//! Timestamps are of one clock that all processes of the
-//! machine share ([`clock`]).
+//! [`worker`] does the operations and [`log`] defines what they leave on record. A killed worker's
+//! last operation, and one that met an error, is *pending*: it may have taken effect or not. One
+//! that found the pool full has changed nothing. Timestamps are of one clock that all processes of
+//! the machine share ([`clock`]).
 //!
-//! What timing alone would hardly bring about is helped along: [`worker`]s can delay what they post at random, within batches
-//! too, and the coordinator can stop single threads of them ([`thread_stop`]). What happened inside of workers they count
-//! themselves ([`tally`]).
+//! What timing alone would hardly bring about is helped along: [`worker`]s can delay what they post
+//! at random, within batches too, and the coordinator can stop single threads of them
+//! ([`thread_stop`]). What happened inside of workers they count themselves ([`tally`]).
 //!
 //! A seed fixes what everybody tries and when the coordinator strikes, not how the system schedules the processes: a run
 //! cannot be repeated, but the logs of a failed one are kept. What must repeat is the schedule explorer's business.
@@ -114,7 +114,8 @@ pub struct StressConfig {
     pub seed: u64,
     /// How long they work, judgements not counted.
     pub duration: Duration,
-    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills, pauses and thread stops.
+    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills,
+    /// pauses and thread stops.
     pub operations: Option<u64>,
     /// End sooner, after this many kills.
     pub kills: Option<u64>,
@@ -128,7 +129,8 @@ pub struct StressConfig {
     pub thread_stops_per_second: f64,
     /// Delays at random of what the workers post; the run's seed decides them.
     pub jitter: Jitter,
-    /// Whether values are large, some kilobytes: then a small pool's memory is used again within milliseconds.
+    /// Whether values are large, some kilobytes: then a small pool's memory is used again within
+    /// milliseconds.
     pub large_values: bool,
     /// Whether the outside checker judges too, and both must agree.
     pub second_judge: bool,

@@ -1,5 +1,6 @@
-//! What a worker counts about itself, for the summary: in a file of its own that is written again and again, since a worker
-//! that is killed can no longer be asked. A kill loses what was counted since the last time.
+//! What a worker counts about itself, for the summary: in a file of its own that is written again
+//! and again, since a worker that is killed can no longer be asked. A kill loses what was counted
+//! since the last time.
 
 use super::StressError;
 use super::thread_stop;
@@ -26,7 +27,8 @@ pub struct WorkerCounts {
     pub stopped: Duration,
     /// Random delays of batches.
     pub delays: JitterCounts,
-    /// How soon memory that held a large value, or anything as long, was written again by the same process.
+    /// How soon memory that held a large value, or anything as long, was written again by the same
+    /// process.
     pub ages: Ages,
 }
 

@@ -1,13 +1,15 @@
-//! Stops of single threads. SIGSTOP stops a whole process, whichever of its threads it is sent to; here one thread stops and
-//! the others go on, as they do when the system gives one of them no processor for a while.
+//! Stops of single threads. SIGSTOP stops a whole process, whichever of its threads it is sent to;
+//! here one thread stops and the others go on, as they do when the system gives one of them no
+//! processor for a while.
 //!
-//! A worker installs a handler for a real-time signal ([`install`]). The coordinator sends that signal to one thread
-//! ([`stop`]) with a time in it, and the handler sleeps for so long. The system runs the handler when the thread is about to
-//! go on in user mode: between any two of its instructions, or in place of a sleep or a wait for a socket, which then ends
-//! early. So it stops with whatever it has in hand: locks of the process, half a batch, a pinned epoch, its lease.
+//! A worker installs a handler for a real-time signal ([`install`]). The coordinator sends that
+//! signal to one thread ([`stop`]) with a time in it, and the handler sleeps for so long. The
+//! system runs the handler when the thread is about to go on in user mode: between any two of its
+//! instructions, or in place of a sleep or a wait for a socket, which then ends early. So it stops
+//! with whatever it has in hand: locks of the process, half a batch, a pinned epoch, its lease.
 //!
-//! No rights are needed beyond those to signal the process, and unlike ptrace it has no effect on other signals, on
-//! debuggers, or on who reaps whom.
+//! No rights are needed beyond those to signal the process, and unlike ptrace it has no effect on
+//! other signals, on debuggers, or on who reaps whom.
 
 use super::StressError;
 use std::io;
@@ -32,11 +34,12 @@ fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
 
-/// Sleeps for the microseconds that the signal carries. Calls nothing but what POSIX lists as safe in a handler, and
-/// leaves `errno` as it was.
+/// Sleeps for the microseconds that the signal carries. Calls nothing but what POSIX lists as safe
+/// in a handler, and leaves `errno` as it was.
 extern "C" fn sleep_in_handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the system passes a valid `siginfo_t`; the value is there whoever queued the signal, and any
-    // bits are a number. `__errno_location` returns this thread's `errno`, valid as long as the thread.
+    // SAFETY: with SA_SIGINFO the system passes a valid `siginfo_t`; the value is there whoever
+    // queued the signal, and any bits are a number. `__errno_location` returns this thread's
+    // `errno`, valid as long as the thread.
     let (carried, errno) =
         unsafe { ((*info).si_value().sival_ptr as usize as u64, libc::__errno_location()) };
     // SAFETY: as above.
@@ -46,7 +49,8 @@ extern "C" fn sleep_in_handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *m
         tv_nsec: (carried % 1_000_000 * 1000).cast_signed(),
     };
     let mut left = time;
-    // SAFETY: both pointers are to `left`, a valid `timespec`; the system allows them to be the same.
+    // SAFETY: both pointers are to `left`, a valid `timespec`; the system allows them to be the
+    // same.
     while unsafe { libc::nanosleep(&raw const left, &raw mut left) } != 0 {
         // SAFETY: as above.
         if unsafe { *errno } != libc::EINTR {
@@ -69,13 +73,14 @@ pub fn install() -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-    // SAFETY: `action` is valid, its handler has the signature that SA_SIGINFO asks for and calls only async-signal-safe
-    // functions; the old action is not asked for.
+    // SAFETY: `action` is valid, its handler has the signature that SA_SIGINFO asks for and calls
+    // only async-signal-safe functions; the old action is not asked for.
     let outcome = unsafe { libc::sigaction(signal(), &raw const action, std::ptr::null_mut()) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The threads of a process that can be stopped: none before it has called [`install`], and none if it is gone.
+/// The threads of a process that can be stopped: none before it has called [`install`], and none if
+/// it is gone.
 pub(super) fn threads(process: u32) -> Vec<u32> {
     if !is_installed(process) {
         return Vec::new();
@@ -99,7 +104,8 @@ fn is_installed(process: u32) -> bool {
     caught >> (signal() - 1) & 1 == 1
 }
 
-/// What the system calls `siginfo_t`, as it is when a signal is queued with a value; 128 bytes on every 64-bit Linux.
+/// What the system calls `siginfo_t`, as it is when a signal is queued with a value; 128 bytes on
+/// every 64-bit Linux.
 #[repr(C)]
 struct Queued {
     signal: libc::c_int,
@@ -114,7 +120,8 @@ struct Queued {
 
 const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
 
-/// Stops one thread of a process for a time, from when it next runs. Returns whether the thread is there.
+/// Stops one thread of a process for a time, from when it next runs. Returns whether the thread is
+/// there.
 pub(super) fn stop(process: u32, thread: u32, time: Duration) -> Result<bool, StressError> {
     let queued = Queued {
         signal: signal(),
@@ -126,7 +133,8 @@ pub(super) fn stop(process: u32, thread: u32, time: Duration) -> Result<bool, St
         value: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
         rest: [0; 12],
     };
-    // SAFETY: the system reads 128 bytes at the pointer, which is the size of `Queued` (asserted above), and keeps nothing.
+    // SAFETY: the system reads 128 bytes at the pointer, which is the size of `Queued` (asserted
+    // above), and keeps nothing.
     let outcome = unsafe {
         libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, queued.signal, &raw const queued)
     };
@@ -146,7 +154,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
 
-    /// The thread named stops for the time, another goes on meanwhile, and what is no thread is said to be none.
+    /// The thread named stops for the time, another goes on meanwhile, and what is no thread is
+    /// said to be none.
     #[test]
     fn one_thread_stops_and_the_others_go_on() {
         const STOP: Duration = Duration::from_millis(60);

@@ -72,11 +72,13 @@ pub(crate) struct StressCommand {
     /// Single threads of workers stopped a second, for up to four leases
     #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
     thread_stops: f64,
-    /// Delay this share of all batches of verbs, before, within or after them, for up to so many milliseconds
+    /// Delay this share of all batches of verbs, before, within or after them, for up to so many
+    /// milliseconds; 0.02:40 if no value is given
     #[arg(long, value_name = "SHARE:MS", num_args = 0..=1, require_equals = true, value_parser = delays,
         default_missing_value = "0.02:40")]
     delays: Option<Jitter>,
-    /// Write values of one to four kilobytes: in a small pool they use freed memory again within milliseconds
+    /// Write values of one to four kilobytes: in a small pool they use freed memory again within
+    /// milliseconds
     #[arg(long)]
     large_values: bool,
     /// Have a checker that others wrote judge every history too, and fail if the two disagree

@@ -1,7 +1,8 @@
 //! Measures how soon memory is written again: the time between two long WRITEs to one address.
 //!
-//! An index that writes only memory nobody can reach yet writes an address again after what lay there was replaced, had
-//! waited for its readers, and was allocated anew. So the time is an upper bound of how long freed memory lies idle.
+//! An index that writes only memory nobody can reach yet writes an address again after what lay
+//! there was replaced, had waited for its readers, and was allocated anew. So the time is an upper
+//! bound of how long freed memory lies idle.
 
 use super::{forward_endpoint, forward_fabric};
 use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind, VerbKind};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 /// How many ages are told apart: powers of two of a microsecond.
 pub const AGES: usize = 40;
 
-/// How often memory was written again at which age: entry `i` counts ages below 2^i microseconds and not below half of that.
+/// How often memory was written again at which age: entry `i` counts ages below 2^i microseconds
+/// and not below half of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ages(pub [u64; AGES]);
 

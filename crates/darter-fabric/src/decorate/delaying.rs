@@ -1,9 +1,10 @@
-//! Makes round trips take their time: pending polls before the verbs are posted and after they have landed, and random
-//! delays of the calling thread before a batch, within it and after it.
+//! Makes round trips take their time: pending polls before the verbs are posted and after they have
+//! landed, and random delays of the calling thread before a batch, within it and after it.
 //!
-//! Each pending poll is a place where a caller can drop the future. Dropped before, no verb lands; dropped after, all
-//! have landed and the caller never learns it. A random delay lets other threads and processes go on meanwhile, so that
-//! operations overlap and verbs take effect in orders that they would hardly ever take by themselves.
+//! Each pending poll is a place where a caller can drop the future. Dropped before, no verb lands;
+//! dropped after, all have landed and the caller never learns it. A random delay lets other threads
+//! and processes go on meanwhile, so that operations overlap and verbs take effect in orders that
+//! they would hardly ever take by themselves.
 
 use super::jitter::{Jitter, JitterTally, Moment, Source};
 use super::{forward_endpoint, forward_fabric};

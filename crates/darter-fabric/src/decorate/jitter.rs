@@ -1,9 +1,11 @@
-//! Random delays: which batches are delayed, where and for how long, and how a batch is posted in two parts.
+//! Random delays: which batches are delayed, where and for how long, and how a batch is posted in
+//! two parts.
 //!
-//! A part is what a network and its NICs may let through first. Verbs of one batch to one memory node keep their order,
-//! verbs to different nodes do not, and a READ or WRITE of several words may move any of them first. So each node's verbs
-//! are cut at a random place, possibly within a verb, and what lies before the cuts is posted first: everything that the
-//! contract of a batch leaves open, kept open for milliseconds.
+//! A part is what a network and its NICs may let through first. Verbs of one batch to one memory
+//! node keep their order, verbs to different nodes do not, and a READ or WRITE of several words may
+//! move any of them first. So each node's verbs are cut at a random place, possibly within a verb,
+//! and what lies before the cuts is posted first: everything that the contract of a batch leaves
+//! open, kept open for milliseconds.
 
 use crate::{Batch, Endpoint, FabricError, Verb, VerbKind};
 use std::sync::Arc;
@@ -20,7 +22,8 @@ const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Jitter {
     /// The share of batches that are delayed, from 0 to 1.
     pub share: f64,
-    /// The longest delay. Delays are as likely between 10 and 100 microseconds as between 1 and 10 milliseconds.
+    /// The longest delay. Delays are as likely between 10 and 100 microseconds as between 1 and 10
+    /// milliseconds.
     pub longest: Duration,
     /// Decides which batches of each endpoint are delayed, and how.
     pub seed: u64,
@@ -129,7 +132,8 @@ impl Source {
     /// Posts a batch in two parts with a delay between them.
     ///
     /// # Errors
-    /// Those of `inner`. If the second part fails, verbs of the first have landed: nothing is said to be unsent.
+    /// Those of `inner`. If the second part fails, verbs of the first have landed, so the error never
+    /// says that nothing was sent.
     pub(super) async fn submit_in_parts<E: Endpoint>(
         &mut self,
         inner: &mut E,
@@ -232,7 +236,8 @@ mod tests {
         assert!(matches!(half_sent(FabricError::Fenced), FabricError::Fenced));
     }
 
-    /// As many delays between 1 and 10 microseconds as between 1 and 10 milliseconds, and none beyond the longest.
+    /// As many delays between 1 and 10 microseconds as between 1 and 10 milliseconds, and none
+    /// beyond the longest.
     #[test]
     fn delays_are_of_every_order_of_magnitude() {
         let jitter = Jitter { share: 1.0, longest: Duration::from_millis(10), seed: 1 };
