@@ -15,4 +15,6 @@ pub mod linear;
 pub mod second;
 pub mod stress;
 
+#[doc(hidden)]
+pub use darter_index::Hole;
 pub use darter_index::Situation;

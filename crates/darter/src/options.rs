@@ -119,6 +119,13 @@ impl StoreOptions {
         self
     }
 
+    /// Brings errors back into the index, for the tests of its checkers.
+    #[doc(hidden)]
+    pub fn holes(mut self, holes: darter_index::Holes) -> Self {
+        self.index.holes = holes;
+        self
+    }
+
     /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file with `?size=`. The
     /// size of an existing file stands, whatever the name says.
     ///

@@ -52,6 +52,7 @@ use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
 use darter::{PoolUrl, Store, StoreOptions};
 use darter_fabric::decorate::Jitter;
+use darter_index::Hole;
 use judge::{KeyFailure, PoolJudgement};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -134,6 +135,8 @@ pub struct StressConfig {
     pub large_values: bool,
     /// Whether the outside checker judges too, and both must agree.
     pub second_judge: bool,
+    /// An error to bring back into the workers' index, which should be found: another test of the test.
+    pub hole: Option<Hole>,
     /// Falsify one outcome before the judgement, which must then find it: a test of the test.
     pub canary: bool,
 }

@@ -15,6 +15,7 @@ use crate::history::Outcome;
 use darter::{Error, PutOutcome, ScanRange, Session, Store};
 use darter_fabric::Fabric;
 use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
+use darter_index::{Hole, Holes};
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::Bound;
@@ -69,6 +70,8 @@ pub struct WorkerConfig {
     pub jitter: Jitter,
     /// Whether values are large.
     pub large_values: bool,
+    /// An error to bring back into the workers' index: a test of the test.
+    pub hole: Option<Hole>,
 }
 
 impl WorkerConfig {
@@ -159,7 +162,11 @@ fn live(
     tally: &Tally,
     stop: &AtomicBool,
 ) -> Result<(), StressError> {
-    let Site { url, options } = &config.pool;
+    let mut site = config.pool.clone();
+    if let Some(hole) = config.hole {
+        site.options = site.options.holes(Holes::default().with(hole));
+    }
+    let Site { url, options } = &site;
     let mut opened = 0;
     while !stop.load(Ordering::Relaxed) {
         opened += 1;
@@ -177,7 +184,7 @@ fn live(
             let Some(store) = open(decorated, stop)? else { return Ok(()) };
             work(&store, clients, stop)?;
         } else {
-            let Some(store) = open(|| config.pool.open(), stop)? else { return Ok(()) };
+            let Some(store) = open(|| site.open(), stop)? else { return Ok(()) };
             work(&store, clients, stop)?;
         }
     }
@@ -578,6 +585,7 @@ mod tests {
             coordinator: 0,
             jitter: Jitter::default(),
             large_values: true,
+            hole: None,
         };
         let last = u64::from(config(LIVES_MAX - 1).client(THREADS_MAX - 1)) << COUNTER_BITS;
         let last = last | u64::from(u32::MAX);

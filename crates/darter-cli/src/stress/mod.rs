@@ -6,6 +6,7 @@ use crate::Answer;
 use crate::credentials::{ClientArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use darter::{ByteSize, PoolUrl};
+use darter_check::Hole;
 use darter_check::stress::cluster::{self, ClusterConfig, NodeConfig};
 use darter_check::stress::{
     Ground, Launch, Progress, Site, StressConfig, StressError, Verdict, coordinator, worker,
@@ -90,6 +91,9 @@ pub(crate) struct StressCommand {
     /// Falsify one outcome before the judgement, which must find it
     #[arg(long, hide = true)]
     canary: bool,
+    /// Bring an error back into the workers' index, by its name in `darter sim`
+    #[arg(long, hide = true, value_parser = hole)]
+    hole: Option<Hole>,
 }
 
 /// What the memory nodes of a run suffer.
@@ -143,6 +147,13 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "not a number from 0 to 1000, such as 2 or 0.5".to_owned())
 }
 
+/// An error that the index can bring back, by its name.
+fn hole(name: &str) -> Result<Hole, String> {
+    let names = || Hole::ALL.map(Hole::name).join(", ");
+    let hole = Hole::ALL.into_iter().find(|hole| hole.name() == name);
+    hole.ok_or_else(|| format!("there is none of that name, but {}", names()))
+}
+
 /// A share of all batches and the longest delay, as in `0.02:40`.
 fn delays(text: &str) -> Result<Jitter, String> {
     let parts =
@@ -182,6 +193,7 @@ impl StressCommand {
             jitter: self.delays.unwrap_or_default(),
             large_values: self.large_values,
             second_judge: self.second_judge,
+            hole: self.hole,
             canary: self.canary,
         };
         let bar = self.bar();
@@ -273,6 +285,9 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
     if config.large_values {
         command.arg("--large-values");
     }
+    if let Some(hole) = config.hole {
+        command.arg("--hole").arg(hole.name());
+    }
     Ok(command)
 }
 
@@ -324,6 +339,9 @@ pub(crate) struct WorkerCommand {
     /// Write large values
     #[arg(long)]
     large_values: bool,
+    /// An error to bring back into the index
+    #[arg(long, value_parser = hole)]
+    hole: Option<Hole>,
 }
 
 impl WorkerCommand {
@@ -339,6 +357,7 @@ impl WorkerCommand {
             coordinator: self.coordinator,
             jitter: Jitter { seed: self.delay_seed, ..self.delays.unwrap_or_default() },
             large_values: self.large_values,
+            hole: self.hole,
         };
         worker::run(&config)?;
         Ok(Answer::Done)
