@@ -2,6 +2,7 @@
 //!
 //! - [`history`]: what clients did and were told.
 //! - [`linear`]: whether all of it can be true of one key at a time.
+//! - [`second`]: the same by a checker that others wrote.
 //! - [`explore`]: simulated clients under many schedules and faults, judged after every run.
 //! - [`stress`]: real processes, killed and paused, judged by the same checker.
 //!
@@ -12,6 +13,9 @@ pub mod explore;
 pub mod history;
 pub mod linear;
 pub mod mutants;
+pub mod second;
 pub mod stress;
 
+#[doc(hidden)]
+pub use darter_index::Hole;
 pub use darter_index::Situation;

@@ -87,14 +87,64 @@ fn killed_clients_and_memory_nodes_leave_histories_that_are_linearizable() {
     assert_eq!(number("leaked_bytes"), 0);
 }
 
+/// Batches are delayed and posted in parts, single threads stop, and both judges find nothing, over
+/// a file and over memory nodes.
+#[test]
+fn delays_and_stopped_threads_leave_histories_that_both_judges_accept() {
+    let disturbed =
+        ["--delays=0.05:20", "--thread-stops=10", "--second-judge", "--ops=20000", "--seconds=300"];
+    let (code, file, err, _directory) = stress(&disturbed);
+    assert_eq!((code, &file["verdict"]), (0, &"linearizable".into()), "{file:#}\n{err}");
+    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
+    let words = [&["stress", "--json", "--memnodes=2"][..], &disturbed, &["--ops=3000"]].concat();
+    let words = words.iter().filter(|word| **word != "--ops=20000");
+    let output = program.args(words).env_remove("DARTER_POOL").output().unwrap();
+    let nodes: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for report in [file, nodes] {
+        let number = |name: &str| report[name].as_u64().unwrap();
+        assert_eq!((&report["verdict"], number("leaked_bytes")), (&"linearizable".into(), 0), "{report:#}");
+        assert!(number("thread_stops") >= 3 && number("delayed_batches") > 20, "{report:#}");
+        assert!(number("delayed_batches_split") > 0, "{report:#}");
+        let second = |name: &str| report["second_judge"][name].as_u64().unwrap();
+        assert_eq!(second("violations"), 0);
+        assert_eq!(second("histories") + second("histories_given_up"), 64 * number("rounds"));
+        assert!(second("operations") > 20 * second("operations_given_up"), "{report:#}");
+    }
+}
+
+/// A pool that is far too small for what is written into it in all: memory is used again and again,
+/// and whoever finds none is told so and changes nothing.
+#[test]
+fn a_pool_that_is_written_many_times_over_keeps_what_it_should() {
+    let directory = tempfile::tempdir().unwrap();
+    let words =
+        ["--large-values", "--second-judge", "--keys=16", "--ops=150000", "--seconds=300", "--kills=1"];
+    let (code, out, err) = stress_on(directory.path(), "?size=4M", &words);
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("out: {out}\nerr: {err}"));
+    assert_eq!((code, &report["verdict"]), (0, &"linearizable".into()), "{report:#}\n{err}");
+    assert_eq!(report["pool_bytes"], 4 << 20);
+    assert!(report["times_rewritten"].as_f64().unwrap() > 5.0, "{report:#}");
+    assert!(report["rewritten_in_place"].as_u64().unwrap() > 1000, "{report:#}");
+}
+
 #[test]
 fn a_falsified_outcome_fails_the_run_and_keeps_the_logs() {
-    let (code, report, err, directory) =
-        stress(&["--canary", "--ops=2000", "--seconds=300", "--kills=0", "--pauses=0", "--repairs=0"]);
+    let (code, report, err, directory) = stress(&[
+        "--canary",
+        "--second-judge",
+        "--ops=2000",
+        "--seconds=300",
+        "--kills=0",
+        "--pauses=0",
+        "--repairs=0",
+    ]);
     assert_eq!((code, &report["verdict"]), (1, &"violation".into()), "{report:#}\n{err}");
     let explanation = report["failures"][0]["explanation"].as_str().unwrap();
     assert!(explanation.contains("NOT linearizable"), "{explanation}");
     assert!(explanation.lines().count() < 60, "{explanation}");
+    // Neither judge was told, and both have found it.
+    assert_eq!(report["second_judge"]["violations"], 1, "{report:#}");
+    assert_eq!(report["findings"], Value::Array(vec![]));
     let logs = report["logs"].as_str().unwrap();
     assert!(logs.starts_with(directory.path().to_str().unwrap()) && err.contains(logs), "{logs}: {err}");
     let kept = names(Path::new(logs));
@@ -116,6 +166,11 @@ fn what_cannot_be_is_refused() {
         ("?size=64M", &["--pauses=often"], "0.5"),
         ("?size=64M", &["--seconds=-3"], "--seconds"),
         ("?size=64M", &["--processes=0"], "--processes"),
+        ("?size=64M", &["--thread-stops=-1"], "--thread-stops"),
+        ("?size=64M", &["--delays=2:40"], "0.02:40"),
+        ("?size=64M", &["--delays=0.5"], "0.02:40"),
+        ("?size=64M", &["--delays=0.5:-1"], "0.02:40"),
+        ("?size=64M", &["--delays=0.5:2000"], "up to 1000"),
         ("?size=64M", &["--keys=1000000"], "--keys"),
         ("?size=64M", &["--pool", "mem:1G"], "cannot be used multiple times"),
     ] {

@@ -1,7 +1,7 @@
 //! Decorators: what each adds, and that they stack.
 #![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
 
-use darter_fabric::decorate::{Delay, FailPoint};
+use darter_fabric::decorate::{Aging, Delay, FailPoint, Jitter, JitterCounts};
 use darter_fabric::{
     Batch, Counting, Delaying, Endpoint, Fabric, FabricError, Failing, GlobalAddr, Local, OpCounters, OpKind,
     Tracing, VerbKind, block_on,
@@ -9,6 +9,7 @@ use darter_fabric::{
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 const AT: GlobalAddr = GlobalAddr::new(0, 4096);
 
@@ -147,6 +148,139 @@ fn a_delayed_future_can_be_dropped_before_and_after_its_verbs() {
         assert_eq!(words(&pool, 1), [landed]);
         assert_eq!(endpoint.in_flight(), 0);
     }
+}
+
+/// Delays at random, short enough for a test.
+fn jitter(share: f64) -> Delay {
+    Delay { jitter: Jitter { share, longest: Duration::from_micros(50), seed: 7 }, ..Delay::default() }
+}
+
+/// Every verb in two parts or late, in whatever order, still does what the batch says.
+#[test]
+fn delays_at_random_change_no_result() {
+    let pool = Delaying::new(Local::memory(64 << 10, 2).unwrap(), jitter(1.0));
+    let mut endpoint = pool.endpoint().unwrap();
+    let there = GlobalAddr::new(1, 8192);
+    for round in 1..300_u64 {
+        let mut batch = endpoint.batch();
+        batch.write(AT, &[round, round + 1, round + 2, round + 3]);
+        batch.write(there, &[round; 3]);
+        let swap = batch.cas(AT, round, 99);
+        let fail = batch.cas(there, round + 1, 5);
+        let sum = batch.faa(AT.plus(24), 4);
+        let here = batch.read(AT, 4);
+        let other = batch.read(there, 3);
+        let batch = block_on(endpoint.submit(batch)).unwrap();
+        assert!(batch.swapped(swap) && !batch.swapped(fail));
+        assert_eq!((batch.found(fail), batch.fetched(sum)), (round, round + 3));
+        assert_eq!(batch.words(here), [99, round + 1, round + 2, round + 7]);
+        assert_eq!(batch.words(other), [round; 3]);
+        endpoint.recycle(batch);
+    }
+    let counts = pool.tally().counts();
+    assert_eq!(counts.batches, 299);
+    assert!(counts.split > 50 && counts.split < 200, "{counts:?}");
+    assert!(
+        counts.time > Duration::from_micros(299) && counts.time < Duration::from_millis(15),
+        "{counts:?}"
+    );
+}
+
+/// A batch in two parts lets others in: a WRITE of four words is seen torn, at either end, and
+/// verbs to two nodes in either order. The record of a decorator inside shows in which parts they
+/// were posted.
+#[test]
+fn delays_at_random_post_what_may_come_first() {
+    let pool = Delaying::new(Tracing::new(Local::memory(64 << 10, 2).unwrap(), 10), jitter(1.0));
+    let mut endpoint = pool.endpoint().unwrap();
+    let there = GlobalAddr::new(1, 8192);
+    let (mut torn_head, mut torn_tail, mut later_node_first, mut whole) = (0, 0, 0, 0);
+    for _ in 0..400 {
+        let mut batch = endpoint.batch();
+        batch.write(AT, &[1, 2, 3, 4]);
+        batch.write(there, &[5]);
+        block_on(endpoint.submit(batch)).unwrap();
+        let verbs = pool.inner().trace().take();
+        let first: Vec<_> = verbs.iter().filter(|verb| verb.round_trip == verbs[0].round_trip).collect();
+        whole += u32::from(first.len() == 2 && verbs.len() == 2);
+        later_node_first += u32::from(first[0].addr == there);
+        let torn = first[0].addr.node() == 0 && first[0].words < 4;
+        torn_head += u32::from(torn && first[0].operands[0] == 1);
+        torn_tail += u32::from(torn && first[0].operands[0] > 1);
+    }
+    assert!(
+        torn_head > 10 && torn_tail > 10 && later_node_first > 10 && whole > 200,
+        "{torn_head} {torn_tail} {later_node_first} {whole}"
+    );
+}
+
+/// The same seed delays the same batches for the same time, another seed others, and no share
+/// delays nothing.
+#[test]
+fn a_seed_decides_the_delays() {
+    let run = |delay: Delay| {
+        let pool = Delaying::new(memory(), delay);
+        let mut endpoint = pool.endpoint().unwrap();
+        for _ in 0..500 {
+            let batch = three_writes(endpoint.batch());
+            block_on(endpoint.submit(batch)).unwrap();
+        }
+        pool.tally().counts()
+    };
+    let counts = run(jitter(0.1));
+    assert_eq!(counts, run(jitter(0.1)));
+    assert!(counts.batches > 25 && counts.batches < 100, "{counts:?}");
+    let mut other = jitter(0.1);
+    other.jitter.seed += 1;
+    assert_ne!(counts, run(other));
+    assert_eq!(run(Delay::default()), JitterCounts::default());
+}
+
+/// A batch whose second part fails is an error, and its first part has landed.
+#[test]
+fn a_batch_that_fails_between_its_parts_has_half_landed() {
+    let mut halves = 0;
+    for seed in 0..40 {
+        let failing = Failing::new(memory());
+        let mut delay = jitter(1.0);
+        delay.jitter.seed = seed;
+        let pool = Delaying::new(failing.clone(), delay);
+        failing.plan().fail_once(FailPoint::Submit(1));
+        let mut endpoint = pool.endpoint().unwrap();
+        let batch = three_writes(endpoint.batch());
+        if block_on(endpoint.submit(batch)).is_err() {
+            halves += 1;
+            let landed = words(&failing, 3);
+            assert!(landed[0] == 1 && landed[2] == 0, "{landed:?}");
+        }
+    }
+    assert!(halves > 3, "{halves}");
+}
+
+/// Long WRITEs to an address written before are counted, whichever endpoint they come by; nothing
+/// else is.
+#[test]
+fn aging_counts_what_is_written_again() {
+    let pool = Aging::new(memory(), 3);
+    for (at, words, again) in
+        [(0, 3, 0), (64, 4, 0), (0, 2, 0), (8, 3, 0), (0, 5, 1), (64, 3, 2), (64, 2, 2), (8, 3, 3)]
+    {
+        let mut endpoint = pool.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        batch.write(AT.plus(at), &vec![1; words]);
+        batch.read(AT.plus(at), words);
+        block_on(endpoint.submit(batch)).unwrap();
+        assert_eq!(pool.tally().ages().count(), again, "{at} {words}");
+    }
+    let mut endpoint = pool.endpoint().unwrap();
+    std::thread::sleep(Duration::from_millis(3));
+    let mut batch = endpoint.batch();
+    batch.write(AT, &[1; 3]);
+    let before = pool.tally().ages();
+    block_on(endpoint.submit(batch)).unwrap();
+    let after = pool.tally().ages();
+    let place = (0..).zip(before.0.iter().zip(after.0)).find(|(_, (before, after))| *before != after);
+    assert!(matches!(place, Some((12.., (0, 1)))), "{place:?}");
 }
 
 #[test]

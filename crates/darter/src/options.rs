@@ -119,6 +119,13 @@ impl StoreOptions {
         self
     }
 
+    /// Brings errors back into the index, for the tests of its checkers.
+    #[doc(hidden)]
+    pub fn holes(mut self, holes: darter_index::Holes) -> Self {
+        self.index.holes = holes;
+        self
+    }
+
     /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file with `?size=`. The
     /// size of an existing file stands, whatever the name says.
     ///
@@ -135,6 +142,21 @@ impl StoreOptions {
     pub fn open_url(&self, url: &PoolUrl) -> Result<Store, Error> {
         let pool: Pool<DefaultFabric> = crate::provision::open_or_create(url, self)?;
         Store::over_pool(pool, self, Some(url.clone()))
+    }
+
+    /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:
+    /// for delays, records and failures of a real pool's verbs.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open`]; fails for `mem:` pools, which are never there.
+    pub fn open_decorated<F: Fabric>(
+        &self,
+        url: &PoolUrl,
+        decorate: impl FnOnce(DefaultFabric) -> F,
+    ) -> Result<Store<F>, Error> {
+        let options = self.clone().must_exist(true);
+        let pool = crate::provision::open_existing(url, &options, decorate)?;
+        Store::over_pool(pool, &options, Some(url.clone()))
     }
 
     /// Makes a new pool over any fabric and opens it: for decorated and other providers.

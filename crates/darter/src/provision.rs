@@ -7,7 +7,7 @@
 
 use crate::{DefaultFabric, Error, StoreOptions};
 use darter_fabric::local::{FileOptions, Space};
-use darter_fabric::{Counting, Local, PoolUrl, Provider, Scheme, Tcp, block_on};
+use darter_fabric::{Counting, Fabric, Local, PoolUrl, Provider, Scheme, Tcp, block_on};
 use darter_index::Dart;
 use darter_pool::Pool;
 use std::ffi::OsString;
@@ -53,6 +53,24 @@ fn open_nodes(
         block_on(Pool::open(fabric))
     };
     opened.map_err(|source| Error::Open { pool: url.to_string(), source })
+}
+
+/// The pool that `url` names, which must be there, over its decorated fabric.
+pub(crate) fn open_existing<F: Fabric>(
+    url: &PoolUrl,
+    options: &StoreOptions,
+    decorate: impl FnOnce(DefaultFabric) -> F,
+) -> Result<Pool<F>, Error> {
+    let fabric = match url.scheme() {
+        Scheme::Memory => return Err(Error::NeverExists { pool: url.to_string() }),
+        Scheme::Sim(_) => return Err(Error::Modelled { pool: url.to_string() }),
+        Scheme::File(path) if Place::of(path)? != Place::Taken => {
+            return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
+        }
+        Scheme::File(path) => counted(Local::file_open(path)?),
+        Scheme::Tcp(addresses) => Counting::new(Provider::Tcp(Tcp::connect(addresses, options.tcp.clone())?)),
+    };
+    block_on(Pool::open(decorate(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
 fn counted(fabric: Local) -> DefaultFabric {
@@ -143,4 +161,29 @@ fn fill(fabric: DefaultFabric, options: &StoreOptions) -> Result<(), Error> {
         drop((client, index));
         Ok(pool.close().await?)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Error, PoolUrl, Store};
+    use darter_fabric::Tracing;
+
+    /// What a decorator sees is what the pool of that name gets, and nothing is made where no pool is.
+    #[test]
+    fn a_pool_is_opened_over_a_decorated_fabric() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = PoolUrl::file(directory.path().join("pool"));
+        let open = |url: &PoolUrl| Store::options().open_decorated(url, |fabric| Tracing::new(fabric, 1000));
+        assert!(matches!(open(&url.clone().sized(16 << 20, 1)), Err(Error::Missing { .. })));
+        assert!(matches!(open(&"mem:16M".parse().unwrap()), Err(Error::NeverExists { .. })));
+        assert!(!directory.path().join("pool").exists());
+        drop(Store::options().open_url(&url.clone().sized(16 << 20, 1)).unwrap());
+        let store = open(&url).unwrap();
+        let before = store.pool().fabric().trace().round_trips();
+        store.session().unwrap().put(b"key", b"value").unwrap();
+        assert!(store.pool().fabric().trace().round_trips() > before);
+        drop(store);
+        let store = Store::options().must_exist(true).open_url(&url).unwrap();
+        assert_eq!(store.session().unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    }
 }

@@ -1,8 +1,8 @@
 //! What all logs of a round say together: a history for each key, ready to be judged, and what can be counted.
 
-use super::keys::UNKNOWN_VALUE;
+use super::keys::{UNKNOWN_VALUE, value_length};
 use super::log::{self, Call, LogError, Refusal, operations_begun};
-use crate::history::{Operation, Outcome};
+use crate::history::{Action, Operation, Outcome};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub struct Collected {
     calls: [u64; Call::ALL.len()],
     /// Operations of which nobody was told.
     pub pending: u64,
-    /// Operations refused because the pool was full.
+    /// Operations refused because the pool was full. They are no part of any history.
     pub out_of_space: u64,
     /// Operations refused because the process had been shut out.
     pub shut_out: u64,
@@ -72,6 +72,21 @@ impl Collected {
             Refusal::Disconnected => &mut self.disconnected,
             Refusal::Unexpected => &mut self.unexpected,
         } += 1;
+    }
+
+    /// Bytes of all values that were written for certain.
+    pub fn written_bytes(&self) -> u64 {
+        let written = |operation: &Operation| match (operation.action, operation.returned) {
+            (
+                Action::Put(value)
+                | Action::Insert(value)
+                | Action::Update(value)
+                | Action::Replace { value, .. },
+                Some((_, Outcome::Inserted | Outcome::Replaced)),
+            ) => value_length(value) as u64,
+            _ => 0,
+        };
+        self.histories.iter().flatten().map(written).sum()
     }
 
     /// Adds an operation to its key's history. The key must be one of the set.

@@ -6,10 +6,13 @@ use super::fleet::{Failed, Fleet};
 use super::judge::{self, PoolJudgement, check_pool, read_all};
 use super::keys::{KEYS_MAX, KeySet};
 use super::repairer::{Repairs, next_in, repair_often};
+use super::tally::WorkerCounts;
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{EVENTS_MIN, Ground, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
 use crate::dice::Dice;
+use crate::second;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
+use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +33,8 @@ const ROUND_OPERATIONS: u64 = 500_000;
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 /// The longest of the short pauses.
 const SHORT_PAUSE_MAX: Duration = Duration::from_millis(20);
+/// The longest delay that can be asked for: workers must still be able to open the pool.
+pub const DELAY_MAX: Duration = Duration::from_secs(1);
 /// The longest that a memory node is down.
 const DOWN_MAX: Duration = Duration::from_millis(300);
 /// Between two looks at the workers and their logs.
@@ -66,6 +71,7 @@ pub fn run(
         lives: 0,
         launch,
         observe,
+        tallies: Vec::new(),
         report: Report {
             worked: Duration::ZERO,
             rounds: 0,
@@ -73,6 +79,11 @@ pub fn run(
             kills: 0,
             pauses: 0,
             pause_max: Duration::ZERO,
+            thread_stops: 0,
+            thread_stop_max: Duration::ZERO,
+            inside: WorkerCounts::default(),
+            written_bytes: 0,
+            pool_bytes: 0,
             node_kills: 0,
             node_pauses: 0,
             cuts: 0,
@@ -80,6 +91,7 @@ pub fn run(
             repaired_bytes: 0,
             longest_history: 0,
             checker_steps: 0,
+            second: config.second_judge.then(second::Counts::default),
             failures: Vec::new(),
             pool: PoolJudgement::default(),
             findings: Vec::new(),
@@ -113,7 +125,16 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     between("processes", config.processes, PROCESSES_MAX)?;
     between("threads", config.threads, THREADS_MAX)?;
     between("keys", config.keys, KEYS_MAX)?;
+    let Jitter { share, longest, .. } = config.jitter;
+    if !(0.0..=1.0).contains(&share) || longest > DELAY_MAX {
+        return usage(format!(
+            "delays of {share} of all batches for up to {} ms: there must be from 0 to 1 and up to {} ms",
+            longest.as_millis(),
+            DELAY_MAX.as_millis()
+        ));
+    }
     let mut rates = vec![config.kills_per_second, config.pauses_per_second, config.repairs_per_second];
+    rates.push(config.thread_stops_per_second);
     if let Ground::Cluster(cluster) = &config.ground {
         between("memory nodes", cluster.nodes.into(), NODES_MAX.into())?;
         rates.extend([cluster.kills_per_second, cluster.pauses_per_second, cluster.cuts_per_second]);
@@ -184,6 +205,7 @@ fn log_directory(pool: &PoolUrl) -> Result<TempDir, StressError> {
 enum Blow {
     Kill,
     Pause,
+    StopThread,
     KillNode,
     PauseNode,
     Cut,
@@ -202,6 +224,8 @@ struct Run<'r> {
     launch: Launch<'r>,
     observe: &'r mut dyn FnMut(&Progress),
     report: Report,
+    /// Where the workers of a round put what they count.
+    tallies: Vec<PathBuf>,
 }
 
 impl Run<'_> {
@@ -230,6 +254,7 @@ impl Run<'_> {
             self.report.counts.operations() + operations >= limit
                 && enough(self.report.kills, self.config.kills_per_second)
                 && enough(self.report.pauses, self.config.pauses_per_second)
+                && enough(self.report.thread_stops, self.config.thread_stops_per_second)
         });
         let by_kills = self.config.kills.is_some_and(|kills| self.report.kills >= kills);
         by_count || by_kills || worked >= self.config.duration
@@ -312,8 +337,11 @@ impl Run<'_> {
 
     /// What happens in this run, and how often a second.
     fn blows(&self) -> Vec<(Blow, f64)> {
-        let mut blows =
-            vec![(Blow::Kill, self.config.kills_per_second), (Blow::Pause, self.config.pauses_per_second)];
+        let mut blows = vec![
+            (Blow::Kill, self.config.kills_per_second),
+            (Blow::Pause, self.config.pauses_per_second),
+            (Blow::StopThread, self.config.thread_stops_per_second),
+        ];
         if let Ground::Cluster(cluster) = &self.config.ground {
             blows.extend([
                 (Blow::KillNode, cluster.kills_per_second),
@@ -339,7 +367,11 @@ impl Run<'_> {
             keys: self.config.keys,
             seed: self.config.seed,
             coordinator: std::process::id(),
+            jitter: Jitter { seed: self.config.seed, ..self.config.jitter },
+            large_values: self.config.large_values,
+            hole: self.config.hole,
         };
+        self.tallies.push(config.tally());
         logs.follow(log_paths(&config));
         let command = (self.launch.worker)(&config).map(|command| match &self.cluster {
             Some(cluster) => cluster.place(slot, command),
@@ -372,6 +404,13 @@ impl Run<'_> {
                 if fleet.stopped() + 1 < fleet.len().max(2) && fleet.stop(index, now + pause)? {
                     self.report.pauses += 1;
                     self.report.pause_max = self.report.pause_max.max(pause);
+                }
+            }
+            (Blow::StopThread, _) => {
+                let index = self.dice.below(fleet.len() as u64) as usize;
+                if fleet.stop_thread(index, |threads| self.dice.below(threads), pause)? {
+                    self.report.thread_stops += 1;
+                    self.report.thread_stop_max = self.report.thread_stop_max.max(pause);
                 }
             }
             (Blow::KillNode, Some(cluster)) => {
@@ -408,9 +447,9 @@ impl Run<'_> {
     }
 
     fn show(&mut self, operations: u64, judging: bool) {
-        let Report { worked, kills, pauses, .. } = self.report;
+        let Report { worked, kills, pauses, thread_stops, .. } = self.report;
         let operations = self.report.counts.operations() + operations;
-        (self.observe)(&Progress { worked, operations, kills, pauses, judging });
+        (self.observe)(&Progress { worked, operations, kills, pauses, thread_stops, judging });
     }
 
     /// Judges a round; answers what the keys hold after it.
@@ -420,8 +459,13 @@ impl Run<'_> {
         initial: &BTreeMap<u32, u64>,
     ) -> Result<BTreeMap<u32, u64>, StressError> {
         self.report.counts.add_counts(&collected);
+        self.report.written_bytes += collected.written_bytes();
+        for path in self.tallies.drain(..) {
+            self.report.inside.add(&WorkerCounts::read(&path));
+        }
         self.show(0, true);
         let store = self.pool.open()?;
+        self.report.pool_bytes = store.usage()?.bytes();
         let state = read_all(&store, &self.keys, &mut collected)?;
         drop(store);
         self.report.findings.extend(state.broken);
@@ -431,6 +475,11 @@ impl Run<'_> {
         let judgement = judge::judge(&self.keys, &collected, initial);
         self.report.longest_history = self.report.longest_history.max(judgement.longest_history);
         self.report.checker_steps += judgement.steps;
+        if let Some(counts) = &mut self.report.second {
+            let (found, disagreements) = judge::judge_again(&self.keys, &collected, initial, &judgement);
+            counts.add(&found);
+            self.report.findings.extend(disagreements);
+        }
         self.report.failures.extend(judgement.failures);
         self.check_pool(state.values.len() as u64)?;
         if self.report.verdict() == Verdict::Linearizable {

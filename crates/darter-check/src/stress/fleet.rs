@@ -1,7 +1,7 @@
 //! The worker processes: started, killed, stopped, continued, ended, and never left behind.
 
-use super::StressError;
 use super::worker::{LIVES_MAX, WorkerConfig};
+use super::{StressError, thread_stop};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io;
@@ -106,6 +106,21 @@ impl Fleet {
         worker.signal(Signal::STOP)?;
         worker.stopped_until = Some(until);
         Ok(true)
+    }
+
+    /// Stops one thread of the worker at an index, whichever `choose` says of so many; returns
+    /// whether it has any.
+    pub(super) fn stop_thread(
+        &self,
+        index: usize,
+        choose: impl FnOnce(u64) -> u64,
+        time: Duration,
+    ) -> Result<bool, StressError> {
+        // Until somebody waits for it, its number names nobody else.
+        let process = self.workers[index].child.id();
+        let threads = thread_stop::threads(process);
+        let chosen = threads.get(choose(threads.len() as u64) as usize);
+        chosen.map_or(Ok(false), |&thread| thread_stop::stop(process, thread, time))
     }
 
     /// Continues those whose time has come.

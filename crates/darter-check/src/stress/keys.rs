@@ -15,6 +15,9 @@ pub const KEYS_MAX: u32 = 4096;
 /// Stands for bytes that no worker wrote.
 pub const UNKNOWN_VALUE: u64 = u64::MAX;
 
+/// The bit of a number whose value is large: some kilobytes.
+pub const LARGE_VALUE: u64 = 1 << 63;
+
 /// Hexadecimal digits of a number.
 const DIGITS: usize = 16;
 
@@ -87,21 +90,28 @@ fn shape(n: u32) -> Vec<u8> {
     }
 }
 
-/// Bytes of padding behind a value's number: mostly few, now and then many, so that values are of many size classes.
+/// Bytes of padding behind a value's number: mostly few, now and then many, so that values are of
+/// many size classes; of a large value always many.
 fn padding(number: u64) -> usize {
     let chance = mix(number ^ 0x7061_6464_696e_6721);
-    let below = match chance % 64 {
-        0 => 4000,
-        1..=15 => 400,
-        _ => 24,
+    let (least, below) = match chance % 64 {
+        _ if number & LARGE_VALUE != 0 => (1000, 3000),
+        0 => (0, 4000),
+        1..=15 => (0, 400),
+        _ => (0, 24),
     };
-    (chance >> 32) as usize % below
+    least + (chance >> 32) as usize % below
+}
+
+/// How many bytes stand for a number.
+pub fn value_length(number: u64) -> usize {
+    DIGITS + padding(number)
 }
 
 /// The bytes that stand for a number.
 pub fn value_bytes(number: u64) -> Vec<u8> {
     let mut bytes = format!("{number:0DIGITS$x}").into_bytes();
-    bytes.resize(DIGITS + padding(number), b'a' + (number % 26) as u8);
+    bytes.resize(value_length(number), b'a' + (number % 26) as u8);
     bytes
 }
 
@@ -134,8 +144,9 @@ mod tests {
 
     #[test]
     fn values_are_read_back_and_anything_else_is_unknown() {
-        for number in (0..1000).chain([u64::MAX / 3, u64::MAX - 1]) {
+        for number in (0..1000).chain([u64::MAX / 3, u64::MAX - 1]).chain(LARGE_VALUE..LARGE_VALUE + 1000) {
             let bytes = value_bytes(number);
+            assert!(number < LARGE_VALUE || (1016..4016).contains(&bytes.len()));
             assert_eq!(value_number(&bytes), number);
             assert_eq!(value_number(&bytes[..bytes.len() - 1]), UNKNOWN_VALUE);
         }

@@ -127,7 +127,8 @@ pub enum Entry {
     },
     /// The operation ended with an outcome, for this record's key.
     End(Outcome),
-    /// The operation ended with an error. Its effect is unknown.
+    /// The operation ended with an error. Its effect is unknown, unless there was no space: then it
+    /// had none.
     Failed(Refusal),
 }
 
@@ -331,8 +332,10 @@ impl Open {
     }
 }
 
-/// Adds what a log says to `collected`, when nobody writes it any more. An operation that was never answered is pending; a
-/// last record that is torn is counted and left out. A log that is not there says nothing: its writer died before it began.
+/// Adds what a log says to `collected`, when nobody writes it any more. An operation that was never
+/// answered is pending; one that found no space is left out, since it must have changed nothing: if
+/// others find its value, nobody wrote it. A last record that is torn is counted and left out. A
+/// log that is not there says nothing: its writer died before it began.
 ///
 /// # Errors
 /// When the file cannot be read or is damaged.
@@ -436,7 +439,11 @@ impl Reader {
             (Entry::Failed(refusal), Some(open)) => {
                 open.ended = true;
                 collected.refuse(refusal);
-                collected.leave_pending(open.operation(open.begin.key, None));
+                // An operation that found no room has changed nothing, and told nothing: it is in
+                // no history.
+                if refusal != Refusal::OutOfSpace {
+                    collected.leave_pending(open.operation(open.begin.key, None));
+                }
             }
         }
         self.time = record.time;

@@ -17,9 +17,14 @@
 //! order, no invariant of the pool may be broken, nothing may be leaked after a repair, no worker may have ended by itself or
 //! hang. What the keys hold is where the next round begins.
 //!
-//! [`worker`] does the operations and [`log`] defines what they leave on record. A killed worker's last operation, and one
-//! that met an error, is *pending*: it may have taken effect or not. Timestamps are of one clock that all processes of the
-//! machine share ([`clock`]).
+//! [`worker`] does the operations and [`log`] defines what they leave on record. A killed worker's
+//! last operation, and one that met an error, is *pending*: it may have taken effect or not. One
+//! that found the pool full has changed nothing. Timestamps are of one clock that all processes of
+//! the machine share ([`clock`]).
+//!
+//! What timing alone would hardly bring about is helped along: [`worker`]s can delay what they post
+//! at random, within batches too, and the coordinator can stop single threads of them
+//! ([`thread_stop`]). What happened inside of workers they count themselves ([`tally`]).
 //!
 //! A seed fixes what everybody tries and when the coordinator strikes, not how the system schedules the processes: a run
 //! cannot be repeated, but the logs of a failed one are kept. What must repeat is the schedule explorer's business.
@@ -35,17 +40,23 @@ pub mod keys;
 pub mod log;
 mod network;
 mod repairer;
+pub mod tally;
+pub mod thread_stop;
 pub mod worker;
 
 pub use error::StressError;
 pub use fleet::LaunchWorker;
 
+use crate::second;
 use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
 use darter::{PoolUrl, Store, StoreOptions};
+use darter_fabric::decorate::Jitter;
+use darter_index::Hole;
 use judge::{KeyFailure, PoolJudgement};
 use std::path::PathBuf;
 use std::time::Duration;
+use tally::WorkerCounts;
 
 /// A pool, and what it takes to open it.
 #[derive(Clone, Debug)]
@@ -104,7 +115,8 @@ pub struct StressConfig {
     pub seed: u64,
     /// How long they work, judgements not counted.
     pub duration: Duration,
-    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills and pauses.
+    /// End sooner, after this many operations and, where they are asked for, [`EVENTS_MIN`] kills,
+    /// pauses and thread stops.
     pub operations: Option<u64>,
     /// End sooner, after this many kills.
     pub kills: Option<u64>,
@@ -114,11 +126,22 @@ pub struct StressConfig {
     pub pauses_per_second: f64,
     /// Repairs a second while they work, on average.
     pub repairs_per_second: f64,
+    /// Stops of single threads a second, on average.
+    pub thread_stops_per_second: f64,
+    /// Delays at random of what the workers post; the run's seed decides them.
+    pub jitter: Jitter,
+    /// Whether values are large, some kilobytes: then a small pool's memory is used again within
+    /// milliseconds.
+    pub large_values: bool,
+    /// Whether the outside checker judges too, and both must agree.
+    pub second_judge: bool,
+    /// An error to bring back into the workers' index, which should be found: another test of the test.
+    pub hole: Option<Hole>,
     /// Falsify one outcome before the judgement, which must then find it: a test of the test.
     pub canary: bool,
 }
 
-/// Kills and pauses that a run which ends by its count of operations waits for.
+/// Kills, pauses and thread stops that a run which ends by its count of operations waits for.
 pub const EVENTS_MIN: u64 = 3;
 
 /// How far a run is.
@@ -132,6 +155,8 @@ pub struct Progress {
     pub kills: u64,
     /// Pauses made.
     pub pauses: u64,
+    /// Stops of single threads asked for.
+    pub thread_stops: u64,
     /// Whether the round is over and being judged.
     pub judging: bool,
 }
@@ -151,6 +176,16 @@ pub struct Report {
     pub pauses: u64,
     /// The longest pause.
     pub pause_max: Duration,
+    /// Stops of single threads that were asked for.
+    pub thread_stops: u64,
+    /// The longest of them.
+    pub thread_stop_max: Duration,
+    /// What workers counted, up to a few milliseconds before each was killed.
+    pub inside: WorkerCounts,
+    /// Bytes of the values that were written for certain, each of which took memory of its own.
+    pub written_bytes: u64,
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
     /// Memory nodes killed.
     pub node_kills: u64,
     /// Memory nodes stopped.
@@ -165,6 +200,8 @@ pub struct Report {
     pub longest_history: u64,
     /// Steps the checker took.
     pub checker_steps: u64,
+    /// What the outside checker judged, if it did.
+    pub second: Option<second::Counts>,
     /// Keys whose history is not known to be linearizable.
     pub failures: Vec<KeyFailure>,
     /// What the last checks of the pool found.
@@ -198,6 +235,11 @@ impl Verdict {
 }
 
 impl Report {
+    /// How many times the pool's whole memory was written with values.
+    pub fn times_rewritten(&self) -> f64 {
+        self.written_bytes as f64 / self.pool_bytes.max(1) as f64
+    }
+
     /// The verdict.
     pub fn verdict(&self) -> Verdict {
         let proven = self.failures.iter().any(|failure| failure.is_violation);

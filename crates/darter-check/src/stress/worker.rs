@@ -5,12 +5,17 @@
 //! switch type and collapse while others are in them.
 
 use super::clock::now_ns;
-use super::keys::{KeySet, UNKNOWN_VALUE, value_bytes, value_number};
+use super::keys::{KeySet, LARGE_VALUE, UNKNOWN_VALUE, value_bytes, value_number};
 use super::log::{Call, Entry, LogWriter, Refusal};
+use super::tally::Tally;
+use super::thread_stop::{self, SPARED};
 use super::{Site, StressError};
-use crate::dice::Dice;
+use crate::dice::{Dice, mix};
 use crate::history::Outcome;
 use darter::{Error, PutOutcome, ScanRange, Session, Store};
+use darter_fabric::Fabric;
+use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
+use darter_index::{Hole, Holes};
 use std::fmt::Display;
 use std::io::Read;
 use std::ops::Bound;
@@ -29,6 +34,9 @@ const MULTI_GET_KEYS: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Rest after the pool was found full, or could not be opened or reached.
 const REST: Duration = Duration::from_millis(2);
+
+/// Words of the shortest WRITE that is taken for one of a large value.
+const LARGE_WORDS_MIN: u32 = 1024 / 8;
 
 /// Bits of a value's number that count a client's writes; the client is above them.
 const COUNTER_BITS: u32 = 32;
@@ -58,6 +66,12 @@ pub struct WorkerConfig {
     pub seed: u64,
     /// The coordinator's process.
     pub coordinator: u32,
+    /// Delays at random of what its threads post; its own seed is mixed with that of this worker.
+    pub jitter: Jitter,
+    /// Whether values are large.
+    pub large_values: bool,
+    /// An error to bring back into the workers' index: a test of the test.
+    pub hole: Option<Hole>,
 }
 
 impl WorkerConfig {
@@ -69,6 +83,11 @@ impl WorkerConfig {
     /// The log of a thread.
     pub fn log(&self, thread: u32) -> PathBuf {
         self.logs.join(format!("worker-{}-{thread}.log", self.life))
+    }
+
+    /// Where the process says what it has counted.
+    pub fn tally(&self) -> PathBuf {
+        self.logs.join(format!("worker-{}.tally", self.life))
     }
 
     /// Where the process says what went wrong with it.
@@ -90,10 +109,11 @@ pub fn run(config: &WorkerConfig) -> Result<(), StressError> {
         // It died before that.
         return Ok(());
     }
+    thread_stop::install().map_err(|error| StressError::system("handle a signal", error))?;
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     std::thread::Builder::new()
-        .name("stress-input".to_owned())
+        .name(format!("{SPARED}input"))
         .spawn(move || {
             // Nothing is ever sent; whatever it ends with, it ends.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -119,23 +139,66 @@ pub fn serve(config: &WorkerConfig, stop: &AtomicBool) -> Result<(), StressError
             dice: Dice::new(config.seed ^ u64::from(id) << 32),
             seen: vec![None; keys.len()],
             written: 0,
+            large_values: config.large_values,
         });
     }
+    let (tally, ended, path) = (Tally::default(), AtomicBool::new(false), config.tally());
+    std::thread::scope(|scope| {
+        let keeper = std::thread::Builder::new()
+            .name(format!("{SPARED}tally"))
+            .spawn_scoped(scope, || tally.keep(&path, &ended))
+            .map_err(|error| StressError::system("start a thread", error))?;
+        let outcome = live(config, &mut clients, &tally, stop);
+        ended.store(true, Ordering::Relaxed);
+        let kept = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        outcome.and(kept)
+    })
+}
+
+/// Works on the pool until told to stop, and opens it again when it is lost.
+fn live(
+    config: &WorkerConfig,
+    clients: &mut [Client<'_>],
+    tally: &Tally,
+    stop: &AtomicBool,
+) -> Result<(), StressError> {
+    let mut site = config.pool.clone();
+    if let Some(hole) = config.hole {
+        site.options = site.options.holes(Holes::default().with(hole));
+    }
+    let Site { url, options } = &site;
+    let mut opened = 0;
     while !stop.load(Ordering::Relaxed) {
-        let store = open(&config.pool, stop)?;
-        let Some(store) = store else { return Ok(()) };
-        work(&store, &mut clients, stop)?;
+        opened += 1;
         // Whoever was shut out comes back as a new member of the pool.
-        drop(store);
+        if config.jitter.share > 0.0 || config.large_values {
+            let seed = mix(config.jitter.seed ^ u64::from(config.life) << 32 ^ opened);
+            let delay = Delay { jitter: Jitter { seed, ..config.jitter }, ..Delay::default() };
+            let decorated = || {
+                options.open_decorated(url, |fabric| {
+                    let delaying = Delaying::new(Aging::new(fabric, LARGE_WORDS_MIN), delay);
+                    tally.follow(delaying.tally(), delaying.inner().tally());
+                    delaying
+                })
+            };
+            let Some(store) = open(decorated, stop)? else { return Ok(()) };
+            work(&store, clients, stop)?;
+        } else {
+            let Some(store) = open(|| site.open(), stop)? else { return Ok(()) };
+            work(&store, clients, stop)?;
+        }
     }
     Ok(())
 }
 
 /// Opens the pool, trying again for a while; `None` when told to stop meanwhile.
-fn open(pool: &Site, stop: &AtomicBool) -> Result<Option<Store>, StressError> {
+fn open<F: Fabric>(
+    attempt: impl Fn() -> Result<Store<F>, Error>,
+    stop: &AtomicBool,
+) -> Result<Option<Store<F>>, StressError> {
     let begin = Instant::now();
     loop {
-        match pool.open() {
+        match attempt() {
             Ok(store) => return Ok(Some(store)),
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
             Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
@@ -145,7 +208,11 @@ fn open(pool: &Site, stop: &AtomicBool) -> Result<Option<Store>, StressError> {
 }
 
 /// Lets every client work in a thread of its own, until told to stop or one of them has lost the pool.
-fn work(store: &Store, clients: &mut [Client<'_>], stop: &AtomicBool) -> Result<(), StressError> {
+fn work<F: Fabric>(
+    store: &Store<F>,
+    clients: &mut [Client<'_>],
+    stop: &AtomicBool,
+) -> Result<(), StressError> {
     let lost = AtomicBool::new(false);
     let failure = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -187,11 +254,12 @@ struct Client<'k> {
     /// What it saw last under each key: what a conditional write should expect.
     seen: Vec<Option<u64>>,
     written: u32,
+    large_values: bool,
 }
 
 impl Client<'_> {
     /// One operation.
-    fn step(&mut self, session: &mut Session) -> Result<Step, StressError> {
+    fn step<F: Fabric>(&mut self, session: &mut Session<F>) -> Result<Step, StressError> {
         let phase = now_ns() / PHASE_NS;
         let key = self.choose_key(phase);
         match self.choose_call(phase) {
@@ -243,10 +311,11 @@ impl Client<'_> {
     /// A value that nobody else writes, ever.
     fn fresh_value(&mut self) -> u64 {
         self.written += 1;
-        u64::from(self.id) << COUNTER_BITS | u64::from(self.written)
+        let large = if self.large_values { LARGE_VALUE } else { 0 };
+        large | u64::from(self.id) << COUNTER_BITS | u64::from(self.written)
     }
 
-    fn get(&mut self, session: &mut Session, key: u32) -> Result<Step, StressError> {
+    fn get<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
         self.log.begin(Call::Get, key, 0, 0)?;
         match session.get(self.keys.key(key)) {
             Ok(found) => {
@@ -259,7 +328,12 @@ impl Client<'_> {
         }
     }
 
-    fn write(&mut self, session: &mut Session, call: Call, key: u32) -> Result<Step, StressError> {
+    fn write<F: Fabric>(
+        &mut self,
+        session: &mut Session<F>,
+        call: Call,
+        key: u32,
+    ) -> Result<Step, StressError> {
         let value = self.fresh_value();
         // Expecting what was never there is refused, which is an answer to be judged too.
         let expected = match call {
@@ -303,7 +377,12 @@ impl Client<'_> {
         }
     }
 
-    fn multi_get(&mut self, session: &mut Session, key: u32, phase: u64) -> Result<Step, StressError> {
+    fn multi_get<F: Fabric>(
+        &mut self,
+        session: &mut Session<F>,
+        key: u32,
+        phase: u64,
+    ) -> Result<Step, StressError> {
         let mut ranks = vec![key];
         for _ in 0..self.dice.below(MULTI_GET_KEYS) {
             ranks.push(self.choose_key(phase));
@@ -333,7 +412,7 @@ impl Client<'_> {
     }
 
     /// A scan that begins or ends at `key`, of any kind there is.
-    fn scan(&mut self, session: &mut Session, key: u32) -> Result<Step, StressError> {
+    fn scan<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
         let count = self.keys.len() as u64;
         let length = if self.dice.one_in(8) { count } else { self.dice.below(12) };
         let other = (u64::from(key) + length).min(count - 1) as u32;
@@ -504,9 +583,13 @@ mod tests {
             keys: 1,
             seed: 0,
             coordinator: 0,
+            jitter: Jitter::default(),
+            large_values: true,
+            hole: None,
         };
-        let last = config(LIVES_MAX - 1).client(THREADS_MAX - 1);
-        assert!(u64::from(last) << COUNTER_BITS | u64::from(u32::MAX) < UNKNOWN_VALUE - 1);
+        let last = u64::from(config(LIVES_MAX - 1).client(THREADS_MAX - 1)) << COUNTER_BITS;
+        let last = last | u64::from(u32::MAX);
+        assert!(last < LARGE_VALUE && LARGE_VALUE | last < UNKNOWN_VALUE - 1);
         assert_ne!(config(1).client(1), config(2).client(0));
     }
 }

@@ -1,8 +1,12 @@
-//! Makes every round trip take its time: pending polls before the verbs are posted and after they have landed.
+//! Makes round trips take their time: pending polls before the verbs are posted and after they have
+//! landed, and random delays of the calling thread before a batch, within it and after it.
 //!
-//! Each pending poll is a place where a caller can drop the future. Dropped before, no verb lands; dropped after, all
-//! have landed and the caller never learns it.
+//! Each pending poll is a place where a caller can drop the future. Dropped before, no verb lands;
+//! dropped after, all have landed and the caller never learns it. A random delay lets other threads
+//! and processes go on meanwhile, so that operations overlap and verbs take effect in orders that
+//! they would hardly ever take by themselves.
 
+use super::jitter::{Jitter, JitterTally, Moment, Source};
 use super::{forward_endpoint, forward_fabric};
 use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
 use std::future::poll_fn;
@@ -10,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// How much to delay each round trip.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
     /// Times the future is pending before its verbs are posted.
     pub pending_before: u32,
@@ -18,6 +22,8 @@ pub struct Delay {
     pub pending_after: u32,
     /// Time the thread sleeps before its verbs are posted.
     pub sleep: Duration,
+    /// Time the thread sleeps beside that, at random.
+    pub jitter: Jitter,
 }
 
 /// A fabric whose round trips are delayed.
@@ -25,12 +31,18 @@ pub struct Delay {
 pub struct Delaying<F> {
     inner: F,
     delay: Delay,
+    tally: JitterTally,
 }
 
 impl<F> Delaying<F> {
     /// Wraps a fabric.
     pub fn new(inner: F, delay: Delay) -> Self {
-        Self { inner, delay }
+        Self { inner, delay, tally: JitterTally::default() }
+    }
+
+    /// What the random delays have come to, in all endpoints of this fabric and its clones.
+    pub fn tally(&self) -> &JitterTally {
+        &self.tally
     }
 
     /// The fabric inside.
@@ -43,7 +55,8 @@ impl<F: Fabric> Fabric for Delaying<F> {
     type Endpoint = DelayingEndpoint<F::Endpoint>;
 
     fn endpoint(&self) -> Result<Self::Endpoint, FabricError> {
-        Ok(DelayingEndpoint { inner: self.inner.endpoint()?, delay: self.delay })
+        let jitter = Source::new(self.delay.jitter, self.tally.clone());
+        Ok(DelayingEndpoint { inner: self.inner.endpoint()?, delay: self.delay, jitter })
     }
 
     forward_fabric!();
@@ -54,6 +67,7 @@ impl<F: Fabric> Fabric for Delaying<F> {
 pub struct DelayingEndpoint<E> {
     inner: E,
     delay: Delay,
+    jitter: Source,
 }
 
 /// Is pending so many times, asking to be polled again each time.
@@ -77,7 +91,20 @@ impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
         if !self.delay.sleep.is_zero() {
             std::thread::sleep(self.delay.sleep);
         }
-        let batch = self.inner.submit(batch).await?;
+        let outcome = match self.jitter.draw() {
+            None => self.inner.submit(batch).await,
+            Some((Moment::Before, time)) => {
+                self.jitter.delay(time);
+                self.inner.submit(batch).await
+            }
+            Some((Moment::Within, time)) => self.jitter.submit_in_parts(&mut self.inner, batch, time).await,
+            Some((Moment::After, time)) => {
+                let outcome = self.inner.submit(batch).await;
+                self.jitter.delay(time);
+                outcome
+            }
+        };
+        let batch = outcome?;
         pending(self.delay.pending_after).await;
         Ok(batch)
     }

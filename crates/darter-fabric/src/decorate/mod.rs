@@ -5,18 +5,23 @@
 //! | [`Counting`] | exact counts of round trips, verbs and bytes by kind of operation |
 //! | [`Tracing`] | a bounded record of the latest verbs, for tests and printing |
 //! | [`Failing`] | an error at a chosen verb or batch, as if the client had died there |
-//! | [`Delaying`] | pending polls before and after the verbs, at which a future can be dropped |
+//! | [`Delaying`] | pending polls before and after the verbs, at which a future can be dropped; random delays |
+//! | [`Aging`] | how soon memory is written again |
 //!
 //! They stack: each forwards what it does not handle itself.
 
+mod aging;
 mod counting;
 mod delaying;
 mod failing;
+mod jitter;
 mod tracing;
 
+pub use aging::{AGES, AgeTally, Ages, Aging, AgingEndpoint};
 pub use counting::{Counting, CountingEndpoint};
 pub use delaying::{Delay, Delaying, DelayingEndpoint};
 pub use failing::{FailPlan, FailPoint, Failing, FailingEndpoint};
+pub use jitter::{Jitter, JitterCounts, JitterTally};
 pub use tracing::{Trace, TracedVerb, Tracing, TracingEndpoint};
 
 /// Implements the methods of [`crate::Fabric`] that a decorator leaves to its `inner` fabric.

@@ -1,17 +1,19 @@
 //! `stress`: processes that are killed and paused on one pool, memory nodes and links too, and the judgement of all they were told.
 
+mod summary;
+
 use crate::Answer;
 use crate::credentials::{ClientArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use darter::{ByteSize, PoolUrl};
+use darter_check::Hole;
 use darter_check::stress::cluster::{self, ClusterConfig, NodeConfig};
-use darter_check::stress::log::Call;
 use darter_check::stress::{
-    Ground, Launch, Progress, Report, Site, StressConfig, StressError, Verdict, coordinator, worker,
+    Ground, Launch, Progress, Site, StressConfig, StressError, Verdict, coordinator, worker,
     worker::WorkerConfig,
 };
+use darter_fabric::decorate::Jitter;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,6 +25,7 @@ const REDRAWS_PER_SECOND: u8 = 5;
 pub(crate) const WORKER_COMMAND: &str = "stress-worker";
 
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
 pub(crate) struct StressCommand {
     /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or the name of one without keys
     #[arg(long, value_name = "URL", env = "DARTER_POOL", required_unless_present = "memnodes")]
@@ -45,7 +48,7 @@ pub(crate) struct StressCommand {
     /// How long the workers work, judgements not counted
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// End sooner, after N operations and three kills and pauses, where there are any
+    /// End sooner, after N operations and three kills, pauses and thread stops, where there are any
     #[arg(long, value_name = "N")]
     ops: Option<u64>,
     /// End sooner, after N kills
@@ -67,12 +70,30 @@ pub(crate) struct StressCommand {
     /// Repairs a second while the workers work
     #[arg(long, value_name = "PER_SECOND", default_value = "1", value_parser = rate)]
     repairs: f64,
+    /// Single threads of workers stopped a second, for up to four leases
+    #[arg(long, value_name = "PER_SECOND", default_value = "0", value_parser = rate)]
+    thread_stops: f64,
+    /// Delay this share of all batches of verbs, before, within or after them, for up to so many
+    /// milliseconds; 0.02:40 if no value is given
+    #[arg(long, value_name = "SHARE:MS", num_args = 0..=1, require_equals = true, value_parser = delays,
+        default_missing_value = "0.02:40")]
+    delays: Option<Jitter>,
+    /// Write values of one to four kilobytes: in a small pool they use freed memory again within
+    /// milliseconds
+    #[arg(long)]
+    large_values: bool,
+    /// Have a checker that others wrote judge every history too, and fail if the two disagree
+    #[arg(long)]
+    second_judge: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     /// Falsify one outcome before the judgement, which must find it
     #[arg(long, hide = true)]
     canary: bool,
+    /// Bring an error back into the workers' index, by its name in `darter sim`
+    #[arg(long, hide = true, value_parser = hole)]
+    hole: Option<Hole>,
 }
 
 /// What the memory nodes of a run suffer.
@@ -126,6 +147,28 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "not a number from 0 to 1000, such as 2 or 0.5".to_owned())
 }
 
+/// An error that the index can bring back, by its name.
+fn hole(name: &str) -> Result<Hole, String> {
+    let names = || Hole::ALL.map(Hole::name).join(", ");
+    let hole = Hole::ALL.into_iter().find(|hole| hole.name() == name);
+    hole.ok_or_else(|| format!("there is none of that name, but {}", names()))
+}
+
+/// A share of all batches and the longest delay, as in `0.02:40`.
+fn delays(text: &str) -> Result<Jitter, String> {
+    let parts =
+        text.split_once(':').and_then(|(share, ms)| Some((share.parse().ok()?, ms.parse::<f64>().ok()?)));
+    let longest_ms = coordinator::DELAY_MAX.as_secs_f64() * 1000.0;
+    match parts {
+        Some((share, ms)) if (0.0..=1.0).contains(&share) && (0.0..=longest_ms).contains(&ms) => {
+            Ok(Jitter { share, longest: Duration::from_secs_f64(ms / 1000.0), seed: 0 })
+        }
+        _ => Err(format!(
+            "not a share from 0 to 1 and a number of milliseconds up to {longest_ms}, such as 0.02:40"
+        )),
+    }
+}
+
 impl From<StressError> for Failure {
     fn from(error: StressError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::failed(error) }
@@ -146,6 +189,11 @@ impl StressCommand {
             kills_per_second: self.kills,
             pauses_per_second: self.pauses,
             repairs_per_second: self.repairs,
+            thread_stops_per_second: self.thread_stops,
+            jitter: self.delays.unwrap_or_default(),
+            large_values: self.large_values,
+            second_judge: self.second_judge,
+            hole: self.hole,
             canary: self.canary,
         };
         let bar = self.bar();
@@ -196,123 +244,12 @@ impl StressCommand {
         bar.set_position((part * bar.length().unwrap_or(0) as f64) as u64);
         let judging = if progress.judging { ", judging" } else { "" };
         bar.set_message(format!(
-            "{} operations, {} kills, {} pauses{judging}",
+            "{} operations, {} kills, {} pauses, {} thread stops{judging}",
             HumanCount(progress.operations),
             progress.kills,
-            progress.pauses
+            progress.pauses,
+            progress.thread_stops
         ));
-    }
-
-    fn print(&self, out: &mut impl Write, report: &Report) -> std::io::Result<()> {
-        let Self { processes, threads, keys, .. } = self;
-        let Report { kills, pauses, rounds, counts, pool, .. } = report;
-        let worked = report.worked.as_secs_f64();
-        let operations = counts.operations();
-        writeln!(
-            out,
-            "operations    {} in {worked:.1} s by {processes} processes of {threads} threads",
-            HumanCount(operations)
-        )?;
-        for call in Call::ALL {
-            writeln!(out, "  {:<18}{:>12}", call.name(), HumanCount(counts.calls(call)).to_string())?;
-        }
-        writeln!(out, "kills         {kills}")?;
-        writeln!(out, "pauses        {pauses}, the longest {} ms", report.pause_max.as_millis())?;
-        if self.memnodes.is_some() {
-            let Report { node_kills, node_pauses, cuts, .. } = report;
-            writeln!(
-                out,
-                "memory nodes  {node_kills} killed and started again, {node_pauses} paused, {cuts} links cut or slowed"
-            )?;
-        }
-        writeln!(
-            out,
-            "repairs       {} while they worked, {} bytes given back",
-            report.repairs,
-            HumanCount(report.repaired_bytes)
-        )?;
-        writeln!(
-            out,
-            "pending       {} operations, of these {} out of space, {} shut out, {} disconnected; {} torn logs",
-            counts.pending, counts.out_of_space, counts.shut_out, counts.disconnected, counts.torn
-        )?;
-        writeln!(
-            out,
-            "histories     {keys} keys in {rounds} rounds, the longest of {} operations, judged in {} steps",
-            HumanCount(report.longest_history),
-            HumanCount(report.checker_steps)
-        )?;
-        writeln!(
-            out,
-            "pool          {} violations; {} bytes leaked, {} after the repair",
-            pool.violations.len(),
-            HumanCount(pool.leaked_bytes_before),
-            pool.leaked_bytes_after
-        )?;
-        for what in report.findings.iter().chain(&pool.violations) {
-            writeln!(out, "violation: {what}")?;
-        }
-        for failure in &report.failures {
-            let key = failure.key.escape_ascii();
-            let what = if failure.is_violation {
-                "is not linearizable"
-            } else {
-                "is undecided: the checker ran out of steps; more keys or fewer threads make it easier"
-            };
-            writeln!(out, "\nthe history of key {} (`{key}`) {what}", failure.rank)?;
-            writeln!(out, "{}\n", failure.excerpt())?;
-        }
-        writeln!(out, "verdict       {}", report.verdict().name())
-    }
-
-    fn as_json(&self, report: &Report) -> Value {
-        let Report { counts, pool, .. } = report;
-        let calls: serde_json::Map<String, Value> =
-            Call::ALL.iter().map(|&call| (call.name().to_owned(), counts.calls(call).into())).collect();
-        let failures: Vec<Value> = report
-            .failures
-            .iter()
-            .map(|failure| {
-                json!({
-                    "key": failure.key.escape_ascii().to_string(),
-                    "rank": failure.rank,
-                    "verdict": if failure.is_violation { "violation" } else { "undecided" },
-                    "explanation": failure.excerpt(),
-                })
-            })
-            .collect();
-        json!({
-            "verdict": report.verdict().name(),
-            "seed": self.seed,
-            "processes": self.processes,
-            "threads": self.threads,
-            "keys": self.keys,
-            "seconds": report.worked.as_secs_f64(),
-            "rounds": report.rounds,
-            "operations": counts.operations(),
-            "calls": calls,
-            "kills": report.kills,
-            "pauses": report.pauses,
-            "pause_ms_max": u64::try_from(report.pause_max.as_millis()).unwrap_or(u64::MAX),
-            "node_kills": report.node_kills,
-            "node_pauses": report.node_pauses,
-            "cuts": report.cuts,
-            "repairs": report.repairs,
-            "repaired_bytes": report.repaired_bytes,
-            "pending": counts.pending,
-            "out_of_space": counts.out_of_space,
-            "shut_out": counts.shut_out,
-            "disconnected": counts.disconnected,
-            "torn_logs": counts.torn,
-            "longest_history": report.longest_history,
-            "checker_steps": report.checker_steps,
-            "failures": failures,
-            "findings": report.findings,
-            "pool_violations": pool.violations,
-            "leaked_bytes_before_repair": pool.leaked_bytes_before,
-            "leaked_bytes": pool.leaked_bytes_after,
-            "logs": report.logs.as_ref().map(|logs| logs.display().to_string()),
-        })
     }
 }
 
@@ -340,6 +277,17 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
         command.arg(name).arg(number.to_string());
     }
     command.arg("--seed").arg(config.seed.to_string());
+    let Jitter { share, longest, seed } = config.jitter;
+    if share > 0.0 {
+        command.arg(format!("--delays={share}:{}", longest.as_secs_f64() * 1000.0));
+        command.arg("--delay-seed").arg(seed.to_string());
+    }
+    if config.large_values {
+        command.arg("--large-values");
+    }
+    if let Some(hole) = config.hole {
+        command.arg("--hole").arg(hole.name());
+    }
     Ok(command)
 }
 
@@ -382,6 +330,18 @@ pub(crate) struct WorkerCommand {
     /// The process to die with
     #[arg(long)]
     coordinator: u32,
+    /// Which batches to delay, and how long at most
+    #[arg(long, value_parser = delays, require_equals = true)]
+    delays: Option<Jitter>,
+    /// Where the delays' chance comes from
+    #[arg(long, default_value_t = 0)]
+    delay_seed: u64,
+    /// Write large values
+    #[arg(long)]
+    large_values: bool,
+    /// An error to bring back into the index
+    #[arg(long, value_parser = hole)]
+    hole: Option<Hole>,
 }
 
 impl WorkerCommand {
@@ -395,6 +355,9 @@ impl WorkerCommand {
             keys: self.keys,
             seed: self.seed,
             coordinator: self.coordinator,
+            jitter: Jitter { seed: self.delay_seed, ..self.delays.unwrap_or_default() },
+            large_values: self.large_values,
+            hole: self.hole,
         };
         worker::run(&config)?;
         Ok(Answer::Done)
