@@ -1,6 +1,144 @@
 //! Errors planted in the express skip table: entries, splits, scrubs, changes of the list.
 
-#[allow(unused_imports)] // the list may be empty
 use super::{FoundBy, Mutant};
 
-pub(super) const MUTANTS: &[Mutant] = &[];
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "skip table",
+        "table-filled-before-it-is-named",
+        "A new table is filled before the root names it, so a scrub in between does not clear it.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "table-no-longer-named-before-it-is-current",
+        "The root stops naming a new table as the next one before it names it as the current one.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "replaced-table-retired-by-all-who-finish",
+        "Everybody who helps to finish a change of tables retires the old one.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "entry-under-more-bytes-than-are-known",
+        "A lone child that moved up is entered under bytes of the key at hand that need not be its own.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "entry-put-over-a-sealed-one",
+        "An entry takes the place of a sealed one, which then is no longer what the halves were made of.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "scrub-skips-the-table-being-built",
+        "A scrub clears the current table and not the one being built.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "scrub-looks-at-the-current-table-first",
+        "A scrub reads which table is current before it reads which is next, and misses one that becomes current in between.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "scrub-one-byte-of-depth-short",
+        "A scrub leaves out the entries of nodes that lie as deep below the entry's length as they may.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "scrub-does-not-look-where-the-entry-went",
+        "A scrub that meets a seal finishes the split and does not look where the entry went.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "scrub-tries-a-lost-clear-once",
+        "A scrub does not look again at an entry whose clearing lost its CAS.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "scrub-everywhere-looks-once",
+        "A scrub of a whole table does not look again when segments have split meanwhile.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "scrub-everywhere-leaves-splits-begun",
+        "A scrub of a whole table passes over the entries of segments whose split was begun and left.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "split-begun-is-left-when-there-is-room",
+        "A split that was begun is not finished when the segment has room.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "split-before-the-last-one-is-complete",
+        "A segment splits while directory entries still name the segment that it came from.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "split-begun-is-given-up-in-a-full-pool",
+        "Whoever must have a begun split finished takes a full pool for an answer.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "split-divides-what-it-read-before-sealing",
+        "The halves of a segment are made from what was read before it was sealed.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "segment-retired-by-the-winner-of-either-half",
+        "The old segment is retired by whoever wins a half, and so twice when two win one each.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "lost-half-kept",
+        "The half that lost its place in the directory is not given back.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "split-not-told-to-other-processes",
+        "A split does not bump the version word, so other processes keep the directory entry of the old segment.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "segment-freed-without-a-grace",
+        "The old segment is free at once, while others may be reading it.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "split-by-the-bit-above",
+        "Entries are divided between the halves by the hash bit above the right one.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "lost-half-remembered",
+        "A client remembers its own half in the directory although another's won.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "skip table",
+        "loser-of-a-half-does-not-fill-it",
+        "A client whose half lost leaves it to the winner, who may be dead, to fill the other directory entries.",
+        FoundBy::Nobody,
+    ),
+];

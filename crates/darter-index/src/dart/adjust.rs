@@ -26,7 +26,7 @@ use super::retirement::{COMMITTED, table_note};
 use super::situations;
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -203,13 +203,18 @@ impl<F: Fabric> Dart<F> {
             Table::create(&mut client, list, entries).await?
         };
         let descriptor = table.descriptor;
+        let is_early = mutant!("table-filled-before-it-is-named");
+        let early = if is_early { Some(self.fill(client, &table).await) } else { None };
         if !self.swap_word(client, words.est_next, replaces, descriptor.bits()).await? {
             client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return Ok(None);
         }
         // From here on the EST word changes only by our commit; before, another adjustment may have come and gone.
         let old = GlobalAddr::from_bits(self.read_word(client, words.est).await?);
-        let filled = self.fill(client, &table).await;
+        let filled = match early {
+            Some(filled) => filled,
+            None => self.fill(client, &table).await,
+        };
         let next = if filled.is_ok() { descriptor.bits() | COMMITTED } else { 0 };
         let committed =
             self.swap_word(client, words.est_next, descriptor.bits(), next).await? && filled.is_ok();
@@ -231,7 +236,11 @@ impl<F: Fabric> Dart<F> {
         new: GlobalAddr,
     ) -> Result<(), IndexError> {
         let words = self.shared.words;
-        if old != new && self.swap_word(client, words.est, old.bits(), new.bits()).await? {
+        if mutant!("table-no-longer-named-before-it-is-current") {
+            self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;
+        }
+        let swings = old != new && self.swap_word(client, words.est, old.bits(), new.bits()).await?;
+        if swings || old != new && mutant!("replaced-table-retired-by-all-who-finish") {
             let mut batch = client.batch();
             batch.faa(words.version, 1);
             let done = client.submit(batch).await?;

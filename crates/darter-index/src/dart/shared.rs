@@ -13,7 +13,7 @@ use super::slot::Slot;
 use crate::IndexError;
 use crate::situations::note;
 use arc_swap::{ArcSwap, Guard};
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Client, Pool};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -134,7 +134,8 @@ impl Shared {
         &self,
         client: &mut Client<F>,
     ) -> Result<Guard<Arc<Table>>, IndexError> {
-        if self.view_epoch.load(Ordering::Acquire) < client.epoch() {
+        let longer = u64::from(mutant!("view-fresh-one-epoch-too-long"));
+        if self.view_epoch.load(Ordering::Acquire) + longer < client.epoch() {
             self.refresh(client).await?;
         }
         Ok(self.table.load())
@@ -165,6 +166,8 @@ impl Shared {
             }
             self.table.store(Arc::new(table));
         }
+        let epoch =
+            if mutant!("view-dated-by-the-end-of-its-reading") { client.pool().epoch() } else { epoch };
         self.view_epoch.fetch_max(epoch, Ordering::AcqRel);
         Ok(())
     }
