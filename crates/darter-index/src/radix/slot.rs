@@ -153,7 +153,7 @@ impl<T: NodeCode> Slot<T> {
         if edge == END {
             code == TYPE_TOMB_END || code == TYPE_END
         } else {
-            self.0 >> PARTIAL_SHIFT == edge as u64
+            self.0 >> PARTIAL_SHIFT == u64::from(edge)
                 && code != TYPE_EMPTY
                 && (code != TYPE_TOMB_END || mutant!("slot-of-a-removed-end-is-of-byte-0"))
                 && code != TYPE_END
