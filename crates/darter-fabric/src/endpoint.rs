@@ -182,6 +182,11 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     #[inline]
     fn note_object(&self, _addr: GlobalAddr, _bytes: u64, _state: ObjectState) {}
 
+    /// Notes that every operation pinned at this epoch or before is held to be over, so that a simulation can report those
+    /// that are not. Other providers ignore it.
+    #[inline]
+    fn note_grace(&self, _stamp: u64) {}
+
     /// Takes client slot `slot` for this process, to be held as long as it may write.
     ///
     /// # Errors

@@ -20,7 +20,7 @@
 //! When a member does not move on, nothing is freed; the blocks stay SWEEPING and a later adoption takes them again.
 //! When the sweeping process dies in between, its blocks are a dead member's: sweeping them anew loses nothing.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState, mutant};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -170,12 +170,20 @@ fn lose_pages(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u6
 impl<F: Fabric> Shared<F> {
     pub(crate) async fn adopt(&self, endpoint: &mut F::Endpoint) -> Result<Adoption, PoolError> {
         self.bury_dead(endpoint).await?;
+        let early = if mutant!("adopt-reads-members-before-blocks") {
+            Some(self.read_members(endpoint).await?)
+        } else {
+            None
+        };
         let mut tables = Vec::new();
         for node in 0..self.layout.node_count() {
             tables.push(self.read_block_table(endpoint, node).await?);
         }
         // Members after blocks: an owner that is not there now has gone for good.
-        let members = self.read_members(endpoint).await?;
+        let members = match early {
+            Some(members) => members,
+            None => self.read_members(endpoint).await?,
+        };
         let mut adoption = Adoption {
             blocks: Vec::new(),
             in_sweep: Arc::clone(&self.in_sweep),
@@ -194,7 +202,9 @@ impl<F: Fabric> Shared<F> {
                     if lock(&self.in_sweep).insert(block) {
                         adoption.blocks.push((block, word));
                     }
-                } else if is_dead || word.state == BlockState::Closed {
+                } else if is_dead
+                    || word.state == BlockState::Closed && !mutant!("adopt-leaves-closed-blocks")
+                {
                     let taken = word.next(BlockState::Sweeping, word.kind, self.me);
                     if self.change_word(endpoint, block, word, taken).await? {
                         lock(&self.in_sweep).insert(block);
@@ -257,7 +267,16 @@ impl<F: Fabric> Shared<F> {
         let flushed = |slot: u32, flushed: u64| {
             if slot == u32::from(self.me.member) { self.upkeep.flushed() } else { flushed }
         };
-        let late = table.live().filter(|(slot, line)| flushed(*slot, line.flushed) <= epoch);
+        let epoch = if mutant!("sweep-waits-one-epoch-less") { epoch - 1 } else { epoch };
+        let others_alone = mutant!("sweep-does-not-wait-for-its-own-process");
+        let late = table
+            .live()
+            .filter(|(slot, _)| !(others_alone && *slot == u32::from(self.me.member)))
+            .filter(|(slot, line)| {
+                let done =
+                    if mutant!("sweep-waits-for-published-epochs") { line.published } else { line.flushed };
+                flushed(*slot, done) <= epoch
+            });
         late.map(|(slot, _)| slot).collect()
     }
 
@@ -292,7 +311,9 @@ impl<F: Fabric> Shared<F> {
         let mut freed_bytes = 0;
         for claims in claims.chunks(64) {
             for (claim, won) in claims.iter().zip(self.fetch_bits(endpoint, claims).await?) {
-                freed_bytes += free_won(&mut books, *claim, &won);
+                if !mutant!("sweep-drops-the-bits-it-fetched") {
+                    freed_bytes += free_won(&mut books, *claim, &won);
+                }
             }
         }
         let owned = word.next(BlockState::Owned, word.kind, self.me);
@@ -306,7 +327,9 @@ impl<F: Fabric> Shared<F> {
             // Somebody else is at it: what he makes of it holds.
             return Ok(());
         }
-        books.word = owned;
+        if !mutant!("sweep-keeps-the-old-block-word") {
+            books.word = owned;
+        }
         self.note_free(block, &books);
         report.blocks += 1;
         report.kept_bytes += kept_bytes - freed_bytes;

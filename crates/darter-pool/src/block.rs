@@ -22,6 +22,7 @@
 //! owner. CLOSED keeps an estimate of the room left, in 16-byte units, where the incarnation was.
 
 use crate::AllocKind;
+use darter_fabric::mutant;
 
 /// Who may cut slabs from a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,8 @@ impl BlockWord {
 
     /// The next word of this block, in another state.
     pub(crate) fn next(self, state: BlockState, kind: AllocKind, owner: Owner) -> Self {
-        let sequence = self.sequence.wrapping_add(1);
+        let sequence =
+            if mutant!("block-sequence-kept") { self.sequence } else { self.sequence.wrapping_add(1) };
         Self { state, kind, member: owner.member, sequence, low: owner.incarnation }
     }
 

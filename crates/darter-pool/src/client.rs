@@ -5,7 +5,7 @@
 //! operation had in hand is reused under a late verb. For the same reason objects given to
 //! [`Client::free_unpublished`] while verbs are on their way are retired instead.
 
-use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, ObjectState, OpKind};
+use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, ObjectState, OpKind, mutant};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -177,7 +177,9 @@ impl<F: Fabric> Client<F> {
         if self.lingers {
             // From here on the pin is this operation's too: nobody else may end it.
             let lingers = std::mem::take(&mut *lock(&self.state.lingering));
-            self.lingers = lingers && self.endpoint().in_flight() > 0;
+            self.lingers = lingers
+                && self.endpoint().in_flight() > 0
+                && !mutant!("lingering-pin-moved-by-the-next-operation");
         }
         lock(&self.state.left_over).append(&mut lock(&self.state.abandoned));
         self.settle_holds();
@@ -188,7 +190,8 @@ impl<F: Fabric> Client<F> {
     fn leave(&mut self) {
         self.depth -= 1;
         if self.depth == 0 {
-            self.lingers = self.endpoint().in_flight() > 0;
+            self.lingers =
+                self.endpoint().in_flight() > 0 && !mutant!("pin-dropped-with-a-cancelled-operation");
             if self.lingers {
                 *lock(&self.state.lingering) = true;
                 return;
@@ -204,7 +207,7 @@ impl<F: Fabric> Client<F> {
     /// What the last operation abandoned is over, unless its verbs are still on their way.
     #[cold]
     fn settle_holds(&mut self) {
-        if self.has_held && !self.lingers {
+        if self.has_held && (!self.lingers || mutant!("hold-over-before-its-late-verbs")) {
             self.has_held = false;
             self.pool.shared.holds.settle(&self.state);
         }
@@ -375,14 +378,14 @@ impl<F: Fabric> Client<F> {
         if self.pool.shared.layout.node(addr.node()).is_none() {
             return;
         }
-        if self.lingers || self.endpoint().in_flight() > 0 {
+        if (self.lingers || self.endpoint().in_flight() > 0) && !mutant!("draft-freed-under-late-verbs") {
             self.retire(addr, bytes, kind);
             return;
         }
         self.pool.shared.fabric.note_object(addr, class_bytes(class), ObjectState::Free);
         let magazine = self.magazine(addr.node(), kind, class);
         if !magazine.push(addr) {
-            let mut surplus = vec![addr];
+            let mut surplus = if mutant!("magazine-overflow-loses-one") { vec![] } else { vec![addr] };
             for _ in 0..magazine.capacity() / 2 {
                 surplus.extend(magazine.pop());
             }
@@ -413,7 +416,8 @@ impl<F: Fabric> Client<F> {
 
     /// The epoch that what is unlinked now counts as born in: this operation's. Out of any operation none is known.
     fn birth(&self) -> u64 {
-        if self.depth > 0 { self.epoch } else { 0 }
+        let epoch = if mutant!("born-in-the-process-epoch") { self.pool.epoch() } else { self.epoch };
+        if self.depth > 0 { epoch } else { 0 }
     }
 
     /// Objects of any client of this process that have passed their first grace. Retire each through this client, or
@@ -446,7 +450,8 @@ impl<F: Fabric> Drop for Client<F> {
         // Its pin outlives it as long as its last verbs are on their way.
         self.state.gone.store(true, Ordering::SeqCst);
         let mut lingering = lock(&self.state.lingering);
-        *lingering = self.endpoint.take().is_some_and(|endpoint| endpoint.in_flight() > 0);
+        *lingering = self.endpoint.take().is_some_and(|endpoint| endpoint.in_flight() > 0)
+            && !mutant!("pin-of-a-dropped-client-ends-at-once");
         if !*lingering {
             shared.end_pin(&self.state, &mut lingering);
         }

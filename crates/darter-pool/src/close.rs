@@ -7,7 +7,7 @@
 //!
 //! What is still in limbo when other members hold the epoch back stays in use; a sweep finds it.
 
-use darter_fabric::{Endpoint, Fabric, block_on};
+use darter_fabric::{Endpoint, Fabric, block_on, mutant};
 use std::sync::atomic::Ordering;
 
 use crate::block::{BlockState, BlockWord};
@@ -29,7 +29,8 @@ impl<F: Fabric> Shared<F> {
         }
         let mut endpoint = self.fabric.endpoint()?;
         self.settle(&mut endpoint).await?;
-        if self.clients.all().iter().any(|client| *lock(&client.lingering)) {
+        let lingering = self.clients.all().iter().any(|client| *lock(&client.lingering));
+        if lingering && !mutant!("close-over-lingering-pins") {
             // Verbs of cancelled operations are still on their way into our blocks: leave as a dead process would.
             return Ok(());
         }
@@ -60,13 +61,20 @@ impl<F: Fabric> Shared<F> {
     async fn close_block(&self, endpoint: &mut F::Endpoint, block: BlockId) -> Result<(), PoolError> {
         let Some((bits, page_words, word, closed)) = self.books(block) else { return Ok(()) };
         let mut batch = endpoint.batch();
+        if mutant!("close-says-closed-before-its-books") {
+            batch.cas(Layout::block_word(block), word.encode(), closed.encode());
+        }
         for (at, (addr, bits)) in bits.into_iter().enumerate() {
             if at % WORDS_PER_BATCH == WORDS_PER_BATCH - 1 {
                 let done = endpoint.submit(batch).await?;
                 endpoint.recycle(done);
                 batch = endpoint.batch();
             }
-            batch.faa(addr, bits);
+            if mutant!("close-writes-over-freed-bits") {
+                batch.write(addr, &[bits]);
+            } else {
+                batch.faa(addr, bits);
+            }
         }
         batch.write(self.layout.block_addr(block), &page_words);
         batch.cas(Layout::block_word(block), word.encode(), closed.encode());

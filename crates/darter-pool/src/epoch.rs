@@ -17,7 +17,7 @@
 //! used by a later one at the same `p`.
 
 use crate::hold::Abandoned;
-use darter_fabric::Orphans;
+use darter_fabric::{Orphans, mutant};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -81,7 +81,7 @@ impl ClientState {
                 fence(Ordering::SeqCst);
             }
             // The epoch moves a few times a second, so this loop ends.
-            if clients.epoch.load(Ordering::SeqCst) == epoch {
+            if clients.epoch.load(Ordering::SeqCst) == epoch || mutant!("pin-without-a-second-look") {
                 return epoch;
             }
         }

@@ -4,7 +4,7 @@
 //! A block is granted by one CAS on its word in the block table; nobody at the memory node is asked. What a grant,
 //! a cut or a claim has begun and a cancelled operation did not end stays out of circulation (`heap`).
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState, mutant};
 use std::sync::atomic::Ordering;
 
 use crate::block::{BlockState, BlockWord};
@@ -112,7 +112,9 @@ impl<F: Fabric> Shared<F> {
         // The slab's bitmap may lie where objects have been.
         let head = shape.as_ref().map_or(0, |shape| u64::from(shape.first));
         self.fabric.note_object(self.layout.page_addr(cut.page), head, ObjectState::Unmanaged);
-        if let Some(shape) = shape.filter(|shape| shape.bitmap.is_some()) {
+        if let Some(shape) =
+            shape.filter(|shape| shape.bitmap.is_some() && !mutant!("slab-cut-over-an-old-bitmap"))
+        {
             batch.write(self.layout.bitmap_addr(cut.page, &shape), &vec![0; shape.bitmap_words()]);
         }
         batch.write(self.layout.block_addr(block).plus(u64::from(page) * 8), &[page_word(cut.class)]);
@@ -202,7 +204,7 @@ impl<F: Fabric> Shared<F> {
         kind: AllocKind,
     ) -> Result<bool, PoolError> {
         let owned = word.next(BlockState::Owned, kind, self.me);
-        if !self.change_word(endpoint, block, word, owned).await? {
+        if !self.change_word(endpoint, block, word, owned).await? && !mutant!("grant-after-a-lost-race") {
             return Ok(false);
         }
         let mut batch = endpoint.batch();
@@ -221,7 +223,7 @@ impl<F: Fabric> Shared<F> {
         word: BlockWord,
     ) -> Result<bool, PoolError> {
         let owned = word.next(BlockState::Owned, word.kind, self.me);
-        if !self.change_word(endpoint, block, word, owned).await? {
+        if !self.change_word(endpoint, block, word, owned).await? && !mutant!("reopen-after-a-lost-race") {
             return Ok(false);
         }
         let mut batch = endpoint.batch();
@@ -235,7 +237,9 @@ impl<F: Fabric> Shared<F> {
             let filter = ClaimFilter { node: None, kind: None, class: None, block: Some(block) };
             heap.begin_claims(filter, usize::MAX, usize::MAX)
         };
-        self.fetch_claims(endpoint, &claims).await?;
+        if !mutant!("reopen-leaves-freed-bits") {
+            self.fetch_claims(endpoint, &claims).await?;
+        }
         Ok(true)
     }
 
@@ -302,7 +306,7 @@ impl<F: Fabric> Shared<F> {
             let batch = endpoint.submit(batch).await?;
             let mut lost = Vec::new();
             for (&(page, word, bits), &cas) in wanted.iter().zip(&tries) {
-                if batch.swapped(cas) {
+                if batch.swapped(cas) || mutant!("claim-wins-bits-by-a-lost-cas") {
                     won[page].push((word, bits));
                 } else if batch.found(cas) != 0 {
                     lost.push((page, word, batch.found(cas)));

@@ -9,7 +9,7 @@
 //! Frees come from the pool's own pointers, which may be damaged: a free that names no object in use changes nothing
 //! and is counted.
 
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use std::collections::BTreeMap;
 
 use crate::AllocKind;
@@ -358,6 +358,7 @@ impl Heap {
             _ => return Freed::Nowhere,
         }
         let pages = run_pages(class).unwrap_or(1);
+        let pages = if mutant!("run-keeps-its-last-page") { (pages - 1).max(1) } else { pages };
         self.object_bytes -= class_bytes(class);
         self.set_pages_free(page, pages);
         Freed::Here
@@ -366,7 +367,7 @@ impl Heap {
     /// Makes a wholly free slab a free page.
     fn release(&mut self, page: PageId) {
         let Some((slab, _)) = self.slab_mut(page) else { return };
-        if slab.free < slab.count || slab.claiming {
+        if slab.free < slab.count || slab.claiming && !mutant!("page-released-under-a-claim") {
             return;
         }
         let free = slab.free;
@@ -538,6 +539,9 @@ impl Heap {
         }
         self.empty_blocks -= leaving.len();
         for &(id, _) in &leaving {
+            if mutant!("slab-cut-from-a-leaving-block") {
+                break;
+            }
             if let Some(block) = self.blocks.get(&id) {
                 self.open[Self::open_index(id.node, block.kind)].retain(|&other| other != id);
             }

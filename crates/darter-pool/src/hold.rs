@@ -17,7 +17,7 @@
 //! Numbers are reused, with another generation. A word whose hold is long over can therefore name a present one, once in
 //! 256 reuses: who asks is told that it is not over yet, and asks again.
 
-use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr};
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, mutant};
 use std::sync::{Arc, Mutex};
 
 use crate::block::Owner;
@@ -65,7 +65,9 @@ impl Holds {
             }
         };
         let (generation, in_use) = &mut numbers.states[usize::from(number)];
-        *generation = generation.wrapping_add(1);
+        if !mutant!("hold-generation-kept") {
+            *generation = generation.wrapping_add(1);
+        }
         *in_use = true;
         Some((number, *generation))
     }
@@ -91,7 +93,7 @@ impl Holds {
         let mut numbers = lock(&self.0);
         for abandoned in lock(&state.left_over).drain(..) {
             numbers.states[usize::from(abandoned.number)].1 = false;
-            if abandoned.lock.is_null() {
+            if abandoned.lock.is_null() || mutant!("hold-never-disowned") {
                 numbers.free.push(abandoned.number);
             } else {
                 numbers.to_disown.push(abandoned);
@@ -178,7 +180,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.released {
+        if self.released || mutant!("hold-over-as-soon-as-dropped") {
             self.holds.give_back(self.number);
         } else {
             let &mut Self { number, word, lock: at, .. } = self;

@@ -13,7 +13,7 @@
 //!
 //! Lock order: ring, then limbo, then heap.
 
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,7 +138,9 @@ impl Limbo {
     /// Adds a retired object to a ring, and the ring to limbo when it is full; answers whether it was.
     pub(crate) fn retire(&self, ring: &Mutex<Ring>, object: Retired, born: u64) -> bool {
         let mut ring = lock(ring);
-        ring.born = ring.born.min(born).min(ring.in_hand);
+        let in_hand = if mutant!("limbo-forgets-the-birth-in-hand") { NEVER } else { ring.in_hand };
+        let before = if mutant!("limbo-birth-of-the-last-in-the-ring") { NEVER } else { ring.born };
+        ring.born = before.min(born).min(in_hand);
         if ring.objects.capacity() == 0 {
             ring.objects.reserve_exact(BAG_OBJECTS);
         }
@@ -218,7 +220,7 @@ impl Limbo {
             if bag.stamp.is_some() {
                 break;
             }
-            bag.stamp = Some(global);
+            bag.stamp = Some(if mutant!("limbo-stamped-with-the-clients-epoch") { bag.born } else { global });
             bag.objects.iter().copied().for_each(&mut retired);
         }
         for noted in state.noted.iter_mut().rev().skip_while(|noted| noted.sequence >= mark) {
@@ -230,11 +232,18 @@ impl Limbo {
     }
 
     /// Takes what is free at `global`: calls `free` with each bag's objects, which returns those that are other
-    /// members'. Runs under limbo's lock, so that nothing is missed by [`Limbo::oldest`].
-    pub(crate) fn ripen(&self, global: u64, mut free: impl FnMut(&[Retired]) -> Vec<Retired>) {
+    /// members'; `graced` hears of the stamps of objects that have passed their first grace. Runs under limbo's lock, so that
+    /// nothing is missed by [`Limbo::oldest`].
+    pub(crate) fn ripen(
+        &self,
+        global: u64,
+        mut graced: impl FnMut(u64),
+        mut free: impl FnMut(&[Retired]) -> Vec<Retired>,
+    ) {
         let mut state = lock(&self.state);
-        let is_ripe = |stamp: Option<u64>| stamp.is_some_and(|stamp| stamp + 2 <= global);
-        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp)) {
+        let is_ripe = |stamp: Option<u64>, epochs| stamp.is_some_and(|stamp| stamp + epochs <= global);
+        let grace = if mutant!("limbo-frees-one-epoch-early") { 1 } else { 2 };
+        while state.bags.front().is_some_and(|bag| is_ripe(bag.stamp, grace)) {
             let Some(bag) = state.bags.pop_front() else { break };
             let remote = free(&bag.objects);
             self.waiting.fetch_sub(bag.objects.len() - remote.len(), Ordering::Relaxed);
@@ -243,8 +252,10 @@ impl Limbo {
                 state.remote.extend(remote);
             }
         }
-        while state.noted.front().is_some_and(|noted| is_ripe(noted.stamp)) {
+        let grace = if mutant!("limbo-first-grace-of-one-epoch") { 1 } else { 2 };
+        while state.noted.front().is_some_and(|noted| is_ripe(noted.stamp, grace)) {
             let Some(noted) = state.noted.pop_front() else { break };
+            noted.stamp.into_iter().for_each(&mut graced);
             state.graced.push(noted.object);
         }
         self.graced.store(state.graced.len(), Ordering::Relaxed);
@@ -264,6 +275,7 @@ impl Limbo {
         let bags = state.bags.iter().map(|bag| bag.born);
         let noted = state.noted.iter().map(|noted| noted.object.born);
         let graced = state.graced.iter().map(|object| object.born);
+        let graced = graced.filter(|_| !mutant!("limbo-oldest-passes-over-what-is-graced"));
         bags.chain(noted).chain(graced).fold(state.remote_born, u64::min)
     }
 
@@ -272,7 +284,8 @@ impl Limbo {
     pub(crate) fn oldest(&self, clients: impl FnOnce() -> u64) -> u64 {
         let before = self.oldest_here();
         let between = clients();
-        before.min(between).min(self.oldest_here())
+        let after = if mutant!("limbo-oldest-looks-once") { NEVER } else { self.oldest_here() };
+        before.min(between).min(after)
     }
 
     /// The oldest birth in a ring or in its owner's hands.
@@ -322,7 +335,7 @@ mod tests {
         limbo.stamp(mark, 10, drop);
         let ripe = |global| {
             let mut freed = Vec::new();
-            limbo.ripen(global, |objects| {
+            limbo.ripen(global, drop, |objects| {
                 freed.extend_from_slice(objects);
                 Vec::new()
             });
@@ -351,9 +364,9 @@ mod tests {
             hand: None,
         });
         limbo.stamp(limbo.mark(), 5, drop);
-        limbo.ripen(6, |_| Vec::new());
+        limbo.ripen(6, drop, |_| Vec::new());
         assert_eq!(limbo.graced(), 0);
-        limbo.ripen(7, |_| Vec::new());
+        limbo.ripen(7, drop, |_| Vec::new());
         let taken = limbo.take_graced(&ring);
         assert_eq!((taken.len(), &*taken[0].note, limbo.graced()), (1, &[1, 2][..], 0));
         assert_eq!(Limbo::oldest_in(&ring), 3);

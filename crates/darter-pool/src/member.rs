@@ -28,7 +28,7 @@
 //! again and publishes that, all before its first pin. An advance whose scan missed the new member read the global
 //! epoch before that second reading, so it can carry the epoch at most one beyond it: the same lag as for any member.
 
-use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect};
+use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect, mutant};
 
 use crate::PoolError;
 use crate::block::Owner;
@@ -114,8 +114,10 @@ pub(crate) async fn read_table<E: Endpoint>(
     let mut expected = expected.min(MEMBERS);
     loop {
         let mut batch = endpoint.batch();
+        let lines = expected as usize * LINE_WORDS;
+        let early = mutant!("member-lines-read-before-the-epoch").then(|| batch.read(line_addr(0), lines));
         let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 3);
-        let table = batch.read(line_addr(0), expected as usize * LINE_WORDS);
+        let table = early.unwrap_or_else(|| batch.read(line_addr(0), lines));
         let batch = endpoint.submit(batch).await?;
         let (epoch, used) = (batch.words(head)[0], batch.words(head)[1]);
         let nodes = u8::try_from(batch.words(head)[2]).ok().filter(|&nodes| nodes > 0);
@@ -216,7 +218,10 @@ async fn go_live<E: Endpoint>(
         // Somebody went live here since we looked, and holds no claim: others will ask whether it is gone.
         return Ok(None);
     }
-    let me = Owner { member: slot as u8, incarnation: line.incarnation.wrapping_add(1) };
+    // An incarnation is never 0.
+    let kept = mutant!("member-incarnation-kept") && line.incarnation > 0;
+    let incarnation = if kept { line.incarnation } else { line.incarnation.wrapping_add(1) };
+    let me = Owner { member: slot as u8, incarnation };
     let publication = Publication {
         published: table.epoch,
         flushed: table.epoch,
@@ -236,7 +241,9 @@ async fn go_live<E: Endpoint>(
         return Ok(None);
     }
     // Both anew, now that others see us.
-    let (before, table) = (table.epoch, read_table(endpoint, slot + 1).await?);
+    let before = table.epoch;
+    let stays = mutant!("member-goes-live-by-what-it-read-before");
+    let table = if stays { table } else { read_table(endpoint, slot + 1).await? };
     if table.epoch < before {
         return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
     }
@@ -301,13 +308,16 @@ pub(crate) async fn bury_dead<F: Fabric>(
         if !now.live || now.incarnation != line.incarnation {
             continue;
         }
-        let lapsed = lapsed && now.deadline_ms == line.deadline_ms;
-        let suspect = Suspect { slot, holder: line.holder, lapsed };
+        let lapsed =
+            lapsed && (now.deadline_ms == line.deadline_ms || mutant!("bury-though-the-lease-was-renewed"));
+        let holder = if mutant!("bury-whoever-the-line-names-now") { now.holder } else { line.holder };
+        let suspect = Suspect { slot, holder, lapsed };
         match fabric.fence(suspect) {
             Ok(FenceOutcome::Alive) => {}
             // At all nodes that this process knows; were there more, somebody who knows them has to do it.
             Ok(FenceOutcome::Fenced) => {
-                if usize::from(read_table(endpoint, 0).await?.nodes) > fabric.nodes() {
+                let nodes = usize::from(read_table(endpoint, 0).await?.nodes);
+                if nodes > fabric.nodes() && !mutant!("bury-without-the-nodes-that-came-since") {
                     burials.unsure = true;
                 } else {
                     end(endpoint, Owner { member: slot as u8, incarnation: line.incarnation }).await?;

@@ -16,7 +16,7 @@
 //! Somebody dead is shut out at all nodes there are: the count is read once more after node 0 has shut it out, since it
 //! can have used no node that was not counted by then.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
 use std::sync::atomic::Ordering;
 
 use crate::PoolError;
@@ -154,7 +154,12 @@ impl<F: Fabric> Shared<F> {
             }
             lock(&self.heap).take_nodes_in();
         }
-        self.usable.fetch_max(table.reached_by_all(), Ordering::AcqRel);
+        let usable = if mutant!("node-used-before-all-reach-it") {
+            self.layout.node_count()
+        } else {
+            table.reached_by_all()
+        };
+        self.usable.fetch_max(usable, Ordering::AcqRel);
         Ok(())
     }
 
@@ -167,7 +172,8 @@ impl<F: Fabric> Shared<F> {
             Err(error) => {
                 self.fabric.forget_node(node);
                 let mut batch = endpoint.batch();
-                batch.cas(line_addr(node), claim, 0);
+                let free = if mutant!("node-line-kept-after-an-error") { claim } else { 0 };
+                batch.cas(line_addr(node), claim, free);
                 let done = endpoint.submit(batch).await?;
                 endpoint.recycle(done);
                 return Err(error);

@@ -4,7 +4,7 @@
 //! All parts that need verbs are functions of [`Shared`] and an endpoint, so that closing, which has no client any
 //! more, runs the same code.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, Identity};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, Identity, mutant};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -158,7 +158,9 @@ impl<F: Fabric> Pool<F> {
         let nodes = layout.node_count();
         let membership = member::register(&fabric, &mut endpoint, superblock.lease_ms, nodes).await?;
         // Whoever missed our line went no further than this; the next upkeep tells the others that we follow.
-        nodes::learn(&fabric, &mut endpoint, &superblock, &layout, membership.nodes).await?;
+        if !mutant!("join-without-the-nodes-that-came-since") {
+            nodes::learn(&fabric, &mut endpoint, &superblock, &layout, membership.nodes).await?;
+        }
         let shared = Shared {
             heap: Mutex::new(Heap::new(layout.clone())),
             clients: Clients::new(membership.epoch),

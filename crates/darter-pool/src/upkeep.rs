@@ -25,7 +25,7 @@ use crate::epoch::{ClientState, lock};
 use crate::heap::{ClaimFilter, Freed};
 use crate::layout::{BlockId, EPOCH_AT, Layout};
 use crate::limbo::{Limbo, Retired};
-use crate::member::{self, Burials, MemberTable, Publication, Sightings};
+use crate::member::{self, Burials, MemberLine, MemberTable, Publication, Sightings};
 use crate::pool::Shared;
 use crate::size_class::class_bytes;
 
@@ -154,12 +154,16 @@ impl<F: Fabric> Shared<F> {
         let mark = self.limbo.mark();
         let table = self.read_members(endpoint).await?;
         lock(&self.upkeep.sightings).note(&table, endpoint.now_ms());
-        self.limbo.stamp(mark, table.epoch, |object| {
+        let mark = if mutant!("limbo-marked-after-the-epoch-was-read") { self.limbo.mark() } else { mark };
+        let stamp =
+            if mutant!("limbo-stamped-with-the-process-epoch") { self.clients.epoch() } else { table.epoch };
+        self.limbo.stamp(mark, stamp, |object| {
             let state = ObjectState::Retired(table.epoch);
             self.fabric.note_object(object.addr(), class_bytes(object.class()), state);
         });
         self.clients.observe(table.epoch);
-        self.limbo.ripen(table.epoch, |objects| {
+        let graced = |stamp| self.fabric.note_grace(stamp);
+        self.limbo.ripen(table.epoch, graced, |objects| {
             for object in objects {
                 self.fabric.note_object(object.addr(), class_bytes(object.class()), ObjectState::Free);
             }
@@ -247,7 +251,7 @@ impl<F: Fabric> Shared<F> {
     /// Ends the pin of an idle or dropped client that waits for verbs which have landed.
     pub(crate) fn reap(&self, state: &Arc<ClientState>) {
         let mut lingering = lock(&state.lingering);
-        if *lingering && state.in_flight() == 0 {
+        if *lingering && (state.in_flight() == 0 || mutant!("lingering-pin-reaped-at-once")) {
             self.end_pin(state, &mut lingering);
         }
     }
@@ -255,7 +259,7 @@ impl<F: Fabric> Shared<F> {
     /// What a client's operations abandoned is over when no verb of dropped ones is on its way, even while it waits in another.
     fn settle_abandoned(&self, state: &ClientState) {
         let is_due = !lock(&state.left_over).is_empty();
-        if is_due && state.in_flight() == 0 {
+        if is_due && (state.in_flight() == 0 || mutant!("holds-settled-under-late-verbs")) {
             self.holds.settle_left_over(state);
         }
     }
@@ -276,6 +280,7 @@ impl<F: Fabric> Shared<F> {
         if objects.is_empty() {
             return Ok(());
         }
+        let born = if mutant!("cancelled-frees-taken-for-landed") { u64::MAX } else { born };
         let in_flight = InFlight { stuck: &self.upkeep.stuck, born };
         let blocks: BTreeSet<BlockId> =
             objects.iter().filter_map(|object| Some(self.layout.page_of(object.addr())?.block)).collect();
@@ -344,7 +349,8 @@ impl<F: Fabric> Shared<F> {
         let upkeep = &self.upkeep;
         let epoch = table.epoch;
         let clients = || {
-            let pinned = self.clients.oldest_pin().unwrap_or(u64::MAX);
+            let pinned = self.clients.oldest_pin().filter(|_| !mutant!("flushed-without-looking-at-pins"));
+            let pinned = pinned.unwrap_or(u64::MAX);
             let rings = self.clients.all();
             rings.iter().fold(pinned, |oldest, client| {
                 if client.pinned().is_none() {
@@ -356,14 +362,17 @@ impl<F: Fabric> Shared<F> {
         let stuck = upkeep.stuck.load(Ordering::SeqCst);
         let flushed = self.limbo.oldest(clients).min(stuck).min(epoch);
         upkeep.flushed.store(flushed, Ordering::Release);
-        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin >= epoch);
+        let behind = u64::from(mutant!("published-over-a-pin-one-epoch-behind"));
+        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin + behind >= epoch);
         let published = if is_current { epoch } else { upkeep.published.load(Ordering::Relaxed) };
         let has_garbage =
             self.limbo.waiting() > self.limbo.graced() || upkeep.sweeps.load(Ordering::Relaxed) > 0;
 
         let others = || table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
-        let advance = is_current
-            && others().all(|(_, line)| line.published == epoch)
+        let is_near =
+            |line: &MemberLine| mutant!("epoch-moved-past-a-member-one-behind") && line.published + 1 == epoch;
+        let advance = (is_current || mutant!("epoch-moved-past-pins-of-its-own"))
+            && others().all(|(_, line)| line.published == epoch || is_near(line))
             && (has_garbage || others().any(|(_, line)| line.has_garbage));
         let now = endpoint.now_ms();
         let left = upkeep.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
@@ -373,7 +382,9 @@ impl<F: Fabric> Shared<F> {
             (line.published, line.flushed, line.has_garbage) == (published, flushed, has_garbage)
                 && line.nodes == u64::from(nodes)
         });
-        let is_news = !is_told || left < upkeep.lease_ms - upkeep.lease_ms / 4;
+        let is_due =
+            left < upkeep.lease_ms - upkeep.lease_ms / 4 && !mutant!("lease-renewed-with-news-alone");
+        let is_news = !is_told || is_due;
         if !is_news && !advance {
             return Ok(());
         }

@@ -20,15 +20,15 @@ const GRACES: usize = 7;
 
 /// One client in so many has so many times the operations.
 const LONG_ONE_IN: u64 = 6;
-const LONG_TIMES: u64 = 6;
+const LONG_TIMES: u64 = 5;
 /// Operations of a client beyond which a run is not made longer.
-const OPS_MAX: usize = 64;
+const OPS_MAX: usize = 40;
 /// Rounds of upkeep that a client for nothing else does, at least and at most.
-const ROUNDS: (u64, u64) = (4, 16);
+const ROUNDS: (u64, u64) = (4, 28);
 /// Runs of a round, which all see the same corpus.
 const ROUND: u64 = 1024;
 /// One run in so many begins as an interesting one did.
-const GOES_ON_ONE_IN: u64 = 2;
+const GOES_ON_ONE_IN: u64 = 3;
 
 /// How schedules are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +265,7 @@ impl Settings {
             subject: self.subject,
             scenario,
             nodes: 1 + dice.below(2) as u8,
-            processes: if scenario.churns && dice.below(100) < tune(2) { vec![0; clients] } else { Self::processes_of(clients, &mut dice) },
+            processes: Self::processes_of(clients, scenario.churns, &mut dice),
             warm: !dice.one_in(8),
             holes: self.holes,
             faults: Vec::new(),
@@ -279,9 +279,9 @@ impl Settings {
             }
         }
         // Or upkeep all the time, as processes that live do it: epochs pass while operations are under way.
-        if dice.below(100) < if scenario.churns { tune(0) } else { 33 } {
+        if scenario.churns || dice.one_in(3) {
             for process in 0..plan.processes() {
-                let rounds = ROUNDS.0 + dice.below(if scenario.churns { tune(1) } else { ROUNDS.1 - ROUNDS.0 });
+                let rounds = ROUNDS.0 + dice.below(ROUNDS.1 - ROUNDS.0);
                 plan.clients.push(vec![Op::Maintain; rounds as usize]);
                 plan.processes.push(process as u8);
             }
@@ -328,9 +328,9 @@ impl Settings {
     }
 
     /// The processes of so many clients: mostly one each, or all the same, or by chance.
-    fn processes_of(clients: usize, dice: &mut Dice) -> Vec<u8> {
-        match dice.below(4) {
-            0 => vec![0; clients],
+    fn processes_of(clients: usize, churns: bool, dice: &mut Dice) -> Vec<u8> {
+        match dice.below(if churns { 6 } else { 4 }) {
+            0 | 4.. => vec![0; clients],
             1 => {
                 let mut known = 0;
                 let mut process = || {
@@ -348,17 +348,17 @@ impl Settings {
         let few = 1 + dice.below(self.ops.max(1) as u64);
         // Now and then many: what takes several epochs, changes of the list and uses of one piece of memory.
         let is_long = scenario.churns || dice.one_in(LONG_ONE_IN);
-        let count = if is_long { few * if scenario.churns { tune(5) } else { LONG_TIMES } } else { few };
+        let count = if is_long { few * LONG_TIMES } else { few };
         let mut op = || {
             let key = dice.below(keys) as u8;
             if scenario.churns {
-                if scenario.adjusts && dice.below(100) < tune(3) { return Op::Restructure; }
-                if dice.below(100) < tune(4) { return Op::Maintain; }
-                return match dice.below(9) {
-                    0..2 => Op::Get(key),
-                    2..4 => Op::Put(key),
-                    4..6 => Op::Insert(key),
-                    _ => Op::Delete(key),
+                return match dice.below(if scenario.adjusts { 20 } else { 15 }) {
+                    0..3 => Op::Get(key),
+                    3..5 => Op::Put(key),
+                    5..8 => Op::Insert(key),
+                    8..12 => Op::Delete(key),
+                    12..15 => Op::Maintain,
+                    _ => Op::Restructure,
                 };
             }
             match dice.below(if scenario.adjusts { 22 } else { 20 }) {
@@ -384,8 +384,8 @@ impl Settings {
         let seed = seed_of(self.seed ^ 0x5ced, run);
         let kind = match self.scheduler {
             SchedulerKind::Mixed => {
-                let turns = [SchedulerKind::Random, SchedulerKind::Pct, SchedulerKind::Late];
-                turns[(run / self.scenarios.len() as u64 % 3) as usize]
+                let turns = [SchedulerKind::Random, SchedulerKind::Late, SchedulerKind::Pct, SchedulerKind::Late];
+                turns[(run / self.scenarios.len() as u64 % 4) as usize]
             }
             kind => kind,
         };
@@ -406,7 +406,7 @@ impl Settings {
     /// Performs a run: a new one, or one that begins as an interesting one did.
     fn perform(&self, at: u64, corpus: &Corpus, stages: &mut Stages) -> (Plan, Outcome) {
         let mut dice = Dice::new(seed_of(self.seed ^ 0xc0_1b05, at));
-        let drawn = if dice.below(100) < tune(6) { corpus.draw(&mut dice) } else { None };
+        let drawn = if dice.one_in(GOES_ON_ONE_IN) { corpus.draw(&mut dice) } else { None };
         let Some(interest) = drawn else {
             let plan = self.plan(at);
             let outcome = stages.run(&plan, &mut *self.scheduler(at, &plan));
@@ -520,9 +520,4 @@ fn finding(stages: &mut Stages, run: u64, plan: Plan, outcome: Outcome) -> Findi
     let violation = outcome.violation.unwrap_or(Violation { kind: "none", text: String::new() });
     let (small_plan, small_schedule, violation) = shrink(stages, &plan, &schedule, violation);
     Finding { run, plan, schedule, small_plan, small_schedule, violation }
-}
-
-pub(super) fn tune(at: usize) -> u64 {
-    static T: std::sync::OnceLock<Vec<u64>> = std::sync::OnceLock::new();
-    T.get_or_init(|| std::env::var("TUNE").unwrap_or("33,12,25,20,35,6,50,6".into()).split(',').map(|s| s.parse().unwrap()).collect())[at]
 }

@@ -236,7 +236,7 @@ impl Late {
                     _ => HoldAt::AfterWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
                 };
                 let task = dice.below(tasks.max(1)) as TaskId;
-                HeldTask { task, at, steps: 32 << dice.below(super::campaign::tune(7)), until: None }
+                HeldTask { task, at, steps: 32 << dice.below(7), until: None }
             })
             .collect();
         Self { random: Random::new(seed), performed: Vec::new(), holds, step: 0, offered: Vec::new() }

@@ -66,6 +66,11 @@ macro_rules! forward_fabric {
             self.inner.note_object(addr, bytes, state);
         }
 
+        #[inline]
+        fn note_grace(&self, stamp: u64) {
+            self.inner.note_grace(stamp);
+        }
+
         fn claim(&self, slot: u32) -> Result<Box<dyn crate::Identity>, crate::FabricError> {
             self.inner.claim(slot)
         }

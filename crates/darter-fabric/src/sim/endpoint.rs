@@ -214,9 +214,21 @@ impl Fabric for Sim {
         if world.admit(self.process).is_err() {
             return;
         }
-        let memory = world.nodes.get_mut(usize::from(addr.node()));
-        let misuse = memory.and_then(|memory| memory.note(addr, bytes, state));
-        world.misuse = world.misuse.or(misuse);
+        let Some(memory) = world.nodes.get_mut(usize::from(addr.node())) else { return };
+        let stamp = memory.stamp(addr);
+        let misuse = memory.note(addr, bytes, state);
+        let is_early = state == ObjectState::Free && stamp.is_some_and(|stamp| world.is_pinned_by(stamp));
+        let early = is_early.then_some(Misuse { what: "memory was freed that a pin protects", addr });
+        world.misuse = world.misuse.or(misuse).or(early);
+    }
+
+    fn note_grace(&self, stamp: u64) {
+        let mut world = self.world();
+        if world.admit(self.process).is_ok() && world.is_pinned_by(stamp) {
+            let addr = GlobalAddr::NULL;
+            let what = "a grace was held to be over while an operation from before it was under way";
+            world.misuse = world.misuse.or(Some(Misuse { what, addr }));
+        }
     }
 
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
@@ -315,6 +327,13 @@ impl Endpoint for SimEndpoint {
 
     fn note_pin(&mut self, epoch: Option<u64>) {
         self.pin = epoch;
+        self.sim.world().note_pin(self.sim.process, self.id, epoch);
+    }
+}
+
+impl Drop for SimEndpoint {
+    fn drop(&mut self) {
+        self.sim.world().note_pin(self.sim.process, self.id, None);
     }
 }
 

@@ -38,10 +38,14 @@ impl Shadow {
         !matches!(self, Self::UNMANAGED | Self::FREE)
     }
 
+    /// The stamp of a retired object.
+    fn stamp(self) -> Option<u64> {
+        self.0.checked_sub(Self::FREE.0 + 1).map(u64::from)
+    }
+
     /// Whether the word may be touched by a client with this pin.
     fn admits(self, pin: Option<u64>) -> bool {
-        let stamp = self.0.checked_sub(Self::FREE.0 + 1);
-        stamp.is_none_or(|stamp| pin.is_some_and(|pin| pin as u32 <= stamp))
+        self.stamp().is_none_or(|stamp| pin.is_some_and(|pin| pin <= stamp))
     }
 }
 
@@ -164,6 +168,11 @@ impl Memory {
             }
         }
         lost
+    }
+
+    /// The stamp of the retired object at an address.
+    pub(super) fn stamp(&self, addr: GlobalAddr) -> Option<u64> {
+        self.shadow.get((addr.offset() / 8) as usize)?.stamp()
     }
 
     /// Takes over what an allocator says of a range. Answers a misuse: an object freed twice, or allocated twice.

@@ -90,6 +90,8 @@ pub(super) struct World {
     /// Allocation requests of each process, and the one that is to be refused.
     pub allocations: Vec<(u64, Option<u64>)>,
     pub counts: SimCounts,
+    /// The endpoints whose clients are pinned, with their processes and the epochs.
+    pub pins: Vec<(u64, u32, u64)>,
     /// The first verb since the last restore that no correct client posts.
     pub misuse: Option<Misuse>,
     spare_lanes: Vec<Vec<Lane>>,
@@ -117,6 +119,7 @@ impl World {
             slept: false,
             allocations: Vec::new(),
             counts: SimCounts::default(),
+            pins: Vec::new(),
             misuse: None,
             spare_lanes: Vec::new(),
             spare_batches: Vec::new(),
@@ -141,7 +144,20 @@ impl World {
         self.next_id = 0;
         self.next_endpoint = 0;
         self.counts = SimCounts::default();
+        self.pins.clear();
         self.misuse = None;
+    }
+
+    /// Notes at which epoch an endpoint's client is pinned.
+    pub(super) fn note_pin(&mut self, process: u32, endpoint: u64, epoch: Option<u64>) {
+        self.pins.retain(|(pinned, ..)| *pinned != endpoint);
+        self.pins.extend(epoch.map(|epoch| (endpoint, process, epoch)));
+    }
+
+    /// Whether a client that may still read or write is pinned at an epoch or before.
+    pub(super) fn is_pinned_by(&self, epoch: u64) -> bool {
+        let may_act = |process: u32| self.admit(process).is_ok();
+        self.pins.iter().any(|&(_, process, pin)| pin <= epoch && may_act(process))
     }
 
     pub(super) fn life(&self, process: u32) -> Life {

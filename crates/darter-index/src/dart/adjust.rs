@@ -208,11 +208,16 @@ impl<F: Fabric> Dart<F> {
             Table::create(&mut client, list, entries).await?
         };
         let descriptor = table.descriptor;
+        let is_early = mutant!("table-filled-before-it-is-named");
+        let early = if is_early { Some(self.fill(client, &table).await) } else { None };
         if !self.swap_word(client, words.est_next, replaces, descriptor.bits()).await? {
             client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return Ok(None);
         }
-        let filled = self.fill(client, &table).await;
+        let filled = match early {
+            Some(filled) => filled,
+            None => self.fill(client, &table).await,
+        };
         let mut pinned = client.pin(OpKind::Maintain).await?;
         let old = GlobalAddr::from_bits(self.read_word(&mut pinned, words.est).await?);
         let next = if filled.is_ok() { descriptor.bits() | COMMITTED } else { 0 };
@@ -241,12 +246,15 @@ impl<F: Fabric> Dart<F> {
         new: GlobalAddr,
     ) -> Result<(), IndexError> {
         let words = self.shared.words;
+        if mutant!("table-no-longer-named-before-it-is-current") {
+            self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;
+        }
         let mut batch = client.batch();
         let cas = batch.cas(words.est, old.bits(), new.bits());
         let done = client.submit(batch).await?;
         let found = GlobalAddr::from_bits(done.found(cas));
         client.recycle(done);
-        if found == old && old != new {
+        if old != new && (found == old || mutant!("replaced-table-retired-by-all-who-finish")) {
             let mut batch = client.batch();
             batch.faa(words.version, 1);
             let done = client.submit(batch).await?;

@@ -13,7 +13,7 @@ use super::slot::{END, SKIP_MAX, Slot};
 use super::switch::Target;
 use crate::radix::build::{Builder, Built, Shape};
 use crate::{IndexError, KeyValue};
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 
 /// Express entries kept until the end; more are dropped, which costs round trips until the next adjustment.
@@ -105,7 +105,8 @@ impl<F: Fabric> Dart<F> {
         }
         seal_all(&mut client, old.addr, &mut words, old.ty.seals()).await?;
         let at = SlotAt { addr: self.shared.words.root, slot: old_slot };
-        if node::slots(old.ty, &words).any(|(_, slot)| slot.is_live()) {
+        let is_empty = !node::slots(old.ty, &words).any(|(_, slot)| slot.is_live());
+        if !is_empty && !mutant!("bulk-load-over-a-late-key") {
             // Somebody put a key while we were sealing: finish the switch that the seals began.
             let target = Target { node: old, incoming: at, above: 0, words: None };
             self.switch(&mut client, &table, &mut self.hashed(&[]), &target, None, &[]).await?;

@@ -7,7 +7,7 @@ use super::leaf;
 use super::node::{NodeRef, verify_depth};
 use super::slot::{Held, Slot};
 use crate::IndexError;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 
 /// Where the way down from one node stands.
@@ -72,7 +72,9 @@ fn advance(way: &Way, words: &[u64]) -> Result<Way, IndexError> {
                 Some(_) => {
                     return Err(IndexError::Corrupt { addr: node.addr, what: "slot of no known type" });
                 }
-                None if bucket + 1 < node.ty.buckets() => Way::Bucket(*node, bucket + 1),
+                None if bucket + 1 < node.ty.buckets() && !mutant!("key-below-sought-in-one-bucket") => {
+                    Way::Bucket(*node, bucket + 1)
+                }
                 None => Way::Done(None),
             })
         }

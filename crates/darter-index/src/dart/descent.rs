@@ -26,7 +26,7 @@ use super::situations;
 use super::slot::{Held, Slot};
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Batch, GlobalAddr, ReadId};
+use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
 
 /// A slot, where it lies and what it held.
@@ -187,6 +187,7 @@ impl<'k> Descent<'k> {
             self.enter(node);
         } else if let (Held::Node { addr, ty, .. }, false) = (root.held(), self.root_tried) {
             self.root_tried = true;
+            self.trusted = mutant!("remembered-root-believed");
             self.incoming = Some(SlotAt { addr: shared.words.root, slot: root });
             self.enter(NodeRef { addr, ty, depth: 0 });
         } else {
@@ -297,7 +298,9 @@ impl<'k> Descent<'k> {
         for &(length, hash, read) in lengths {
             let Some(bucket) = read.map(|read| batch.words(read)) else { continue };
             for node in hits(bucket, hash, length) {
-                if node.depth <= len && node.depth < self.below {
+                let is_itself = node.depth == self.below && mutant!("parent-sought-from-its-child");
+                let is_above = node.depth < self.below || is_itself;
+                if node.depth <= len && is_above {
                     self.hints.push(node);
                 }
             }
@@ -317,7 +320,8 @@ impl<'k> Descent<'k> {
         let slots = &words[1..];
         let on_path = words[0] == self.key.identity(self.node.depth);
         if !self.trusted {
-            let current = slots.iter().any(|&word| !Slot::from_word(word).is_sealed());
+            let proof = if mutant!("hint-current-by-its-identity-word") { words } else { slots };
+            let current = proof.iter().any(|&word| !Slot::from_word(word).is_sealed());
             let off_path = !on_path && !shared.holes.has(Hole::TrustExpress);
             let trusts_sealed =
                 shared.holes.has(Hole::TrustSealed) && matches!(self.purpose, Purpose::Read { .. });
@@ -331,7 +335,9 @@ impl<'k> Descent<'k> {
             }
             self.trusted = true;
             if let Some(hash) = self.cache_hash {
-                shared.hints.put(hash, self.retirements, self.node);
+                let newest = mutant!("hint-dated-by-the-newest-round");
+                let round = if newest { shared.retirements() } else { self.retirements };
+                shared.hints.put(hash, round, self.node);
             }
         } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
             return Ok(Some(End::Diverged));
@@ -339,7 +345,9 @@ impl<'k> Descent<'k> {
         if !matches!(self.purpose, Purpose::Read { .. }) {
             self.bucket.clear();
             self.bucket.extend_from_slice(words);
-            let edge = Some(self.key.edge(self.node.depth)).filter(|_| shared.holes.has(Hole::FreezeParent));
+            let ignores_others =
+                shared.holes.has(Hole::FreezeParent) || mutant!("writer-passes-seals-of-other-edges");
+            let edge = Some(self.key.edge(self.node.depth)).filter(|_| ignores_others);
             let concerns = |slot: Slot| slot.is_sealed() && edge.is_none_or(|edge| slot.is_of(edge));
             if slots.iter().any(|&word| concerns(Slot::from_word(word))) {
                 return Ok(Some(End::Sealed));

@@ -14,7 +14,7 @@
 
 use super::node::{NodeRef, NodeType};
 use crate::radix::slot::NodeCode;
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of one entry.
@@ -53,7 +53,8 @@ impl HintCache {
         }
         let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
         let value = entry[1].load(Ordering::Relaxed);
-        if value == 0 || entry[0].load(Ordering::Relaxed) ^ value != Self::check(hash, retirements) {
+        let tied = if mutant!("hint-not-tied-to-its-check") { 0 } else { value };
+        if value == 0 || entry[0].load(Ordering::Relaxed) ^ tied != Self::check(hash, retirements) {
             return None;
         }
         let ty = NodeType::from_code(value >> 44 & 0xf)?;
@@ -72,7 +73,8 @@ impl HintCache {
         }
         let value = node.addr.bits() >> 4 | (node.ty as u64) << 44 | (node.depth as u64) << 48;
         let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
-        entry[0].store(Self::check(hash, retirements) ^ value, Ordering::Relaxed);
+        let tied = if mutant!("hint-not-tied-to-its-check") { 0 } else { value };
+        entry[0].store(Self::check(hash, retirements) ^ tied, Ordering::Relaxed);
         entry[1].store(value, Ordering::Relaxed);
     }
 

@@ -26,7 +26,7 @@ use super::prefix_hash::{HashedKey, identity_depth};
 use super::slot::{END, Held, Slot};
 use crate::IndexError;
 use crate::radix::slot::{FANOUT, NodeCode, order_of};
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use smallvec::SmallVec;
 
 /// The types of inner node, smallest first.
@@ -113,7 +113,11 @@ impl NodeType {
 
     /// The words that a replacement seals: all but the identities.
     pub(crate) fn seals(self) -> impl Fn(usize, u64) -> bool {
-        move |at, _| at % self.bucket_words() != 0
+        move |at, word| {
+            at % self.bucket_words() != 0
+                && !(word == 0 && mutant!("node-seal-passes-over-empty-slots"))
+                && !(at + 1 == self.words() && mutant!("node-seal-leaves-the-last-slot"))
+        }
     }
 
     /// Whether an edge has one fixed slot.

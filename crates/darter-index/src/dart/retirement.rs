@@ -19,7 +19,7 @@ use super::holes::Hole;
 use super::situations;
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client, Unlinked};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -63,11 +63,22 @@ impl<F: Fabric> Dart<F> {
         match self.scrub_nodes(&mut client, &nodes).await {
             Ok(()) => {
                 for object in nodes {
-                    client.retire(object.addr, object.bytes, object.kind);
+                    if mutant!("node-freed-after-one-grace") {
+                        client.free_unpublished(object.addr, object.bytes, object.kind);
+                    } else {
+                        client.retire(object.addr, object.bytes, object.kind);
+                    }
+                }
+                if mutant!("retirement-counted-after-retiring") {
+                    self.bump_retirements(&mut client).await?;
                 }
             }
             Err(error) => {
                 for object in nodes.into_iter().chain(tables) {
+                    if mutant!("node-retired-though-its-scrub-failed") && object.note[..] != *table_note() {
+                        client.retire(object.addr, object.bytes, object.kind);
+                        continue;
+                    }
                     client.unlink(object.addr, object.bytes, object.kind, object.note);
                 }
                 return Err(error);
@@ -85,7 +96,9 @@ impl<F: Fabric> Dart<F> {
         }
         let (named, nameless): (Vec<&Unlinked>, Vec<&Unlinked>) =
             nodes.iter().partition(|object| object.note.first() == Some(&NOTE_NODE));
-        self.bump_retirements(client).await?;
+        if !mutant!("retirement-not-counted") && !mutant!("retirement-counted-after-retiring") {
+            self.bump_retirements(client).await?;
+        }
         if self.shared.holes.has(Hole::SkipScrub) {
             return Ok(());
         }
@@ -95,9 +108,13 @@ impl<F: Fabric> Dart<F> {
             .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
         let (keys, version) = (&self.shared.keys, self.shared.words.version);
-        for table in self.live_tables(client).await?.0 {
+        let (mut tables, _) = self.live_tables(client).await?;
+        if mutant!("scrub-skips-the-table-being-built") {
+            tables.truncate(1);
+        }
+        for table in tables {
             scrub(client, &table, keys, version, &retired).await?;
-            if !nameless.is_empty() {
+            if !nameless.is_empty() && !mutant!("nameless-node-not-scrubbed") {
                 scrub_everywhere(client, &table, keys, version, |addr| nameless.contains(&addr)).await?;
             }
         }
@@ -122,8 +139,9 @@ impl<F: Fabric> Dart<F> {
         let words = &self.shared.words;
         let mut batch = client.batch();
         // In this order: a table that becomes current between the two reads is seen by the second.
+        let early = mutant!("scrub-looks-at-the-current-table-first").then(|| batch.read(words.est, 1));
         let next = batch.read(words.est_next, 1);
-        let current = batch.read(words.est, 1);
+        let current = early.unwrap_or_else(|| batch.read(words.est, 1));
         let version = batch.read(words.version, 1);
         let done = client.submit(batch).await?;
         let next_word = done.words(next)[0];

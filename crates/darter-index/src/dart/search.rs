@@ -6,7 +6,7 @@ use super::leaf;
 use super::shared::Shared;
 use crate::IndexError;
 use crate::ordered::check_key;
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::Client;
 use std::sync::atomic::Ordering;
 
@@ -88,7 +88,11 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
         let mut client = client.pin(OpKind::MultiGet).await?;
         let shared = &*self.shared;
-        let table = shared.view(&mut client).await?;
+        let table = if mutant!("multi-get-takes-the-view-unchecked") {
+            shared.table()
+        } else {
+            shared.view(&mut client).await?
+        };
         let mut values = vec![None; keys.len()];
         let mut walking: Vec<(usize, Descent<'_>)> = keys
             .iter()

@@ -143,7 +143,8 @@ impl Shared {
         client: &mut Client<F>,
     ) -> Result<Guard<Arc<Table>>, IndexError> {
         let table = self.table.load();
-        if table.is_fresh(client.epoch()) {
+        let longer = u64::from(mutant!("view-fresh-one-epoch-too-long"));
+        if table.is_fresh(client.epoch() - longer) {
             return Ok(table);
         }
         drop(table);
@@ -179,7 +180,8 @@ impl Shared {
             if known.descriptor != est {
                 note(situations::TABLE_REFRESHED);
             }
-            table.found_current(epoch);
+            let is_misdated = mutant!("view-dated-by-the-end-of-its-reading");
+            table.found_current(if is_misdated { client.pool().epoch() } else { epoch });
             if mutant!("view-goes-back") {
                 table.found_current(self.table.load().checked());
             }

@@ -20,7 +20,7 @@ use crate::radix::drafts::Draft;
 use crate::radix::slot::edge_of;
 use crate::situations::note;
 use crate::{IndexError, PutOutcome};
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client};
 
 impl<F: Fabric> Dart<F> {
@@ -61,6 +61,9 @@ impl<F: Fabric> Dart<F> {
         };
         let Some(other) = keys_below(client, &[node]).await?.pop().flatten() else {
             // Every key below is gone; nothing stands in the way once the node is collapsed.
+            if mutant!("split-waits-for-an-empty-subtree-to-go") {
+                return Ok(Turn::Again);
+            }
             let target = Target { node, incoming: at, above, words: None };
             self.remove_empty(client, &target).await?;
             return Ok(Turn::Again);
@@ -103,7 +106,9 @@ impl<F: Fabric> Dart<F> {
             images.iter().map(|(node, words)| (node.addr, &words[..])).collect();
         writes.push((leaf, &draft.words));
         if !self.publish(client, &writes, at, top_slot).await? {
-            drafts.discard(client);
+            if !mutant!("lost-split-keeps-its-nodes") {
+                drafts.discard(client);
+            }
             return Ok(Turn::Again);
         }
         drafts.keep();
@@ -153,7 +158,8 @@ impl<F: Fabric> Dart<F> {
 
 /// The depth of the chain node needed between a node at `above` and one at `depth`, if the edge would skip too much.
 fn chain_depth(above: usize, depth: usize) -> Option<usize> {
-    (depth - above - 1 > SKIP_MAX).then(|| depth - 1 - SKIP_MAX)
+    (depth - above - 1 > SKIP_MAX + usize::from(mutant!("split-skips-one-byte-too-many")))
+        .then(|| depth - 1 - SKIP_MAX)
 }
 
 /// Bytes the topmost node's edge skips, `count` nodes standing between `above` and `depth`.

@@ -2,7 +2,7 @@
 
 use super::{Dart, est};
 use crate::IndexError;
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{Client, ReachableSet};
 
 impl<F: Fabric> Dart<F> {
@@ -24,6 +24,9 @@ impl<F: Fabric> Dart<F> {
         batch.faa(version, 1);
         let done = client.submit(batch).await?;
         client.recycle(done);
+        if mutant!("swept-nodes-stay-remembered") {
+            return Ok(());
+        }
         self.bump_retirements(&mut client).await
     }
 }

@@ -24,7 +24,7 @@ use super::slot::{END, Held, SKIP_MAX, Slot};
 use crate::IndexError;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::situations::{Situation, note};
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client};
 
 /// A child to be put into the successor: its slot, and the words of its leaf, which nobody has written yet.
@@ -166,6 +166,7 @@ impl<F: Fabric> Dart<F> {
                     self.switch(client, table, &mut hashed, &target, None, &[]).await?;
                     return Ok(());
                 }
+                Parent::Sealed(_) if mutant!("help-stops-below-a-sealed-parent") => return Ok(()),
                 Parent::Sealed(upper) => {
                     note(situations::HELPED_ABOVE);
                     node = upper;
@@ -211,7 +212,9 @@ impl<F: Fabric> Dart<F> {
             incoming.slot = frozen;
             words = self.read_node(client, node).await?;
         } else {
+            let before = mutant!("switch-copies-what-it-read-before-sealing").then(|| words.clone());
             seal_all(client, node.addr, &mut words, node.ty.seals()).await?;
+            words = before.unwrap_or(words);
         }
         let (successor, added) = self.final_successor(target, &words, add.as_ref());
         let (slot, image) = match successor {
@@ -220,7 +223,9 @@ impl<F: Fabric> Dart<F> {
                 let addr = match room {
                     Some((planned, addr)) if planned == ty => addr,
                     _ => {
-                        drafts.discard(client);
+                        if !mutant!("switch-keeps-room-of-the-wrong-type") {
+                            drafts.discard(client);
+                        }
                         let home = home(client, key, ty, node.depth, target.incoming.addr.node());
                         drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?
                     }
@@ -244,9 +249,10 @@ impl<F: Fabric> Dart<F> {
         if !self.publish(client, &writes, incoming, slot).await? {
             note(situations::SWITCH_LOST);
             drafts.discard(client);
-            if target.incoming.addr == self.shared.words.root {
+            if target.incoming.addr == self.shared.words.root && !mutant!("lost-root-stays-remembered") {
                 // What was remembered of the root word is out of date: the next descent reads it.
-                self.shared.remember_root(Slot::EMPTY);
+                let lost = mutant!("lost-root-copy-remembered");
+                self.shared.remember_root(if lost { slot } else { Slot::EMPTY });
             }
             return Ok(Switched::Lost);
         }
@@ -289,7 +295,8 @@ impl<F: Fabric> Dart<F> {
                     // A key came back, and with it the prefix.
                     return Ok(());
                 };
-                if !node::slots(node.ty, &words).any(|(_, slot)| slot.is_sealed()) {
+                let is_sealed = node::slots(node.ty, &words).any(|(_, slot)| slot.is_sealed());
+                if !is_sealed || mutant!("empty-subtree-sought-through-a-seal") {
                     incoming = SlotAt { addr: node.addr.plus(at as u64 * 8), slot };
                     above = node.depth;
                     node = NodeRef { addr, ty, depth: above + 1 + usize::from(skip) };
@@ -325,7 +332,9 @@ impl<F: Fabric> Dart<F> {
         if self.publish(client, &writes, at, slot).await? {
             drafts.keep();
             note_switch(node.ty, slot, image.is_some());
-            client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
+            if !mutant!("nameless-node-not-unlinked") {
+                client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
+            }
         } else {
             drafts.discard(client);
         }
@@ -370,7 +379,8 @@ impl<F: Fabric> Dart<F> {
         for (addr, words) in writes {
             batch.write(*addr, words);
         }
-        if writes.iter().any(|(addr, _)| addr.node() != at.addr.node()) {
+        let is_far = writes.iter().any(|(addr, _)| addr.node() != at.addr.node());
+        if is_far && !mutant!("copy-and-link-in-one-batch-to-two-nodes") {
             // Complete before the CAS that links it: batches order verbs of one memory node only.
             batch = client.submit(batch).await?;
             batch.clear();
@@ -396,7 +406,7 @@ impl<F: Fabric> Dart<F> {
         let ty = target.node.ty;
         let wanted = add.and_then(|child| child.slot.edge());
         let free = |edge: u16| !node::slots(ty, words).any(|(_, s)| s.is_live() && s.edge() == Some(edge));
-        let added = wanted.is_some_and(free);
+        let added = wanted.is_some_and(|edge| free(edge) || mutant!("switch-adds-beside-a-child-that-came"));
         let children = live_children(words, ty, add.filter(|_| added));
         let is_root = target.incoming.addr == self.shared.words.root;
         let edge = target.incoming.slot.edge().unwrap_or(0);
@@ -405,7 +415,7 @@ impl<F: Fabric> Dart<F> {
             [only] if !is_root => match only.held() {
                 Held::Node { skip, .. } => {
                     let merged = usize::from(skip_of(target.incoming.slot)) + 1 + usize::from(skip);
-                    if merged <= SKIP_MAX {
+                    if merged <= SKIP_MAX + usize::from(mutant!("collapse-skips-one-byte-too-many")) {
                         Successor::Slot(only.moved(edge, merged as u8))
                     } else {
                         Successor::Node(NodeType::N4)
@@ -418,7 +428,7 @@ impl<F: Fabric> Dart<F> {
                 let fitting = NodeType::fit(edges.clone());
                 // Somebody sealed the node for want of room. A copy without any would be sealed again, and whoever replaces a
                 // node below would always find it so, and copy it once more.
-                let needs_room = !added && fitting == ty;
+                let needs_room = !added && fitting == ty && !mutant!("copy-as-full-as-it-was");
                 Successor::Node(if needs_room { NodeType::fit_with_room(edges) } else { fitting })
             }
         };

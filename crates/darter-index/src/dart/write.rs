@@ -25,7 +25,7 @@ use crate::radix::drafts::Draft;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::situations::note;
 use crate::{Condition, Decision, IndexError, PutOutcome};
-use darter_fabric::{Batch, Fabric, OpKind};
+use darter_fabric::{Batch, Fabric, OpKind, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, PoolError};
 
@@ -101,12 +101,14 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<Turn, IndexError> {
         let mut descent = self.descent(table, draft.key);
         let (end, done) = self.run(client, table, &mut descent).await?;
-        let is_refused = !matches!(end, End::Sealed) && !condition.holds_for(value_at(end, &done)?);
+        let is_known = !matches!(end, End::Sealed) || mutant!("condition-judged-at-a-seal");
+        let is_refused = is_known && !condition.holds_for(value_at(end, &done)?);
         let spot = Spot::of(client, end, done)?;
         if is_refused {
             return Ok(Turn::Done(PutOutcome::Refused));
         }
-        let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
+        let is_unconditional =
+            matches!(condition, Condition::Always | Condition::Present) || mutant!("conditional-put-bows");
         self.place(client, table, draft, &mut descent, spot, is_unconditional).await
     }
 
@@ -156,7 +158,9 @@ impl<F: Fabric> Dart<F> {
         for _ in 0..TURNS_MAX {
             let mut descent = self.descent(&table, key);
             let (end, done) = self.run(&mut client, &table, &mut descent).await?;
-            value.clear();
+            if !mutant!("modify-asks-with-its-last-answer") {
+                value.clear();
+            }
             let decision = match end {
                 End::Sealed => None,
                 _ => Some(decide(value_at(end, &done)?, &mut value)),
@@ -205,7 +209,9 @@ impl<F: Fabric> Dart<F> {
         if !self.publish(client, &[], at, tomb).await? {
             return Ok(false);
         }
-        self.retire_leaf(client, at.slot);
+        if !(thinned(descent) && mutant!("tidying-delete-keeps-its-leaf")) {
+            self.retire_leaf(client, at.slot);
+        }
         if thinned(descent) {
             // The key is gone whatever becomes of the tidying: another delete does it.
             match self.tidy(client, table, descent.key.bytes()).await {
@@ -220,7 +226,8 @@ impl<F: Fabric> Dart<F> {
     fn after_error(&self, client: &mut Client<F>, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
         // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS may have
         // landed though its reply was lost.
-        let is_unlinked = matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }));
+        let is_unlinked = matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }))
+            && !mutant!("put-in-a-full-pool-keeps-its-leaf");
         if is_unlinked || self.shared.holes.has(Hole::FreeAfterError) {
             draft.discard(client);
         }
@@ -237,7 +244,9 @@ impl<F: Fabric> Dart<F> {
         spot: Spot,
         is_unconditional: bool,
     ) -> Result<Turn, IndexError> {
-        leaf::mark_replacement(&mut draft.words, false);
+        if !mutant!("insert-marked-as-a-replacement") {
+            leaf::mark_replacement(&mut draft.words, false);
+        }
         match spot {
             Spot::Key(at) => self.replace_leaf(client, draft, at, is_unconditional).await,
             Spot::Other(at, other) => self.split_at(client, table, draft, descent, at, &other).await,
@@ -267,7 +276,8 @@ impl<F: Fabric> Dart<F> {
             self.retire_leaf(client, at.slot);
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
-        if is_unconditional && !found.is_sealed() && self.bows(client, draft.key, found).await? {
+        let may_bow = !found.is_sealed() || mutant!("put-bows-to-a-sealed-slot");
+        if is_unconditional && may_bow && self.bows(client, draft.key, found).await? {
             note(situations::BOWED);
             client.retried();
             return Ok(Turn::Done(PutOutcome::Replaced));
@@ -283,7 +293,8 @@ impl<F: Fabric> Dart<F> {
         let done = client.submit(batch).await?;
         let words = done.words(read);
         let is_replacement = leaf::is_replacement(words[0]) || self.shared.holes.has(Hole::BowToAny);
-        let bows = is_replacement && leaf::parse(addr, words)?.key == key;
+        let any_key = mutant!("put-bows-to-another-key");
+        let bows = is_replacement && (leaf::parse(addr, words)?.key == key || any_key);
         client.recycle(done);
         Ok(bows)
     }
@@ -303,7 +314,9 @@ impl<F: Fabric> Dart<F> {
             let at = SlotAt { addr: node.bucket_addr(edge).plus(word as u64 * 8), slot: old };
             let addr = draft.place(client, at.addr.node()).await?;
             let slot = Slot::leaf(edge, draft.class, addr);
-            if !self.publish(client, &[(addr, &draft.words)], at, slot).await? {
+            if !self.publish(client, &[(addr, &draft.words)], at, slot).await?
+                && !mutant!("insert-takes-a-lost-slot-for-won")
+            {
                 return Ok(Turn::Again);
             }
             draft.linked();
@@ -443,6 +456,9 @@ fn vacancy(ty: NodeType, bucket: &[u64], edge: u16) -> Option<(usize, Slot)> {
         return bucket.get(word).map(|&old| (word, Slot::from_word(old)));
     }
     let slots = || bucket.iter().enumerate().skip(1).map(|(word, &old)| (word, Slot::from_word(old)));
+    if mutant!("vacancy-passes-over-the-edges-own-tomb") {
+        return slots().find(|(_, slot)| slot.is_empty());
+    }
     slots().find(|(_, slot)| slot.edge() == Some(edge)).or_else(|| slots().find(|(_, slot)| slot.is_empty()))
 }
 

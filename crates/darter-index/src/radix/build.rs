@@ -11,7 +11,7 @@ use super::prefix_hash::{HashKeys, HashedKey};
 use super::slot::{Held, NodeCode, Slot};
 use crate::ordered::check_key;
 use crate::{IndexError, KeyValue};
-use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 
@@ -102,7 +102,9 @@ impl<S: Shape> Builder<S> {
             if let Some((previous, child)) = last.take() {
                 if key <= previous {
                     // The leaf belongs to nobody yet; let the stack own it, so that it is given back.
-                    self.adopt(&previous, child);
+                    if !mutant!("unsorted-load-loses-its-last-leaf") {
+                        self.adopt(&previous, child);
+                    }
                     return Err(IndexError::NotSorted { at: self.count });
                 }
                 let shared = common_prefix(&previous, &key);
@@ -190,7 +192,8 @@ impl<S: Shape> Builder<S> {
         };
         let mut slot = child.slot;
         loop {
-            let upper = if depth - above - 1 > S::SKIP_MAX { depth - 1 - S::SKIP_MAX } else { above };
+            let skip_max = S::SKIP_MAX + usize::from(mutant!("bulk-load-skips-one-byte-too-many"));
+            let upper = if depth - above - 1 > skip_max { depth - 1 - S::SKIP_MAX } else { above };
             if let Held::Node { addr, ty, .. } = slot.held() {
                 self.shape.attached(key, upper, Built { addr, ty, depth });
             }
@@ -275,7 +278,9 @@ impl<S: Shape> Builder<S> {
                     let done = client.submit(batch).await?;
                     doomed.extend(S::children(ty, done.words(read)));
                     client.recycle(done);
-                    client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
+                    if !mutant!("failed-load-keeps-its-nodes") {
+                        client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
+                    }
                 }
                 _ => {}
             }

@@ -7,7 +7,7 @@
 use super::leaf;
 use crate::IndexError;
 use crate::ordered::check_key;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
@@ -58,9 +58,11 @@ impl Drafts {
 
     /// The change was not published, and no CAS that could publish it is in flight.
     pub(crate) fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
+        let again = mutant!("drafts-given-back-twice").then(|| self.objects.clone());
         for (addr, bytes, kind) in self.objects.drain(..) {
             client.free_unpublished(addr, bytes, kind);
         }
+        self.objects.extend(again.into_iter().flatten());
     }
 }
 
@@ -98,7 +100,7 @@ impl<'a> Draft<'a> {
         client: &mut Client<F>,
         node: u8,
     ) -> Result<GlobalAddr, IndexError> {
-        if let Some(addr) = self.leaf {
+        if let Some(addr) = self.leaf.filter(|_| !mutant!("leaf-placed-anew-with-every-try")) {
             return Ok(addr);
         }
         let addr = self.drafts.alloc(client, node, class_bytes(self.class), AllocKind::Leaf).await?;

@@ -4,7 +4,7 @@
 //! sealed anyone may copy them, and everyone copies the same.
 
 use crate::IndexError;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 
 /// The seal's bit in slots and entries.
@@ -36,8 +36,12 @@ pub(crate) async fn seal_all<F: Fabric>(
         }
         let done = client.submit(batch).await?;
         for (at, cas) in tries {
-            words[at] = if done.swapped(cas) { words[at] | SEAL } else { done.found(cas) };
+            let is_done = done.swapped(cas) || mutant!("lost-seal-taken-for-done");
+            words[at] = if is_done { words[at] | SEAL } else { done.found(cas) };
         }
         client.recycle(done);
+        if mutant!("lost-seal-not-tried-again") {
+            return Ok(());
+        }
     }
 }

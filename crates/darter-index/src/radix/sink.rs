@@ -1,6 +1,7 @@
 //! Where a scan's pairs go, and how much of it one round trip does.
 
 use crate::ScanRange;
+use darter_fabric::mutant;
 use std::ops::Bound;
 
 /// Most items one round trip reads.
@@ -58,6 +59,9 @@ pub(crate) fn beyond(range: &ScanRange, prefix: &[u8]) -> Option<ScanRange> {
         rest.to = Bound::Excluded(prefix.to_vec());
     } else {
         match ScanRange::prefix(prefix).to {
+            Bound::Excluded(next) if mutant!("scan-goes-on-after-the-next-prefix") => {
+                rest.from = Bound::Excluded(next);
+            }
             Bound::Excluded(next) => rest.from = Bound::Included(next),
             _ => return None,
         }

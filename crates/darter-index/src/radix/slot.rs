@@ -19,7 +19,7 @@
 //! tombstone of the same edge, and only a rebuild drops it.
 
 use super::seal::SEAL;
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -148,14 +148,14 @@ impl<T: NodeCode> Slot<T> {
 
     /// Whether the slot was taken by this edge.
     #[inline]
-    pub(crate) const fn is_of(self, edge: u16) -> bool {
+    pub(crate) fn is_of(self, edge: u16) -> bool {
         let code = self.type_code();
         if edge == END {
             code == TYPE_TOMB_END || code == TYPE_END
         } else {
-            self.0 >> PARTIAL_SHIFT == edge as u64
+            self.0 >> PARTIAL_SHIFT == u64::from(edge)
                 && code != TYPE_EMPTY
-                && code != TYPE_TOMB_END
+                && (code != TYPE_TOMB_END || mutant!("slot-of-a-removed-end-is-of-byte-0"))
                 && code != TYPE_END
         }
     }

@@ -107,7 +107,12 @@ impl Subject for OfDart {
             adjust(),
             scenario::pair().churning(),
             scenario::split().churning(),
+            scenario::chain().churning(),
+            scenario::prefixes().churning(),
             express().churning(),
+            scenario::grow(TYPES[0], CAPACITIES[0]).churning(),
+            scenario::grow(TYPES[1], CAPACITIES[1]).churning(),
+            scenario::shrink(TYPES[2], CAPACITIES[1]).churning(),
         ];
         let types = TYPES.into_iter().zip(CAPACITIES);
         all.extend(types.clone().take(7).map(|(ty, capacity)| scenario::grow(ty, capacity)));

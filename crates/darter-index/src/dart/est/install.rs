@@ -12,7 +12,7 @@ use super::table::Table;
 use super::{BUCKET_SLOTS, Entry, PrefixList};
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Client, PoolError};
 use smallvec::SmallVec;
 
@@ -45,8 +45,9 @@ pub(crate) fn wishes_for(
     node: NodeRef,
     replaces: Option<GlobalAddr>,
 ) -> SmallVec<[Wish; 8]> {
+    let known = if mutant!("entry-under-more-bytes-than-are-known") { key.bytes().len() } else { upto };
     list.covering(above, node.depth)
-        .filter(|&len| len <= upto)
+        .filter(|&len| len <= known)
         .map(|len| {
             let hash = key.express(len);
             Wish { hash, entry: Entry::new(hash, len, node), replaces }
@@ -66,7 +67,7 @@ fn plan(bucket: &[u64], wish: &Wish) -> Plan {
     let mut free = None;
     for (slot, &word) in bucket.iter().enumerate() {
         let entry = Entry::from_word(word);
-        if entry.is_sealed() {
+        if entry.is_sealed() && !mutant!("entry-put-over-a-sealed-one") {
             return Plan::Sealed;
         }
         if entry.is_empty() {

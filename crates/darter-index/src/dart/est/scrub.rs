@@ -41,7 +41,8 @@ pub(crate) async fn scrub<F: Fabric>(
     for node in nodes {
         let mut key = HashedKey::new(*keys, &node.prefix);
         for len in table.list.lengths() {
-            if len <= node.prefix.len() && node.prefix.len() - len <= DELTA_MAX {
+            let delta_max = DELTA_MAX - usize::from(mutant!("scrub-one-byte-of-depth-short"));
+            if len <= node.prefix.len() && node.prefix.len() - len <= delta_max {
                 pending.push((key.express(len), node.addr));
             }
         }
@@ -78,7 +79,9 @@ async fn scrub_chunk<F: Fabric>(
         let bucket = done.words(read);
         if bucket.iter().any(|&word| Entry::from_word(word).is_sealed()) {
             sealed.push(hash);
-            left.push((hash, addr));
+            if !mutant!("scrub-does-not-look-where-the-entry-went") {
+                left.push((hash, addr));
+            }
             continue;
         }
         for (slot, &word) in bucket.iter().enumerate() {
@@ -95,7 +98,7 @@ async fn scrub_chunk<F: Fabric>(
         note(situations::SCRUB_CLEARED);
         let done = client.submit(batch).await?;
         for (&(_, _, hash, addr), cas) in clears.iter().zip(swaps) {
-            if !done.swapped(cas) {
+            if !done.swapped(cas) && !mutant!("scrub-tries-a-lost-clear-once") {
                 left.push((hash, addr));
             }
         }
@@ -144,7 +147,9 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
     doomed: impl Fn(GlobalAddr) -> bool + Send,
 ) -> Result<(), IndexError> {
     for _ in 0..PASSES_MAX {
-        finish_splits(client, table, keys, version_addr).await?;
+        if !mutant!("scrub-everywhere-leaves-splits-begun") {
+            finish_splits(client, table, keys, version_addr).await?;
+        }
         let before = segments(client, table).await?;
         let mut is_moving = false;
         for entry in &before {
@@ -152,7 +157,8 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
         }
         // An entry on the move during the pass may have been missed: look again until no segment split meanwhile, and none
         // was about to.
-        if segments(client, table).await? == before && !is_moving {
+        let is_settled = segments(client, table).await? == before && !is_moving;
+        if is_settled || mutant!("scrub-everywhere-looks-once") {
             return Ok(());
         }
     }

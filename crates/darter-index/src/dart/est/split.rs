@@ -23,7 +23,7 @@ use super::table::Table;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client, PoolError};
 use std::sync::atomic::Ordering;
 
@@ -75,21 +75,26 @@ pub(crate) async fn split<F: Fabric>(
     }
     let begun = words.iter().any(|&word| Entry::from_word(word).is_sealed());
     let used = words.iter().filter(|&&word| !Entry::from_word(word).is_empty()).count();
-    if !begun && used * 100 < SEGMENT_WORDS * SPLIT_PERCENT {
+    let is_begun = begun && !mutant!("split-begun-is-left-when-there-is-room");
+    if !is_begun && used * 100 < SEGMENT_WORDS * SPLIT_PERCENT {
         return Ok(SplitOutcome::Roomy);
     }
     if old.local_depth() >= table.bits {
         table.saturated.store(true, Ordering::Relaxed);
         return Ok(SplitOutcome::AtLimit);
     }
-    complete_previous(client, table, index, old).await?;
+    if !mutant!("split-before-the-last-one-is-complete") {
+        complete_previous(client, table, index, old).await?;
+    }
     let mut halves = [Drafts::new(), Drafts::new()];
     let node = old.segment().node();
     let mut addrs = [GlobalAddr::NULL; 2];
     for (half, addr) in halves.iter_mut().zip(&mut addrs) {
         match half.alloc(client, node, SEGMENT_BYTES, AllocKind::Inner).await {
             Ok(got) => *addr = got,
-            Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if !begun => {
+            Err(IndexError::Pool(PoolError::OutOfSpace { .. }))
+                if !begun || mutant!("split-begun-is-given-up-in-a-full-pool") =>
+            {
                 for half in &mut halves {
                     half.discard(client);
                 }
@@ -103,7 +108,9 @@ pub(crate) async fn split<F: Fabric>(
             }
         }
     }
+    let before = mutant!("split-divides-what-it-read-before-sealing").then(|| words.clone());
     seal_all(client, old.segment(), &mut words, |_, _| true).await?;
+    words = before.unwrap_or(words);
     let images = divide(client, table, keys, old.local_depth(), &words).await?;
     let mut batch = client.batch();
     batch.write(addrs[0], &images[0]);
@@ -117,8 +124,8 @@ pub(crate) async fn split<F: Fabric>(
         let mine = DirectoryEntry::new(addr, old.local_depth() + 1);
         if publish(client, table, primary, step * 2, old, mine).await? {
             half.keep();
-            retire |= side == 0;
-        } else {
+            retire |= side == 0 || mutant!("segment-retired-by-the-winner-of-either-half");
+        } else if !mutant!("lost-half-kept") {
             half.discard(client);
         }
     }
@@ -128,10 +135,14 @@ pub(crate) async fn split<F: Fabric>(
     if retire {
         note(situations::SEGMENT_SPLIT);
         let mut batch = client.batch();
-        batch.faa(version_addr, 1);
+        batch.faa(version_addr, u64::from(!mutant!("split-not-told-to-other-processes")));
         let done = client.submit(batch).await?;
         client.recycle(done);
-        client.retire(old.segment(), SEGMENT_BYTES, AllocKind::Inner);
+        if mutant!("segment-freed-without-a-grace") {
+            client.free_unpublished(old.segment(), SEGMENT_BYTES, AllocKind::Inner);
+        } else {
+            client.retire(old.segment(), SEGMENT_BYTES, AllocKind::Inner);
+        }
     }
     Ok(SplitOutcome::Split)
 }
@@ -158,7 +169,8 @@ async fn divide<F: Fabric>(
         let Some(hash) = hash.filter(|&hash| entry.matches(hash) && bucket_of(hash) == bucket) else {
             continue;
         };
-        let side = (hash >> local_depth & 1) as usize;
+        let bit = local_depth + u32::from(mutant!("split-by-the-bit-above"));
+        let side = (hash >> bit & 1) as usize;
         images[side][bucket * BUCKET_SLOTS + filled[side][bucket]] = entry.word();
         filled[side][bucket] += 1;
     }
@@ -215,7 +227,10 @@ async fn publish<F: Fabric>(
     let won = done.swapped(cas);
     let winner = if won { mine } else { DirectoryEntry::from_word(done.found(cas)) };
     client.recycle(done);
-    table.remember(primary, winner);
+    table.remember(primary, if mutant!("lost-half-remembered") { mine } else { winner });
+    if !won && mutant!("loser-of-a-half-does-not-fill-it") {
+        return Ok(won);
+    }
     if winner.local_depth() == mine.local_depth() {
         fill(client, table, primary + stride, stride, old, winner).await?;
     }
