@@ -3,6 +3,14 @@ use darter_check::explore::*;
 use std::time::Instant;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if args[1] == "replay" {
+        let (plan, schedule) = parse_replay(&std::fs::read_to_string(&args[2]).unwrap()).unwrap();
+        let o = Stages::default().run(&plan, &mut Replay::traced(&schedule));
+        let n = args.get(3).map_or(40, |n| n.parse().unwrap());
+        for line in o.trace.iter().rev().take(n).rev() { println!("{line}"); }
+        println!("{:?}", o.violation);
+        return;
+    }
     let index = subject(&args[1]).unwrap();
     let runs: u64 = args[2].parse().unwrap();
     let faults: Vec<String> = match &args[3][..] { "all" => index.promises.survives.iter().map(|s| s.to_string()).collect(), "none" => vec![], list => list.split(',').map(str::to_owned).collect() };

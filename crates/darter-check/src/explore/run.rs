@@ -217,11 +217,6 @@ fn perform<S: Subject>(
         processes.iter().flatten().for_each(|process| process.pool.abandon());
         return finished;
     }
-    if let (false, Some(misuse)) = (power_lost, sim.misuse()) {
-        sim.schedule(false);
-        processes.iter().flatten().for_each(|process| process.pool.abandon());
-        return Err(Violation::new("misuse", misuse.to_string()));
-    }
     let act_pending = std::mem::take(&mut act.pending);
     {
         let awaits = recorder.borrow().awaits.clone();
@@ -371,6 +366,9 @@ impl Act<'_> {
             executor.perform(event, words, order);
             self.outcome.steps += 1;
             self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
+            if let Some(misuse) = self.stage.sim.misuse() {
+                return Err(Violation::new("misuse", misuse.to_string()));
+            }
             self.strike(executor, processes);
             if self.outcome.steps > STEPS_MAX {
                 return Err(Violation::new(

@@ -165,4 +165,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A scrub of the whole table takes sealed entries for cleared ones, though they are on their way to another segment.",
         FoundBy::Nobody,
     ),
+    Mutant::new(
+        "skip table",
+        "table-to-come-read-once",
+        "Whoever helps a change of tables takes the word that named the new table before another was found current.",
+        FoundBy::Nobody,
+    ),
 ];

@@ -16,7 +16,8 @@
 //! Whoever changes the EST word is pinned since before it read what the word held. So the table that it replaces cannot be freed
 //! meanwhile, nor another be built where it lay, and the CAS cannot take another change for this one. A builder therefore
 //! reads the word under the pin under which it commits: it cannot change in between, because only what "next" names can take
-//! its place. And "next" is cleared only by whoever has seen the EST word name the new table: a client that is late, and
+//! its place. Whoever helps reads "next" before and after the EST word, and does so only if it said the same: else the change
+//! that it named may be over, and the table found current a later one. And "next" is cleared only by whoever has seen the EST word name the new table: a client that is late, and
 //! compares the word with a table long replaced, must leave a change that somebody else committed since alone.
 //!
 //! Operations that began with the old table go on with it, old list included; it is taken apart after they have ended.
@@ -135,6 +136,7 @@ impl<F: Fabric> Dart<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.refresh(&mut client).await?;
         let (tables, next) = self.live_tables(&mut client).await?;
+        let Some(next) = next else { return Ok((tables[0].clone(), None)) };
         if next & COMMITTED != 0 {
             self.finish_change(&mut client, tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED))
                 .await?;

@@ -131,20 +131,22 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// Every table that an operation could take a hint from in a later epoch: the current one, and one being built; and what
-    /// the word "next" said.
+    /// the word "next" said while the first of them was current, if it did not change meanwhile.
     pub(super) async fn live_tables(
         &self,
         client: &mut Client<F>,
-    ) -> Result<(Vec<Arc<Table>>, u64), IndexError> {
+    ) -> Result<(Vec<Arc<Table>>, Option<u64>), IndexError> {
         let words = &self.shared.words;
         let mut batch = client.batch();
         // In this order: a table that becomes current between the two reads is seen by the second.
         let early = mutant!("scrub-looks-at-the-current-table-first").then(|| batch.read(words.est, 1));
         let next = batch.read(words.est_next, 1);
         let current = early.unwrap_or_else(|| batch.read(words.est, 1));
+        let again = batch.read(words.est_next, 1);
         let version = batch.read(words.version, 1);
         let done = client.submit(batch).await?;
         let next_word = done.words(next)[0];
+        let is_steady = done.words(again)[0] == next_word || mutant!("table-to-come-read-once");
         let next = GlobalAddr::from_bits(next_word & !COMMITTED);
         let current = GlobalAddr::from_bits(done.words(current)[0]);
         let version = done.words(version)[0];
@@ -160,7 +162,7 @@ impl<F: Fabric> Dart<F> {
         if !next.is_null() && next != current {
             tables.push(Arc::new(Table::load(client, next, version).await?));
         }
-        Ok((tables, next_word))
+        Ok((tables, is_steady.then_some(next_word)))
     }
 
     /// Retires all of a table that nobody uses any more.
