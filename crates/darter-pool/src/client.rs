@@ -190,6 +190,7 @@ impl<F: Fabric> Client<F> {
     fn leave(&mut self) {
         self.depth -= 1;
         if self.depth == 0 {
+            self.endpoint_mut().note_pin(None);
             self.lingers =
                 self.endpoint().in_flight() > 0 && !mutant!("pin-dropped-with-a-cancelled-operation");
             if self.lingers {
@@ -199,7 +200,6 @@ impl<F: Fabric> Client<F> {
             if self.has_held {
                 self.settle_holds();
             }
-            self.endpoint_mut().note_pin(None);
             self.state.unpin();
         }
     }

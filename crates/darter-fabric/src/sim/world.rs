@@ -65,6 +65,16 @@ pub(super) enum Life {
     Fenced,
 }
 
+/// The pin of an endpoint's client.
+#[derive(Clone, Copy, Debug)]
+struct Pin {
+    process: u32,
+    endpoint: u64,
+    epoch: u64,
+    /// Its operation has ended; what that posted may be on its way.
+    is_over: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct World {
     pub nodes: Vec<Memory>,
@@ -90,8 +100,7 @@ pub(super) struct World {
     /// Allocation requests of each process, and the one that is to be refused.
     pub allocations: Vec<(u64, Option<u64>)>,
     pub counts: SimCounts,
-    /// The endpoints whose clients are pinned, with their processes and the epochs.
-    pub pins: Vec<(u64, u32, u64)>,
+    pins: Vec<Pin>,
     /// The first verb since the last restore that no correct client posts.
     pub misuse: Option<Misuse>,
     spare_lanes: Vec<Vec<Lane>>,
@@ -148,16 +157,23 @@ impl World {
         self.misuse = None;
     }
 
-    /// Notes at which epoch an endpoint's client is pinned.
+    /// Notes at which epoch an endpoint's client is pinned. What a pin's operation has posted and nobody waits for keeps the
+    /// pin until it has landed.
     pub(super) fn note_pin(&mut self, process: u32, endpoint: u64, epoch: Option<u64>) {
-        self.pins.retain(|(pinned, ..)| *pinned != endpoint);
-        self.pins.extend(epoch.map(|epoch| (endpoint, process, epoch)));
+        let of_endpoint = self.pins.iter_mut().filter(|pin| pin.endpoint == endpoint);
+        of_endpoint.for_each(|pin| pin.is_over = true);
+        let posted = &self.posted;
+        let lingers = |endpoint: u64| posted.iter().any(|it| it.orphan && it.endpoint == endpoint);
+        self.pins.retain(|pin| !pin.is_over || lingers(pin.endpoint));
+        self.pins.extend(epoch.map(|epoch| Pin { process, endpoint, epoch, is_over: false }));
     }
 
     /// Whether a client that may still read or write is pinned at an epoch or before.
     pub(super) fn is_pinned_by(&self, epoch: u64) -> bool {
-        let may_act = |process: u32| self.admit(process).is_ok();
-        self.pins.iter().any(|&(_, process, pin)| pin <= epoch && may_act(process))
+        self.pins.iter().any(|pin| {
+            let may_act = self.admit(pin.process).is_ok();
+            pin.epoch <= epoch && may_act && (!pin.is_over || self.in_flight(pin.endpoint) > 0)
+        })
     }
 
     pub(super) fn life(&self, process: u32) -> Life {
