@@ -11,6 +11,7 @@ use super::fabric::Shared;
 use super::handshake::connect;
 use super::wire::{self, Refusal, RequestKind};
 use crate::executor::{Drive, Signal, Turn, posted};
+use crate::mutant;
 use crate::{Batch, FabricError, GlobalAddr, Verb};
 use parking_lot::ReentrantMutex;
 use rustix::event::epoll;
@@ -189,7 +190,8 @@ impl Hub {
                 other => other,
             });
             let checked = connected.and_then(|(connection, welcome)| {
-                if (welcome.boot_id, welcome.region_bytes) == (known.boot_id, known.bytes) {
+                let is_same = welcome.boot_id == known.boot_id || mutant!("tcp-hub-takes-any-memory");
+                if is_same && welcome.region_bytes == known.bytes {
                     return Ok(connection);
                 }
                 Err(FabricError::geometry(format!(
@@ -406,7 +408,9 @@ impl State {
         if !connection.receive()? {
             return Ok(false);
         }
-        connection.silent_since = None;
+        if !mutant!("tcp-silence-never-forgiven") {
+            connection.silent_since = None;
+        }
         while let Some((sent, refusal, range)) = connection.next_reply()? {
             let Some(pending) = self.batches.of(sent) else { continue };
             if refusal == Refusal::None {
@@ -418,7 +422,7 @@ impl State {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             } else {
-                if refusal == Refusal::Fenced {
+                if refusal == Refusal::Fenced && !mutant!("tcp-fenced-reply-forgotten") {
                     self.fenced.store(true, Ordering::Relaxed);
                 }
                 let text = connection.text(range);
@@ -435,7 +439,11 @@ impl State {
         let Link::Up(connection) = link else { return };
         for sent in connection.sent {
             if let Some(pending) = self.batches.of(sent) {
-                pending.lost(node);
+                if mutant!("tcp-lost-told-as-unsent") {
+                    pending.error.get_or_insert(FabricError::Unreachable { node });
+                } else {
+                    pending.lost(node);
+                }
                 self.to_wake.extend(self.batches.part_ended(sent.batch));
             }
         }
@@ -465,7 +473,7 @@ impl State {
                 *link = Link::Up(connection);
             }
             Err(error) => {
-                if matches!(error, FabricError::Fenced) {
+                if matches!(error, FabricError::Fenced) && !mutant!("tcp-fenced-greeting-forgotten") {
                     self.fenced.store(true, Ordering::Relaxed);
                 }
                 for &ticket in &waiting {
@@ -539,7 +547,9 @@ fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, 
             let verb = &verbs[end];
             if verb.addr.node() == node {
                 let (more, answer) = size(verb);
-                if there + more > limit || back + answer > limit || usize::from(count) == wire::VERBS_MAX {
+                let is_answer_too_long = back + answer > limit && !mutant!("tcp-answers-beyond-a-frame");
+                let verbs_max = wire::VERBS_MAX + usize::from(mutant!("tcp-one-verb-too-many"));
+                if there + more > limit || is_answer_too_long || usize::from(count) == verbs_max {
                     break;
                 }
                 (there, back, count) = (there + more, back + answer, count + 1);
@@ -548,8 +558,11 @@ fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, 
             end += 1;
         }
         let id = connection.end_frame(at, RequestKind::Batch, count);
-        connection.sent.push_back(Sent { id, batch: ticket, first: from, end });
-        pending.parts += 1;
+        let answered_from = if mutant!("tcp-later-frame-answers-from-the-first") { first } else { from };
+        connection.sent.push_back(Sent { id, batch: ticket, first: answered_from, end });
+        if from == first || !mutant!("tcp-batch-ends-with-its-first-frame") {
+            pending.parts += 1;
+        }
         from = end;
     }
 }
