@@ -5,6 +5,7 @@
 
 use super::MemNodeError;
 use super::ledger::{Ledger, Remembered};
+use darter_fabric::mutant;
 use darter_fabric::tcp::wire::Refusal;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -60,7 +61,7 @@ impl Sessions {
     pub(super) fn leave(&mut self, session: u64) {
         if let Some(count) = self.connected.get_mut(&session) {
             *count -= 1;
-            if *count == 0 {
+            if *count == 0 || mutant!("node-session-gone-with-one-connection") {
                 self.connected.remove(&session);
             }
         }
@@ -81,12 +82,16 @@ impl Sessions {
     /// Shuts a session out; where there is a ledger, on the medium before anyone hears of it.
     fn shut_out(&mut self, session: u64) -> Result<Refusal, MemNodeError> {
         if !self.is_fenced(session) {
-            if let Some(ledger) = &mut self.ledger {
+            if let Some(ledger) = &mut self.ledger
+                && !mutant!("node-fence-not-in-the-ledger")
+            {
                 ledger.fenced(session)?;
             }
             self.remember(session);
         }
-        self.slots.retain(|_, holder| *holder != session);
+        if !mutant!("node-fenced-session-keeps-its-slot") {
+            self.slots.retain(|_, holder| *holder != session);
+        }
         Ok(Refusal::None)
     }
 
@@ -96,7 +101,9 @@ impl Sessions {
             Some(holder) if holder == session => {}
             Some(holder) if self.connected.contains_key(&holder) => return Ok(Refusal::Taken),
             Some(holder) => {
-                self.shut_out(holder)?;
+                if !mutant!("node-slot-taken-over-without-fence") {
+                    self.shut_out(holder)?;
+                }
             }
             None => {}
         }
@@ -105,7 +112,7 @@ impl Sessions {
     }
 
     pub(super) fn release(&mut self, slot: u64, session: u64) {
-        if self.slots.get(&slot) == Some(&session) {
+        if self.slots.get(&slot) == Some(&session) || mutant!("node-slot-released-by-anybody") {
             self.slots.remove(&slot);
         }
     }
@@ -113,7 +120,8 @@ impl Sessions {
     /// Shuts a session out if it is known to be gone, or if it has lapsed.
     pub(super) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
         let is_connected = self.connected.contains_key(&session);
-        let is_gone = !is_connected && self.slots.values().any(|&holder| holder == session);
+        let was_here = self.slots.values().any(|&holder| holder == session);
+        let is_gone = !is_connected && (was_here || mutant!("node-stranger-taken-for-gone"));
         if lapsed || is_gone || self.is_fenced(session) {
             self.shut_out(session)
         } else {
