@@ -1,6 +1,210 @@
 //! Errors planted in gateways: records of keys, aggregates, turns.
 
-#[allow(unused_imports)] // the list may be empty
 use super::{FoundBy, Mutant};
 
-pub(super) const MUTANTS: &[Mutant] = &[];
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "gateway",
+        "gateway-error-behind-half-a-reply",
+        "A command that fails amid its reply leaves the begin of it before the error.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-strangers-requests-foreseen",
+        "Requests behind an AUTH are parsed before it is done, by a stranger's limits.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-doubt-without-second-look",
+        "A head is put in doubt and nobody looks again whether the key is still empty.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-buries-members-alone",
+        "Of a sorted set that has ended the members are removed, the index is not.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-buries-one-turn-alone",
+        "Of what has ended no more is removed than fits in one turn.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-expired-hash-found-once-more",
+        "Who finds a hash or sorted set that is over removes it, and reads it all the same.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-other-kind-opened-without-doubt",
+        "An empty head of another kind is replaced without a doubt.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-empty-key-keeps-its-end",
+        "What is added to an empty key ends when the key would have.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-generation-of-the-time",
+        "A generation is named by the time, so that two of the same moment are one.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-read-across-generations",
+        "What was read of a key counts though the key has ended meanwhile.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-confirms-in-doubt",
+        "A writer finds its generation in doubt and leaves it so.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-confirms-without-looking-again",
+        "A writer takes a doubt off and does not see whether it could.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-cursor-of-two-keys",
+        "A scan's position takes the number of another's that is still remembered.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-cursor-over-recalled",
+        "A scan's position is recalled though its time is over.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-doubt-like-another",
+        "Two doubts of the same moment look the same.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-ends-a-ms-early",
+        "A key ends in the ms up to which it lives.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-stamp-kept-by-the-member",
+        "A member keeps its stamp when its score changes.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-index-written-after-member",
+        "A member's record is changed before the index has a record for it.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-refused-score-left-in-the-index",
+        "A score that came too late leaves its record in the index.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-removes-whatever-score-it-has-by-now",
+        "A member is removed for a score that it no longer has.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-index-believed",
+        "A record of the index counts whatever the member's record calls for.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-member-told-twice",
+        "A walk tells a member again that was moved before it meanwhile.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-removes-what-was-over-when-seen",
+        "A key that was found over is removed, whatever it is by then.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-expired-elements-left",
+        "A key that is over is removed without what it holds.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-decision-kept-from-an-earlier-look",
+        "A decision made of a record that has changed since stands, if the new one is to be looked at closer.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-empty-key-replaced-without-doubt",
+        "A head that seems empty is replaced or removed without a doubt.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-put-over-what-came-between",
+        "A hash or sorted set is replaced though somebody else came between.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-any-head-keeps-graves",
+        "Elements of a generation that has ended stay as long as the key has any head.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-index-swept-while-at-work",
+        "A record of an index that no member calls for is removed while its writer is at work.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-doubt-ends-a-head-at-once",
+        "A head in doubt is removed by the next who meets it empty.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-idle-head-removed-though-used",
+        "An idle head is removed though somebody has written to it since it was seen.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-strings-overtake-aggregates",
+        "A walk tells strings before the hashes in front of them.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-walk-tells-of-empty-keys",
+        "A walk tells of keys that have a head and hold nothing.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "gateway",
+        "gateway-line-answered-for-all",
+        "Requests that arrived with a line are given the line's words.",
+        FoundBy::Nobody,
+    ),
+];

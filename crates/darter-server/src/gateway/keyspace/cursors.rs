@@ -6,6 +6,7 @@
 use super::{Family, Keyspace, place, session};
 use crate::gateway::fault::Fault;
 use darter::Decision;
+use darter_fabric::mutant;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// For how long a position is remembered; at least half as long from when it was told.
@@ -40,7 +41,8 @@ impl Keyspace {
             let mut is_taken = false;
             let modified = session(slot, store)?.modify(at, |record, new| {
                 let kept = record.and_then(parse).filter(|(ends, _)| ends >= now);
-                is_taken = kept.is_some_and(|(_, theirs)| theirs != key);
+                is_taken =
+                    kept.is_some_and(|(_, theirs)| theirs != key) && !mutant!("gateway-cursor-of-two-keys");
                 if is_taken || kept.is_some_and(|(ends, _)| ends - *now > CURSOR_MS / 2) {
                     return Decision::Keep;
                 }
@@ -63,7 +65,10 @@ impl Keyspace {
     pub(crate) async fn recall(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
         place(&mut self.key, Family::Cursor, &number.to_be_bytes());
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
-        let found = record.as_deref().and_then(parse).filter(|(ends, _)| *ends >= self.now);
+        let found = record
+            .as_deref()
+            .and_then(parse)
+            .filter(|(ends, _)| *ends >= self.now || mutant!("gateway-cursor-over-recalled"));
         Ok(found.map(|(_, key)| key.to_vec()))
     }
 }
