@@ -427,6 +427,18 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_has_so_many_verbs_and_no_more() {
+        for (verbs, is_taken) in [(VERBS_MAX, true), (VERBS_MAX + 1, false)] {
+            let mut batch = Batch::new();
+            for _ in 0..verbs {
+                batch.faa(GlobalAddr::new(0, 64), 1);
+            }
+            let bytes = frame(&mut batch);
+            assert_eq!(FrameVerbs::new(&bytes, verbs as u16, FRAME_BYTES_MAX).is_some(), is_taken);
+        }
+    }
+
+    #[test]
     fn answers_fit_or_are_refused() {
         let mut batch = some_batch();
         let answers: Vec<u64> = (100..107).collect();

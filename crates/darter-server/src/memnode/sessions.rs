@@ -158,6 +158,32 @@ mod tests {
     }
 
     #[test]
+    fn a_session_lives_as_long_as_one_of_its_connections() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        sessions.leave(1);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.connected(), 1);
+        sessions.leave(1);
+        assert_eq!(sessions.connected(), 0);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn a_slot_is_given_back_by_its_holder() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        sessions.release(0, 2);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        sessions.release(0, 1);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
+    }
+
+    #[test]
     fn of_a_session_from_before_a_restart_only_its_lease_tells() {
         let mut sessions = Sessions::new(None, &Remembered { boot_id: 1, fenced: vec![8] });
         assert!(sessions.is_fenced(8));

@@ -72,3 +72,32 @@ impl Keyspace {
         Ok(found.map(|(_, key)| key.to_vec()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter::{Store, block_on};
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    #[test]
+    fn a_number_is_one_keys_as_long_as_it_is_remembered() {
+        let store = Store::open("mem:64M").unwrap();
+        let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
+        keys.now = NOW;
+        // Another key had the number first.
+        let (number, mut at) = (number_of(b"one"), Vec::new());
+        place(&mut at, Family::Cursor, &number.to_be_bytes());
+        let taken = [&(NOW + 10).to_le_bytes()[..], b"two"].concat();
+        store.session().unwrap().put(at, taken).unwrap();
+        block_on(async {
+            let other = keys.remember(b"one").await.unwrap();
+            assert_ne!(other, number);
+            assert_eq!(keys.recall(number).await.unwrap().as_deref(), Some(&b"two"[..]));
+            assert_eq!(keys.recall(other).await.unwrap().as_deref(), Some(&b"one"[..]));
+            keys.now = NOW + 11;
+            assert_eq!(keys.recall(number).await.unwrap(), None);
+            assert_eq!(keys.remember(b"one").await.unwrap(), number);
+        });
+    }
+}

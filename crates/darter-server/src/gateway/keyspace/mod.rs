@@ -10,6 +10,8 @@
 //! as atomic as a head. A head that has none counts as absent too.
 
 mod aggregate;
+#[cfg(test)]
+mod crossings;
 mod cursors;
 mod expiry;
 mod fields;
@@ -17,6 +19,8 @@ mod head;
 mod members;
 mod order;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod walk;
 

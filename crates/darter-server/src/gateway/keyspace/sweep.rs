@@ -16,7 +16,7 @@ const BURIED: usize = 1000;
 /// Records of indexes that are looked at in a step.
 const INDEXED: usize = 1000;
 /// For how long a key must have been empty, and nobody have written to it, until its head goes.
-const IDLE_MS: u64 = 60_000;
+pub(super) const IDLE_MS: u64 = 60_000;
 /// The age from which on nobody is at work any more on a record of an index: far beyond what a member of a pool may be silent for.
 const FORGOTTEN_SECONDS: u64 = 3600;
 
