@@ -188,6 +188,31 @@ fn what_is_sent_to_a_node_reaches_no_other_that_had_its_number() {
 }
 
 #[test]
+fn a_batch_that_waits_for_a_node_that_is_forgotten_ends() {
+    let nodes = [(); 2].map(|()| Node::small(MemNodeOptions::default()));
+    let (address, gate) = gated(nodes[1].address);
+    let fabric = connect(&[&nodes[0]], b"").unwrap();
+    let mut endpoint = fabric.endpoint().unwrap();
+    fabric.add_node(1, &address.to_string()).unwrap();
+    // The node answers no greeting before it is forgotten.
+    gate.shut(true);
+    let mut batch = endpoint.batch();
+    batch.write(GlobalAddr::new(1, WORD), &[5]);
+    let mut future = Box::pin(endpoint.submit(batch));
+    block_on(std::future::poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    }));
+    fabric.forget_node(1);
+    let error = block_on(future).map(drop).unwrap_err();
+    assert!(matches!(error, FabricError::Unreachable { node: 1 }), "{error}");
+    // What comes of the old attempt is not taken for an answer of the next node of that number.
+    fabric.add_node(1, &nodes[1].address.to_string()).unwrap();
+    gate.shut(false);
+    write(&mut endpoint, &[0, 1]).unwrap();
+}
+
+#[test]
 fn a_node_that_takes_its_time_each_time_is_waited_for() {
     let node = Node::small(MemNodeOptions::default());
     let (address, gate) = gated(node.address);

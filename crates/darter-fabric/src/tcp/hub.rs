@@ -54,6 +54,8 @@ struct State {
     fenced: Arc<AtomicBool>,
     patience: Duration,
     links: Vec<Link>,
+    /// Attempts to connect so far.
+    attempts: u64,
     batches: Batches,
     /// To be called once the lock is free.
     to_wake: Vec<Waker>,
@@ -66,8 +68,8 @@ struct State {
 #[derive(Debug)]
 enum Link {
     Down,
-    /// With the batches that wait for it.
-    Connecting(Vec<Ticket>),
+    /// With the attempt under way, and the batches that wait for it.
+    Connecting(u64, Vec<Ticket>),
     Up(Box<Connection>),
 }
 
@@ -81,6 +83,7 @@ impl Hub {
             fenced: Arc::clone(&shared.fenced),
             patience: shared.options.patience,
             links: Vec::new(),
+            attempts: 0,
             batches: Batches::default(),
             to_wake: Vec::new(),
             is_closed: false,
@@ -138,8 +141,8 @@ impl Hub {
         if self.driver == Driver::Tasks {
             posted();
         }
-        for node in absent {
-            self.reach(shared, node);
+        for (node, attempt) in absent {
+            self.reach(shared, node, attempt);
         }
         ticket
     }
@@ -178,13 +181,13 @@ impl Hub {
     }
 
     /// Connects to a node, which must have the memory that the fabric knows, in a thread of its own.
-    fn reach(self: &Arc<Self>, shared: &Shared, node: u8) {
+    fn reach(self: &Arc<Self>, shared: &Shared, node: u8, attempt: u64) {
         let Some(known) = shared.node(node) else {
-            return self.reached(node, Err(FabricError::Unreachable { node }));
+            return self.reached(node, attempt, Err(FabricError::Unreachable { node }));
         };
         let hub = Arc::clone(self);
         let (session, options) = (shared.session, shared.options.clone());
-        let attempt = move || {
+        let connects = move || {
             let connected = connect(&known.address, node, session, &options).map_err(|error| match error {
                 FabricError::Io(_) => FabricError::Unreachable { node },
                 other => other,
@@ -200,17 +203,17 @@ impl Hub {
                     known.address
                 )))
             });
-            hub.reached(node, checked);
+            hub.reached(node, attempt, checked);
         };
-        if std::thread::Builder::new().name("darter-connect".to_owned()).spawn(attempt).is_err() {
-            self.reached(node, Err(FabricError::Unreachable { node }));
+        if std::thread::Builder::new().name("darter-connect".to_owned()).spawn(connects).is_err() {
+            self.reached(node, attempt, Err(FabricError::Unreachable { node }));
         }
     }
 
     /// Lets the batches go on that waited for a connection.
-    fn reached(&self, node: u8, connected: Result<Connection, FabricError>) {
+    fn reached(&self, node: u8, attempt: u64, connected: Result<Connection, FabricError>) {
         let wakers = self.with(|state| {
-            state.reached(self.sockets.as_fd(), node, connected);
+            state.reached(self.sockets.as_fd(), (node, attempt), connected);
             std::mem::take(&mut state.to_wake)
         });
         self.has_posts.store(true, Ordering::SeqCst);
@@ -302,7 +305,7 @@ impl Hub {
 
 impl State {
     /// Puts a batch's frames on their connections; names the nodes that have none yet.
-    fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<u8>) -> Ticket {
+    fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
         let ticket = self.batches.reserve();
         let mut pending = Pending::new(batch, waker);
         let is_fenced = self.fenced.load(Ordering::Relaxed);
@@ -317,13 +320,14 @@ impl State {
             seen[word] |= bit;
             match self.links.get_mut(usize::from(node)) {
                 Some(Link::Up(connection)) => post_to(connection, node, ticket, first, &mut pending),
-                Some(Link::Connecting(waiting)) => {
+                Some(Link::Connecting(_, waiting)) => {
                     waiting.push(ticket);
                     pending.parts += 1;
                 }
                 Some(down @ Link::Down) => {
-                    *down = Link::Connecting(vec![ticket]);
-                    absent.push(node);
+                    self.attempts += 1;
+                    *down = Link::Connecting(self.attempts, vec![ticket]);
+                    absent.push((node, self.attempts));
                     pending.parts += 1;
                 }
                 None => {
@@ -372,7 +376,7 @@ impl State {
         for node in 0..self.links.len() {
             match &mut self.links[node] {
                 // The thread that connects rouses this one: no need to spin for it.
-                Link::Down | Link::Connecting(_) => {}
+                Link::Down | Link::Connecting(..) => {}
                 Link::Up(connection) => {
                     let owes = !connection.sent.is_empty();
                     let watched = watch(connection, sockets, thorough);
@@ -435,8 +439,13 @@ impl State {
 
     /// A connection is gone: what was on it may have been done or not.
     fn lose(&mut self, node: u8) {
-        let link = std::mem::replace(&mut self.links[usize::from(node)], Link::Down);
-        let Link::Up(connection) = link else { return };
+        let connection = match std::mem::replace(&mut self.links[usize::from(node)], Link::Down) {
+            Link::Down => return,
+            Link::Connecting(_, waiting) => {
+                return self.turn_away(waiting, &FabricError::Unreachable { node });
+            }
+            Link::Up(connection) => connection,
+        };
         for sent in connection.sent {
             if let Some(pending) = self.batches.of(sent) {
                 if mutant!("tcp-lost-told-as-unsent") {
@@ -449,10 +458,29 @@ impl State {
         }
     }
 
-    fn reached(&mut self, sockets: BorrowedFd<'_>, node: u8, connected: Result<Connection, FabricError>) {
-        // Closed meanwhile, there are no links.
+    /// The batches that wait for a connection have none, and nothing was sent.
+    fn turn_away(&mut self, waiting: Vec<Ticket>, error: &FabricError) {
+        for ticket in waiting {
+            if let Some(pending) = self.batches.get(ticket) {
+                pending.error.get_or_insert(again(error));
+            }
+            self.to_wake.extend(self.batches.part_ended(ticket));
+        }
+    }
+
+    fn reached(
+        &mut self,
+        sockets: BorrowedFd<'_>,
+        (node, attempt): (u8, u64),
+        connected: Result<Connection, FabricError>,
+    ) {
+        // Closed meanwhile, there are no links; forgotten meanwhile, the node may be another.
         let Some(link) = self.links.get_mut(usize::from(node)) else { return };
-        let Link::Connecting(waiting) = std::mem::replace(link, Link::Down) else { return };
+        let waiting = match link {
+            Link::Connecting(awaited, waiting) if *awaited == attempt => std::mem::take(waiting),
+            _ => return,
+        };
+        *link = Link::Down;
         let watched = connected.and_then(|connection| {
             let key = epoll::EventData::new_u64(node.into());
             match epoll::add(sockets, &connection.channel, key, connection.watched) {
@@ -471,20 +499,16 @@ impl State {
                     }
                 }
                 *link = Link::Up(connection);
+                for ticket in waiting {
+                    self.to_wake.extend(self.batches.part_ended(ticket));
+                }
             }
             Err(error) => {
                 if matches!(error, FabricError::Fenced) && !mutant!("tcp-fenced-greeting-forgotten") {
                     self.fenced.store(true, Ordering::Relaxed);
                 }
-                for &ticket in &waiting {
-                    if let Some(pending) = self.batches.get(ticket) {
-                        pending.error.get_or_insert(again(&error));
-                    }
-                }
+                self.turn_away(waiting, &error);
             }
-        }
-        for ticket in waiting {
-            self.to_wake.extend(self.batches.part_ended(ticket));
         }
     }
 }
