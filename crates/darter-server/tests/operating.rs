@@ -196,7 +196,9 @@ fn who_holds_most_is_dropped_and_nobody_else() {
     // In the middle of a request, for which there is a buffer.
     let frame = read_frame(1);
     let mut modest: Vec<TcpStream> = (0..4).map(|_| greeted(&node, 5)).collect();
-    modest.iter_mut().for_each(|stream| stream.write_all(&frame[..20]).unwrap());
+    for stream in &mut modest {
+        stream.write_all(&frame[..20]).unwrap();
+    }
     let mut greedy = greeted(&node, 5);
     let _ = greedy.write_all(&read_frame(1 << 17).repeat(32));
     until("one is dropped", || node.metrics.counts().dropped > 0);

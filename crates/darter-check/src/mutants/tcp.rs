@@ -13,7 +13,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tcp",
         "tcp-waker-not-replaced",
         "A future that is polled by another task still wakes the first.",
-        FoundBy::Tests("-p darter-server --test memnode"),
+        FoundBy::Tests("-p darter-server --test memnode a_dropped_future_leaves_its_verbs_to_land"),
     ),
     Mutant::new(
         "tcp",

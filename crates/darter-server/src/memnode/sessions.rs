@@ -100,12 +100,10 @@ impl Sessions {
         match self.slots.get(&slot).copied() {
             Some(holder) if holder == session => {}
             Some(holder) if self.connected.contains_key(&holder) => return Ok(Refusal::Taken),
-            Some(holder) => {
-                if !mutant!("node-slot-taken-over-without-fence") {
-                    self.shut_out(holder)?;
-                }
+            Some(holder) if !mutant!("node-slot-taken-over-without-fence") => {
+                self.shut_out(holder)?;
             }
-            None => {}
+            _ => {}
         }
         self.slots.insert(slot, session);
         Ok(Refusal::None)

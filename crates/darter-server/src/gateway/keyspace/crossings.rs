@@ -66,6 +66,7 @@ fn advance<T>(future: &mut Pin<Box<impl Future<Output = T>>>, mut polls: usize) 
 }
 
 /// Has two commands cross in every way, each time on a key of its own that `prepare` has seen to; `judge` is given what both were told.
+#[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
 fn cross<A, B>(
     prepare: impl AsyncFn(&mut Keyspace, &[u8]),
     one: impl AsyncFn(&mut Keyspace, &[u8]) -> A,
