@@ -17,7 +17,7 @@
 use crate::compute_node::{LocalGuard, LocalLocks};
 use crate::remote_lock::{self, Acquired};
 use crate::{CheckReport, IndexError};
-use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX, OpKind};
+use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX, OpKind, mutant};
 use darter_pool::{AllocKind, Client, Hold, Pinned, PoolError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -243,7 +243,9 @@ impl Hocl {
             None => None,
         };
         if let Some(mut hold) = local.as_mut().and_then(LocalGuard::take_handed) {
-            hold.pass_to(client);
+            if !mutant!("lock-handed-over-in-the-giver-s-name") {
+                hold.pass_to(client);
+            }
             return Ok(self.locked(word, Acquired { hold, is_taken_over: false }, local));
         }
         let acquired = remote_lock::acquire(client, word, self.options.takes_over).await?;
@@ -283,7 +285,8 @@ impl Hocl {
         other: GlobalAddr,
     ) -> Result<(Locked, Option<Locked>), IndexError> {
         let words = (self.word_of(client, one).await?, self.word_of(client, other).await?);
-        let (first, second) = if words.0 <= words.1 { (one, other) } else { (other, one) };
+        let by_page = one.bits() <= other.bits() && mutant!("lock-two-in-the-order-of-pages");
+        let (first, second) = if words.0 <= words.1 || by_page { (one, other) } else { (other, one) };
         let locked = self.lock(client, first).await?;
         let second = if words.0 == words.1 { None } else { Some(self.lock(client, second).await?) };
         Ok((locked, second))
@@ -337,9 +340,9 @@ impl Locked {
     /// the lock will be handed over, or is unlocked by a verb of its own. Then submit the batch and call [`Locked::end`].
     pub(crate) fn unlock_in(&mut self, batch: &mut Batch) {
         let hands_over = self.local.as_ref().is_some_and(|local| local.may_hand_over(self.handovers_max));
-        if self.unlock == Unlock::Combined && !hands_over {
+        if self.unlock == Unlock::Combined && (!hands_over || mutant!("lock-handed-over-and-given-back")) {
             batch.write(self.word, &[0]);
-            self.unlocked = true;
+            self.unlocked = !hands_over;
         }
     }
 

@@ -7,7 +7,7 @@
 
 use crate::IndexError;
 use crate::compute_node::yield_now;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Hold, Pinned};
 
 /// Tries, each a round trip, that find the same holder before it is asked after.
@@ -79,7 +79,7 @@ pub(crate) async fn acquire<F: Fabric>(
         tries += 1;
         if tries < SPINS || found == 0 {
             yield_now().await;
-        } else if takes_over && client.is_over(found).await? {
+        } else if takes_over && (mutant!("lock-taken-over-without-asking") || client.is_over(found).await?) {
             expected = found;
         } else {
             client.pause().await;

@@ -8,77 +8,19 @@ use darter::{Fabric, Store};
 use darter_fabric::{Endpoint, GlobalAddr, Guest, Tcp, TcpOptions, block_on};
 use darter_server::memnode::{MemNodeOptions, Region};
 use node::Node;
+use node::gate::gated;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::future::Future;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 fn start() -> Node {
     let region = Region::memory(128 << 20).unwrap();
     Node::start(region, "127.0.0.1:0", MemNodeOptions::default())
-}
-
-/// Lets bytes through to a node, or holds them back.
-#[derive(Default)]
-struct Gate {
-    is_shut: Mutex<bool>,
-    opened: Condvar,
-    /// Both ends of what goes through.
-    ways: Mutex<Vec<TcpStream>>,
-}
-
-impl Gate {
-    fn shut(&self, yes: bool) {
-        *self.is_shut.lock().unwrap() = yes;
-        self.opened.notify_all();
-    }
-
-    /// Ends all connections.
-    fn hang_up(&self) {
-        for way in self.ways.lock().unwrap().drain(..) {
-            let _ = way.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn pass(&self) {
-        let is_shut = self.is_shut.lock().unwrap();
-        drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).unwrap());
-    }
-}
-
-/// A way to a node through a gate.
-fn gated(node: SocketAddr) -> (SocketAddr, Arc<Gate>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let gate = Arc::new(Gate::default());
-    let ours = Arc::clone(&gate);
-    std::thread::spawn(move || {
-        for client in listener.incoming() {
-            let (client, server) = (client.unwrap(), TcpStream::connect(node).unwrap());
-            ours.ways.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-            for (mut from, mut to) in
-                [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
-            {
-                let gate = Arc::clone(&ours);
-                std::thread::spawn(move || {
-                    let mut bytes = [0; 4096];
-                    while let Ok(count @ 1..) = from.read(&mut bytes) {
-                        gate.pass();
-                        if to.write_all(&bytes[..count]).is_err() {
-                            break;
-                        }
-                    }
-                    let _ = to.shutdown(Shutdown::Both);
-                });
-            }
-        }
-    });
-    (address, gate)
 }
 
 fn connect(address: SocketAddr) -> Tcp {

@@ -5,7 +5,9 @@
 mod node;
 
 use darter_fabric::tcp::wire::{self, Control, Refusal, RequestHead, RequestKind};
-use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, block_on};
+use darter_fabric::{
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, VerbKind, block_on,
+};
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_pool::{Pool, PoolOptions};
 use darter_server::memnode::{MemNodeOptions, Region};
@@ -254,6 +256,10 @@ fn malformed_frames_touch_no_memory() {
         let answer = provoke(&node, true, &frame);
         assert!(matches!(refusal(&answer), Some(Refusal::Malformed)), "{length}");
     }
+    // An atomic that says that it has two words.
+    let verb = [[VerbKind::Faa as u8, 0, 0, 0, 2, 0, 0, 0], [0; 8], [1; 8]].concat();
+    let answer = provoke(&node, true, &[wire::as_bytes(&head(1, 1, 24)), &verb[..]].concat());
+    assert_eq!(refusal(&answer), Some(Refusal::Malformed));
     let mut endpoint = region.endpoint().unwrap();
     let mut batch = endpoint.batch();
     let read = batch.read(GlobalAddr::new(0, 0), (1 << 20) / 8);

@@ -11,6 +11,7 @@ use node::{LONG, Node, ask, connect, get, greet, greeted, provoke, read_frame, u
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[test]
 fn the_numbers_are_those_of_what_was_done() {
@@ -170,6 +171,42 @@ fn requests_of_a_few_bytes_do_not_make_answers_without_bound() {
         assert!(count > 0, "{left} bytes missing");
         left -= count;
     }
+}
+
+#[test]
+fn who_does_not_read_is_not_heard() {
+    let options = MemNodeOptions { waiting_bytes_max: 1 << 20, ..MemNodeOptions::default() };
+    let node = Node::start(Region::memory(8 << 20).unwrap(), "127.0.0.1:0", options);
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let mut stream = greeted(&node, 5);
+    let waiting = || value(&get(port.address(), "/metrics"), "darter_memnode_waiting_bytes");
+    // One after the other, so that each could have a turn of its own.
+    for _ in 0..100 {
+        stream.write_all(&read_frame(1 << 17)).unwrap();
+        std::thread::sleep(Duration::from_millis(3));
+        assert!(waiting() <= 3 << 20);
+    }
+    assert!(node.metrics.counts().frames < 100, "sockets do not hold that much");
+}
+
+#[test]
+fn who_holds_most_is_dropped_and_nobody_else() {
+    let options = MemNodeOptions { buffer_bytes_max: 1 << 20, patience: LONG, ..MemNodeOptions::default() };
+    let node = Node::start(Region::memory(8 << 20).unwrap(), "127.0.0.1:0", options);
+    // In the middle of a request, for which there is a buffer.
+    let frame = read_frame(1);
+    let mut modest: Vec<TcpStream> = (0..4).map(|_| greeted(&node, 5)).collect();
+    for stream in &mut modest {
+        stream.write_all(&frame[..20]).unwrap();
+    }
+    let mut greedy = greeted(&node, 5);
+    let _ = greedy.write_all(&read_frame(1 << 17).repeat(32));
+    until("one is dropped", || node.metrics.counts().dropped > 0);
+    for stream in &mut modest {
+        stream.write_all(&frame[20..]).unwrap();
+        stream.read_exact(&mut [0; wire::HEADER_BYTES + 8]).unwrap();
+    }
+    assert_eq!(node.metrics.counts().dropped, 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The batches that are under way on a hub: a slab, whose places are used again under another generation.
 
 use super::connection::Sent;
+use crate::mutant;
 use crate::{Batch, FabricError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +22,10 @@ pub(super) struct Pending {
 impl Pending {
     /// A node has some of it, and will not say what it did. That outweighs another that has nothing of it.
     pub(super) fn lost(&mut self, node: u8) {
-        if matches!(self.error, None | Some(FabricError::Unreachable { .. })) {
+        let outweighs = |error: &FabricError| {
+            matches!(error, FabricError::Unreachable { .. }) && !mutant!("tcp-lost-does-not-outweigh-unsent")
+        };
+        if self.error.as_ref().is_none_or(outweighs) {
             self.error = Some(FabricError::Disconnected { node });
         }
     }
@@ -120,7 +124,7 @@ impl Batches {
     pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         let pending = self.get(ticket)?;
         match &pending.waker {
-            Some(known) if known.will_wake(waker) => None,
+            Some(known) if known.will_wake(waker) || mutant!("tcp-waker-not-replaced") => None,
             _ => pending.waker.replace(waker.clone()),
         }
     }
@@ -129,7 +133,7 @@ impl Batches {
     pub(super) fn give_up(&mut self, ticket: Ticket, count: &Arc<AtomicUsize>) -> Option<Waker> {
         let pending = self.get(ticket)?;
         let waker = pending.waker.take();
-        if pending.parts == 0 {
+        if pending.parts == 0 || mutant!("tcp-orphan-not-counted") {
             self.clear(ticket.at);
         } else {
             pending.orphan = Some(Orphan::new(count));

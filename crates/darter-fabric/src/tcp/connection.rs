@@ -4,6 +4,7 @@ use super::batches::Ticket;
 use super::buffer::{Inbox, Outbox};
 use super::channel::Channel;
 use super::wire::{self, Refusal, RequestHead};
+use crate::mutant;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
@@ -88,7 +89,8 @@ impl Connection {
     pub(super) fn next_reply(&mut self) -> io::Result<Option<(Sent, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
-        let is_next = self.sent.front().is_some_and(|sent| sent.id == head.id);
+        let is_next =
+            self.sent.front().is_some_and(|sent| sent.id == head.id || mutant!("tcp-reply-of-any-request"));
         let refusal = Refusal::from_code(head.refusal)
             .filter(|_| is_next && head.bytes <= wire::FRAME_BYTES_MAX)
             .ok_or(io::ErrorKind::InvalidData)?;

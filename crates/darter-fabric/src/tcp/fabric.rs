@@ -8,7 +8,9 @@ use super::hub::Hub;
 use super::reactor;
 use super::tls::ClientTls;
 use super::wire::{self, Control, Refusal, RequestKind};
-use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, random_word};
+use crate::{
+    Capabilities, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, mutant, random_word,
+};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -176,7 +178,9 @@ impl Tcp {
         let admitted =
             NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id: welcome.boot_id };
         shared.with_nodes(|nodes| {
-            if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id) {
+            if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id)
+                && !mutant!("tcp-node-admitted-twice")
+            {
                 return Err(FabricError::geometry(format!(
                     "{address}: it is memory node {known} already; name each node once"
                 )));
@@ -233,7 +237,7 @@ impl ControlLink {
         self.down_until = Some(Instant::now() + CONTROL_PATIENCE * 2);
         let (connection, welcome) =
             connect_within(CONTROL_PATIENCE, &known.address, node, shared.session, &shared.options)?;
-        if welcome.boot_id != known.boot_id {
+        if welcome.boot_id != known.boot_id && !mutant!("tcp-control-takes-any-memory") {
             return Err(FabricError::Disconnected { node });
         }
         self.down_until = None;
@@ -247,9 +251,11 @@ impl ControlLink {
         kind: RequestKind,
         about: Control,
     ) -> Option<(Refusal, String)> {
-        let answer = exchange(&mut connection, kind, about).ok()?;
-        self.connection = Some(connection);
-        Some(answer)
+        let answer = exchange(&mut connection, kind, about).ok();
+        if answer.is_some() || mutant!("tcp-late-answer-taken-for-the-next") {
+            self.connection = Some(connection);
+        }
+        answer
     }
 }
 
@@ -323,6 +329,9 @@ impl Fabric for Tcp {
         if is_last {
             lock(&self.shared.control).truncate(at);
             for hub in lock(&self.shared.hubs).iter().filter_map(Weak::upgrade) {
+                if mutant!("tcp-forgotten-node-keeps-its-link") {
+                    continue;
+                }
                 hub.forget(node);
             }
         }
@@ -348,9 +357,17 @@ impl Fabric for Tcp {
             Refusal::Stranger => return Ok(FenceOutcome::Unknown),
             _ => {}
         }
-        about.flag = 1;
+        if !mutant!("tcp-fence-leaves-others-to-judge") {
+            about.flag = 1;
+        }
         for node in (0..self.shared.node_count() as u8).filter(|&node| node != ARBITER) {
-            self.ask(node, RequestKind::Fence, about)?;
+            if mutant!("tcp-fence-told-to-the-arbiter-only") {
+                break;
+            }
+            let told = self.ask(node, RequestKind::Fence, about);
+            if !mutant!("tcp-fence-passes-over-the-absent") {
+                told?;
+            }
         }
         Ok(FenceOutcome::Fenced)
     }

@@ -11,6 +11,7 @@ use super::fabric::Shared;
 use super::handshake::connect;
 use super::wire::{self, Refusal, RequestKind};
 use crate::executor::{Drive, Signal, Turn, posted};
+use crate::mutant;
 use crate::{Batch, FabricError, GlobalAddr, Verb};
 use parking_lot::ReentrantMutex;
 use rustix::event::epoll;
@@ -53,6 +54,8 @@ struct State {
     fenced: Arc<AtomicBool>,
     patience: Duration,
     links: Vec<Link>,
+    /// Attempts to connect so far.
+    attempts: u64,
     batches: Batches,
     /// To be called once the lock is free.
     to_wake: Vec<Waker>,
@@ -65,8 +68,8 @@ struct State {
 #[derive(Debug)]
 enum Link {
     Down,
-    /// With the batches that wait for it.
-    Connecting(Vec<Ticket>),
+    /// With the attempt under way, and the batches that wait for it.
+    Connecting(u64, Vec<Ticket>),
     Up(Box<Connection>),
 }
 
@@ -80,6 +83,7 @@ impl Hub {
             fenced: Arc::clone(&shared.fenced),
             patience: shared.options.patience,
             links: Vec::new(),
+            attempts: 0,
             batches: Batches::default(),
             to_wake: Vec::new(),
             is_closed: false,
@@ -137,8 +141,8 @@ impl Hub {
         if self.driver == Driver::Tasks {
             posted();
         }
-        for node in absent {
-            self.reach(shared, node);
+        for (node, attempt) in absent {
+            self.reach(shared, node, attempt);
         }
         ticket
     }
@@ -177,19 +181,20 @@ impl Hub {
     }
 
     /// Connects to a node, which must have the memory that the fabric knows, in a thread of its own.
-    fn reach(self: &Arc<Self>, shared: &Shared, node: u8) {
+    fn reach(self: &Arc<Self>, shared: &Shared, node: u8, attempt: u64) {
         let Some(known) = shared.node(node) else {
-            return self.reached(node, Err(FabricError::Unreachable { node }));
+            return self.reached(node, attempt, Err(FabricError::Unreachable { node }));
         };
         let hub = Arc::clone(self);
         let (session, options) = (shared.session, shared.options.clone());
-        let attempt = move || {
+        let connects = move || {
             let connected = connect(&known.address, node, session, &options).map_err(|error| match error {
                 FabricError::Io(_) => FabricError::Unreachable { node },
                 other => other,
             });
             let checked = connected.and_then(|(connection, welcome)| {
-                if (welcome.boot_id, welcome.region_bytes) == (known.boot_id, known.bytes) {
+                let is_same = welcome.boot_id == known.boot_id || mutant!("tcp-hub-takes-any-memory");
+                if is_same && welcome.region_bytes == known.bytes {
                     return Ok(connection);
                 }
                 Err(FabricError::geometry(format!(
@@ -198,17 +203,17 @@ impl Hub {
                     known.address
                 )))
             });
-            hub.reached(node, checked);
+            hub.reached(node, attempt, checked);
         };
-        if std::thread::Builder::new().name("darter-connect".to_owned()).spawn(attempt).is_err() {
-            self.reached(node, Err(FabricError::Unreachable { node }));
+        if std::thread::Builder::new().name("darter-connect".to_owned()).spawn(connects).is_err() {
+            self.reached(node, attempt, Err(FabricError::Unreachable { node }));
         }
     }
 
     /// Lets the batches go on that waited for a connection.
-    fn reached(&self, node: u8, connected: Result<Connection, FabricError>) {
+    fn reached(&self, node: u8, attempt: u64, connected: Result<Connection, FabricError>) {
         let wakers = self.with(|state| {
-            state.reached(self.sockets.as_fd(), node, connected);
+            state.reached(self.sockets.as_fd(), (node, attempt), connected);
             std::mem::take(&mut state.to_wake)
         });
         self.has_posts.store(true, Ordering::SeqCst);
@@ -300,7 +305,7 @@ impl Hub {
 
 impl State {
     /// Puts a batch's frames on their connections; names the nodes that have none yet.
-    fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<u8>) -> Ticket {
+    fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
         let ticket = self.batches.reserve();
         let mut pending = Pending::new(batch, waker);
         let is_fenced = self.fenced.load(Ordering::Relaxed);
@@ -315,13 +320,14 @@ impl State {
             seen[word] |= bit;
             match self.links.get_mut(usize::from(node)) {
                 Some(Link::Up(connection)) => post_to(connection, node, ticket, first, &mut pending),
-                Some(Link::Connecting(waiting)) => {
+                Some(Link::Connecting(_, waiting)) => {
                     waiting.push(ticket);
                     pending.parts += 1;
                 }
                 Some(down @ Link::Down) => {
-                    *down = Link::Connecting(vec![ticket]);
-                    absent.push(node);
+                    self.attempts += 1;
+                    *down = Link::Connecting(self.attempts, vec![ticket]);
+                    absent.push((node, self.attempts));
                     pending.parts += 1;
                 }
                 None => {
@@ -370,7 +376,7 @@ impl State {
         for node in 0..self.links.len() {
             match &mut self.links[node] {
                 // The thread that connects rouses this one: no need to spin for it.
-                Link::Down | Link::Connecting(_) => {}
+                Link::Down | Link::Connecting(..) => {}
                 Link::Up(connection) => {
                     let owes = !connection.sent.is_empty();
                     let watched = watch(connection, sockets, thorough);
@@ -406,7 +412,9 @@ impl State {
         if !connection.receive()? {
             return Ok(false);
         }
-        connection.silent_since = None;
+        if !mutant!("tcp-silence-never-forgiven") {
+            connection.silent_since = None;
+        }
         while let Some((sent, refusal, range)) = connection.next_reply()? {
             let Some(pending) = self.batches.of(sent) else { continue };
             if refusal == Refusal::None {
@@ -418,7 +426,7 @@ impl State {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
             } else {
-                if refusal == Refusal::Fenced {
+                if refusal == Refusal::Fenced && !mutant!("tcp-fenced-reply-forgotten") {
                     self.fenced.store(true, Ordering::Relaxed);
                 }
                 let text = connection.text(range);
@@ -431,20 +439,48 @@ impl State {
 
     /// A connection is gone: what was on it may have been done or not.
     fn lose(&mut self, node: u8) {
-        let link = std::mem::replace(&mut self.links[usize::from(node)], Link::Down);
-        let Link::Up(connection) = link else { return };
+        let connection = match std::mem::replace(&mut self.links[usize::from(node)], Link::Down) {
+            Link::Down => return,
+            Link::Connecting(_, waiting) => {
+                return self.turn_away(waiting, &FabricError::Unreachable { node });
+            }
+            Link::Up(connection) => connection,
+        };
         for sent in connection.sent {
             if let Some(pending) = self.batches.of(sent) {
-                pending.lost(node);
+                if mutant!("tcp-lost-told-as-unsent") {
+                    pending.error.get_or_insert(FabricError::Unreachable { node });
+                } else {
+                    pending.lost(node);
+                }
                 self.to_wake.extend(self.batches.part_ended(sent.batch));
             }
         }
     }
 
-    fn reached(&mut self, sockets: BorrowedFd<'_>, node: u8, connected: Result<Connection, FabricError>) {
-        // Closed meanwhile, there are no links.
+    /// The batches that wait for a connection have none, and nothing was sent.
+    fn turn_away(&mut self, waiting: Vec<Ticket>, error: &FabricError) {
+        for ticket in waiting {
+            if let Some(pending) = self.batches.get(ticket) {
+                pending.error.get_or_insert(again(error));
+            }
+            self.to_wake.extend(self.batches.part_ended(ticket));
+        }
+    }
+
+    fn reached(
+        &mut self,
+        sockets: BorrowedFd<'_>,
+        (node, attempt): (u8, u64),
+        connected: Result<Connection, FabricError>,
+    ) {
+        // Closed meanwhile, there are no links; forgotten meanwhile, the node may be another.
         let Some(link) = self.links.get_mut(usize::from(node)) else { return };
-        let Link::Connecting(waiting) = std::mem::replace(link, Link::Down) else { return };
+        let waiting = match link {
+            Link::Connecting(awaited, waiting) if *awaited == attempt => std::mem::take(waiting),
+            _ => return,
+        };
+        *link = Link::Down;
         let watched = connected.and_then(|connection| {
             let key = epoll::EventData::new_u64(node.into());
             match epoll::add(sockets, &connection.channel, key, connection.watched) {
@@ -463,20 +499,16 @@ impl State {
                     }
                 }
                 *link = Link::Up(connection);
+                for ticket in waiting {
+                    self.to_wake.extend(self.batches.part_ended(ticket));
+                }
             }
             Err(error) => {
-                if matches!(error, FabricError::Fenced) {
+                if matches!(error, FabricError::Fenced) && !mutant!("tcp-fenced-greeting-forgotten") {
                     self.fenced.store(true, Ordering::Relaxed);
                 }
-                for &ticket in &waiting {
-                    if let Some(pending) = self.batches.get(ticket) {
-                        pending.error.get_or_insert(again(&error));
-                    }
-                }
+                self.turn_away(waiting, &error);
             }
-        }
-        for ticket in waiting {
-            self.to_wake.extend(self.batches.part_ended(ticket));
         }
     }
 }
@@ -539,7 +571,9 @@ fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, 
             let verb = &verbs[end];
             if verb.addr.node() == node {
                 let (more, answer) = size(verb);
-                if there + more > limit || back + answer > limit || usize::from(count) == wire::VERBS_MAX {
+                let is_answer_too_long = back + answer > limit && !mutant!("tcp-answers-beyond-a-frame");
+                let verbs_max = wire::VERBS_MAX + usize::from(mutant!("tcp-one-verb-too-many"));
+                if there + more > limit || is_answer_too_long || usize::from(count) == verbs_max {
                     break;
                 }
                 (there, back, count) = (there + more, back + answer, count + 1);
@@ -548,8 +582,11 @@ fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, 
             end += 1;
         }
         let id = connection.end_frame(at, RequestKind::Batch, count);
-        connection.sent.push_back(Sent { id, batch: ticket, first: from, end });
-        pending.parts += 1;
+        let answered_from = if mutant!("tcp-later-frame-answers-from-the-first") { first } else { from };
+        connection.sent.push_back(Sent { id, batch: ticket, first: answered_from, end });
+        if from == first || !mutant!("tcp-batch-ends-with-its-first-frame") {
+            pending.parts += 1;
+        }
         from = end;
     }
 }

@@ -5,6 +5,7 @@
 //! from the client itself. A proof tells nothing of the token but whether a guess is right: who hears or provokes one can
 //! try words against it at leisure, so that a token has to be random, not a word.
 
+use crate::mutant;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::io;
@@ -61,7 +62,8 @@ impl Transcript {
         // A key of any length will do, so there always is one.
         let mut mac = Hmac::<Sha256>::new_from_slice(token).ok()?;
         // HMAC takes some keys of different lengths for the same.
-        let (length, session) = ((token.len() as u64).to_le_bytes(), self.session.to_le_bytes());
+        let session = if mutant!("tcp-proof-of-no-session") { 0 } else { self.session };
+        let (length, session) = ((token.len() as u64).to_le_bytes(), session.to_le_bytes());
         for part in [side.label(), &length, &self.client, &self.node, &session] {
             mac.update(part);
         }

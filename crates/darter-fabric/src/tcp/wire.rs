@@ -22,7 +22,7 @@
 //! is malformed, too long or out of bounds gets a refusal and touches no memory.
 
 use super::proof::{Nonce, Proof};
-use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind};
+use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind, mutant};
 use bytemuck::{Pod, Zeroable, bytes_of, cast_slice, cast_slice_mut};
 use std::ops::Range;
 
@@ -287,7 +287,7 @@ impl<'f> FrameVerbs<'f> {
     /// The verbs of a payload; `None` when it is not exactly `verbs` whole ones, or they ask for more than `reply_bytes_max`
     /// bytes.
     pub fn new(payload: &'f [u8], verbs: u16, reply_bytes_max: u32) -> Option<Self> {
-        if usize::from(verbs) > VERBS_MAX {
+        if usize::from(verbs) > VERBS_MAX && !mutant!("tcp-frame-of-any-number-of-verbs") {
             return None;
         }
         let all = Self { left: verbs, rest: payload };
@@ -313,7 +313,8 @@ impl<'f> FrameVerbs<'f> {
             _ => return None,
         };
         let is_atomic = matches!(kind, VerbKind::Cas | VerbKind::Faa);
-        if head.offset >= crate::OFFSET_LIMIT || (is_atomic && head.words != 1) {
+        let is_long_atomic = is_atomic && head.words != 1 && !mutant!("tcp-atomic-of-many-words");
+        if head.offset >= crate::OFFSET_LIMIT || is_long_atomic {
             return None;
         }
         let verb = Verb { kind, addr: GlobalAddr::new(0, head.offset), at: 0, words: head.words };
@@ -343,7 +344,7 @@ pub(super) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, pay
         wanted.copy_from_slice(words);
         rest = tail;
     }
-    rest.is_empty()
+    rest.is_empty() || mutant!("tcp-surplus-answer-taken")
 }
 
 /// A header at the front of some bytes, when all of it is there.
@@ -423,6 +424,18 @@ mod tests {
             }
         }
         assert!(FrameVerbs::new(&bytes, 4, 32).is_none(), "more asked for than allowed");
+    }
+
+    #[test]
+    fn a_frame_has_so_many_verbs_and_no_more() {
+        for (verbs, is_taken) in [(VERBS_MAX, true), (VERBS_MAX + 1, false)] {
+            let mut batch = Batch::new();
+            for _ in 0..verbs {
+                batch.faa(GlobalAddr::new(0, 64), 1);
+            }
+            let bytes = frame(&mut batch);
+            assert_eq!(FrameVerbs::new(&bytes, verbs as u16, FRAME_BYTES_MAX).is_some(), is_taken);
+        }
     }
 
     #[test]

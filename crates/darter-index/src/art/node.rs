@@ -27,7 +27,7 @@ use crate::IndexError;
 use crate::radix::prefix_hash::{HashedKey, identity_depth};
 use crate::radix::seal::SEAL;
 use crate::radix::slot::{END, FANOUT, NodeCode, order_of};
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, mutant};
 use darter_pool::size_class::{class_bytes, class_of};
 use smallvec::SmallVec;
 
@@ -375,7 +375,8 @@ pub(super) fn slots(ty: NodeType, words: &[u64]) -> impl Iterator<Item = (usize,
 pub(super) fn seals(ty: NodeType) -> impl Fn(usize, u64) -> bool {
     move |at, word| {
         let is_slot = at == END_AT || at >= ty.slots_at();
-        at == 0 || is_slot && matches!(Slot::from_word(word).held(), Held::Leaf { .. })
+        let is_open = is_slot && matches!(Slot::from_word(word).held(), Held::Leaf { .. });
+        at == 0 || is_open && !mutant!("art-leaf-slots-not-sealed")
     }
 }
 

@@ -21,7 +21,7 @@ use crate::radix::drafts::Drafts;
 use crate::radix::seal::seal_all;
 use crate::radix::slot::END;
 use crate::situations::note;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned};
 
 /// What is to come in a node's place.
@@ -111,6 +111,7 @@ impl<F: Fabric> Art<F> {
             // What was remembered of the root word is out of date.
             self.shared.read_root(client).await?;
         }
+        let holder_is_sealed = holder_is_sealed && !mutant!("art-replaces-below-a-replaced-node");
         if holder_is_sealed || !is_linked {
             note(REPLACE_LATE);
             return Ok(Err(Replaced::Lost));
@@ -175,7 +176,7 @@ impl<F: Fabric> Art<F> {
             self.shared.remember_root(slot);
         }
         client.retire(here.addr, here.ty.bytes(), AllocKind::Inner);
-        Ok(Replaced::Done { added })
+        Ok(Replaced::Done { added: added || mutant!("art-added-though-it-was-there") })
     }
 
     /// Room for a successor: large nodes, which sit near the root, are spread over the memory nodes by their address; small

@@ -18,7 +18,7 @@ use crate::radix::slot::edge_of;
 use crate::radix::{TURNS_MAX, common_prefix, leaf, no_progress};
 use crate::situations::note;
 use crate::{Condition, IndexError, PutOutcome};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Pinned, PoolError};
 
@@ -58,7 +58,9 @@ impl<F: Fabric> Art<F> {
                 Err(error) => {
                     // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS
                     // may have landed though its reply was lost.
-                    if matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. })) {
+                    if matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }))
+                        || mutant!("art-frees-leaf-after-lost-reply")
+                    {
                         draft.discard(&mut client);
                     }
                     return Err(error);
@@ -208,7 +210,8 @@ impl<F: Fabric> Art<F> {
         let mut batch = client.batch();
         let read = batch.read(page, HEADER_WORDS);
         let done = client.submit(batch).await?;
-        let is_sealed = Header::new(done.words(read)).is_sealed();
+        let is_sealed =
+            Header::new(done.words(read)).is_sealed() && !mutant!("art-seal-not-looked-at-under-the-lock");
         client.recycle(done);
         if is_sealed {
             locks.end(client).await?;
@@ -237,7 +240,7 @@ impl<F: Fabric> Art<F> {
             return Ok(Turn::Again);
         }
         let locks = self.lock(client, here.addr).await?;
-        let vacancy = if self.shared.options.without_locks {
+        let vacancy = if self.shared.options.without_locks || mutant!("art-vacancy-not-looked-at-again") {
             descent.part().vacancy(edge)
         } else {
             self.look_again(client, descent, edge).await?
@@ -281,7 +284,8 @@ impl<F: Fabric> Art<F> {
         let words = reads.1.map_or(&words[HEADER_WORDS..], |read| done.words(read));
         let part = Part { ty: here.ty, header, at, words };
         let is_taken = part.find(edge).is_some_and(|(_, slot)| slot.is_live());
-        let vacancy = if is_taken || header.is_sealed() { None } else { part.vacancy(edge) };
+        let is_sealed = header.is_sealed() && !mutant!("art-fills-a-replaced-node");
+        let vacancy = if is_taken || is_sealed { None } else { part.vacancy(edge) };
         client.recycle(done);
         Ok(vacancy)
     }
@@ -334,7 +338,8 @@ impl<F: Fabric> Art<F> {
         note(SPLIT_ABOVE);
         let at = here.incoming;
         let child = at.slot.moved(edge_of(&other, depth), 0);
-        self.insert_node(client, draft, descent, (at, holder, true), (depth, child)).await
+        let needs_look = !mutant!("art-node-put-above-under-a-sealed-one");
+        self.insert_node(client, draft, descent, (at, holder, needs_look), (depth, child)).await
     }
 
     /// Puts a node of depth `depth` into the slot `at` of the node `page`, hosting `child` and the new leaf.
@@ -418,7 +423,7 @@ impl<F: Fabric> Art<F> {
         here: &Here,
         at: SlotAt,
     ) -> Result<bool, IndexError> {
-        let locks = if at.slot.is_sealed() {
+        let locks = if at.slot.is_sealed() && !mutant!("art-sealed-slot-cleared") {
             match self.lock_mending(client, here).await? {
                 Some(locks) => locks,
                 None => return Ok(false),
@@ -501,11 +506,21 @@ impl<F: Fabric> Art<F> {
             batch = client.submit(batch).await?;
             batch.clear();
         }
-        if let Some((addr, word)) = key {
+        let (is_key_late, is_unlocked_first) =
+            (mutant!("art-key-byte-behind-its-slot"), mutant!("art-unlocks-before-it-publishes"));
+        if is_unlocked_first {
+            locks.unlock_in(&mut batch);
+        }
+        if let Some((addr, word)) = key.filter(|_| !is_key_late) {
             batch.write(addr, &[word]);
         }
         let cas = batch.cas(at.addr, at.slot.word(), new.word());
-        locks.unlock_in(&mut batch);
+        if let Some((addr, word)) = key.filter(|_| is_key_late) {
+            batch.write(addr, &[word]);
+        }
+        if !is_unlocked_first {
+            locks.unlock_in(&mut batch);
+        }
         let done = client.submit(batch).await?;
         let lost = (!done.swapped(cas)).then(|| Slot::from_word(done.found(cas)));
         client.recycle(done);

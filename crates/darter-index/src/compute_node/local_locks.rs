@@ -5,6 +5,7 @@
 //! in the queue; [`LocalGuard::hand_over`] passes a `T` with it, such as the hold on a lock in the pool (Sherman's handover).
 //! A waiter that is dropped leaves the queue; one that had already been given the lock passes it on, and drops the `T`.
 
+use darter_fabric::mutant;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::future::Future;
@@ -148,7 +149,9 @@ impl<T> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
         let Some(waiter) = &self.waiter else { return };
         let turn = std::mem::replace(&mut *lock(&waiter.0), Turn::Gone);
-        if let Turn::Has(handed) = turn {
+        if let Turn::Has(handed) = turn
+            && !mutant!("lock-dropped-waiter-keeps-its-turn")
+        {
             drop(handed);
             self.locks.pass(self.number, None);
         }

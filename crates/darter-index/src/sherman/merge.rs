@@ -22,7 +22,7 @@ use super::{Sherman, situations};
 use crate::IndexError;
 use crate::hocl::Locked;
 use crate::situations::note;
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{Client, Pinned, PoolError};
 
 /// Locks that an operation holds, in the order of locking; one can cover several nodes.
@@ -194,7 +194,8 @@ impl<F: Fabric> Sherman<F> {
         };
         let is_listed = next == Some(right.link());
         // One that the parent was never told of is right before the next child.
-        if !is_listed && ends.is_some_and(|ends| right.low.bytes() >= ends) {
+        let is_another_s = ends.is_some_and(|ends| right.low.bytes() >= ends);
+        if !is_listed && is_another_s && !mutant!("sherman-merges-across-parents") {
             return Ok(Merged::No);
         }
         let Some(draft) = self.joined(client, &left, &right).await? else { return Ok(Merged::No) };
@@ -210,7 +211,9 @@ impl<F: Fabric> Sherman<F> {
             }
         }
         let mut change = Change::default();
-        Self::write_dead(&mut change.batch, &right);
+        if !mutant!("sherman-merged-node-not-marked-dead") {
+            Self::write_dead(&mut change.batch, &right);
+        }
         let locks = holding.locks.iter_mut().collect();
         if self.rewrite(client, &mut change, &left, &draft, locks).await? {
             note(situations::MERGED);

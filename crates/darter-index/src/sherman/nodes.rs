@@ -21,7 +21,7 @@ use crate::IndexError;
 use crate::hocl::Locked;
 use crate::radix::drafts::Drafts;
 use crate::situations::note;
-use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client, Pinned, PoolError};
 
 /// What a READ under the lock brought.
@@ -94,8 +94,8 @@ impl<F: Fabric> Sherman<F> {
         let named =
             redo_image(state).filter(|&image| is_plausible(client.pool(), image, format.node_bytes()));
         let redone = match named {
-            Some(image) => self.redo(client, link, image).await?,
-            None => None,
+            Some(image) if !mutant!("sherman-redo-not-done") => self.redo(client, link, image).await?,
+            _ => None,
         };
         let page = match redone.or_else(|| Page::parse(format, addr, &words)) {
             Some(page) => page,
@@ -112,7 +112,7 @@ impl<F: Fabric> Sherman<F> {
         if page.is_dead() {
             return Ok((Seen::Dead, alive));
         }
-        if page.is_leaf() {
+        if page.is_leaf() && !mutant!("sherman-torn-entries-not-mended") {
             self.mend_entries(client, &mut page).await?;
         }
         Ok((Seen::Alive(page), alive))
@@ -236,6 +236,9 @@ impl<F: Fabric> Sherman<F> {
                     fetch_bounds(client, &mut page).await?;
                     match page.place(Aim::At(key)) {
                         Some(Place::Within) => return Ok(Some((locked, page, alive))),
+                        Some(Place::Beyond) if mutant!("sherman-fences-not-looked-at-under-the-lock") => {
+                            return Ok(Some((locked, page, alive)));
+                        }
                         Some(Place::Beyond) if !page.sibling.is_none() => {
                             locked.end(client).await?;
                             if let Some(high) = &page.high {
@@ -295,7 +298,7 @@ impl<F: Fabric> Sherman<F> {
         locked: Locked,
         error: IndexError,
     ) -> Result<T, IndexError> {
-        if is_harmless(&error) {
+        if is_harmless(&error) || mutant!("sherman-unlocks-after-lost-reply") {
             locked.end(client).await?;
         }
         Err(error)
@@ -338,7 +341,8 @@ impl<F: Fabric> Sherman<F> {
         locked: Vec<&mut Locked>,
     ) -> Result<bool, IndexError> {
         let format = &self.shared.format;
-        let stamp = self.shared.stamp_after(page.stamp);
+        let is_kept = mutant!("sherman-stamp-kept");
+        let stamp = if is_kept { page.stamp } else { self.shared.stamp_after(page.stamp) };
         let Some(image) = draft.image(format, page.addr, page.tag, stamp) else { return Ok(false) };
         let mut second = None;
         if format.redo {
@@ -351,6 +355,9 @@ impl<F: Fabric> Sherman<F> {
         change.settle(client, page.addr.node()).await?;
         let next = client.batch();
         let mut batch = std::mem::replace(&mut change.batch, next);
+        if mutant!("sherman-redo-named-too-late") {
+            batch.write(page.addr.plus(8), &image[1..]);
+        }
         if let Some((addr, _)) = &second {
             batch.write(page.addr, &[redo_state(*addr)]);
         }

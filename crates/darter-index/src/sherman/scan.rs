@@ -12,7 +12,7 @@ use super::walk::{Aim, fetch_bounds};
 use crate::radix::leaf as pair;
 use crate::radix::sink::is_void;
 use crate::{IndexError, KeyValue, ScanRange};
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{Client, Pinned};
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -149,7 +149,9 @@ impl<F: Fabric> Sherman<F> {
                     }
                     Some(last) => last.high.as_ref().is_some_and(|high| high.bytes() == page.low.bytes()),
                 };
-                if !follows || page.is_torn(format) {
+                let follows = follows || mutant!("sherman-scan-steps-over-gaps");
+                let is_torn = page.is_torn(format) && !mutant!("sherman-scan-takes-torn-leaves");
+                if !follows || is_torn {
                     break;
                 }
                 leaves.push(Box::new(page));

@@ -14,7 +14,7 @@ use crate::hocl::Locked;
 use crate::radix::common_prefix;
 use crate::radix::leaf as pair;
 use crate::situations::note;
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{Client, Pinned, PoolError};
 
 /// Words of a block that its key's length is read with, and mostly the key.
@@ -241,6 +241,8 @@ impl<F: Fabric> Sherman<F> {
                 return Ok(());
             };
             let known = page.child_low(page.last_child(|low| low <= &parts[..])) == parts;
+            let known = known && !mutant!("sherman-parent-told-twice");
+            let alive = alive || mutant!("sherman-parent-told-of-the-dead");
             if known || !alive {
                 // Somebody else has told, or has merged the node meanwhile.
                 return locked.end(client).await;

@@ -10,7 +10,7 @@ use super::page::{Link, Page, Place};
 use super::{Shared, Sherman, situations};
 use crate::IndexError;
 use crate::situations::note;
-use darter_fabric::{Batch, Fabric, ReadId};
+use darter_fabric::{Batch, Fabric, ReadId, mutant};
 use darter_pool::{Client, Pinned};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -166,7 +166,10 @@ impl<'k> Walk<'k> {
     pub(super) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>, IndexError> {
         match std::mem::replace(&mut self.stage, Stage::Start) {
             Stage::Reading(link, read) => match Page::parse(&shared.format, link.addr(), done.words(read)) {
-                Some(page) if page.tag == link.tag() && !page.is_dead() => {
+                Some(page)
+                    if (page.tag == link.tag() || mutant!("sherman-birth-tag-not-compared"))
+                        && (!page.is_dead() || mutant!("sherman-dead-node-believed")) =>
+                {
                     self.arrive(shared, Box::new(page))
                 }
                 Some(_) => Ok(self.dead_end(shared, link)),

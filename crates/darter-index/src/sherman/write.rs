@@ -17,7 +17,7 @@ use crate::hocl::Locked;
 use crate::radix::drafts::Draft as Pair;
 use crate::radix::leaf as pair;
 use crate::{Condition, IndexError, PutOutcome};
-use darter_fabric::{Batch, Fabric, OpKind};
+use darter_fabric::{Batch, Fabric, OpKind, mutant};
 use darter_pool::{AllocKind, Client, Pinned, PoolError};
 use smallvec::SmallVec;
 
@@ -63,7 +63,9 @@ impl<F: Fabric> Sherman<F> {
         if let Some(pair) = &mut pair {
             match &outcome {
                 Ok(PutOutcome::Refused) => pair.discard(&mut client),
-                Err(error) if is_harmless(error) => pair.discard(&mut client),
+                Err(error) if is_harmless(error) || mutant!("sherman-frees-pair-after-lost-reply") => {
+                    pair.discard(&mut client);
+                }
                 _ => {}
             }
         }
@@ -236,6 +238,9 @@ impl<F: Fabric> Sherman<F> {
         let payload_at = key_at + format.key_words();
         match (format.is_inline(), entry.is_some(), replaces) {
             (true, true, false) => {
+                if mutant!("sherman-check-written-before-its-entry") {
+                    batch.write(at, &words[..1]);
+                }
                 batch.write(at.plus(8), &words[key_at..]);
                 batch.write(at, &words[..1]);
             }
@@ -247,6 +252,9 @@ impl<F: Fabric> Sherman<F> {
             }
             (true, false, _) => batch.write(at, &words[..1]),
             (false, inserts, replaces) => {
+                if mutant!("sherman-pointer-written-before-its-key") {
+                    batch.write(at.plus(payload_at as u64 * 8), &words[payload_at..]);
+                }
                 if inserts && !replaces {
                     batch.write(at, &words[key_at..payload_at]);
                 }

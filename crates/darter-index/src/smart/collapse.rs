@@ -20,7 +20,7 @@ use super::split::home;
 use super::write::{TURNS_MAX, no_progress};
 use crate::IndexError;
 use crate::radix::drafts::Drafts;
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned, PoolError};
 use smallvec::SmallVec;
 
@@ -263,7 +263,8 @@ impl<F: Fabric> Smart<F> {
             let taken = slots.iter().take_while(|&&word| !Slot::from_word(word).is_empty()).count();
             let mut batch = client.batch();
             let mut tries: SmallVec<[_; 16]> = SmallVec::new();
-            for (index, &word) in slots.iter().enumerate().take(taken + 1) {
+            let first_empty = usize::from(!mutant!("smart-first-empty-slot-not-sealed"));
+            for (index, &word) in slots.iter().enumerate().take(taken + first_empty) {
                 if word & SEAL == 0 {
                     tries.push((index, batch.cas(node::slot_addr(node, index), word, word | SEAL)));
                 }

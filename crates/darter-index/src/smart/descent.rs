@@ -26,7 +26,7 @@ use super::slot::{Held, Slot, SlotAt};
 use crate::IndexError;
 use crate::radix::common_prefix;
 use crate::radix::slot::edge_of;
-use darter_fabric::{Batch, CasId, GlobalAddr, ReadId};
+use darter_fabric::{Batch, CasId, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
 
 /// READs of a leaf that find it torn before whoever has the lock is asked after.
@@ -286,7 +286,9 @@ impl<'k> Descent<'k> {
                 self.decide(shared, ty)
             }
             Stage::Leaf { leaf, read: Some(read), slot_read } => {
-                let is_current = slot_read.is_none_or(|slot| done.words(slot)[0] == leaf.at.slot.word());
+                let is_current = slot_read.is_none_or(|slot| {
+                    done.words(slot)[0] == leaf.at.slot.word() || mutant!("smart-hinted-slot-not-compared")
+                });
                 if is_current {
                     self.absorb_leaf(shared, leaf, read, done)
                 } else {
@@ -372,7 +374,8 @@ impl<'k> Descent<'k> {
     fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<End>, IndexError> {
         // Slots that the header does not speak of are not there yet.
         self.slots.truncate(ty.slots());
-        if self.via != Via::Tree && !node::proves_life(&self.slots) {
+        let is_believed = self.via == Via::Tree || mutant!("smart-hinted-node-believed-without-proof");
+        if !is_believed && !node::proves_life(&self.slots) {
             self.fall_back(shared);
             return Ok(None);
         }
@@ -460,6 +463,9 @@ impl<'k> Descent<'k> {
                 }
                 self.stage = Stage::Leaf { leaf, read: None, slot_read: None };
                 Ok(None)
+            }
+            Read::Dead if mutant!("smart-hinted-dead-leaf-believed") => {
+                Ok(Some(End::Vacant { taken: Some((leaf.index, leaf.at.slot)) }))
             }
             Read::Dead | Read::Moved(..) if !trusted => {
                 self.fall_back(shared);

@@ -24,7 +24,7 @@ use super::write::{Deletion, Draft, TURNS_MAX, Turn, no_progress};
 use crate::compute_node::yield_now;
 use crate::radix::slot::edge_of;
 use crate::{Condition, IndexError, PutOutcome};
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client, Hold, Pinned};
 
 /// Tries that find a leaf locked before its holder is asked after, unpinned.
@@ -182,6 +182,7 @@ impl<F: Fabric> Smart<F> {
             Read::Pair(pair) => {
                 if let Condition::Equals(wanted) = condition
                     && pair.value != Some(wanted)
+                    && !mutant!("smart-condition-not-looked-at-under-the-lock")
                 {
                     let is_known = pair.value.is_some();
                     self.unlock(client, locked).await?;
@@ -212,6 +213,9 @@ impl<F: Fabric> Smart<F> {
         let lock_word = image.len() - 1;
         let mut batch = client.batch();
         let end = if self.shared.options.holes.lock_in_write { image.len() } else { lock_word };
+        if mutant!("smart-leaf-unlocked-before-it-is-written") {
+            batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
+        }
         batch.write(leaf.addr.plus(from as u64 * 8), &image[from..end]);
         if !self.shared.options.rear_lock {
             let done = client.submit(batch).await?;
@@ -256,7 +260,9 @@ impl<F: Fabric> Smart<F> {
             client.recycle(done);
             batch = client.batch();
         }
-        batch.write(old.addr, &[leaf::moved_word(addr, draft.len)]);
+        if !mutant!("smart-moved-leaf-lives-on") {
+            batch.write(old.addr, &[leaf::moved_word(addr, draft.len)]);
+        }
         if old.addr.node() != old.at.addr.node() {
             let done = client.submit(batch).await?;
             client.recycle(done);
@@ -352,19 +358,28 @@ impl<F: Fabric> Smart<F> {
             Ok(locked) => locked,
             Err(holder) => return Ok(Deletion::Busy(holder)),
         };
-        if matches!(self.shared.format.parse(leaf.addr, &locked.words)?, Read::Dead | Read::Moved(..)) {
+        let found = self.shared.format.parse(leaf.addr, &locked.words)?;
+        if matches!(found, Read::Dead)
+            || matches!(found, Read::Moved(..)) && !mutant!("smart-moved-leaf-killed")
+        {
             self.unlock(client, locked).await?;
             return Ok(Deletion::Again);
         }
         let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
         let mut batch = client.batch();
-        batch.write(leaf.addr, &[DEAD]);
-        if leaf.addr.node() != leaf.at.addr.node() {
+        let is_killed_late = mutant!("smart-slot-cleared-before-its-leaf-is-dead");
+        if !is_killed_late {
+            batch.write(leaf.addr, &[DEAD]);
+        }
+        if leaf.addr.node() != leaf.at.addr.node() && !is_killed_late {
             let done = client.submit(batch).await?;
             client.recycle(done);
             batch = client.batch();
         }
         let cas = batch.cas(leaf.at.addr, leaf.at.slot.word(), tomb.word());
+        if is_killed_late {
+            batch.write(leaf.addr, &[DEAD]);
+        }
         batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
         let read = batch.read(descent.node, HEADER_WORDS + descent.known_type().slots());
         let done = client.submit(batch).await?;

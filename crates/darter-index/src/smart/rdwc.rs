@@ -13,6 +13,7 @@
 //! served have written nothing: they go on as if they had just come. Windows are by key, so that there are no hash conflicts to be checked for.
 
 use crate::{Condition, PutOutcome};
+use darter_fabric::mutant;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::future::poll_fn;
@@ -140,7 +141,8 @@ impl Windows {
             match shard.entry(key.into()) {
                 Entry::Vacant(free) => {
                     let (served, next) = (Vec::new(), VecDeque::new());
-                    free.insert(Window { kind, is_open: kind != Kind::Read, served, next });
+                    let is_open = kind != Kind::Read || mutant!("smart-read-joins-a-read-under-way");
+                    free.insert(Window { kind, is_open, served, next });
                     return Role::Lead(Lead::new(self, key));
                 }
                 Entry::Occupied(mut taken) => {
@@ -231,7 +233,7 @@ impl<'t> Lead<'t> {
         if !self.is_closed.swap(true, Ordering::Relaxed)
             && let Some(window) = self.windows.shard(self.key).get_mut(self.key)
         {
-            window.is_open = false;
+            window.is_open = mutant!("smart-window-open-while-written");
         }
     }
 
@@ -250,7 +252,9 @@ impl<'t> Lead<'t> {
     /// the first of them found what it found. A refusal that was read while the window was open serves nobody: who came since may
     /// know the key to be there.
     pub(super) fn has_written(mut self, value: &[u8], outcome: PutOutcome) -> PutOutcome {
-        if outcome == PutOutcome::Refused && !self.is_closed.load(Ordering::Relaxed) {
+        let is_open =
+            !self.is_closed.load(Ordering::Relaxed) && !mutant!("smart-refusal-serves-who-came-since");
+        if outcome == PutOutcome::Refused && is_open {
             return outcome;
         }
         self.has_ended = true;
@@ -258,6 +262,7 @@ impl<'t> Lead<'t> {
         let mut shared: Option<Arc<[u8]>> = None;
         let others = match outcome {
             PutOutcome::Refused => PutOutcome::Refused,
+            outcome if mutant!("smart-combined-writes-all-insert") => outcome,
             _ => PutOutcome::Replaced,
         };
         let mut answer = |kind| match (kind, outcome) {

@@ -20,7 +20,7 @@ use crate::ordered::check_key;
 use crate::radix::drafts::Drafts;
 use crate::radix::slot::edge_of;
 use crate::{Condition, IndexError, PutOutcome};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client, Pinned, PoolError};
 
 /// Words of one batch of WRITEs.
@@ -321,7 +321,9 @@ impl<F: Fabric> Smart<F> {
                 descent.header = if done.swapped(cas) { raised } else { Header::from_word(done.found(cas)) };
             }
             client.recycle(done);
-            self.raise_type(client, descent, needed).await?;
+            if taken || !mutant!("smart-type-left-to-who-took-the-slot") {
+                self.raise_type(client, descent, needed).await?;
+            }
             if taken {
                 draft.linked();
                 self.note_child(descent, index, slot);

@@ -9,6 +9,7 @@ use super::reply::Reply;
 use super::request::Arguments;
 use super::table::Command;
 use super::worker::Shared;
+use darter_fabric::mutant;
 use std::sync::Arc;
 
 /// What lasts from one request of a client to the next.
@@ -45,7 +46,9 @@ impl Call<'_> {
         let start = self.reply.waiting();
         let mut tried = None;
         if let Err(fault) = self.attempt(&mut tried).await {
-            self.reply.take_back(start);
+            if !mutant!("gateway-error-behind-half-a-reply") {
+                self.reply.take_back(start);
+            }
             self.reply.error(&fault.text());
             self.shared.note(&fault);
         }

@@ -11,7 +11,7 @@
 //! ```
 
 use super::MemNodeError;
-use darter_fabric::random_word;
+use darter_fabric::{mutant, random_word};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -60,7 +60,9 @@ impl Ledger {
         let remembered = read(&file).map_err(refused("read it"))?;
         let mut ledger = Self { file, path };
         // A line that was cut short gets its end, and is passed over by the next reading.
-        ledger.note("\n")?;
+        if !mutant!("node-ledger-goes-on-in-a-cut-line") {
+            ledger.note("\n")?;
+        }
         Ok((ledger, remembered))
     }
 
@@ -102,7 +104,11 @@ fn read(file: &File) -> io::Result<Remembered> {
         number(&line, "boot ").ok_or_else(|| foreign("it does not say which memory it belongs to"))?;
     let mut fenced = Vec::new();
     while next(&mut line)? {
-        fenced.extend(number(&line, "fenced "));
+        let session = number(&line, "fenced ");
+        if session.is_none() && mutant!("node-ledger-ends-at-an-odd-line") {
+            break;
+        }
+        fenced.extend(session);
     }
     Ok(Remembered { boot_id, fenced })
 }

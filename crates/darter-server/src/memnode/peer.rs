@@ -9,7 +9,7 @@ use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript, nonce};
 use darter_fabric::tcp::wire::{
     self, Challenge, Control, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
 };
-use darter_fabric::{Fabric, FabricError};
+use darter_fabric::{Fabric, FabricError, mutant};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -100,7 +100,8 @@ impl Peer {
 
     /// What is wrong with it by now, if anything.
     pub(super) fn lateness(&self, service: &Service<'_>) -> Option<DroppedFor> {
-        if self.is_greeted && service.sessions.is_fenced(self.session) {
+        let is_fenced = service.sessions.is_fenced(self.session) && !mutant!("node-silent-fenced-peer-kept");
+        if self.is_greeted && is_fenced {
             return Some(DroppedFor::Fenced);
         }
         let fault = if self.output.waiting() > 0 {
@@ -140,7 +141,9 @@ impl Peer {
 
     /// It is gone.
     pub(super) fn part(mut self, service: &mut Service<'_>) {
-        self.hold(service, (0, 0));
+        if !mutant!("node-counts-the-memory-of-the-gone") {
+            self.hold(service, (0, 0));
+        }
         if self.is_greeted {
             service.sessions.leave(self.session);
             service.greeted -= 1;
@@ -173,14 +176,17 @@ impl Peer {
             match self.input.receive(&mut self.channel) {
                 Ok(true) => {
                     service.metrics.received_bytes.add((self.input.arrived().len() - had) as u64);
-                    if self.is_greeted && self.output.waiting() == 0 {
+                    let owes = !self.is_greeted && !mutant!("node-greeting-in-drops-renews-patience");
+                    if !owes && self.output.waiting() == 0 {
                         self.prompt = service.now;
                     }
                     self.take_frames(service, endpoint);
                 }
                 Ok(false) => {
                     // Whoever is in the middle of a request, or of a greeting, may finish it.
-                    let is_done = self.is_greeted && self.input.arrived().is_empty();
+                    let is_amid =
+                        !self.input.arrived().is_empty() && !mutant!("node-drain-ends-amid-a-request");
+                    let is_done = self.is_greeted && !is_amid;
                     self.is_closing = service.is_draining && is_done;
                     break;
                 }
@@ -214,7 +220,7 @@ impl Peer {
     }
 
     fn is_full(&self, options: &MemNodeOptions) -> bool {
-        self.output.waiting() > options.waiting_bytes_max
+        self.output.waiting() > options.waiting_bytes_max && !mutant!("node-hears-who-does-not-read")
     }
 
     /// What the peer is waited for: requests, unless it leaves too many answers unread; room for answers, when some wait or
@@ -242,7 +248,7 @@ impl Peer {
         let enough = self.output.waiting() + ANSWER_BYTES_AT_A_TIME;
         while !self.is_closing {
             if self.is_full(service.options) || self.output.waiting() >= enough {
-                self.has_frames = true;
+                self.has_frames = !mutant!("node-frames-left-for-want-of-room-forgotten");
                 break;
             }
             let arrived = input.arrived();
@@ -270,7 +276,8 @@ impl Peer {
         let challenged = if opening.version == wire::VERSION {
             let Hello { nonce: client, session, .. } = wire::head(bytes)?;
             // Without randomness nobody can be let in.
-            nonce().map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
+            let drawn = if mutant!("node-nonce-of-the-session") { Ok([session as u8; 32]) } else { nonce() };
+            drawn.map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
         } else {
             Err(Refusal::Version)
         };
@@ -302,9 +309,11 @@ impl Peer {
             (Refusal::Credentials, "no token, or a wrong one")
         } else if service.sessions.is_fenced(transcript.session) {
             (Refusal::Fenced, "this session was shut out")
-        } else if service.is_draining {
+        } else if service.is_draining && !mutant!("node-lets-in-while-it-drains") {
             (Refusal::Closing, "the node is stopping")
-        } else if service.greeted >= service.options.connections_max {
+        } else if service.greeted
+            >= service.options.connections_max + usize::from(mutant!("node-one-too-many"))
+        {
             (Refusal::Busy, "no room for another connection")
         } else {
             (Refusal::None, "")
@@ -318,7 +327,7 @@ impl Peer {
             reserved: 0,
             proof: Proof::default(),
         };
-        if is_known {
+        if is_known || mutant!("node-proves-itself-to-strangers") {
             welcome.proof = transcript.prove(token, Side::Node);
             (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
         }
@@ -344,7 +353,7 @@ impl Peer {
         endpoint: &mut LocalEndpoint,
     ) -> Option<usize> {
         let head: RequestHead = wire::head(bytes)?;
-        if service.sessions.is_fenced(self.session) {
+        if service.sessions.is_fenced(self.session) && !mutant!("node-fenced-asked-only-at-the-door") {
             self.refuse(&head, Refusal::Fenced, "this session was shut out");
             self.drop_for(DroppedFor::Fenced);
             return None;
@@ -363,7 +372,10 @@ impl Peer {
             return Some(end);
         }
         let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
-        let about = about.filter(|about| kind != RequestKind::Claim || about.number < wire::SLOTS_MAX);
+        let about = about.filter(|about| {
+            kind != RequestKind::Claim
+                || about.number < wire::SLOTS_MAX + u64::from(mutant!("node-one-slot-too-many"))
+        });
         let (Some(about), true) = (about, payload.len() == size_of::<Control>()) else {
             self.refuse(&head, Refusal::Malformed, "a request that is not about anything");
             self.drop_for(DroppedFor::Malformed);
@@ -421,7 +433,9 @@ impl Peer {
                     FabricError::Misaligned { .. } => Refusal::Misaligned,
                     _ => Refusal::Failed,
                 };
-                self.output.bytes.truncate(at);
+                if !mutant!("node-refusal-behind-half-an-answer") {
+                    self.output.bytes.truncate(at);
+                }
                 self.refuse(head, refusal, &error.to_string());
             }
         }

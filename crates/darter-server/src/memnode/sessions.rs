@@ -5,6 +5,7 @@
 
 use super::MemNodeError;
 use super::ledger::{Ledger, Remembered};
+use darter_fabric::mutant;
 use darter_fabric::tcp::wire::Refusal;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -60,7 +61,7 @@ impl Sessions {
     pub(super) fn leave(&mut self, session: u64) {
         if let Some(count) = self.connected.get_mut(&session) {
             *count -= 1;
-            if *count == 0 {
+            if *count == 0 || mutant!("node-session-gone-with-one-connection") {
                 self.connected.remove(&session);
             }
         }
@@ -81,12 +82,16 @@ impl Sessions {
     /// Shuts a session out; where there is a ledger, on the medium before anyone hears of it.
     fn shut_out(&mut self, session: u64) -> Result<Refusal, MemNodeError> {
         if !self.is_fenced(session) {
-            if let Some(ledger) = &mut self.ledger {
+            if let Some(ledger) = &mut self.ledger
+                && !mutant!("node-fence-not-in-the-ledger")
+            {
                 ledger.fenced(session)?;
             }
             self.remember(session);
         }
-        self.slots.retain(|_, holder| *holder != session);
+        if !mutant!("node-fenced-session-keeps-its-slot") {
+            self.slots.retain(|_, holder| *holder != session);
+        }
         Ok(Refusal::None)
     }
 
@@ -95,17 +100,17 @@ impl Sessions {
         match self.slots.get(&slot).copied() {
             Some(holder) if holder == session => {}
             Some(holder) if self.connected.contains_key(&holder) => return Ok(Refusal::Taken),
-            Some(holder) => {
+            Some(holder) if !mutant!("node-slot-taken-over-without-fence") => {
                 self.shut_out(holder)?;
             }
-            None => {}
+            _ => {}
         }
         self.slots.insert(slot, session);
         Ok(Refusal::None)
     }
 
     pub(super) fn release(&mut self, slot: u64, session: u64) {
-        if self.slots.get(&slot) == Some(&session) {
+        if self.slots.get(&slot) == Some(&session) || mutant!("node-slot-released-by-anybody") {
             self.slots.remove(&slot);
         }
     }
@@ -113,7 +118,8 @@ impl Sessions {
     /// Shuts a session out if it is known to be gone, or if it has lapsed.
     pub(super) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
         let is_connected = self.connected.contains_key(&session);
-        let is_gone = !is_connected && self.slots.values().any(|&holder| holder == session);
+        let was_here = self.slots.values().any(|&holder| holder == session);
+        let is_gone = !is_connected && (was_here || mutant!("node-stranger-taken-for-gone"));
         if lapsed || is_gone || self.is_fenced(session) {
             self.shut_out(session)
         } else {
@@ -147,6 +153,32 @@ mod tests {
         assert_eq!(sessions.fence(3, true).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(3));
         assert_eq!(sessions.claim(0, 4).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn a_session_lives_as_long_as_one_of_its_connections() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        sessions.leave(1);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.connected(), 1);
+        sessions.leave(1);
+        assert_eq!(sessions.connected(), 0);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn a_slot_is_given_back_by_its_holder() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        sessions.release(0, 2);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        sessions.release(0, 1);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::metrics::{DroppedFor, RefusedFor};
 use super::peer::{Peer, Progress};
 use super::{MemNodeError, Service, Stop, system};
 use darter_fabric::local::LocalEndpoint;
+use darter_fabric::mutant;
 use darter_fabric::tcp::wire::Refusal;
 use rustix::event::{Timespec, epoll};
 use std::collections::{HashMap, VecDeque};
@@ -164,7 +165,8 @@ impl<'s> Turns<'s> {
 
     fn drop_oldest_ungreeted(&mut self) {
         while let Some(key) = self.ungreeted.pop_front() {
-            if self.peers.get(&key).is_some_and(|peer| !peer.is_greeted()) {
+            let may_go = |peer: &Peer| !peer.is_greeted() || mutant!("node-greeted-peer-makes-room");
+            if self.peers.get(&key).is_some_and(may_go) {
                 return self.drop_for(key, DroppedFor::Silent);
             }
         }
@@ -201,8 +203,12 @@ impl<'s> Turns<'s> {
         for peer in self.peers.values_mut() {
             peer.rest(&self.service);
         }
+        let rank = |peer: &Peer| match peer.buffer_bytes() {
+            bytes if mutant!("node-drops-who-holds-least") => usize::MAX - bytes,
+            bytes => bytes,
+        };
         while self.holds_too_much()
-            && let Some((&most, _)) = self.peers.iter().max_by_key(|(_, peer)| peer.buffer_bytes())
+            && let Some((&most, _)) = self.peers.iter().max_by_key(|(_, peer)| rank(peer))
         {
             self.drop_for(most, DroppedFor::Memory);
         }

@@ -161,6 +161,16 @@ fn strangers_are_let_in_by_the_password_only() {
 }
 
 #[test]
+fn what_comes_with_the_password_is_no_strangers() {
+    let door = Door::new(GatewayOptions { password: b"open sesame".to_vec(), ..GatewayOptions::default() });
+    let mut client = door.client();
+    let (auth, long) = (request(&["auth", "open sesame"]), request(&["set", "a", &"x".repeat(20_000)]));
+    client.send(&[auth, long].concat());
+    assert_eq!(client.reply(), Reply::Simple("OK".to_owned()));
+    assert_eq!(client.reply(), Reply::Simple("OK".to_owned()));
+}
+
+#[test]
 fn clients_can_be_listed_and_ended() {
     let door = Door::new(GatewayOptions { threads: 2, ..GatewayOptions::default() });
     let (mut client, mut other) = (door.client(), door.client());

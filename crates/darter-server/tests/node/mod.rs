@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // no test file uses all of it
 
 pub mod authority;
+pub mod gate;
 
 use darter_fabric::tcp::proof::{Proof, nonce};
 use darter_fabric::tcp::wire::{self, Challenge, Hello, RequestHead, Welcome};

@@ -17,6 +17,7 @@ use super::head::Generation;
 use super::{Family, Head, Keyspace, Kind, place, session};
 use crate::gateway::fault::{Fault, WRONG_TYPE};
 use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
+use darter_fabric::mutant;
 
 /// Elements that are buried at a time.
 const BURIED: usize = 256;
@@ -118,7 +119,8 @@ pub(super) async fn doubt(
     if session.put_if(&place_of_head, &doubted, Condition::Equals(record)).await? == PutOutcome::Refused {
         return Ok(None);
     }
-    Ok(is_empty(session, aggregate).await?.then_some(doubted))
+    let is_empty = mutant!("gateway-doubt-without-second-look") || is_empty(session, aggregate).await?;
+    Ok(is_empty.then_some(doubted))
 }
 
 /// Removes the elements of a generation that has ended, up to so many, taking turns with others; answers whether all are gone.
@@ -128,7 +130,9 @@ pub(super) async fn bury(
     most: usize,
 ) -> Result<bool, Fault> {
     let mut left = most;
-    for &family in aggregate.kind.families() {
+    let families = aggregate.kind.families();
+    let buried = if mutant!("gateway-buries-members-alone") { families.len().min(1) } else { families.len() };
+    for &family in &families[..buried] {
         loop {
             let (asked, mut places) = (left.min(BURIED), Vec::new());
             session
@@ -141,7 +145,7 @@ pub(super) async fn bury(
             if left == 0 {
                 return Ok(false);
             }
-            if places.len() < asked {
+            if places.len() < asked || mutant!("gateway-buries-one-turn-alone") {
                 break;
             }
             tokio::task::yield_now().await;
@@ -160,7 +164,7 @@ impl Keyspace {
         if !lives {
             self.remove_if_over(key).await?;
         }
-        Ok(lives.then_some(record))
+        Ok((lives || mutant!("gateway-expired-hash-found-once-more")).then_some(record))
     }
 
     /// What a key holds; nothing when it is absent. It may have no elements, and is then absent too.
@@ -193,11 +197,16 @@ impl Keyspace {
                     if !is_empty(session, &aggregate).await? {
                         return Err(WRONG_TYPE);
                     }
-                    old = doubt(session, &aggregate, record, self.now).await?;
+                    if !mutant!("gateway-other-kind-opened-without-doubt") {
+                        old = doubt(session, &aggregate, record, self.now).await?;
+                    }
                     if old.is_none() {
                         continue;
                     }
-                } else if head.expiry.is_none() || !is_empty(session, &aggregate).await? {
+                } else if head.expiry.is_none()
+                    || mutant!("gateway-empty-key-keeps-its-end")
+                    || !is_empty(session, &aggregate).await?
+                {
                     return Ok(aggregate);
                 } else {
                     // What is absent has no end either.
@@ -207,7 +216,9 @@ impl Keyspace {
                     continue;
                 }
             }
-            let aggregate = Aggregate::new(kind, key, darter_fabric::random_word().to_le_bytes());
+            let is_dated = mutant!("gateway-generation-of-the-time");
+            let drawn = if is_dated { self.now } else { darter_fabric::random_word() };
+            let aggregate = Aggregate::new(kind, key, drawn.to_le_bytes());
             Head::begin(&mut self.new, kind, None);
             self.new.extend_from_slice(&aggregate.stem[aggregate.stem.len() - size_of::<Generation>()..]);
             place(&mut self.key, Family::Key, key);
@@ -225,7 +236,8 @@ impl Keyspace {
     pub(crate) async fn stands(&mut self, aggregate: &Aggregate) -> Result<bool, Fault> {
         place(&mut self.key, Family::Key, aggregate.key());
         let session = session(&mut self.session, &self.store)?;
-        Ok(session.get_with(&self.key, |record| aggregate.is_of(record)).await?.unwrap_or(false))
+        let stands = session.get_with(&self.key, |record| aggregate.is_of(record)).await?;
+        Ok(stands.unwrap_or(false) || mutant!("gateway-read-across-generations"))
     }
 
     /// Whether a generation still counts, without doubt, so that what was written into it lasts; buries it otherwise.
@@ -242,7 +254,7 @@ impl Keyspace {
                 let counts = aggregate.is_of(record);
                 let is_doubted =
                     counts && Head::parse(record).is_ok_and(|head| head.doubted_since().is_some());
-                if is_doubted {
+                if is_doubted && !mutant!("gateway-confirms-in-doubt") {
                     old.extend_from_slice(record);
                 }
                 counts
@@ -256,6 +268,9 @@ impl Keyspace {
             }
             Head::parse(&self.old)?.dispel(&mut self.new);
             session.put_if(&self.key, &self.new, Condition::Equals(&self.old)).await?;
+            if mutant!("gateway-confirms-without-looking-again") {
+                return Ok(true);
+            }
         }
     }
 }

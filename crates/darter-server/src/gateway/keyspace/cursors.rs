@@ -6,6 +6,7 @@
 use super::{Family, Keyspace, place, session};
 use crate::gateway::fault::Fault;
 use darter::Decision;
+use darter_fabric::mutant;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// For how long a position is remembered; at least half as long from when it was told.
@@ -40,7 +41,8 @@ impl Keyspace {
             let mut is_taken = false;
             let modified = session(slot, store)?.modify(at, |record, new| {
                 let kept = record.and_then(parse).filter(|(ends, _)| ends >= now);
-                is_taken = kept.is_some_and(|(_, theirs)| theirs != key);
+                is_taken =
+                    kept.is_some_and(|(_, theirs)| theirs != key) && !mutant!("gateway-cursor-of-two-keys");
                 if is_taken || kept.is_some_and(|(ends, _)| ends - *now > CURSOR_MS / 2) {
                     return Decision::Keep;
                 }
@@ -63,7 +65,39 @@ impl Keyspace {
     pub(crate) async fn recall(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
         place(&mut self.key, Family::Cursor, &number.to_be_bytes());
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
-        let found = record.as_deref().and_then(parse).filter(|(ends, _)| *ends >= self.now);
+        let found = record
+            .as_deref()
+            .and_then(parse)
+            .filter(|(ends, _)| *ends >= self.now || mutant!("gateway-cursor-over-recalled"));
         Ok(found.map(|(_, key)| key.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter::{Store, block_on};
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    #[test]
+    fn a_number_is_one_keys_as_long_as_it_is_remembered() {
+        let store = Store::open("mem:64M").unwrap();
+        let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
+        keys.now = NOW;
+        // Another key had the number first.
+        let (number, mut at) = (number_of(b"one"), Vec::new());
+        place(&mut at, Family::Cursor, &number.to_be_bytes());
+        let taken = [&(NOW + 10).to_le_bytes()[..], b"two"].concat();
+        store.session().unwrap().put(at, taken).unwrap();
+        block_on(async {
+            let other = keys.remember(b"one").await.unwrap();
+            assert_ne!(other, number);
+            assert_eq!(keys.recall(number).await.unwrap().as_deref(), Some(&b"two"[..]));
+            assert_eq!(keys.recall(other).await.unwrap().as_deref(), Some(&b"one"[..]));
+            keys.now = NOW + 11;
+            assert_eq!(keys.recall(number).await.unwrap(), None);
+            assert_eq!(keys.remember(b"one").await.unwrap(), number);
+        });
     }
 }

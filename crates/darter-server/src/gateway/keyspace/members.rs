@@ -16,6 +16,7 @@ use super::walk::go_behind;
 use super::{Family, Keyspace, session};
 use crate::gateway::fault::Fault;
 use darter::{Condition, PutOutcome, ScanRange};
+use darter_fabric::mutant;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Bound;
 
@@ -114,13 +115,23 @@ impl Keyspace {
                 return Ok(Rescored { was, decided });
             };
             // There is one zero, the positive one, as in the small sorted sets of Redis.
-            let new = Scored { score: score + 0.0, stamp: stamp(self.now) };
+            let kept = old.filter(|_| mutant!("gateway-stamp-kept-by-the-member"));
+            let stamp = kept.map_or_else(|| stamp(self.now), |kept| kept.stamp);
+            let new = Scored { score: score + 0.0, stamp };
             let index = set.place(Family::Score, &new.index(member));
-            session.put(&index, b"").await?;
+            let is_late = mutant!("gateway-index-written-after-member");
+            if !is_late {
+                session.put(&index, b"").await?;
+            }
             let condition = record.as_deref().map_or(Condition::Absent, Condition::Equals);
             if session.put_if(&place, &new.record(), condition).await? == PutOutcome::Refused {
-                session.delete(&index).await?;
+                if !mutant!("gateway-refused-score-left-in-the-index") {
+                    session.delete(&index).await?;
+                }
                 continue;
+            }
+            if is_late {
+                session.put(&index, b"").await?;
             }
             if let Some(old) = old {
                 session.delete(set.place(Family::Score, &old.index(member))).await?;
@@ -145,7 +156,9 @@ impl Keyspace {
         let removed = session.delete_if(&place, |record| {
             // What nobody can read any more may go as well.
             old = Scored::parse(record).ok();
-            old.is_none_or(|old| is_wanted(old.score))
+            old.is_none_or(|old| {
+                is_wanted(old.score) || mutant!("gateway-removes-whatever-score-it-has-by-now")
+            })
         });
         if !removed.await? {
             return Ok(None);
@@ -182,8 +195,10 @@ impl Keyspace {
             let records = session.multi_get(&places).await?;
             for ((name, stamp), record) in met.into_iter().zip(records) {
                 let scored = record.and_then(|record| Scored::parse(&record).ok());
-                if let Some(scored) = scored.filter(|scored| scored.stamp == stamp)
-                    && told.insert(name.clone())
+                let is_called_for =
+                    |scored: &Scored| scored.stamp == stamp || mutant!("gateway-index-believed");
+                if let Some(scored) = scored.filter(is_called_for)
+                    && (told.insert(name.clone()) || mutant!("gateway-member-told-twice"))
                 {
                     found.push_back(Member { name, score: scored.score });
                 }

@@ -10,6 +10,8 @@
 //! as atomic as a head. A head that has none counts as absent too.
 
 mod aggregate;
+#[cfg(test)]
+mod crossings;
 mod cursors;
 mod expiry;
 mod fields;
@@ -17,6 +19,8 @@ mod head;
 mod members;
 mod order;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod walk;
 
@@ -30,6 +34,7 @@ pub(super) use walk::{Chunk, Part, Walked};
 use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
 use darter::{AsyncSession, Condition, Counters, Decision, PutOutcome, Store};
+use darter_fabric::mutant;
 use rustix::time::{ClockId, clock_gettime};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -113,10 +118,13 @@ async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Resu
     let removed = session.delete_if(at, |record| {
         let over = Head::parse(record).ok().filter(|head| !head.lives(now));
         aggregate = over.and_then(|head| Aggregate::of(&at[1..], &head));
-        over.is_some()
+        over.is_some() || mutant!("gateway-removes-what-was-over-when-seen")
     });
     let is_removed = removed.await?;
-    if is_removed && let Some(aggregate) = &aggregate {
+    if is_removed
+        && let Some(aggregate) = &aggregate
+        && !mutant!("gateway-expired-elements-left")
+    {
         bury(session, aggregate, usize::MAX).await?;
     }
     Ok(is_removed)
@@ -217,7 +225,9 @@ impl Keyspace {
             let turn = turns.take(at).await;
             let mut changed = None;
             let modified = session(slot, store)?.modify(at, |record, new| {
-                changed = None;
+                if !mutant!("gateway-decision-kept-from-an-earlier-look") {
+                    changed = None;
+                }
                 let head = match record.map(Head::parse).transpose() {
                     Ok(Some(head)) if head.kind != Kind::String => {
                         // Whether it has elements is not to be seen here.
@@ -272,6 +282,7 @@ impl Keyspace {
         if lives
             && is_absent
             && !matches!(change, Change::Keep(_))
+            && !mutant!("gateway-empty-key-replaced-without-doubt")
             && let Some(aggregate) = &aggregate
         {
             let Some(doubted) = doubt(session, aggregate, old, *now).await? else { return Ok(None) };
@@ -279,7 +290,9 @@ impl Keyspace {
         }
         let result = match change {
             Change::Put(result) => {
-                if session.put_if(&at, &new, Condition::Equals(old)).await? == PutOutcome::Refused {
+                let is_blind = mutant!("gateway-put-over-what-came-between");
+                let condition = if is_blind { Condition::Always } else { Condition::Equals(old) };
+                if session.put_if(&at, &new, condition).await? == PutOutcome::Refused {
                     return Ok(None);
                 }
                 if Head::parse(new)?.generation() == Head::parse(old).ok().and_then(|head| head.generation())

@@ -6,6 +6,7 @@ use super::order::{Scored, drawn_at, parse_index};
 use super::{Family, Head, place};
 use crate::gateway::fault::Fault;
 use darter::{AsyncSession, ScanRange};
+use darter_fabric::mutant;
 use std::ops::Bound;
 
 /// Generations whose heads are looked at in a step.
@@ -15,7 +16,7 @@ const BURIED: usize = 1000;
 /// Records of indexes that are looked at in a step.
 const INDEXED: usize = 1000;
 /// For how long a key must have been empty, and nobody have written to it, until its head goes.
-const IDLE_MS: u64 = 60_000;
+pub(super) const IDLE_MS: u64 = 60_000;
 /// The age from which on nobody is at work any more on a record of an index: far beyond what a member of a pool may be silent for.
 const FORGOTTEN_SECONDS: u64 = 3600;
 
@@ -34,7 +35,8 @@ pub(super) enum Leg {
 async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
     let mut at = Vec::new();
     place(&mut at, Family::Key, aggregate.key());
-    Ok(session.get_with(&at, |record| aggregate.is_of(record)).await?.unwrap_or(false))
+    let counts = |record: &[u8]| aggregate.is_of(record) || mutant!("gateway-any-head-keeps-graves");
+    Ok(session.get_with(&at, counts).await?.unwrap_or(false))
 }
 
 /// Buries, among the records of a family, what belongs to generations that have ended. An element is only ever written after
@@ -79,7 +81,8 @@ pub(super) async fn indexes(
         last.extend_from_slice(place);
         if let Some(set) = Aggregate::of_place(Family::Score, place)
             && let Some((member, stamp)) = parse_index(set.element(place))
-            && drawn_at(stamp) + FORGOTTEN_SECONDS < now / 1000
+            && (drawn_at(stamp) + FORGOTTEN_SECONDS < now / 1000
+                || mutant!("gateway-index-swept-while-at-work"))
         {
             old.push((place.to_vec(), set.place(Family::Member, &member), stamp));
         }
@@ -114,7 +117,10 @@ pub(super) async fn idle(
     }
     match head.doubted_since() {
         None => doubt(session, &aggregate, record, now).await.map(|doubted| doubted.is_some()),
-        Some(since) if since + IDLE_MS < now => Ok(session.delete_if(at, |other| other == record).await?),
+        Some(since) if since + IDLE_MS < now || mutant!("gateway-doubt-ends-a-head-at-once") => {
+            let is_same = |other: &[u8]| other == record || mutant!("gateway-idle-head-removed-though-used");
+            Ok(session.delete_if(at, is_same).await?)
+        }
         Some(_) => Ok(false),
     }
 }

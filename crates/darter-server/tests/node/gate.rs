@@ -1,0 +1,63 @@
+//! A way to a node that can be shut, and cut.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Lets bytes through to a node, or holds them back.
+#[derive(Default)]
+pub struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+    /// Both ends of what goes through.
+    ways: Mutex<Vec<TcpStream>>,
+}
+
+impl Gate {
+    pub fn shut(&self, yes: bool) {
+        *self.is_shut.lock().unwrap() = yes;
+        self.opened.notify_all();
+    }
+
+    /// Ends all connections.
+    pub fn hang_up(&self) {
+        for way in self.ways.lock().unwrap().drain(..) {
+            let _ = way.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn pass(&self) {
+        let is_shut = self.is_shut.lock().unwrap();
+        drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).unwrap());
+    }
+}
+
+/// A way to a node through a gate.
+pub fn gated(node: SocketAddr) -> (SocketAddr, Arc<Gate>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let gate = Arc::new(Gate::default());
+    let ours = Arc::clone(&gate);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(node).unwrap());
+            ours.ways.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
+            for (mut from, mut to) in
+                [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
+            {
+                let gate = Arc::clone(&ours);
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = from.read(&mut bytes) {
+                        gate.pass();
+                        if to.write_all(&bytes[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, gate)
+}
