@@ -3,6 +3,25 @@ use darter_check::explore::*;
 use std::time::Instant;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if args[1] == "mutants" {
+        // mutants INDEX RUNS SECONDS [filter]
+        let runs: u64 = args[3].parse().unwrap();
+        for m in darter_check::mutants::mutants() {
+            let index = match m.area { "pool" | "tree" | "radix" | "skip table" => "dart", "ART" => "art", "SMART" => "smart", "Sherman" => "sherman", _ => continue };
+            if args[2] != "all" && args[2] != index { continue; }
+            if args.get(4).is_some_and(|f| !m.name.contains(&f[..])) { continue; }
+            let indexes: Vec<&'static str> = match m.area { "SMART" => vec!["smart", "smart-in-place"], "ART" => vec!["art", "art-hashed"], "Sherman" => vec!["sherman", "sherman-inline", "fg-plus"], _ => vec![index] };
+            for index in indexes {
+            let it = darter_check::mutants::Mutant { found_by: darter_check::mutants::FoundBy::Explorer(index, runs), ..*m };
+            let start = Instant::now();
+            let s = it.hunt(None, 2).unwrap();
+            let (run, kind) = s.finding.as_ref().map_or((0, "-"), |f| (f.run, f.violation.kind));
+            println!("{}\t{}\t{}\t{}\t{}\t{:.1}", m.area, m.name, index, run, kind, start.elapsed().as_secs_f64());
+            if kind != "-" { break; }
+            }
+        }
+        return;
+    }
     if args[1] == "replay" {
         let (plan, schedule) = parse_replay(&std::fs::read_to_string(&args[2]).unwrap()).unwrap();
         let o = Stages::default().run(&plan, &mut Replay::traced(&schedule));

@@ -68,6 +68,8 @@ pub struct Settings {
     pub holes: Holes,
     /// The plan of all runs, instead of one drawn for each.
     pub plan: Option<Plan>,
+    /// Whether a violation is made as short as can be, which takes thousands of runs.
+    pub shrinks: bool,
     /// Threads.
     pub threads: usize,
 }
@@ -87,6 +89,7 @@ impl Settings {
             scenarios: subject.scenarios().iter().collect(),
             holes: Holes::default(),
             plan: None,
+            shrinks: true,
             threads: 1,
         }
     }
@@ -500,7 +503,7 @@ impl Settings {
             summary.add(&outcome);
             if outcome.violation.is_some() {
                 stop_at.fetch_min(at, Ordering::Relaxed);
-                summary.join(Summary { finding: Some(finding(stages, at, plan, outcome)), ..Summary::default() });
+                summary.join(Summary { finding: Some(self.finding(stages, at, plan, outcome)), ..Summary::default() });
                 return;
             }
             let trail = Trail::new(take_trail(), &outcome);
@@ -513,11 +516,15 @@ impl Settings {
             }
         }
     }
-}
 
-fn finding(stages: &mut Stages, run: u64, plan: Plan, outcome: Outcome) -> Finding {
-    let schedule = outcome.schedule.trimmed();
-    let violation = outcome.violation.unwrap_or(Violation { kind: "none", text: String::new() });
-    let (small_plan, small_schedule, violation) = shrink(stages, &plan, &schedule, violation);
-    Finding { run, plan, schedule, small_plan, small_schedule, violation }
+    fn finding(&self, stages: &mut Stages, run: u64, plan: Plan, outcome: Outcome) -> Finding {
+        let schedule = outcome.schedule.trimmed();
+        let violation = outcome.violation.unwrap_or(Violation { kind: "none", text: String::new() });
+        let (small_plan, small_schedule, violation) = if self.shrinks {
+            shrink(stages, &plan, &schedule, violation)
+        } else {
+            (plan.clone(), schedule.clone(), violation)
+        };
+        Finding { run, plan, schedule, small_plan, small_schedule, violation }
+    }
 }

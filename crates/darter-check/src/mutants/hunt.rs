@@ -1,0 +1,36 @@
+//! Looking for a planted error with the explorer.
+
+use super::{FoundBy, Mutant};
+use crate::explore::{Settings, Summary, Sweep, subject};
+use darter_fabric::mutants::plant;
+
+impl Mutant {
+    /// Plants the error in this process and looks for it as the list says that it is found, if that is by the explorer or the
+    /// sweep. `schedules` takes the place of the list's budget. Nothing else may run in the process meanwhile.
+    ///
+    /// # Panics
+    /// When the list names an index or a fault that there is not.
+    pub fn hunt(&self, schedules: Option<u64>, threads: usize) -> Option<Summary> {
+        let explored = |index| subject(index).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        plant(Some(self.name));
+        let summary = match self.found_by {
+            FoundBy::Explorer(index, budget) => {
+                let subject = explored(index);
+                let faults = subject.promises.survives.iter().map(ToString::to_string).collect();
+                let runs = schedules.unwrap_or(budget);
+                let settings = Settings { faults, runs, clients: 4, shrinks: false, threads, ..Settings::of(subject) };
+                Some(settings.explore(&|_| {}))
+            }
+            FoundBy::Sweep(index, faults) => {
+                let subject = explored(index);
+                let faults = faults.split(',').map(str::to_owned).collect();
+                let Settings { seed, holes, scenarios, .. } = Settings::of(subject);
+                let sweep = Sweep { subject, faults, scenarios, schedules: 1, seed, holes, threads };
+                Some(sweep.run(&|_| {}))
+            }
+            FoundBy::Tests(_) | FoundBy::Stress(_) | FoundBy::Equivalent(_) | FoundBy::Nobody => None,
+        };
+        plant(None);
+        summary
+    }
+}
