@@ -247,7 +247,8 @@ fn perform<S: Subject>(
             return Err(violation);
         }
     }
-    if outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
+    let is_exact = S::PROMISES.exact_memory;
+    if is_exact && outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
         look_around::<S>(stage, plan, &options, outcome, &mut processes)?;
     } else {
         match settle_and_close(stage, &mut processes)? {
@@ -261,7 +262,7 @@ fn perform<S: Subject>(
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
     }
-    if let Some(misuse) = sim.misuse() {
+    if let (true, Some(misuse)) = (is_exact, sim.misuse()) {
         return Err(Violation::new("misuse", misuse.to_string()));
     }
     let longest = outcome.longest_op_beside_stopped();
@@ -366,7 +367,7 @@ impl Act<'_> {
             executor.perform(event, words, order);
             self.outcome.steps += 1;
             self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
-            if let Some(misuse) = self.stage.sim.misuse() {
+            if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.stage.sim.misuse()) {
                 return Err(Violation::new("misuse", misuse.to_string()));
             }
             self.strike(executor, processes);
@@ -613,7 +614,7 @@ fn last_look<S: Subject>(
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
     }
-    let is_clean = outcome.is_clean();
+    let is_clean = S::PROMISES.exact_memory && outcome.is_clean();
     if is_clean {
         let checked = stage.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
         checked.unwrap_or_else(|| Err(Violation::new("endless", "a check never ends, though nobody else moves")))?;

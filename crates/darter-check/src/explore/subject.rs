@@ -30,6 +30,9 @@ pub struct Promises {
     /// Whether a value may be lost when a client's write in place ends early; whoever reads it is told so
     /// ([`IndexError::LostInWrite`]) until somebody puts it again.
     pub may_lose_values: bool,
+    /// Whether no operation touches memory that its pin does not protect, and nothing is left over when all have ended well.
+    /// Where it is not promised, such uses are not reported, and leaks are counted after a sweep.
+    pub exact_memory: bool,
 }
 
 /// An error that can be brought back, and how it shows.

@@ -324,3 +324,168 @@ impl<F: Fabric> Dart<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::DartOptions;
+    use super::*;
+    use crate::{Condition, OrderedIndex};
+    use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
+    use darter_fabric::block_on;
+    use darter_pool::{Pool, PoolOptions};
+    use std::cell::Cell;
+
+    const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];
+    /// Rounds of upkeep in which what was unlinked becomes free, if nobody is in the way.
+    const ROUNDS: usize = 20;
+    /// Events in which any operation here ends.
+    const EVENTS: usize = 10_000;
+
+    /// One process on a simulated node, with a tree of a few keys.
+    async fn process() -> (Pool<Sim>, Dart<Sim>) {
+        let options = PoolOptions { block_bytes: Some(256 << 10), ..PoolOptions::default() };
+        let pool = Pool::create(Sim::new(1, 8 << 20), &options).await.unwrap();
+        pool.set_magazine_objects_max(1);
+        let mut client = pool.client().unwrap();
+        let dart = Dart::open_or_create(&mut client, DartOptions::default()).await.unwrap();
+        for key in KEYS {
+            dart.put(&mut client, key, b"true", Condition::Always).await.unwrap();
+        }
+        (pool, dart)
+    }
+
+    /// Lets a task go on until it has performed an event that `is_last`, or has ended.
+    fn go_on(executor: &mut Executor<'_>, task: TaskId, is_last: impl Fn(&Event) -> bool) {
+        let mut events = Vec::new();
+        for _ in 0..EVENTS {
+            executor.events(&mut events);
+            let Some(&event) = events.iter().find(|event| event.task == task) else { return };
+            executor.perform(event, u32::MAX, WordOrder::Ascending);
+            if is_last(&event) {
+                return;
+            }
+        }
+        panic!("the task does not end");
+    }
+
+    /// Whether a verb that writes, or one that reads, has executed at a word.
+    fn touches(event: &Event, word: GlobalAddr, does_write: bool) -> bool {
+        matches!(event.kind, EventKind::Execute { access, .. }
+            if access.start == word.offset() / 8 && access.writes == does_write)
+    }
+
+    fn alone<T>(pool: &Pool<Sim>, future: impl Future<Output = T>) -> T {
+        pool.fabric().run_alone(1 << 20, future).expect("it ends while others stand still")
+    }
+
+    /// Everything unlinked becomes free, as far as nobody is in the way.
+    async fn pass_graces(pool: &Pool<Sim>, dart: &Dart<Sim>, client: &mut Client<Sim>) {
+        for _ in 0..ROUNDS {
+            pool.maintain(client).await.unwrap();
+            dart.maintain(client).await.unwrap();
+        }
+    }
+
+    async fn current(dart: &Dart<Sim>, client: &mut Client<Sim>) -> GlobalAddr {
+        GlobalAddr::from_bits(dart.read_word(client, dart.shared.words.est).await.unwrap())
+    }
+
+    /// A client reads the root words, and is given the answer after the table was changed, the epoch has moved, and another
+    /// client of its process has read them again.
+    #[test]
+    fn a_late_answer_does_not_bring_an_old_table_back() {
+        let (pool, dart) = block_on(process());
+        let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
+        // Something to free, so that the epoch moves and views have to be read anew.
+        block_on(async {
+            assert!(dart.delete(&mut quick, KEYS[2]).await.unwrap());
+            pool.maintain(&mut quick).await.unwrap();
+            pool.maintain(&mut quick).await.unwrap();
+        });
+        let found = Cell::new(None);
+        let mut executor = Executor::new(pool.fabric());
+        let late = executor.spawn(0, async {
+            found.set(Some(dart.get(&mut slow, KEYS[0]).await.unwrap()));
+        });
+        // The last of the words has been read.
+        go_on(&mut executor, late, |event| touches(event, dart.shared.words.retirements, false));
+        let new = alone(&pool, async {
+            assert!(dart.adjust_to(&mut quick, &[3, 7]).await.unwrap().rebuilt);
+            pool.maintain(&mut quick).await.unwrap();
+            pool.maintain(&mut quick).await.unwrap();
+            assert!(dart.get(&mut quick, KEYS[0]).await.unwrap().is_some());
+            current(&dart, &mut quick).await
+        });
+        assert_eq!(dart.shared.table().descriptor, new);
+        go_on(&mut executor, late, |_| false);
+        assert_eq!(found.take(), Some(Some(b"true".to_vec())));
+        assert_eq!(dart.shared.table().descriptor, new, "a table long replaced was shared again");
+    }
+
+    /// A builder is held between its commit and its CAS of the EST word, while others finish its change and do all they can to
+    /// free the table that it replaces, and to build another where that lay.
+    #[test]
+    fn a_late_builder_does_not_swing_the_table_back() {
+        let (pool, dart) = block_on(process());
+        let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
+        let first = block_on(current(&dart, &mut quick));
+        let mut executor = Executor::new(pool.fabric());
+        let late = executor.spawn(0, async {
+            dart.adjust_to(&mut slow, &[3, 7]).await.unwrap();
+        });
+        // The first CAS of the word names the new table, the second commits it.
+        for _ in 0..2 {
+            go_on(&mut executor, late, |event| touches(event, dart.shared.words.est_next, true));
+        }
+        let last = alone(&pool, async {
+            dart.adjust(&mut quick).await.unwrap();
+            assert_ne!(current(&dart, &mut quick).await, first, "the change was finished");
+            for lists in [[&[2_u8, 5][..], &[1, 6]], [&[3, 9], &[2, 8]]] {
+                for list in lists {
+                    pass_graces(&pool, &dart, &mut quick).await;
+                    dart.adjust_to(&mut quick, list).await.unwrap();
+                    assert_ne!(current(&dart, &mut quick).await, first, "its memory is used again");
+                }
+            }
+            current(&dart, &mut quick).await
+        });
+        go_on(&mut executor, late, |_| false);
+        alone(&pool, async {
+            assert_eq!(current(&dart, &mut quick).await, last);
+            dart.put(&mut quick, b"stem1234c", b"true", Condition::Always).await.unwrap();
+        });
+        assert_eq!(pool.fabric().misuse(), None);
+    }
+
+    /// A helper reads that a table is about to become current, and then, late, which one is: meanwhile that change is over and
+    /// another has come.
+    #[test]
+    fn a_late_helper_leaves_the_next_change_alone() {
+        let (pool, dart) = block_on(process());
+        let (mut first, mut helper) = (pool.client().unwrap(), pool.client().unwrap());
+        let mut quick = pool.client().unwrap();
+        let words = dart.shared.words;
+        let mut executor = Executor::new(pool.fabric());
+        let builder = executor.spawn(0, async {
+            dart.adjust_to(&mut first, &[3, 7]).await.unwrap();
+        });
+        let late = executor.spawn(0, async {
+            dart.adjust(&mut helper).await.unwrap();
+        });
+        for _ in 0..2 {
+            go_on(&mut executor, builder, |event| touches(event, words.est_next, true));
+        }
+        go_on(&mut executor, late, |event| touches(event, words.est_next, false));
+        go_on(&mut executor, builder, |_| false);
+        let last = alone(&pool, async {
+            assert!(dart.adjust_to(&mut quick, &[2, 5]).await.unwrap().rebuilt);
+            current(&dart, &mut quick).await
+        });
+        go_on(&mut executor, late, |_| false);
+        alone(&pool, async {
+            assert_eq!(current(&dart, &mut quick).await, last, "a table long replaced is current again");
+            assert_eq!(dart.get(&mut quick, KEYS[0]).await.unwrap(), Some(b"true".to_vec()));
+        });
+        assert_eq!(pool.fabric().misuse(), None);
+    }
+}

@@ -32,7 +32,7 @@ impl Subject for OfDart {
     const NAME: &'static str = "dart";
 
     const PROMISES: Promises =
-        Promises { survives: &Fault::NAMES, trips_beside_stopped: Some(1000), may_lose_values: false };
+        Promises { survives: &Fault::NAMES, trips_beside_stopped: Some(1000), may_lose_values: false, exact_memory: true };
 
     /// In the order of [`DartHole::ALL`].
     const HOLES: &'static [Hole] = &[
