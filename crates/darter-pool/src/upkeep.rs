@@ -473,7 +473,7 @@ impl<F: Fabric> Shared<F> {
 mod tests {
     use super::*;
     use crate::hold::Abandoned;
-    use crate::{Client, Pool, PoolOptions};
+    use crate::{AllocKind, Client, Pool, PoolOptions};
     use darter_fabric::{Local, OpKind, Orphans, block_on};
     use std::sync::atomic::AtomicUsize;
 
@@ -482,6 +482,51 @@ mod tests {
             block_on(Pool::create(Local::memory(1 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
         let client = pool.client().unwrap();
         (pool, client)
+    }
+
+    /// An object that is handed out for scrubbing, then unlinked again or put back, bounds the
+    /// flushed epoch as before.
+    #[test]
+    fn what_is_unlinked_again_keeps_its_birth() {
+        let (pool, mut client) = pool_and_client();
+        let maintain = |client: &mut Client<Local>| {
+            for _ in 0..6 {
+                block_on(pool.maintain(client)).unwrap();
+            }
+        };
+        let addr = block_on(client.alloc(0, 64, AllocKind::Inner)).unwrap();
+        let born = {
+            let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
+            pinned.unlink(addr, 64, AllocKind::Inner, [7].into());
+            pinned.epoch()
+        };
+        for is_put_back in [true, false, true] {
+            maintain(&mut client);
+            assert_eq!(pool.shared.upkeep.flushed(), born);
+            if is_put_back {
+                let taken = client.take_graced();
+                assert_eq!(taken.len(), 1);
+                for object in taken {
+                    client.put_back(object);
+                }
+                continue;
+            }
+            let mut pinned = block_on(client.pin(OpKind::Maintain)).unwrap();
+            assert!(pinned.epoch() > born);
+            for object in pinned.take_graced() {
+                pinned.unlink(object.addr, object.bytes, object.kind, object.note);
+            }
+        }
+        maintain(&mut client);
+        assert_eq!(pool.shared.upkeep.flushed(), born);
+
+        let mut pinned = block_on(client.pin(OpKind::Maintain)).unwrap();
+        for object in pinned.take_graced() {
+            pinned.retire(object.addr, object.bytes, object.kind);
+        }
+        drop(pinned);
+        maintain(&mut client);
+        assert_eq!(pool.shared.upkeep.flushed(), pool.epoch());
     }
 
     /// Counts these verbs on their way once and then none. Does something directly after the first
