@@ -167,7 +167,7 @@ impl Heap {
         heap
     }
 
-    /// Makes room for the blocks of nodes that came since.
+    /// Makes room for the blocks of nodes that came since. Does nothing when none did.
     pub(crate) fn take_nodes_in(&mut self) {
         let lists = usize::from(self.layout.node_count()) * AllocKind::COUNT;
         self.queues.resize_with(lists * CLASSES, Queue::default);
@@ -209,6 +209,8 @@ impl Heap {
 
     /// Adds a block.
     pub(crate) fn add(&mut self, id: BlockId, block: OwnBlock) {
+        // Another thread may have laid its node out a moment ago.
+        self.take_nodes_in();
         let kind = block.kind;
         for page in 0..block.pages.len() as u32 {
             match &block.pages[page as usize] {
