@@ -408,10 +408,10 @@ impl<F: Fabric> Client<F> {
 
     /// Hands over an object that this operation has unlinked and that hints may still name (rule R3). When nobody can
     /// have it from the tree any more, [`Client::take_graced`] brings it back with its note; clear the hints, then
-    /// [`Client::retire`] it. Call while pinned.
+    /// [`Client::retire`] it, or [`Client::put_back`] if that failed. Call while pinned.
     pub fn unlink(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind, note: Box<[u8]>) {
-        let born = self.birth();
-        self.pool.shared.limbo.unlink(Unlinked { addr, bytes, kind, note, born, hand: None });
+        let object = Unlinked { addr, bytes, kind, note, born: self.birth(), hand: None };
+        self.pool.shared.limbo.unlink(&self.state.ring, object);
     }
 
     /// The epoch that what is unlinked now counts as born in: this operation's. Out of any operation none is known.
@@ -421,7 +421,7 @@ impl<F: Fabric> Client<F> {
     }
 
     /// Objects of any client of this process that have passed their first grace. Retire each through this client, or
-    /// lose it until the next sweep. Costs nothing when there are none.
+    /// put it back, or lose it until the next sweep. Costs nothing when there are none.
     #[inline]
     pub fn take_graced(&mut self) -> Vec<Unlinked> {
         if self.pool.shared.limbo.graced() == 0 {
@@ -429,6 +429,11 @@ impl<F: Fabric> Client<F> {
         }
         self.has_hand = true;
         self.pool.shared.limbo.take_graced(&self.state.ring)
+    }
+
+    /// Hands over an object from [`Client::take_graced`] again, for another first grace.
+    pub fn put_back(&mut self, object: Unlinked) {
+        self.pool.shared.limbo.unlink(&self.state.ring, object);
     }
 
     /// Empties the magazines into the process's heap.

@@ -34,6 +34,9 @@ pub(crate) enum Page {
     Slab(Slab),
     /// The first page of a run: one object.
     Run { class: u8, claiming: bool },
+    /// The first page of a run whose object was freed while the run's freed bit was being fetched.
+    /// The run's pages are free when that is done.
+    FreedRun { class: u8 },
     /// A further page of a run.
     Tail,
 }
@@ -164,7 +167,7 @@ impl Heap {
         heap
     }
 
-    /// Makes room for the blocks of nodes that came since.
+    /// Makes room for the blocks of nodes that came since. Does nothing when none did.
     pub(crate) fn take_nodes_in(&mut self) {
         let lists = usize::from(self.layout.node_count()) * AllocKind::COUNT;
         self.queues.resize_with(lists * CLASSES, Queue::default);
@@ -206,6 +209,8 @@ impl Heap {
 
     /// Adds a block.
     pub(crate) fn add(&mut self, id: BlockId, block: OwnBlock) {
+        // Another thread may have laid its node out a moment ago.
+        self.take_nodes_in();
         let kind = block.kind;
         for page in 0..block.pages.len() as u32 {
             match &block.pages[page as usize] {
@@ -321,12 +326,7 @@ impl Heap {
     }
 
     /// Frees the objects of a slab's bitmap words; answers how many of them were in use.
-    fn free_slots(
-        &mut self,
-        page: PageId,
-        class: u8,
-        words: impl Iterator<Item = (usize, u64)>,
-    ) -> u32 {
+    fn free_slots(&mut self, page: PageId, class: u8, words: impl Iterator<Item = (usize, u64)>) -> u32 {
         let Some((slab, kind)) = self.slab_mut(page) else { return 0 };
         if slab.class != class {
             return 0;
@@ -353,15 +353,20 @@ impl Heap {
 
     fn free_run(&mut self, page: PageId, class: u8) -> Freed {
         let Some(block) = self.blocks.get_mut(&page.block) else { return Freed::Elsewhere };
-        match block.pages[page.page as usize] {
-            Page::Run { class: found, claiming: false } if found == class => {}
+        let held = &mut block.pages[page.page as usize];
+        match *held {
+            Page::Run { class: found, claiming: false } if found == class => self.set_run_free(page, class),
+            Page::Run { class: found, claiming: true } if found == class => *held = Page::FreedRun { class },
             _ => return Freed::Nowhere,
         }
+        self.object_bytes -= class_bytes(class);
+        Freed::Here
+    }
+
+    fn set_run_free(&mut self, first: PageId, class: u8) {
         let pages = run_pages(class).unwrap_or(1);
         let pages = if mutant!("run-keeps-its-last-page") { (pages - 1).max(1) } else { pages };
-        self.object_bytes -= class_bytes(class);
-        self.set_pages_free(page, pages);
-        Freed::Here
+        self.set_pages_free(first, pages);
     }
 
     /// Makes a wholly free slab a free page.
@@ -498,6 +503,8 @@ impl Heap {
         match &mut block.pages[claim.page.page as usize] {
             Page::Slab(slab) if slab.class == claim.class => slab.claiming = false,
             Page::Run { class, claiming } if *class == claim.class => *claiming = false,
+            // A bit that was won for it is a second free.
+            Page::FreedRun { class } if *class == claim.class => self.set_run_free(claim.page, claim.class),
             _ => return 0,
         }
         let bits: u32 = won.iter().map(|(_, bits)| bits.count_ones()).sum();

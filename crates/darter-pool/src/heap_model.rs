@@ -15,6 +15,7 @@ enum Step {
     Take { size: usize, kind: bool, want: usize },
     Free { which: usize },
     FreeNonsense { offset: u64, size: usize },
+    FreeDuringClaim { which: usize },
     Claim { which: usize },
     Trim,
     Return,
@@ -29,6 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<usize>().prop_map(|which| Step::Free { which }),
         1 => (0..4u64 << 20, 0..SIZES.len()).prop_map(|(offset, size)| Step::FreeNonsense { offset, size }),
         2 => any::<usize>().prop_map(|which| Step::Claim { which }),
+        2 => any::<usize>().prop_map(|which| Step::FreeDuringClaim { which }),
         1 => Just(Step::Trim),
         1 => Just(Step::Return),
         1 => Just(Step::Reload),
@@ -112,6 +114,19 @@ impl Model {
         self.used.remove(&addr);
     }
 
+    /// A free while freed bits are being fetched, which bring nothing.
+    fn free_during_claim(&mut self, addr: GlobalAddr, class: u8) {
+        let all = ClaimFilter { node: None, kind: None, class: None, block: None };
+        let claims = self.heap.begin_claims(all, usize::MAX, usize::MAX);
+        assert_eq!(self.heap.free(addr, class), Freed::Here);
+        assert_ne!(self.heap.free(addr, class), Freed::Here);
+        self.used.remove(&addr);
+        self.check();
+        for claim in claims {
+            assert_eq!(self.heap.finish_claim(claim, &[]), 0);
+        }
+    }
+
     fn return_blocks(&mut self) {
         self.heap.trim();
         for (block, word) in self.heap.begin_return(0) {
@@ -149,6 +164,36 @@ impl Model {
     }
 }
 
+/// A large object that is freed while its block is searched for objects that others freed comes
+/// back when the search ends. A freed bit that was won for it as well is a second free.
+#[test]
+fn a_large_object_freed_during_a_claim_comes_back() {
+    let class = class_of(100_000).unwrap();
+    let all = ClaimFilter { node: None, kind: None, class: None, block: None };
+    for (won, bad_frees) in [(&[][..], 0), (&[(0, 1)][..], 1)] {
+        let mut model = Model::new();
+        model.take(class, AllocKind::Leaf, 1);
+        let (addr, _) = model.nth(0).unwrap();
+        let claims = model.heap.begin_claims(all, usize::MAX, usize::MAX);
+        assert_eq!(claims.len(), 1);
+        assert_eq!(model.heap.free(addr, class), Freed::Here);
+        assert_eq!((model.heap.object_bytes(), model.heap.bad_frees()), (0, 0));
+
+        // The pages are not used for anything else as long as the claim's verbs are on their way.
+        let books = model.heap.block(model.layout.page_of(addr).unwrap().block).unwrap();
+        assert_eq!(books.free_pages, model.layout.pages - run_pages(class).unwrap());
+        assert!(Heap::page_words(books).iter().all(|&word| word == 0));
+        assert!(model.heap.begin_return(0).is_empty());
+
+        assert_eq!(model.heap.finish_claim(claims[0], won), 0);
+        assert_eq!(model.heap.bad_frees(), bad_frees);
+        model.used.clear();
+        model.check();
+        model.return_blocks();
+        assert_eq!(model.free_blocks.len(), model.layout.blocks(0) as usize);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
 
@@ -176,6 +221,10 @@ proptest! {
                 Step::Claim { which } => {
                     let Some((addr, class)) = model.nth(which) else { continue };
                     model.claim(addr, class);
+                }
+                Step::FreeDuringClaim { which } => {
+                    let Some((addr, class)) = model.nth(which) else { continue };
+                    model.free_during_claim(addr, class);
                 }
                 Step::Trim => model.heap.trim(),
                 Step::Return => model.return_blocks(),

@@ -85,13 +85,14 @@ impl Holds {
     /// The verbs of a client's operation have completed: what it abandoned is over.
     pub(crate) fn settle(&self, state: &ClientState) {
         lock(&state.left_over).append(&mut lock(&state.abandoned));
-        self.settle_left_over(state);
+        let left_over = std::mem::take(&mut *lock(&state.left_over));
+        self.end(left_over);
     }
 
-    /// The same of what operations before the present one abandoned.
-    pub(crate) fn settle_left_over(&self, state: &ClientState) {
+    /// The verbs of the operations that abandoned these holds have completed: the holds are over.
+    pub(crate) fn end(&self, over: Vec<Abandoned>) {
         let mut numbers = lock(&self.0);
-        for abandoned in lock(&state.left_over).drain(..) {
+        for abandoned in over {
             numbers.states[usize::from(abandoned.number)].1 = false;
             if abandoned.lock.is_null() || mutant!("hold-never-disowned") {
                 numbers.free.push(abandoned.number);

@@ -175,8 +175,8 @@ impl Layout {
             shapes: shapes(0),
             first_shapes: shapes(u64::from(pages) * 16),
         };
-        for &bytes in node_bytes {
-            layout.add_node(bytes)?;
+        for (node, &bytes) in node_bytes.iter().enumerate() {
+            layout.add_node(node, bytes)?;
         }
         Ok(layout)
     }
@@ -195,15 +195,17 @@ impl Layout {
         Ok(NodeLayout { bytes, blocks: blocks as u32, blocks_at: start(blocks) })
     }
 
-    /// Takes one more node in. One thread at a time.
-    pub(crate) fn add_node(&self, bytes: u64) -> Result<(), PoolError> {
-        let node = self.node_count();
-        let laid_out = self.lay_out(node, bytes)?;
-        let place = self.nodes.layouts.get(usize::from(node));
-        if place.is_none_or(|place| place.set(laid_out).is_err()) {
+    /// Takes a node in, after those before it. Several threads may take in the same one.
+    pub(crate) fn add_node(&self, node: usize, bytes: u64) -> Result<(), PoolError> {
+        debug_assert!(node <= self.nodes.known.load(Ordering::Acquire), "its predecessors are laid out");
+        let Some(place) = self.nodes.layouts.get(node) else {
             return Err(PoolError::Options("a pool has at most 255 memory nodes"));
+        };
+        let laid_out = self.lay_out(node as u8, bytes)?;
+        if *place.get_or_init(|| laid_out) != laid_out {
+            return Err(PoolError::NodeMismatch { node: node as u8, what: "its bytes have changed" });
         }
-        self.nodes.known.store(usize::from(node) + 1, Ordering::Release);
+        self.nodes.known.fetch_max(node + 1, Ordering::AcqRel);
         Ok(())
     }
 

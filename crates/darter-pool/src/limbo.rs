@@ -81,7 +81,7 @@ pub struct Unlinked {
     /// What the index wrote down when it unlinked it.
     pub note: Box<[u8]>,
     pub(crate) born: u64,
-    /// While it exists, what the taking client retires counts as born when this was.
+    /// While it exists, what the taking client retires or unlinks counts as born when this was.
     pub(crate) hand: Option<Arc<()>>,
 }
 
@@ -174,8 +174,13 @@ impl Limbo {
         state.bags.push_back(Bag { sequence, stamp: None, born, objects });
     }
 
-    /// Adds an object for the first of two graces.
-    pub(crate) fn unlink(&self, object: Unlinked) {
+    /// Adds an object for the first of two graces. It may be one that `ring`'s owner has in hand,
+    /// so it counts as born no later than those.
+    pub(crate) fn unlink(&self, ring: &Mutex<Ring>, mut object: Unlinked) {
+        // Locked to the end: no births in hand are forgotten before the object is in limbo.
+        let ring = lock(ring);
+        object.born = object.born.min(ring.in_hand);
+        object.hand = None;
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut state = lock(&self.state);
         let sequence = state.take_sequence();
@@ -355,14 +360,9 @@ mod tests {
     fn notes_come_back_once_and_keep_their_birth() {
         let (limbo, ring) = (Limbo::new(), Mutex::new(Ring::default()));
         let addr = GlobalAddr::new(0, 4096);
-        limbo.unlink(Unlinked {
-            addr,
-            bytes: 80,
-            kind: AllocKind::Inner,
-            note: [1, 2].into(),
-            born: 3,
-            hand: None,
-        });
+        let note = [1, 2].into();
+        let noted = Unlinked { addr, bytes: 80, kind: AllocKind::Inner, note, born: 3, hand: None };
+        limbo.unlink(&ring, noted);
         limbo.stamp(limbo.mark(), 5, drop);
         limbo.ripen(6, drop, |_| Vec::new());
         assert_eq!(limbo.graced(), 0);

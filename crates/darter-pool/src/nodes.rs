@@ -23,7 +23,7 @@ use crate::PoolError;
 use crate::block::Owner;
 use crate::epoch::lock;
 use crate::layout::{DIRECTORY_AT, Layout, NODE_LINE_BYTES, NODES_AT};
-use crate::member::{MemberTable, read_table};
+use crate::member::{self, MemberTable, read_table};
 use crate::pool::Shared;
 use crate::superblock::{self, Superblock};
 
@@ -41,10 +41,12 @@ fn claimed_by(owner: Owner) -> u64 {
     (u64::from(owner.member) + 1) << 32 | u64::from(owner.incarnation)
 }
 
-/// Whether a line's word 0 names a member that is still there.
-fn is_claimed(word: u64, table: &MemberTable) -> bool {
+/// Whether a line's word 0 names a member that is still there. Looks at the member after the word
+/// was read, since it may have joined just before it claimed the line.
+async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, PoolError> {
     let member = (word >> 32).checked_sub(1).and_then(|member| u8::try_from(member).ok());
-    member.is_some_and(|member| table.is_live(Owner { member, incarnation: word as u32 }))
+    let Some(member) = member else { return Ok(false) };
+    member::is_live(endpoint, Owner { member, incarnation: word as u32 }).await
 }
 
 /// Words 1 to 15 of a node's line.
@@ -100,7 +102,8 @@ async fn read_line<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<[u64; LINE
     Ok(words)
 }
 
-/// Makes the fabric reach, and the layout know, all of the first `count` nodes.
+/// Makes the fabric reach, and the layout know, all of the first `count` nodes. Several threads may
+/// do so at once.
 pub(crate) async fn learn<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
@@ -113,13 +116,17 @@ pub(crate) async fn learn<F: Fabric>(
         let damaged = PoolError::Damaged { node: 0, what: "its directory does not say where a node is" };
         let (bytes, address) = parse(&line).ok_or(damaged)?;
         if usize::from(node) >= fabric.nodes() {
-            fabric.add_node(node, &address)?;
+            let added = fabric.add_node(node, &address);
+            // Unless another thread was faster.
+            if usize::from(node) >= fabric.nodes() {
+                added?;
+            }
         }
         let found = superblock::read_node(endpoint, node, fabric.node_bytes(node)).await?;
         if found != *superblock || fabric.node_bytes(node) != bytes {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
         }
-        layout.add_node(bytes)?;
+        layout.add_node(usize::from(node), bytes)?;
     }
     Ok(())
 }
@@ -147,12 +154,17 @@ impl<F: Fabric> Shared<F> {
         endpoint: &mut F::Endpoint,
         table: &MemberTable,
     ) -> Result<(), PoolError> {
-        if table.nodes > self.layout.node_count() {
-            match learn(&self.fabric, endpoint, &self.superblock, &self.layout, table.nodes).await {
-                Ok(()) | Err(PoolError::Fabric(_)) => {}
-                Err(error) => return Err(error),
-            }
-            lock(&self.heap).take_nodes_in();
+        let learnt = if table.nodes > self.layout.node_count() {
+            learn(&self.fabric, endpoint, &self.superblock, &self.layout, table.nodes).await
+        } else {
+            Ok(())
+        };
+        // In every case: nodes before one that could not be learnt are laid out, and those that
+        // another thread has learnt, or that a cancelled call has.
+        lock(&self.heap).take_nodes_in();
+        match learnt {
+            Ok(()) | Err(PoolError::Fabric(_)) => {}
+            Err(error) => return Err(error),
         }
         let usable = if mutant!("node-used-before-all-reach-it") {
             self.layout.node_count()
@@ -212,7 +224,7 @@ impl<F: Fabric> Shared<F> {
                 raise_count(endpoint, node).await?;
                 continue;
             }
-            if line[0] != claim && is_claimed(line[0], &table) {
+            if line[0] != claim && is_claimed(endpoint, line[0]).await? {
                 return Err(PoolError::Options("another process is adding a memory node; try again"));
             }
             let mut batch = endpoint.batch();
@@ -269,5 +281,99 @@ impl<F: Fabric> Shared<F> {
             }
             endpoint.pause().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{BlockState, BlockWord};
+    use crate::heap::OwnBlock;
+    use crate::layout::BlockId;
+    use crate::{AllocKind, Pool, PoolOptions};
+    use darter_fabric::decorate::{Delay, Delaying};
+    use darter_fabric::{Sim, block_on};
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    /// A simulation of three nodes of which all processes reach only the first, with a pool on
+    /// that.
+    fn one_node_of_three() -> (Sim, Pool<Delaying<Sim>>) {
+        let sim = Sim::new(3, 2 << 20);
+        (0..3).for_each(|process| sim.process(process).limit_nodes(1));
+        let options = PoolOptions { block_bytes: Some(256 << 10), ..PoolOptions::default() };
+        let pool = block_on(Pool::create(slow(&sim, 0), &options)).unwrap();
+        (sim, pool)
+    }
+
+    /// A process's fabric that is pending once before each batch.
+    fn slow(sim: &Sim, process: u32) -> Delaying<Sim> {
+        Delaying::new(sim.process(process), Delay { pending_before: 1, ..Delay::default() })
+    }
+
+    fn is_done(future: std::pin::Pin<&mut impl Future>) -> bool {
+        future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// A member joins and claims the line at any moment of another's addition.
+    #[test]
+    fn a_line_claimed_by_a_member_that_has_just_joined_is_not_taken() {
+        for polls in 0.. {
+            let (sim, pool) = one_node_of_three();
+            let mut client = pool.client().unwrap();
+            block_on(pool.maintain(&mut client)).unwrap();
+            let mut adding = pin!(pool.add_node(&mut client, "sim:1"));
+            let is_added = (0..polls).any(|_| is_done(adding.as_mut()));
+            assert!(!is_added, "a line is claimed before its node is added");
+            let other = block_on(Pool::open(sim.process(1))).unwrap();
+            let mut endpoint = other.fabric().endpoint().unwrap();
+            let claim = claimed_by(other.shared.me);
+            let mut batch = endpoint.batch();
+            let cas = batch.cas(line_addr(1), 0, claim);
+            let claimed = block_on(endpoint.submit(batch)).unwrap().swapped(cas);
+            if !claimed {
+                assert!(polls > 3, "members, the line and members again are read before");
+                return;
+            }
+            assert!(matches!(block_on(adding), Err(PoolError::Options(_))), "after {polls} polls");
+            assert_eq!(block_on(read_line(&mut endpoint, 1)).unwrap()[0], claim);
+        }
+    }
+
+    #[test]
+    fn two_threads_that_learn_of_a_node_lay_it_out_once() {
+        let (sim, pool) = one_node_of_three();
+        let other = block_on(Pool::open(slow(&sim, 1))).unwrap();
+        block_on(pool.add_node(&mut pool.client().unwrap(), "sim:1")).unwrap();
+        let shared = &other.shared;
+        let (mut one, mut two) = (shared.fabric.endpoint().unwrap(), shared.fabric.endpoint().unwrap());
+        let mut first = pin!(learn(&shared.fabric, &mut one, &shared.superblock, &shared.layout, 2));
+        let mut second = pin!(learn(&shared.fabric, &mut two, &shared.superblock, &shared.layout, 2));
+        while !is_done(first.as_mut()) {
+            assert!(!is_done(second.as_mut()));
+        }
+        block_on(second).unwrap();
+        assert_eq!(shared.layout.node_count(), 2);
+    }
+
+    #[test]
+    fn a_node_learnt_before_an_error_has_a_place_in_the_heap() {
+        let (sim, pool) = one_node_of_three();
+        let other = block_on(Pool::open(slow(&sim, 1))).unwrap();
+        let mut client = pool.client().unwrap();
+        for (node, address) in [(1, "sim:1"), (2, "sim:2")] {
+            assert_eq!(block_on(pool.add_node(&mut client, address)).unwrap(), node);
+        }
+        let mut batch = client.batch();
+        batch.write(line_addr(2), &[0]);
+        block_on(client.submit(batch)).unwrap();
+        let learnt = block_on(other.maintain(&mut other.client().unwrap()));
+        assert!(matches!(learnt, Err(PoolError::Damaged { .. })));
+        let Shared { layout, heap, me, .. } = &*other.shared;
+        assert_eq!(layout.node_count(), 2);
+        let word = BlockWord::decode(0).unwrap().next(BlockState::Owned, AllocKind::Leaf, *me);
+        let block = BlockId { node: 1, index: 0 };
+        lock(heap).add(block, OwnBlock::empty(layout, word));
+        assert!(lock(heap).begin_cut(1, AllocKind::Leaf, 0).is_some());
     }
 }

@@ -257,10 +257,27 @@ impl<F: Fabric> Shared<F> {
     }
 
     /// What a client's operations abandoned is over when no verb of dropped ones is on its way, even while it waits in another.
+    ///
+    /// The list is taken before the look for such verbs: after it the client may add what its
+    /// present operation abandons, with verbs on their way. A hold is in the list only when its
+    /// operation has been dropped, so the look sees that operation's verbs. No lock is held
+    /// meanwhile, since the look may take a provider's locks, under which other threads run
+    /// operations.
     fn settle_abandoned(&self, state: &ClientState) {
-        let is_due = !lock(&state.left_over).is_empty();
-        if is_due && (state.in_flight() == 0 || mutant!("holds-settled-under-late-verbs")) {
-            self.holds.settle_left_over(state);
+        loop {
+            let mut left_over = std::mem::take(&mut *lock(&state.left_over));
+            if left_over.is_empty() {
+                return;
+            }
+            if state.in_flight() == 0 || mutant!("holds-settled-under-late-verbs") {
+                return self.holds.end(left_over);
+            }
+            lock(&state.left_over).append(&mut left_over);
+            // A client that is gone may have been forgotten while the list was empty. Then nobody
+            // else looks again.
+            if !state.gone.load(Ordering::SeqCst) || state.in_flight() > 0 {
+                return;
+            }
         }
     }
 
@@ -295,7 +312,9 @@ impl<F: Fabric> Shared<F> {
         std::mem::forget(in_flight);
         // A block that this process took over meanwhile may have been searched for freed objects before these were.
         let heap = lock(&self.heap);
-        if !mutant!("frees-forgotten-in-a-block-just-taken") && blocks.iter().any(|&it| heap.block(it).is_some()) {
+        if !mutant!("frees-forgotten-in-a-block-just-taken")
+            && blocks.iter().any(|&it| heap.block(it).is_some())
+        {
             self.had_company.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -369,8 +388,9 @@ impl<F: Fabric> Shared<F> {
             self.limbo.waiting() > self.limbo.graced() || upkeep.sweeps.load(Ordering::Relaxed) > 0;
 
         let others = || table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
-        let is_near =
-            |line: &MemberLine| mutant!("epoch-moved-past-a-member-one-behind") && line.published + 1 == epoch;
+        let is_near = |line: &MemberLine| {
+            mutant!("epoch-moved-past-a-member-one-behind") && line.published + 1 == epoch
+        };
         let advance = (is_current || mutant!("epoch-moved-past-pins-of-its-own"))
             && others().all(|(_, line)| line.published == epoch || is_near(line))
             && (has_garbage || others().any(|(_, line)| line.has_garbage));
@@ -446,5 +466,142 @@ impl<F: Fabric> Shared<F> {
         }
         lock(&self.heap).trim();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::Abandoned;
+    use crate::{AllocKind, Client, Pool, PoolOptions};
+    use darter_fabric::{Local, OpKind, Orphans, block_on};
+    use std::sync::atomic::AtomicUsize;
+
+    fn pool_and_client() -> (Pool<Local>, Client<Local>) {
+        let pool =
+            block_on(Pool::create(Local::memory(1 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
+        let client = pool.client().unwrap();
+        (pool, client)
+    }
+
+    /// An object that is handed out for scrubbing, then unlinked again or put back, bounds the
+    /// flushed epoch as before.
+    #[test]
+    fn what_is_unlinked_again_keeps_its_birth() {
+        let (pool, mut client) = pool_and_client();
+        let maintain = |client: &mut Client<Local>| {
+            for _ in 0..6 {
+                block_on(pool.maintain(client)).unwrap();
+            }
+        };
+        let addr = block_on(client.alloc(0, 64, AllocKind::Inner)).unwrap();
+        let born = {
+            let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
+            pinned.unlink(addr, 64, AllocKind::Inner, [7].into());
+            pinned.epoch()
+        };
+        for is_put_back in [true, false, true] {
+            maintain(&mut client);
+            assert_eq!(pool.shared.upkeep.flushed(), born);
+            if is_put_back {
+                let taken = client.take_graced();
+                assert_eq!(taken.len(), 1);
+                for object in taken {
+                    client.put_back(object);
+                }
+                continue;
+            }
+            let mut pinned = block_on(client.pin(OpKind::Maintain)).unwrap();
+            assert!(pinned.epoch() > born);
+            for object in pinned.take_graced() {
+                pinned.unlink(object.addr, object.bytes, object.kind, object.note);
+            }
+        }
+        maintain(&mut client);
+        assert_eq!(pool.shared.upkeep.flushed(), born);
+
+        let mut pinned = block_on(client.pin(OpKind::Maintain)).unwrap();
+        for object in pinned.take_graced() {
+            pinned.retire(object.addr, object.bytes, object.kind);
+        }
+        drop(pinned);
+        maintain(&mut client);
+        assert_eq!(pool.shared.upkeep.flushed(), pool.epoch());
+    }
+
+    /// Counts these verbs on their way once and then none. Does something directly after the first
+    /// count.
+    struct AfterTheLook {
+        in_flight: AtomicUsize,
+        then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    }
+
+    impl std::fmt::Debug for AfterTheLook {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("AfterTheLook")
+        }
+    }
+
+    impl Orphans for AfterTheLook {
+        fn in_flight(&self) -> usize {
+            let found = self.in_flight.swap(0, Ordering::SeqCst);
+            if let Some(then) = lock(&self.then).take() {
+                then();
+            }
+            found
+        }
+    }
+
+    /// An abandoned hold after its word.
+    type WithWord = (u64, Vec<Abandoned>);
+
+    /// A client with verbs on their way, and two abandoned holds with their words.
+    fn two_abandoned(
+        pool: &Pool<Local>,
+        client: &mut Client<Local>,
+        in_flight: usize,
+    ) -> (Arc<ClientState>, Arc<AfterTheLook>, [WithWord; 2]) {
+        let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
+        let holds = [pinned.hold().unwrap(), pinned.hold().unwrap()].map(|hold| {
+            let word = hold.word();
+            drop(hold);
+            (word, std::mem::take(&mut *lock(&pool.shared.clients.all()[0].abandoned)))
+        });
+        let in_flight = AtomicUsize::new(in_flight);
+        let orphans = Arc::new(AfterTheLook { in_flight, then: Mutex::default() });
+        let state = pool.shared.clients.add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>));
+        (state, orphans, holds)
+    }
+
+    /// Directly after the look for late verbs, the client drops another operation with verbs on
+    /// their way and begins the next.
+    #[test]
+    fn a_hold_abandoned_after_the_look_for_late_verbs_is_not_over() {
+        let (pool, mut client) = pool_and_client();
+        let (state, orphans, [(early, abandoned), (late, mut next)]) = two_abandoned(&pool, &mut client, 0);
+        *lock(&state.left_over) = abandoned;
+        let owner = Arc::clone(&state);
+        *lock(&orphans.then) = Some(Box::new(move || lock(&owner.left_over).append(&mut next)));
+        pool.shared.settle_abandoned(&state);
+        assert!(block_on(client.is_over(early)).unwrap());
+        assert!(!block_on(client.is_over(late)).unwrap());
+        pool.shared.settle_abandoned(&state);
+        assert!(block_on(client.is_over(late)).unwrap());
+    }
+
+    /// The client is gone, and its last verb lands directly after the look for late verbs.
+    #[test]
+    fn a_hold_of_a_client_forgotten_during_the_look_for_late_verbs_is_over() {
+        let (pool, mut client) = pool_and_client();
+        let (state, orphans, [(word, abandoned), _]) = two_abandoned(&pool, &mut client, 1);
+        *lock(&state.left_over) = abandoned;
+        let (ended, shared) = (Arc::clone(&state), Arc::downgrade(&pool.shared));
+        *lock(&orphans.then) = Some(Box::new(move || {
+            ended.gone.store(true, Ordering::SeqCst);
+            shared.upgrade().unwrap().end_pin(&ended, &mut lock(&ended.lingering));
+        }));
+        pool.shared.settle_abandoned(&state);
+        assert_eq!(pool.shared.clients.all().len(), 1);
+        assert!(block_on(client.is_over(word)).unwrap());
     }
 }

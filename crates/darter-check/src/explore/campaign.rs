@@ -1,9 +1,9 @@
 //! Many runs: plans drawn from a seed, spread over threads, summed up; the first violation is shrunk and explained.
 
+use super::corpus::{Corpus, Trail};
 use super::plan::{Fault, Op, Plan};
 use super::run::{Outcome, Violation};
 use super::scenario::Scenario;
-use super::corpus::{Corpus, Trail};
 use super::schedule::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random, Replay, Schedule, Scheduler};
 use super::shrink::shrink;
 use super::stage::Stage;
@@ -291,6 +291,14 @@ impl Settings {
         }
         if dice.one_in(2) {
             self.add_fault(&mut plan, &mut dice);
+            // Somebody sweeps what the dead left while others go on.
+            let leaves =
+                |fault: &Fault| matches!(fault, Fault::Kill(..) | Fault::Pause(..) | Fault::Cancel(..));
+            if self.subject.promises.exact_memory && plan.faults.iter().any(leaves) && dice.one_in(2) {
+                let process = dice.below(u64::from(plan.processes())) as u8;
+                plan.clients.push(vec![Op::Sweep, Op::Maintain, Op::Sweep]);
+                plan.processes.push(process);
+            }
         }
         plan
     }
@@ -387,7 +395,8 @@ impl Settings {
         let seed = seed_of(self.seed ^ 0x5ced, run);
         let kind = match self.scheduler {
             SchedulerKind::Mixed => {
-                let turns = [SchedulerKind::Random, SchedulerKind::Late, SchedulerKind::Pct, SchedulerKind::Late];
+                let turns =
+                    [SchedulerKind::Random, SchedulerKind::Late, SchedulerKind::Pct, SchedulerKind::Late];
                 turns[(run / self.scenarios.len() as u64 % 4) as usize]
             }
             kind => kind,
@@ -400,7 +409,7 @@ impl Settings {
             }
             SchedulerKind::Late => {
                 let longest = plan.clients.iter().map(Vec::len).max().unwrap_or(0) as u64;
-                Box::new(Late::new(seed, plan.clients.len() as u64, longest))
+                Box::new(Late::new(seed, plan, longest))
             }
             SchedulerKind::Random | SchedulerKind::Mixed => Box::new(Random::new(seed)),
         }
@@ -415,7 +424,8 @@ impl Settings {
             let outcome = stages.run(&plan, &mut *self.scheduler(at, &plan));
             return (plan, outcome);
         };
-        let plan = if self.plan.is_some() { interest.plan.clone() } else { self.go_on(&interest.plan, &mut dice) };
+        let plan =
+            if self.plan.is_some() { interest.plan.clone() } else { self.go_on(&interest.plan, &mut dice) };
         let cut = if dice.one_in(2) { interest.cut as u64 } else { dice.below(interest.cut as u64) };
         let prefix = &interest.schedule.0[..(cut as usize).min(interest.schedule.0.len())];
         let outcome = stages.run(&plan, &mut After::new(prefix, self.scheduler(at, &plan)));
@@ -454,11 +464,19 @@ impl Settings {
                 round_ends += ROUND;
                 {
                     let corpus = corpus.read().unwrap_or_else(PoisonError::into_inner);
-                    self.round((&next, &stop_at, round_ends), &corpus, &found, &mut stages, &mut summary, progress);
+                    self.round(
+                        (&next, &stop_at, round_ends),
+                        &corpus,
+                        &found,
+                        &mut stages,
+                        &mut summary,
+                        progress,
+                    );
                 }
                 // Everybody has done the last run of this round before one of them looks at what came of it.
                 if barrier.wait().is_leader() {
-                    let mut found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+                    let mut found =
+                        std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
                     found.sort_by_key(|(at, ..)| *at);
                     let mut corpus = corpus.write().unwrap_or_else(PoisonError::into_inner);
                     for (_, trail, plan, schedule) in found {
@@ -503,7 +521,10 @@ impl Settings {
             summary.add(&outcome);
             if outcome.violation.is_some() {
                 stop_at.fetch_min(at, Ordering::Relaxed);
-                summary.join(Summary { finding: Some(self.finding(stages, at, plan, outcome)), ..Summary::default() });
+                summary.join(Summary {
+                    finding: Some(self.finding(stages, at, plan, outcome)),
+                    ..Summary::default()
+                });
                 return;
             }
             let trail = Trail::new(take_trail(), &outcome);

@@ -172,7 +172,7 @@ pub(super) async fn client<S: Subject>(
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
-        if !matches!(op, Op::Maintain | Op::Adjust | Op::Restructure) {
+        if !matches!(op, Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure) {
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
@@ -243,7 +243,7 @@ fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         Op::MultiGet | Op::Scan(_) => {
             (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
         }
-        Op::Maintain | Op::Adjust | Op::Restructure => Vec::new(),
+        Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure => Vec::new(),
     }
 }
 
@@ -292,6 +292,11 @@ async fn act<S: Subject>(
         Op::Maintain => {
             pool.maintain(own).await?;
             index.maintain(own).await?;
+            Answer::Done
+        }
+        Op::Sweep => {
+            // One that finds the index in the middle of a change refuses, and may be tried again.
+            index.sweep_dead(own).await?;
             Answer::Done
         }
         Op::Adjust => {

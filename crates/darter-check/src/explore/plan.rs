@@ -34,6 +34,8 @@ pub enum Op {
     Scan(bool),
     /// A round of the pool's upkeep and of the index's.
     Maintain,
+    /// A sweep of what the dead have left.
+    Sweep,
     /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list, if one is due.
     Adjust,
     /// The same, whether it is due or not: in DART, a change of the prefix list.
@@ -53,6 +55,7 @@ impl Op {
             Self::Scan(false) => ('s', None),
             Self::Scan(true) => ('z', None),
             Self::Maintain => ('M', None),
+            Self::Sweep => ('W', None),
             Self::Adjust => ('A', None),
             Self::Restructure => ('L', None),
         }
@@ -72,7 +75,7 @@ impl FromStr for Op {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 m s z M A L");
+        let bad = || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 m s z M W A L");
         let mut letters = text.chars();
         let letter = letters.next().ok_or_else(bad)?;
         let rest = letters.as_str();
@@ -82,6 +85,7 @@ impl FromStr for Op {
                 's' => Ok(Self::Scan(false)),
                 'z' => Ok(Self::Scan(true)),
                 'M' => Ok(Self::Maintain),
+                'W' => Ok(Self::Sweep),
                 'A' => Ok(Self::Adjust),
                 'L' => Ok(Self::Restructure),
                 _ => Err(bad()),

@@ -253,7 +253,9 @@ fn perform<S: Subject>(
     } else {
         match settle_and_close(stage, &mut processes)? {
             Ok(0) => {}
-            Ok(frees) => return Err(Violation::new("audit", format!("{frees} frees named no object in use"))),
+            Ok(frees) => {
+                return Err(Violation::new("audit", format!("{frees} frees named no object in use")));
+            }
             Err(error) if faultless => return Err(broken("a process cannot settle and close")(error)),
             Err(_) => {}
         }
@@ -510,10 +512,7 @@ fn finish_paused<S: Subject>(
 }
 
 /// Rounds of upkeep until nothing that the processes unlinked waits to be freed; answers whether they got there.
-async fn settle<S: Subject>(
-    living: &[Process<S>],
-    clients: &mut [Client<Sim>],
-) -> Result<bool, IndexError> {
+async fn settle<S: Subject>(living: &[Process<S>], clients: &mut [Client<Sim>]) -> Result<bool, IndexError> {
     // What upkeep of the index retires shows only after the next round.
     let mut quiet = 0;
     for _ in 0..SETTLE_ROUNDS {
@@ -569,7 +568,10 @@ fn look_around<S: Subject>(
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
         if !settle(&living, &mut clients).await? {
-            return Ok(Some(Violation::new("limbo", "what was unlinked is never freed, though nobody is pinned")));
+            return Ok(Some(Violation::new(
+                "limbo",
+                "what was unlinked is never freed, though nobody is pinned",
+            )));
         }
         // What others freed in a process's blocks waits there until it is fetched.
         for (process, client) in living.iter().zip(&mut clients) {
@@ -617,7 +619,9 @@ fn last_look<S: Subject>(
     let is_clean = S::PROMISES.exact_memory && outcome.is_clean();
     if is_clean {
         let checked = stage.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
-        checked.unwrap_or_else(|| Err(Violation::new("endless", "a check never ends, though nobody else moves")))?;
+        checked.unwrap_or_else(|| {
+            Err(Violation::new("endless", "a check never ends, though nobody else moves"))
+        })?;
     }
     drop(last);
     if is_clean && !outcome.steps.is_multiple_of(SWEPT_ONE_IN) {
@@ -644,7 +648,8 @@ async fn read_hot_keys<S: Subject>(
     let mut recorder = recorder.borrow_mut();
     outcome.history = std::mem::take(&mut recorder.history);
     outcome.lost += recorder.lost;
-    let failed = recorder.errors.first().map(|error| Violation::new("error", format!("after the run: {error}")));
+    let failed =
+        recorder.errors.first().map(|error| Violation::new("error", format!("after the run: {error}")));
     outcome.violation = recorder.violation.take().or(failed);
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! A decision is a number: 0 goes on with the task that moved last, `n` takes the n-th of the other events on offer. So
 //! a schedule of zeros is every client run to its end in turn, and a shrunk schedule is one with few context switches.
 
+use super::plan::{Fault, Plan};
 use crate::dice::Dice;
 use darter_fabric::sim::{Event, EventKind, TaskId, WordOrder};
 use std::fmt;
@@ -180,6 +181,8 @@ pub struct Late {
     random: Random,
     /// Events, and verbs that write, that each task has performed.
     performed: Vec<(u64, u64)>,
+    /// The batches of each task that have been on offer, in their order.
+    batches: Vec<Vec<u64>>,
     holds: Vec<HeldTask>,
     step: u64,
     offered: Vec<Event>,
@@ -194,6 +197,8 @@ enum HoldAt {
     BeforeWrite(u64),
     /// After it has executed so many verbs that write, and one more.
     AfterWrite(u64),
+    /// Not the task, but the verbs of one of its batches, counted from 0: with a cancelled operation's they land late.
+    Batch(u64),
 }
 
 /// A task that is held from some event of its own on.
@@ -207,12 +212,18 @@ struct HeldTask {
 
 impl HeldTask {
     /// Whether the task may not perform this event of its own now.
-    fn holds(&mut self, event: &Event, (events, writes): (u64, u64), step: u64) -> bool {
+    fn holds(&mut self, event: &Event, (events, writes): (u64, u64), batches: &[u64], step: u64) -> bool {
+        if let HoldAt::Batch(nth) = self.at {
+            let EventKind::Execute { batch, .. } = event.kind else { return false };
+            let is_it = batches.iter().position(|&it| it == batch) == Some(nth as usize);
+            return is_it && step < *self.until.get_or_insert(step + self.steps);
+        }
         let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
         let is_there = match self.at {
             HoldAt::Event(after) => events >= after,
             HoldAt::BeforeWrite(after) => writes > after || writes == after && is_write,
             HoldAt::AfterWrite(after) => writes > after,
+            HoldAt::Batch(_) => false,
         };
         self.until.is_some_and(|until| step < until)
             || self.until.is_none() && is_there && {
@@ -223,10 +234,17 @@ impl HeldTask {
 }
 
 impl Late {
-    /// A schedule in which some of the first `tasks` tasks are held within their first `operations` operations.
-    pub fn new(seed: u64, tasks: u64, operations: u64) -> Self {
+    /// A schedule in which some of a plan's clients are held within their first `operations` operations.
+    pub fn new(seed: u64, plan: &Plan, operations: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x1a7e);
+        let tasks = plan.clients.len() as u64;
         let holds = 1 + dice.below(2);
+        let late_verbs = plan.faults.iter().find_map(|fault| match *fault {
+            Fault::Cancel(task, at) => {
+                Some(HeldTask { task, at: HoldAt::Batch(at), steps: 2048, until: None })
+            }
+            _ => None,
+        });
         let holds = (0..holds)
             .map(|_| {
                 let within = 1 + dice.below(operations.max(1));
@@ -238,15 +256,27 @@ impl Late {
                 let task = dice.below(tasks.max(1)) as TaskId;
                 HeldTask { task, at, steps: 32 << dice.below(7), until: None }
             })
+            .chain(late_verbs)
             .collect();
-        Self { random: Random::new(seed), performed: Vec::new(), holds, step: 0, offered: Vec::new() }
+        let (performed, batches, offered) = (Vec::new(), Vec::new(), Vec::new());
+        Self { random: Random::new(seed), performed, batches, holds, step: 0, offered }
     }
 
     fn is_held(&mut self, event: &Event) -> bool {
         let performed = self.performed.get(event.task as usize).copied().unwrap_or_default();
         let step = self.step;
+        let task = event.task as usize;
+        if self.batches.len() <= task {
+            self.batches.resize_with(task + 1, Vec::new);
+        }
+        if let EventKind::Execute { batch, .. } = event.kind
+            && self.batches[task].last().is_none_or(|&last| last < batch)
+        {
+            self.batches[task].push(batch);
+        }
+        let batches = &self.batches[task][..];
         let of_task = self.holds.iter_mut().filter(|hold| hold.task == event.task);
-        of_task.fold(false, |is_held, hold| hold.holds(event, performed, step) || is_held)
+        of_task.fold(false, |is_held, hold| hold.holds(event, performed, batches, step) || is_held)
     }
 }
 

@@ -123,7 +123,10 @@ pub(super) async fn audit(
         return Ok(Some(Violation::new("audit", what.clone())));
     }
     if pool.bad_frees() > 0 {
-        return Ok(Some(Violation::new("audit", format!("{} frees named no object in use", pool.bad_frees()))));
+        return Ok(Some(Violation::new(
+            "audit",
+            format!("{} frees named no object in use", pool.bad_frees()),
+        )));
     }
     if audit.leaked_bytes > 0 {
         let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);

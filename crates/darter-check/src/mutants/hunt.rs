@@ -18,7 +18,8 @@ impl Mutant {
                 let subject = explored(index);
                 let faults = subject.promises.survives.iter().map(ToString::to_string).collect();
                 let runs = schedules.unwrap_or(budget);
-                let settings = Settings { faults, runs, clients: 4, shrinks: false, threads, ..Settings::of(subject) };
+                let settings =
+                    Settings { faults, runs, clients: 4, shrinks: false, threads, ..Settings::of(subject) };
                 Some(settings.explore(&|_| {}))
             }
             FoundBy::Sweep(index, faults) => {

@@ -3,8 +3,8 @@
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, ObjectState, Orphans,
-    Suspect,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, ObjectState,
+    Orphans, Suspect,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -368,7 +368,11 @@ impl Future for Submission<'_> {
                     if !world.admits_direct() {
                         return Poll::Pending;
                     }
-                    return Poll::Ready(world.execute_all(process, (this.endpoint.id, this.endpoint.pin), batch));
+                    return Poll::Ready(world.execute_all(
+                        process,
+                        (this.endpoint.id, this.endpoint.pin),
+                        batch,
+                    ));
                 }
                 this.stage = Stage::Posted(world.post(process, (this.endpoint.id, this.endpoint.pin), batch));
                 Poll::Pending

@@ -235,7 +235,10 @@ impl Memory {
             return Some(Misuse { what, addr: addr_of(at) });
         }
         if let Some(at) = words.clone().find(|&at| !self.shadow[at].admits(pin)) {
-            return Some(Misuse { what: "memory is used that the user's pin does not protect", addr: addr_of(at) });
+            return Some(Misuse {
+                what: "memory is used that the user's pin does not protect",
+                addr: addr_of(at),
+            });
         }
         // The ends of objects may be read unwritten: a size class is larger than what is in it.
         let is_blind = verb.kind != VerbKind::Write && self.shadow[start] == Shadow::UNWRITTEN;

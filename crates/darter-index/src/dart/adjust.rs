@@ -330,8 +330,8 @@ mod tests {
     use super::super::DartOptions;
     use super::*;
     use crate::{Condition, OrderedIndex};
-    use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
     use darter_fabric::block_on;
+    use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
     use darter_pool::{Pool, PoolOptions};
     use std::cell::Cell;
 

@@ -50,42 +50,53 @@ impl<F: Fabric> Dart<F> {
     /// Scrubs and passes on whatever has waited its first grace. Cheap when nothing has.
     ///
     /// # Errors
-    /// Those of the fabric; what was not scrubbed waits another first grace.
+    /// Those of the fabric; what was not scrubbed or taken apart waits another first grace.
     pub(super) async fn scrub_graced(&self, client: &mut Client<F>) -> Result<(), IndexError> {
-        let graced = client.take_graced();
+        // Before the pin, so that all this operation reads was read after the first grace of what
+        // is taken.
+        let mut graced = client.take_graced();
         if graced.is_empty() {
             return Ok(());
         }
+        let scrubbed = self.scrub_taken(client, &mut graced).await;
+        for object in graced {
+            client.put_back(object);
+        }
+        scrubbed
+    }
+
+    /// Takes out of `graced` what it has passed on.
+    async fn scrub_taken(
+        &self,
+        client: &mut Client<F>,
+        graced: &mut Vec<Unlinked>,
+    ) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.view(&mut client).await?;
-        let (nodes, tables): (Vec<Unlinked>, Vec<Unlinked>) =
-            graced.into_iter().partition(|object| object.note.first() != Some(&NOTE_TABLE));
-        match self.scrub_nodes(&mut client, &nodes).await {
-            Ok(()) => {
-                for object in nodes {
-                    if mutant!("node-freed-after-one-grace") {
-                        client.free_unpublished(object.addr, object.bytes, object.kind);
-                    } else {
-                        client.retire(object.addr, object.bytes, object.kind);
-                    }
-                }
-                if mutant!("retirement-counted-after-retiring") {
-                    self.bump_retirements(&mut client).await?;
+        let is_table = |object: &Unlinked| object.note.first() == Some(&NOTE_TABLE);
+        graced.sort_by_key(is_table);
+        let nodes = graced.partition_point(|object| !is_table(object));
+        if let Err(error) = self.scrub_nodes(&mut client, &graced[..nodes]).await {
+            if mutant!("node-retired-though-its-scrub-failed") {
+                for object in graced.drain(..nodes) {
+                    client.retire(object.addr, object.bytes, object.kind);
                 }
             }
-            Err(error) => {
-                for object in nodes.into_iter().chain(tables) {
-                    if mutant!("node-retired-though-its-scrub-failed") && object.note[..] != *table_note() {
-                        client.retire(object.addr, object.bytes, object.kind);
-                        continue;
-                    }
-                    client.unlink(object.addr, object.bytes, object.kind, object.note);
-                }
-                return Err(error);
+            return Err(error);
+        }
+        for object in graced.drain(..nodes) {
+            if mutant!("node-freed-after-one-grace") {
+                client.free_unpublished(object.addr, object.bytes, object.kind);
+            } else {
+                client.retire(object.addr, object.bytes, object.kind);
             }
         }
-        for object in tables {
-            self.take_apart(&mut client, object.addr).await?;
+        if mutant!("retirement-counted-after-retiring") {
+            self.bump_retirements(&mut client).await?;
+        }
+        while let Some(table) = graced.last() {
+            self.take_apart(&mut client, table.addr).await?;
+            graced.pop();
         }
         Ok(())
     }
@@ -165,7 +176,7 @@ impl<F: Fabric> Dart<F> {
         Ok((tables, is_steady.then_some(next_word)))
     }
 
-    /// Retires all of a table that nobody uses any more.
+    /// Retires all of a table that nobody uses any more, or nothing of it on an error.
     async fn take_apart(&self, client: &mut Client<F>, descriptor: GlobalAddr) -> Result<(), IndexError> {
         let table = Table::load(client, descriptor, 0).await?;
         note(situations::TABLE_RETIRED);
@@ -186,6 +197,7 @@ mod tests {
     use super::*;
     use crate::radix::leaf;
     use crate::{Condition, OrderedIndex};
+    use darter_fabric::decorate::{FailPoint, Failing};
     use darter_fabric::{Local, block_on};
     use darter_pool::{Pool, PoolOptions};
 
@@ -193,6 +205,39 @@ mod tests {
     const ROUNDS: usize = 20;
     /// The most allocations before memory that is free is used again.
     const ALLOCATIONS: usize = 10_000;
+
+    /// Whatever batch of a scrub fails, the next one finds all nodes that were to be scrubbed.
+    #[test]
+    fn a_scrub_that_fails_anywhere_loses_no_node() {
+        block_on(async {
+            for fail_at in 0.. {
+                let fabric = Failing::new(Local::memory(16 << 20, 1).unwrap());
+                let pool = Pool::create(fabric.clone(), &PoolOptions::default()).await.unwrap();
+                let mut client = pool.client().unwrap();
+                let dart = Dart::open_or_create(&mut client, DartOptions::default()).await.unwrap();
+                for key in [&b"stem1234a"[..], b"stem1234b", b"else"] {
+                    dart.put(&mut client, key, b"value", Condition::Always).await.unwrap();
+                }
+                assert!(dart.delete(&mut client, b"stem1234b").await.unwrap());
+                for _ in 0..ROUNDS {
+                    pool.maintain(&mut client).await.unwrap();
+                }
+                fabric.plan().fail_once(FailPoint::Submit(fail_at));
+                let scrubbed = dart.scrub_graced(&mut client).await;
+                let has_failed = fabric.plan().has_failed();
+                fabric.plan().heal();
+                for _ in 0..ROUNDS {
+                    pool.maintain(&mut client).await.unwrap();
+                }
+                assert_eq!(scrubbed.is_err(), has_failed);
+                assert_eq!(client.take_graced().len(), usize::from(has_failed), "batch {fail_at}");
+                if !has_failed {
+                    assert!(fail_at > 2, "the view, the count of retirements and the segments");
+                    return;
+                }
+            }
+        });
+    }
 
     /// A process that remembers a node is idle while another takes the node away, and uses its memory for what looks like it: a
     /// copy whose link was lost, with a leaf that nobody should see.

@@ -17,7 +17,7 @@ use super::Smart;
 use super::shared::Shared;
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Client, Unlinked};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Of a pool's bytes, one in this many may be set aside before caches are cleared for them.
@@ -77,24 +77,30 @@ impl<F: Fabric> Smart<F> {
         if !quarantine.is_due() {
             return Ok(());
         }
-        let graced = client.take_graced();
+        let mut graced = client.take_graced();
         if graced.is_empty() {
             return Ok(());
         }
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let is_raised = mutant!("smart-frees-what-caches-remember");
-        let raised = if is_raised { Ok(()) } else { self.raise_generation(&mut client).await };
+        let freed = self.free_taken(client, &mut graced).await;
         for object in graced {
-            match raised {
-                Ok(()) => {
-                    let bytes = object.bytes.min(quarantine.bytes.load(Ordering::Relaxed));
-                    quarantine.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                    client.retire(object.addr, object.bytes, object.kind);
-                }
-                Err(_) => client.unlink(object.addr, object.bytes, object.kind, object.note),
-            }
+            client.put_back(object);
         }
-        raised
+        freed
+    }
+
+    /// Takes out of `graced` what it has freed.
+    async fn free_taken(&self, client: &mut Client<F>, graced: &mut Vec<Unlinked>) -> Result<(), IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        if !mutant!("smart-frees-what-caches-remember") {
+            self.raise_generation(&mut client).await?;
+        }
+        let left = &self.shared.quarantine.bytes;
+        for object in graced.drain(..) {
+            let bytes = object.bytes.min(left.load(Ordering::Relaxed));
+            left.fetch_sub(bytes, Ordering::Relaxed);
+            client.retire(object.addr, object.bytes, object.kind);
+        }
+        Ok(())
     }
 
     /// Makes every compute node forget what it remembers, by its first operation of the next epoch.

@@ -20,8 +20,12 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
 
     const NAME: &'static str = if HASHED_LAYOUT { "art-hashed" } else { "art" };
 
-    const PROMISES: Promises =
-        Promises { survives: &Fault::NAMES, trips_beside_stopped: None, may_lose_values: false, exact_memory: true };
+    const PROMISES: Promises = Promises {
+        survives: &Fault::NAMES,
+        trips_beside_stopped: None,
+        may_lose_values: false,
+        exact_memory: true,
+    };
 
     const HOLES: &'static [Hole] = &[
         Hole::published("without-locks", "writers take no locks, and lose each other's writes", 500)

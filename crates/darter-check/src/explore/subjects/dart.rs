@@ -31,8 +31,12 @@ impl Subject for OfDart {
 
     const NAME: &'static str = "dart";
 
-    const PROMISES: Promises =
-        Promises { survives: &Fault::NAMES, trips_beside_stopped: Some(1000), may_lose_values: false, exact_memory: true };
+    const PROMISES: Promises = Promises {
+        survives: &Fault::NAMES,
+        trips_beside_stopped: Some(1000),
+        may_lose_values: false,
+        exact_memory: true,
+    };
 
     /// In the order of [`DartHole::ALL`].
     const HOLES: &'static [Hole] = &[
@@ -167,11 +171,7 @@ impl Subject for OfDart {
     }
 
     /// The prefix list; a forced change goes round among [`LISTS`].
-    async fn adjust(
-        index: &Dart<Sim>,
-        client: &mut Client<Sim>,
-        is_forced: bool,
-    ) -> Result<(), IndexError> {
+    async fn adjust(index: &Dart<Sim>, client: &mut Client<Sim>, is_forced: bool) -> Result<(), IndexError> {
         if !is_forced {
             return index.adjust(client).await.map(drop);
         }

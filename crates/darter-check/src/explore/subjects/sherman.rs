@@ -90,7 +90,8 @@ impl<T: Techniques> Subject for OfSherman<T> {
     const PROMISES: Promises = Promises {
         survives: &Fault::NAMES,
         trips_beside_stopped: None,
-        may_lose_values: T::INLINE.is_some(), exact_memory: false,
+        may_lose_values: T::INLINE.is_some(),
+        exact_memory: false,
     };
 
     const HOLES: &'static [Hole] = if T::SHOWS_TORN { &HOLES } else { HOLES.split_at(1).0 };

@@ -46,7 +46,8 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
     const PROMISES: Promises = Promises {
         survives: &Fault::NAMES,
         trips_beside_stopped: if IN_PLACE { None } else { Some(1000) },
-        may_lose_values: IN_PLACE, exact_memory: false,
+        may_lose_values: IN_PLACE,
+        exact_memory: false,
     };
 
     const HOLES: &'static [Hole] =
