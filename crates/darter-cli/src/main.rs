@@ -12,6 +12,7 @@ mod failure;
 mod load;
 mod logging;
 mod memnode;
+mod mutants;
 mod notation;
 mod pairs;
 mod pool;

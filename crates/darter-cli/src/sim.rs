@@ -64,6 +64,18 @@ pub(crate) struct SimCommand {
     /// when one is not found
     #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs"])]
     published: bool,
+    /// Plant the errors of the project's list that the explorer or the sweep is said to find, one at a time, and fail when one is
+    /// not found; needs a build with the feature `mutants`. With a text, those whose names hold it
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
+          conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs", "published"])]
+    mutants: Option<String>,
+    /// Print the errors that can be planted, a line each, separated by tabs: area, name, the indexes under which the explorer can
+    /// meet it, and `equivalent` where nothing can tell the difference
+    #[arg(long)]
+    list_mutants: bool,
+    /// Do not make a violation short, which takes thousands of runs
+    #[arg(long)]
+    quick: bool,
     /// Strike each operation at every verb, await or allocation in turn, instead of at random
     #[arg(long)]
     sweep: bool,
@@ -91,6 +103,12 @@ impl SimCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         if let Some(line) = &self.replay {
             return self.replay(line);
+        }
+        if self.list_mutants {
+            return super::mutants::list();
+        }
+        if let Some(text) = &self.mutants {
+            return super::mutants::seek_all(text, self.threads(), self.json);
         }
         let index = subject(&self.index).map_err(|error| Failure::usage(format!("--index: {error}")))?;
         if self.published {
@@ -120,6 +138,7 @@ impl SimCommand {
                 SchedulerName::Mixed | SchedulerName::Exhaustive => SchedulerKind::Mixed,
             },
             threads: self.threads(),
+            shrinks: !self.quick,
             ..Settings::of(index)
         };
         if let Some(names) = &self.scenarios {

@@ -5,6 +5,17 @@ use crate::explore::{Settings, Summary, Sweep, subject};
 use darter_fabric::mutants::plant;
 
 impl Mutant {
+    /// The indexes under which the explorer can meet the error, the likeliest first; none where no simulated client comes.
+    pub fn indexes(&self) -> &'static [&'static str] {
+        match self.area {
+            "pool" | "tree" | "radix" | "skip table" => &["dart"],
+            "ART" => &["art", "art-hashed"],
+            "SMART" => &["smart", "smart-in-place"],
+            "Sherman" => &["sherman", "sherman-inline", "fg-plus"],
+            _ => &[],
+        }
+    }
+
     /// Plants the error in this process and looks for it as the list says that it is found, if that is by the explorer or the
     /// sweep. `schedules` takes the place of the list's budget. Nothing else may run in the process meanwhile.
     ///
