@@ -14,10 +14,14 @@
 //! ([`Hold::at`]): makes it a word that names nobody. Whoever waits for a lock does upkeep, so two clients that wait for what each
 //! other's process abandoned do not wait for ever.
 //!
-//! Numbers are reused, with another generation. A word whose hold is long over can therefore name a present one, once in
-//! 256 reuses: who asks is told that it is not over yet, and asks again.
+//! Numbers are reused, with another generation each time, so words come back in the end. Two things must not meet that: the CAS
+//! by which a client takes a lock over, some round trips after it learnt that the holder was over; and a late CAS that was to
+//! disown a word. So the number that has been free for longest is reused, and only when 4,096 are free: between two holds of
+//! the same word there are 256 × 4,096 others, 1,048,576. Only a process with more than 61,440 holds at a time has fewer
+//! numbers free. A word that did come back would name a present hold: who asks is told that it is not over, and asks again.
 
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, mutant};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use crate::block::Owner;
@@ -27,6 +31,8 @@ use crate::{PoolError, member};
 
 /// Locks that a process can hold at a time.
 const HOLDS_MAX: usize = 1 << 16;
+/// Numbers that have to be free before one is reused, as long as there are new ones.
+const FREE_MIN: usize = 4096;
 
 /// A lock word that names nobody: incarnations begin at 1.
 const DISOWNED: u64 = 1 << 32;
@@ -39,7 +45,8 @@ pub(crate) struct Holds(Mutex<Numbers>);
 struct Numbers {
     /// By number: the generation, and whether it is in use.
     states: Vec<(u8, bool)>,
-    free: Vec<u16>,
+    /// The one that has been free for longest comes first.
+    free: VecDeque<u16>,
     /// Over, with lock words that may still name them; their numbers are not free yet.
     to_disown: Vec<Abandoned>,
 }
@@ -56,13 +63,11 @@ impl Holds {
     /// A number that is not in use, with its generation.
     fn take(&self) -> Option<(u16, u8)> {
         let mut numbers = lock(&self.0);
-        let number = match numbers.free.pop() {
-            Some(number) => number,
-            None if numbers.states.len() == HOLDS_MAX => return None,
-            None => {
-                numbers.states.push((0, false));
-                (numbers.states.len() - 1) as u16
-            }
+        let number = if numbers.free.len() < FREE_MIN && numbers.states.len() < HOLDS_MAX {
+            numbers.states.push((0, false));
+            (numbers.states.len() - 1) as u16
+        } else {
+            numbers.free.pop_front()?
         };
         let (generation, in_use) = &mut numbers.states[usize::from(number)];
         if !mutant!("hold-generation-kept") {
@@ -75,7 +80,7 @@ impl Holds {
     fn give_back(&self, number: u16) {
         let mut numbers = lock(&self.0);
         numbers.states[usize::from(number)].1 = false;
-        numbers.free.push(number);
+        numbers.free.push_back(number);
     }
 
     fn is_over(&self, number: u16, generation: u8) -> bool {
@@ -95,7 +100,7 @@ impl Holds {
         for abandoned in over {
             numbers.states[usize::from(abandoned.number)].1 = false;
             if abandoned.lock.is_null() || mutant!("hold-never-disowned") {
-                numbers.free.push(abandoned.number);
+                numbers.free.push_back(abandoned.number);
             } else {
                 numbers.to_disown.push(abandoned);
             }
@@ -229,5 +234,35 @@ impl<F: Fabric> Client<F> {
         self.upkeep().await?;
         let (_, endpoint) = self.parts();
         Ok(!member::is_live(endpoint, named).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_comes_back_only_after_a_million_holds() {
+        let holds = Holds::default();
+        let present = [holds.take(), holds.take()].map(Option::unwrap);
+        let first = holds.take().unwrap();
+        holds.give_back(first.0);
+        let others = (1..).find(|_| {
+            let (number, generation) = holds.take().unwrap();
+            assert!(!present.iter().any(|&(held, _)| held == number));
+            holds.give_back(number);
+            (number, generation) == first
+        });
+        assert_eq!(others, Some(256 * FREE_MIN));
+    }
+
+    #[test]
+    fn every_number_can_be_held_at_a_time() {
+        let holds = Holds::default();
+        let numbers: Vec<_> = (0..HOLDS_MAX).map(|_| holds.take().unwrap().0).collect();
+        assert_eq!(holds.take(), None);
+        holds.give_back(numbers[7]);
+        assert_eq!(holds.take(), Some((7, 2)));
+        assert_eq!(holds.take(), None);
     }
 }

@@ -10,14 +10,18 @@
 //! writes superblock and block table on the new node, completes the line, and raises the count of nodes in use. Whoever
 //! finds a line READY beyond the count raises it: that is all its adder had left to do.
 //!
+//! A claim names the member and not the attempt. So a process adds one node at a time, and none while verbs of an addition
+//! that was cancelled are on their way: they could complete the line with what another attempt has written there.
+//!
 //! *Using.* Nobody may meet an address on a node that it cannot reach. So each member publishes how many nodes it can reach,
 //! and allocates only on those that every live member can. A member that joins reads the count again after it went
 //! live: before that, whoever missed its line may have gone as far as the count said; after it, nobody goes on without it.
 //! Somebody dead is shut out at all nodes there are: the count is read once more after node 0 has shut it out, since it
 //! can have used no node that was not counted by then.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, Orphans, mutant};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use crate::PoolError;
 use crate::block::Owner;
@@ -141,6 +145,43 @@ async fn raise_count<E: Endpoint>(endpoint: &mut E, from: u8) -> Result<u64, Poo
     Ok(now)
 }
 
+/// Whether this process is adding a node.
+#[derive(Debug, Default)]
+pub(crate) struct Addition {
+    under_way: bool,
+    /// What dropped operations of the last one's endpoint have posted, unless that addition came to its end.
+    left: Option<Arc<dyn Orphans>>,
+}
+
+/// The one addition of this process, until dropped.
+struct Adding<'a>(&'a Mutex<Addition>);
+
+impl<'a> Adding<'a> {
+    fn begin(addition: &'a Mutex<Addition>, orphans: Option<Arc<dyn Orphans>>) -> Result<Self, PoolError> {
+        let mut this = lock(addition);
+        if this.under_way {
+            return Err(PoolError::Options("this process is adding a memory node; try again"));
+        }
+        if this.left.as_ref().is_some_and(|left| left.in_flight() > 0) {
+            let what = "verbs of a cancelled addition of a memory node are on their way; try again";
+            return Err(PoolError::Options(what));
+        }
+        *this = Addition { under_way: true, left: orphans };
+        Ok(Self(addition))
+    }
+
+    /// Nothing that it posted is on its way.
+    fn end(self) {
+        lock(self.0).left = None;
+    }
+}
+
+impl Drop for Adding<'_> {
+    fn drop(&mut self) {
+        lock(self.0).under_way = false;
+    }
+}
+
 impl<F: Fabric> Shared<F> {
     /// Nodes on which this process may allocate: those that every live member can reach.
     pub(crate) fn usable_nodes(&self) -> u8 {
@@ -178,6 +219,7 @@ impl<F: Fabric> Shared<F> {
     /// Adds the memory node at an address to the pool; answers its number.
     pub(crate) async fn add_node(&self, endpoint: &mut F::Endpoint, address: &str) -> Result<u8, PoolError> {
         line_words(0, address)?;
+        let adding = Adding::begin(&self.addition, endpoint.orphans())?;
         let (node, claim) = self.claim_line(endpoint).await?;
         let bytes = match self.prepare_node(endpoint, node, address).await {
             Ok(bytes) => bytes,
@@ -202,6 +244,7 @@ impl<F: Fabric> Shared<F> {
             return Err(PoolError::Evicted);
         }
         raise_count(endpoint, node).await?;
+        adding.end();
         Ok(node)
     }
 

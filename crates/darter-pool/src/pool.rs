@@ -20,6 +20,7 @@ use crate::hold::Holds;
 use crate::layout::{BlockId, Layout};
 use crate::limbo::Limbo;
 use crate::magazine::MAGAZINE_OBJECTS_MAX;
+use crate::nodes::Addition;
 use crate::superblock::{self, LEASE_MS_MAX, Superblock};
 use crate::upkeep::Upkeep;
 use crate::usage::PoolUsage;
@@ -69,6 +70,7 @@ pub(crate) struct Shared<F: Fabric> {
     pub limbo: Limbo,
     pub heap: Mutex<Heap>,
     pub holds: Arc<Holds>,
+    pub addition: Mutex<Addition>,
     pub upkeep: Upkeep,
     /// Other members have been seen, so objects of ours may be freed from outside.
     pub had_company: AtomicBool,
@@ -166,6 +168,7 @@ impl<F: Fabric> Pool<F> {
             clients: Clients::new(membership.epoch),
             limbo: Limbo::new(),
             holds: Arc::default(),
+            addition: Mutex::default(),
             upkeep: Upkeep::new(membership.epoch, superblock.lease_ms, endpoint.now_ms()),
             had_company: AtomicBool::new(false),
             touched: Mutex::default(),
@@ -290,7 +293,7 @@ impl<F: Fabric> Pool<F> {
     ///
     /// # Errors
     /// [`PoolError::AlreadyAPool`], [`PoolError::TooSmall`]; fabric errors, among them that pools of this kind cannot
-    /// grow. The pool is then as it was.
+    /// grow; [`PoolError::Options`] while another addition is under way. The pool is then as it was.
     pub async fn add_node(&self, client: &mut Client<F>, address: &str) -> Result<u8, PoolError> {
         let (shared, endpoint) = client.parts();
         shared.add_node(endpoint, address).await

@@ -316,3 +316,58 @@ fn a_node_that_is_none_is_not_added() {
     let error = block_on(whole.add_node(&mut client, "127.0.0.1:1")).unwrap_err().to_string();
     assert!(error.contains("cannot grow"), "{error}");
 }
+
+/// What a cancelled addition has posted can complete the line that another one is writing: that one has to wait.
+#[test]
+fn no_node_is_added_while_verbs_of_a_cancelled_addition_are_on_their_way() {
+    use darter_fabric::sim::{EventKind, Executor, WordOrder};
+    use std::cell::RefCell;
+    use std::task::Poll;
+
+    // Of node 1's line in the directory.
+    const WORD_1: u64 = (20_480 + 128 + 8) / 8;
+    let (sim, pool) = one_node_of_three();
+    let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
+    let mut add_another = || {
+        sim.schedule(false);
+        let added = block_on(pool.add_node(&mut two, "sim:1"));
+        sim.schedule(true);
+        added
+    };
+    let adding = RefCell::new(Some(Box::pin(pool.add_node(&mut one, "sim:1"))));
+    let mut executor = Executor::new(&sim);
+    executor.spawn(
+        0,
+        std::future::poll_fn(|context| match adding.borrow_mut().as_mut() {
+            Some(adding) => adding.as_mut().poll(context).map(drop),
+            None => Poll::Ready(()),
+        }),
+    );
+    // Up to the batch that writes the line and completes it.
+    let mut events = Vec::new();
+    loop {
+        executor.events(&mut events);
+        if let EventKind::Execute { access, .. } = events[0].kind
+            && access.start == WORD_1
+            && access.writes
+        {
+            break;
+        }
+        executor.perform(events[0], u32::MAX, WordOrder::Ascending);
+    }
+    let beside = add_another();
+    drop(adding.take());
+    let after = add_another();
+    while !events.is_empty() {
+        executor.perform(events[0], u32::MAX, WordOrder::Ascending);
+        executor.events(&mut events);
+    }
+    sim.schedule(false);
+    for (refused, why) in [(beside, "is adding"), (after, "are on their way")] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, PoolError::Options(what) if what.contains(why)), "{error}");
+    }
+    // All has landed: the node is found added, and the next one is none.
+    block_on(pool.add_node(&mut two, "sim:2")).unwrap();
+    assert_eq!(sim.process(0).nodes(), 3);
+}

@@ -90,6 +90,8 @@ impl Here {
 pub(super) struct Descent<'k> {
     pub(super) key: HashedKey<'k>,
     purpose: Purpose,
+    /// At which the operation is pinned.
+    epoch: u64,
     stage: Stage,
     /// The current node; where the descent ended, in the end.
     pub(super) here: Here,
@@ -101,10 +103,17 @@ pub(super) struct Descent<'k> {
 }
 
 impl<'k> Descent<'k> {
-    pub(super) fn new(shared: &Shared, key: &'k [u8], purpose: Purpose) -> Result<Self, IndexError> {
+    /// Begins at the remembered root. The caller is pinned at this epoch and has called [`Shared::refresh`].
+    pub(super) fn new(
+        shared: &Shared,
+        epoch: u64,
+        key: &'k [u8],
+        purpose: Purpose,
+    ) -> Result<Self, IndexError> {
         Ok(Self {
             key: HashedKey::new(shared.keys, key),
             purpose,
+            epoch,
             stage: Stage::Node(None),
             here: Here::root(shared, shared.root())?,
             root_known: false,
@@ -156,7 +165,7 @@ impl<'k> Descent<'k> {
             Stage::RootWord(Some(read)) => {
                 let slot = Slot::from_word(batch.words(read)[0]);
                 self.here = Here::root(shared, slot)?;
-                shared.remember_root(slot);
+                shared.remember_root(slot, self.epoch);
                 self.root_known = true;
                 self.stage = Stage::Node(None);
                 Ok(None)

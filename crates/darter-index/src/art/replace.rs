@@ -173,7 +173,7 @@ impl<F: Fabric> Art<F> {
         drafts.keep();
         note(situations::replaced(here.ty, slot, image.is_some()));
         if here.above.is_none() {
-            self.shared.remember_root(slot);
+            self.shared.remember_root(slot, client.epoch());
         }
         client.retire(here.addr, here.ty.bytes(), AllocKind::Inner);
         Ok(Replaced::Done { added: added || mutant!("art-added-though-it-was-there") })

@@ -30,7 +30,7 @@ impl<F: Fabric> Art<F> {
         purpose: Purpose,
     ) -> Result<(Descent<'k>, End, Batch), IndexError> {
         self.shared.refresh(client).await?;
-        let mut descent = Descent::new(&self.shared, key, purpose)?;
+        let mut descent = Descent::new(&self.shared, client.epoch(), key, purpose)?;
         loop {
             let mut batch = client.batch();
             descent.post(&self.shared, &mut batch);
@@ -81,7 +81,7 @@ impl<F: Fabric> Art<F> {
         let mut values = vec![None; keys.len()];
         let mut walking = Vec::with_capacity(keys.len());
         for (at, key) in keys.iter().enumerate() {
-            walking.push((at, Descent::new(shared, key, Purpose::Read)?));
+            walking.push((at, Descent::new(shared, client.epoch(), key, Purpose::Read)?));
         }
         while !walking.is_empty() {
             let mut batch = client.batch();

@@ -4,6 +4,11 @@
 //! The root pointer is a hint, so that it costs no round trip. It is read again by the first operation pinned in an epoch
 //! later than the one it was read in, and what it names is checked: a search that finds there no root, or one that is sealed,
 //! reads the root word.
+//!
+//! It is kept together with the epoch at which its reader was pinned. An operation pinned at that epoch or before may
+//! use it: the node was unlinked, if at all, after that pin, so it is freed two epochs later at the earliest. A reader that
+//! was pinned earlier may come late with a node that nothing keeps for operations of the present epoch. So what was read at
+//! an earlier epoch never replaces what was read at a later one.
 
 use super::ArtOptions;
 use super::node::{Header, Layout, NodeType, Slot, identity_of};
@@ -14,6 +19,7 @@ use crate::radix::slot::Held;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Client, Pool};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// "ART" and the format's version, in the kind word of a pool's root.
 pub(super) const KIND: u64 = u64::from_le_bytes(*b"ART\x01\0\0\0\0");
@@ -43,8 +49,11 @@ pub(super) struct Shared {
     pub(super) layout: Layout,
     pub(super) hocl: Hocl,
     pub(super) options: ArtOptions,
+    /// The root pointer as last seen: of `root_epoch`, or of a later epoch that is not stored there yet.
     root: AtomicU64,
     root_epoch: AtomicU64,
+    /// Held while these two change.
+    remembering: Mutex<()>,
     /// The identity of roots: nobody who does not know the pool's secret can imitate it.
     root_identity: u64,
 }
@@ -61,17 +70,23 @@ impl Shared {
         let (root, epoch) = root;
         let (root, root_epoch) = (AtomicU64::new(root.word()), AtomicU64::new(epoch));
         let root_identity = identity_of(&mut HashedKey::new(keys, &[]), 0);
-        Self { keys, words, layout, hocl, options, root, root_epoch, root_identity }
+        let remembering = Mutex::default();
+        Self { keys, words, layout, hocl, options, root, root_epoch, remembering, root_identity }
     }
 
-    /// The root pointer as last seen.
+    /// The root pointer as last seen, for operations that have called [`Shared::refresh`].
     pub(super) fn root(&self) -> Slot {
         Slot::from_word(self.root.load(Ordering::Acquire))
     }
 
-    /// Remembers the root pointer.
-    pub(super) fn remember_root(&self, slot: Slot) {
-        self.root.store(slot.word(), Ordering::Release);
+    /// Remembers the root pointer, which an operation pinned at `epoch` has read or written.
+    pub(super) fn remember_root(&self, slot: Slot, epoch: u64) {
+        let _remembering = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
+        if epoch >= self.root_epoch.load(Ordering::Relaxed) {
+            // In this order: whoever sees the epoch sees a root of that epoch or a later one.
+            self.root.store(slot.word(), Ordering::Release);
+            self.root_epoch.store(epoch, Ordering::Release);
+        }
     }
 
     /// Whether the node with this header was the root when the header was read.
@@ -83,15 +98,13 @@ impl Shared {
     /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The caller is pinned.
     #[inline]
     pub(super) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
-        let epoch = client.epoch();
-        if self.root_epoch.load(Ordering::Acquire) < epoch {
+        if self.root_epoch.load(Ordering::Acquire) < client.epoch() {
             self.read_root(client).await?;
-            self.root_epoch.fetch_max(epoch, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// Reads the root word.
+    /// Reads the root word. The caller is pinned.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -103,7 +116,7 @@ impl Shared {
         let slot = Slot::from_word(done.words(read)[0]);
         client.recycle(done);
         self.node_of_root(slot)?;
-        self.remember_root(slot);
+        self.remember_root(slot, client.epoch());
         Ok(slot)
     }
 

@@ -180,13 +180,20 @@ impl Cache {
 
     /// Drops queue items of entries that were removed, when they are many.
     fn compact(&self) {
-        let items = {
-            let mut queue = self.queue();
-            if queue.items.len() <= 2 * queue.entries + QUEUE_SLACK {
-                return;
-            }
-            std::mem::take(&mut queue.items)
-        };
+        if let Some(items) = self.take_surplus() {
+            self.put_back(items);
+        }
+    }
+
+    /// Takes all queue items when too many are of entries that were removed.
+    fn take_surplus(&self) -> Option<VecDeque<(u64, Box<[u8]>)>> {
+        let mut queue = self.queue();
+        let is_long = queue.items.len() > 2 * queue.entries + QUEUE_SLACK;
+        is_long.then(|| std::mem::take(&mut queue.items))
+    }
+
+    /// Puts queue items back before those that came since, except those of entries that were removed.
+    fn put_back(&self, items: VecDeque<(u64, Box<[u8]>)>) {
         let mut kept: VecDeque<_> = items
             .into_iter()
             .filter(|(ticket, prefix)| {
@@ -222,9 +229,16 @@ impl Cache {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets everything that was remembered before the call. Goes through the shards, since the queue
+    /// lacks what a thread has taken out of it in order to evict or to compact.
     pub(super) fn clear(&self) {
-        while self.evict() {}
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            for entry in std::mem::take(&mut *shard).values() {
+                self.forget(entry);
+            }
+        }
+        self.compact();
     }
 }
 
@@ -284,5 +298,29 @@ mod tests {
         }
         let queue = cache.queue();
         assert!(queue.items.len() <= 2 * queue.entries + QUEUE_SLACK + 1);
+    }
+    #[test]
+    fn clear_forgets_what_a_compaction_has_in_hand() {
+        let cache = Cache::new(1 << 20);
+        cache.insert(b"kept", node(1), NodeType::SMALLEST, &[]);
+        let items = (0..2 * QUEUE_SLACK as u64).find_map(|round| {
+            cache.insert(b"gone", node(round), NodeType::SMALLEST, &[]);
+            cache.remove(b"gone", node(round));
+            cache.take_surplus()
+        });
+        cache.clear();
+        cache.put_back(items.unwrap());
+        assert_eq!(cache.lookup(b"kept", usize::MAX), None);
+        let queue = cache.queue();
+        assert_eq!((cache.bytes(), queue.entries, queue.items.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn clear_forgets_what_an_eviction_has_in_hand() {
+        let cache = Cache::new(1 << 20);
+        cache.insert(b"kept", node(1), NodeType::SMALLEST, &[]);
+        cache.queue().items.pop_front().unwrap();
+        cache.clear();
+        assert_eq!((cache.lookup(b"kept", usize::MAX), cache.bytes()), (None, 0));
     }
 }

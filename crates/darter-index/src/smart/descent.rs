@@ -457,12 +457,17 @@ impl<'k> Descent<'k> {
             }
             Read::Torn => {
                 self.torn += 1;
-                if self.torn >= TORN_MAX {
-                    self.torn = 0;
-                    return Ok(Some(End::Torn { leaf }));
+                if self.torn < TORN_MAX {
+                    self.stage = Stage::Leaf { leaf, read: None, slot_read: None };
+                    return Ok(None);
                 }
-                self.stage = Stage::Leaf { leaf, read: None, slot_read: None };
-                Ok(None)
+                self.torn = 0;
+                if !trusted {
+                    // Its lock is about to be written, so it has to be a leaf for sure.
+                    self.fall_back(shared);
+                    return Ok(None);
+                }
+                Ok(Some(End::Torn { leaf }))
             }
             Read::Dead if mutant!("smart-hinted-dead-leaf-believed") => {
                 Ok(Some(End::Vacant { taken: Some((leaf.index, leaf.at.slot)) }))
@@ -517,5 +522,46 @@ impl<'k> Descent<'k> {
     /// The reverse pointer of the leaf where the descent ended, if it has to be turned.
     pub(super) fn take_repair(&mut self) -> Option<(GlobalAddr, u64, u64)> {
         self.repair.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Condition, OrderedIndex, Smart, SmartOptions};
+    use darter_fabric::{Local, OpKind, block_on};
+    use darter_pool::{AllocKind, Pool, PoolOptions};
+
+    /// A remembered slot may be of long ago: what looks like a torn leaf there may be anything, and its
+    /// lock word anybody's.
+    #[test]
+    fn a_torn_leaf_is_not_believed_by_a_remembered_slot() {
+        let pool =
+            block_on(Pool::create(Local::memory(64 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
+        let mut client = pool.client().unwrap();
+        block_on(async {
+            let smart = Smart::open_or_create(&mut client, SmartOptions::default()).await.unwrap();
+            for key in [b"path one", b"path two"] {
+                smart.put(&mut client, key, b"a value!", Condition::Always).await.unwrap();
+            }
+            let mut pinned = client.pin(OpKind::Get).await.unwrap();
+            let mut descent = Descent::new(b"path one", Purpose::Read);
+            let (end, done) = smart.run(&mut pinned, &mut descent).await.unwrap();
+            let End::Leaf { leaf, read, is_key: true } = end else { panic!("{end:?}") };
+            assert_eq!(descent.via, Via::HintedSlot);
+            let mut words = done.words(read).to_vec();
+            let value = words.len() - 2;
+            words[value] ^= 1;
+            let other = pinned.alloc(0, leaf::bytes_of(leaf.len), AllocKind::Leaf).await.unwrap();
+            let mut batch = pinned.batch();
+            batch.write(other, &words);
+            pinned.submit(batch).await.unwrap();
+            let stale = Slot::leaf(edge_of(descent.key, descent.depth), leaf.len, other);
+            let prefix = &descent.key[..descent.depth];
+            smart.shared.cache.set_slot(prefix, descent.node, leaf.index, stale);
+            drop(pinned);
+            let value = smart.get(&mut client, b"path one").await.unwrap();
+            assert_eq!(value, Some(b"a value!".to_vec()));
+        });
     }
 }

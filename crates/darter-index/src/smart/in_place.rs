@@ -169,7 +169,7 @@ impl<F: Fabric> Smart<F> {
         leaf: LeafAt,
         (condition, lead): (Condition<'_>, Option<&Lead<'_>>),
     ) -> Result<Turn, IndexError> {
-        let locked = match self.lock_leaf(client, leaf, draft.over).await? {
+        let locked = match self.lock_leaf(client, leaf, draft.take_over()).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Turn::Busy(holder)),
         };

@@ -78,7 +78,7 @@ impl<F: Fabric> Smart<F> {
             self.shared.view(&mut pinned).await?;
             let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
             let mut sink = Sink::new(visit, wanted, range.reverse);
-            let Some(holder) = self.scan_pinned(&mut pinned, rest, &mut sink, over).await? else {
+            let Some(holder) = self.scan_pinned(&mut pinned, rest, &mut sink, &mut over).await? else {
                 return Ok(pairs);
             };
             drop(pinned);
@@ -92,7 +92,7 @@ impl<F: Fabric> Smart<F> {
         client: &mut Pinned<'_, F>,
         mut rest: ScanRange,
         sink: &mut Sink<V>,
-        over: u64,
+        over: &mut u64,
     ) -> Result<Option<u64>, IndexError> {
         for _ in 0..HINTED_STARTS {
             if sink.left == 0 || is_void(&rest) {
@@ -147,7 +147,7 @@ impl<F: Fabric> Smart<F> {
         start: Place,
         prefix: Option<&[u8]>,
         sink: &mut Sink<V>,
-        over: u64,
+        over: &mut u64,
     ) -> Result<Walked, IndexError> {
         let limits = Limits::new(HashKeys::new(client.pool().secret()), range);
         let touches = match prefix {
@@ -166,7 +166,8 @@ impl<F: Fabric> Smart<F> {
                 if torn >= TORN_MAX {
                     torn = 0;
                     if let Some(Item { place: Place::Leaf { addr, len }, .. }) = left.first_mut()
-                        && let Some(holder) = self.settle_at(client, *addr, *len, over).await?
+                        && let Some(holder) =
+                            self.settle_at(client, *addr, *len, std::mem::take(over)).await?
                     {
                         return Ok(Walked::Blocked(holder));
                     }

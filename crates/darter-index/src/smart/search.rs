@@ -37,7 +37,7 @@ impl<F: Fabric> Smart<F> {
                     return value;
                 }
             };
-            if let Settled::Busy(holder) = self.settle(&mut pinned, leaf, over).await? {
+            if let Settled::Busy(holder) = self.settle(&mut pinned, leaf, std::mem::take(&mut over)).await? {
                 drop(pinned);
                 over = self.await_holder(client, holder).await?;
             }

@@ -32,7 +32,7 @@ pub(super) struct Draft<'a> {
     pub(super) value: &'a [u8],
     pub(super) len: u8,
     /// A holder of the leaf's lock that was just found to be over, or 0.
-    pub(super) over: u64,
+    over: u64,
     leaf: Option<GlobalAddr>,
     drafts: Drafts,
 }
@@ -66,6 +66,11 @@ impl<'a> Draft<'a> {
         let addr = self.drafts.alloc(client, node, leaf::bytes_of(self.len), AllocKind::Leaf).await?;
         self.leaf = Some(addr);
         Ok(addr)
+    }
+
+    /// Whom to take the lock over from, or 0. Good for one try: the same word may name another holder later.
+    pub(super) fn take_over(&mut self) -> u64 {
+        std::mem::take(&mut self.over)
     }
 
     /// The leaf was published.
@@ -228,7 +233,7 @@ impl<F: Fabric> Smart<F> {
             }
             End::Torn { leaf } => {
                 client.recycle(done);
-                self.settle(client, leaf, draft.over).await.map(Into::into)
+                self.settle(client, leaf, draft.take_over()).await.map(Into::into)
             }
         }
     }
@@ -373,7 +378,7 @@ impl<F: Fabric> Smart<F> {
         for _ in 0..TURNS_MAX {
             let mut pinned = client.pin(OpKind::Delete).await?;
             self.shared.view(&mut pinned).await?;
-            match self.delete_turn(&mut pinned, key, over).await? {
+            match self.delete_turn(&mut pinned, key, std::mem::take(&mut over)).await? {
                 Deletion::Gone { was_here, left } => {
                     // A delete that was cut short may have left the node to the next.
                     if left <= 1 {
@@ -515,4 +520,31 @@ pub(super) enum Deletion {
     Killed,
     Again,
     Busy(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OrderedIndex, SmartOptions};
+    use darter_fabric::{Local, block_on};
+    use darter_pool::{Pool, PoolOptions};
+
+    /// Much later, the word of a holder that was over may name another one.
+    #[test]
+    fn a_lock_is_taken_over_from_a_holder_once() {
+        let pool =
+            block_on(Pool::create(Local::memory(64 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
+        let mut client = pool.client().unwrap();
+        block_on(async {
+            let smart = Smart::open_or_create(&mut client, SmartOptions::default()).await.unwrap();
+            smart.put(&mut client, b"key", b"a value!", Condition::Always).await.unwrap();
+            let mut draft = Draft::new(&smart, &client, b"key", b"another!").unwrap();
+            // The name of nobody.
+            draft.over = 1 << 32;
+            let mut pinned = client.pin(OpKind::Update).await.unwrap();
+            let turn = smart.put_pinned(&mut pinned, &mut draft, Condition::Always, None).await;
+            assert!(matches!(turn, Ok(Turn::Done(PutOutcome::Replaced))));
+            assert_eq!(draft.over, 0);
+        });
+    }
 }
