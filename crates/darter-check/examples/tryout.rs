@@ -3,6 +3,34 @@ use darter_check::explore::*;
 use std::time::Instant;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if args[1] == "holes" {
+        for index in subjects() {
+            for (at, hole) in index.holes.iter().enumerate() {
+                let start = Instant::now();
+                let s = index.hunt(at, Holes::default().with(at), hole.budget, 2);
+                let Some(f) = s.finding else {
+                    println!("{} {}: NOT FOUND in {}", index.name, hole.name, s.runs);
+                    continue;
+                };
+                let (mut plan, schedule) = parse_replay(&f.replay_line()).unwrap();
+                let mut stages = Stages::default();
+                let again = stages.replay(&plan, &schedule).violation.map(|v| v.kind);
+                plan.holes = Holes::default();
+                let mended = stages.replay(&plan, &schedule).violation;
+                println!(
+                    "{} {}: run {} {} again {:?} mended {:?} {:.1}s",
+                    index.name,
+                    hole.name,
+                    f.run,
+                    f.violation.kind,
+                    again,
+                    mended,
+                    start.elapsed().as_secs_f64()
+                );
+            }
+        }
+        return;
+    }
     if args[1] == "mutants" {
         // mutants INDEX RUNS SECONDS [filter]
         let runs: u64 = args[3].parse().unwrap();

@@ -67,7 +67,11 @@ pub(crate) fn seek_all(text: &str, threads: usize, is_json: bool) -> Result<Answ
                 "schedules": runs, "seconds": seconds });
             writeln!(out, "{line}")?;
         } else {
-            writeln!(out, "{:<12} {:<48} {kind:<10} {runs:>7} schedules {seconds:>6.1} s", mutant.area, mutant.name)?;
+            writeln!(
+                out,
+                "{:<12} {:<48} {kind:<10} {runs:>7} schedules {seconds:>6.1} s",
+                mutant.area, mutant.name
+            )?;
         }
         out.flush()?;
     }
@@ -75,7 +79,10 @@ pub(crate) fn seek_all(text: &str, threads: usize, is_json: bool) -> Result<Answ
         writeln!(out, "\n{:<12} listed  explorer  of  tests  equivalent  nobody", "area")?;
         for (area, score) in &scores {
             let Score { listed, sought, found, equivalent, by_tests, unfound } = score;
-            writeln!(out, "{area:<12} {listed:>6} {found:>9} {sought:>3} {by_tests:>6} {equivalent:>11} {unfound:>7}")?;
+            writeln!(
+                out,
+                "{area:<12} {listed:>6} {found:>9} {sought:>3} {by_tests:>6} {equivalent:>11} {unfound:>7}"
+            )?;
         }
         if !missed.is_empty() {
             writeln!(out, "not found as listed: {}", missed.join(", "))?;

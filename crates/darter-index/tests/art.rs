@@ -54,8 +54,9 @@ mod locked {
     crate::common::index_tests!(Locked);
 }
 
-/// A client reads the root word and learns what it held only after the root was replaced, the epoch went on, and another
-/// client read the word again: operations of the new epoch do not use what the first one read.
+/// A client reads the root word and learns what it held only after the root was replaced, the epoch
+/// went on, and another client read the word again: operations of the new epoch do not use what the
+/// first one read.
 #[test]
 fn a_root_read_late_is_not_used_by_later_epochs() {
     let sim = Sim::new(1, 16 << 20);
@@ -63,8 +64,8 @@ fn a_root_read_late_is_not_used_by_later_epochs() {
     let pool = block_on(Pool::create(sim.clone(), &options)).unwrap();
     let (mut late, mut writer) = (pool.client().unwrap(), pool.client().unwrap());
     let index = block_on(Art::open_or_create(&mut writer, ArtOptions::default())).unwrap();
-    // The index remembers the root from an earlier epoch. Epochs move on when garbage waits; the pin has the global epoch
-    // stay where this process is.
+    // The index remembers the root from an earlier epoch. Epochs move on when garbage waits; the pin
+    // has the global epoch stay where this process is.
     let mut pinned = pool.client().unwrap();
     let pin = block_on(pinned.pin(OpKind::Get)).unwrap();
     let opened_at = pool.epoch();

@@ -14,11 +14,13 @@
 //! ([`Hold::at`]): makes it a word that names nobody. Whoever waits for a lock does upkeep, so two clients that wait for what each
 //! other's process abandoned do not wait for ever.
 //!
-//! Numbers are reused, with another generation each time, so words come back in the end. Two things must not meet that: the CAS
-//! by which a client takes a lock over, some round trips after it learnt that the holder was over; and a late CAS that was to
-//! disown a word. So the number that has been free for longest is reused, and only when 4,096 are free: between two holds of
-//! the same word there are 256 × 4,096 others, 1,048,576. Only a process with more than 61,440 holds at a time has fewer
-//! numbers free. A word that did come back would name a present hold: who asks is told that it is not over, and asks again.
+//! Numbers are reused, with another generation each time, so words come back in the end. Two CASes
+//! must not meet that: the one that takes a lock over, some round trips after its client learnt that
+//! the holder was over; and one that disowns a word and lands late. So the number that has been free
+//! for longest is reused, and only when 4,096 are free: a word comes back after 256 × 4,096 holds of
+//! its process, 1,048,576, at the earliest. The bound is smaller only while a process has more than
+//! 61,440 holds at a time, since fewer numbers are free then. A word that came back names a present
+//! hold: who asks is told that it is not over, and asks again.
 
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, mutant};
 use std::collections::VecDeque;
@@ -247,7 +249,7 @@ mod tests {
         let present = [holds.take(), holds.take()].map(Option::unwrap);
         let first = holds.take().unwrap();
         holds.give_back(first.0);
-        let others = (1..).find(|_| {
+        let others = (1..1 << 24).find(|_| {
             let (number, generation) = holds.take().unwrap();
             assert!(!present.iter().any(|&(held, _)| held == number));
             holds.give_back(number);

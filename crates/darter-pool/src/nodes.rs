@@ -10,8 +10,9 @@
 //! writes superblock and block table on the new node, completes the line, and raises the count of nodes in use. Whoever
 //! finds a line READY beyond the count raises it: that is all its adder had left to do.
 //!
-//! A claim names the member and not the attempt. So a process adds one node at a time, and none while verbs of an addition
-//! that was cancelled are on their way: they could complete the line with what another attempt has written there.
+//! A claim names the member and not the attempt. So a process adds one node at a time, and none while
+//! verbs of an addition that was cancelled are on their way: they could complete the line with what
+//! another attempt has written there.
 //!
 //! *Using.* Nobody may meet an address on a node that it cannot reach. So each member publishes how many nodes it can reach,
 //! and allocates only on those that every live member can. A member that joins reads the count again after it went
@@ -149,7 +150,7 @@ async fn raise_count<E: Endpoint>(endpoint: &mut E, from: u8) -> Result<u64, Poo
 #[derive(Debug, Default)]
 pub(crate) struct Addition {
     under_way: bool,
-    /// What dropped operations of the last one's endpoint have posted, unless that addition came to its end.
+    /// What dropped operations of the last one's endpoint have posted, unless it came to its end.
     left: Option<Arc<dyn Orphans>>,
 }
 

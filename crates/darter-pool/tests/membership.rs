@@ -317,7 +317,8 @@ fn a_node_that_is_none_is_not_added() {
     assert!(error.contains("cannot grow"), "{error}");
 }
 
-/// What a cancelled addition has posted can complete the line that another one is writing: that one has to wait.
+/// What a cancelled addition has posted can complete the line that another one is writing: that one
+/// has to wait.
 #[test]
 fn no_node_is_added_while_verbs_of_a_cancelled_addition_are_on_their_way() {
     use darter_fabric::sim::{EventKind, Executor, WordOrder};

@@ -291,14 +291,6 @@ impl Settings {
         }
         if dice.one_in(2) {
             self.add_fault(&mut plan, &mut dice);
-            // Somebody sweeps what the dead left while others go on.
-            let leaves =
-                |fault: &Fault| matches!(fault, Fault::Kill(..) | Fault::Pause(..) | Fault::Cancel(..));
-            if self.subject.promises.exact_memory && plan.faults.iter().any(leaves) && dice.one_in(2) {
-                let process = dice.below(u64::from(plan.processes())) as u8;
-                plan.clients.push(vec![Op::Sweep, Op::Maintain, Op::Sweep]);
-                plan.processes.push(process);
-            }
         }
         plan
     }

@@ -592,7 +592,9 @@ fn look_around<S: Subject>(
         }
         Ok(None)
     });
-    living.iter().for_each(|process| process.pool.abandon());
+    for process in &living {
+        process.pool.abandon();
+    }
     looked?.map_or(Ok(()), Err)
 }
 

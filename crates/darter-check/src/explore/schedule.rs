@@ -275,8 +275,12 @@ impl Late {
             self.batches[task].push(batch);
         }
         let batches = &self.batches[task][..];
-        let of_task = self.holds.iter_mut().filter(|hold| hold.task == event.task);
-        of_task.fold(false, |is_held, hold| hold.holds(event, performed, batches, step) || is_held)
+        let mut is_held = false;
+        for hold in self.holds.iter_mut().filter(|hold| hold.task == event.task) {
+            // All of them are asked: each has its own time to begin.
+            is_held |= hold.holds(event, performed, batches, step);
+        }
+        is_held
     }
 }
 

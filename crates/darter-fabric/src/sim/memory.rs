@@ -128,15 +128,12 @@ impl Memory {
         for page in std::mem::take(&mut self.dirty_pages) {
             let start = page as usize * PAGE_WORDS;
             let end = (start + PAGE_WORDS).min(self.words.len());
-            match &pages[page as usize] {
-                Some((words, shadow)) => {
-                    self.words[start..end].copy_from_slice(words);
-                    self.shadow[start..end].copy_from_slice(shadow);
-                }
-                None => {
-                    self.words[start..end].fill(0);
-                    self.shadow[start..end].fill(Shadow::UNMANAGED);
-                }
+            if let Some((words, shadow)) = &pages[page as usize] {
+                self.words[start..end].copy_from_slice(words);
+                self.shadow[start..end].copy_from_slice(shadow);
+            } else {
+                self.words[start..end].fill(0);
+                self.shadow[start..end].fill(Shadow::UNMANAGED);
             }
             self.dirty[page as usize] = false;
         }

@@ -103,7 +103,8 @@ pub(super) struct Descent<'k> {
 }
 
 impl<'k> Descent<'k> {
-    /// Begins at the remembered root. The caller is pinned at this epoch and has called [`Shared::refresh`].
+    /// Begins at the remembered root. The caller is pinned at this epoch and has called
+    /// [`Shared::refresh`].
     pub(super) fn new(
         shared: &Shared,
         epoch: u64,

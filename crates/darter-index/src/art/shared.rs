@@ -5,10 +5,11 @@
 //! later than the one it was read in, and what it names is checked: a search that finds there no root, or one that is sealed,
 //! reads the root word.
 //!
-//! It is kept together with the epoch at which its reader was pinned. An operation pinned at that epoch or before may
-//! use it: the node was unlinked, if at all, after that pin, so it is freed two epochs later at the earliest. A reader that
-//! was pinned earlier may come late with a node that nothing keeps for operations of the present epoch. So what was read at
-//! an earlier epoch never replaces what was read at a later one.
+//! It is kept together with the epoch at which its reader was pinned. An operation pinned at that
+//! epoch or before may use it: the node was unlinked, if at all, after that pin, so it is freed two
+//! epochs later at the earliest. A reader that was pinned earlier may come late with a node that
+//! nothing keeps for operations of the present epoch. So what was read at an earlier epoch never
+//! replaces what was read at a later one.
 
 use super::ArtOptions;
 use super::node::{Header, Layout, NodeType, Slot, identity_of};
@@ -49,7 +50,7 @@ pub(super) struct Shared {
     pub(super) layout: Layout,
     pub(super) hocl: Hocl,
     pub(super) options: ArtOptions,
-    /// The root pointer as last seen: of `root_epoch`, or of a later epoch that is not stored there yet.
+    /// The root pointer as last seen: of `root_epoch`, or of a later epoch that is not stored yet.
     root: AtomicU64,
     root_epoch: AtomicU64,
     /// Held while these two change.

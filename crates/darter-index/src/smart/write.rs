@@ -68,7 +68,7 @@ impl<'a> Draft<'a> {
         Ok(addr)
     }
 
-    /// Whom to take the lock over from, or 0. Good for one try: the same word may name another holder later.
+    /// Whom to take the lock over from, or 0. Good for one try: the word may name another later.
     pub(super) fn take_over(&mut self) -> u64 {
         std::mem::take(&mut self.over)
     }

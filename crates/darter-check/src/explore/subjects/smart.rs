@@ -34,7 +34,7 @@ const LOCKS_OF_THE_DEAD: Hole = Hole::published(
 const LOCK_IN_WRITE: Hole = Hole::published(
     "lock-in-write",
     "a lock is the last word of the WRITE that it protects, and words land in any order",
-    8000,
+    40000,
 )
 .in_scenarios(&["pair"]);
 
