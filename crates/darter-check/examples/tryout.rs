@@ -3,6 +3,23 @@ use darter_check::explore::*;
 use std::time::Instant;
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if args[1] == "sweep" {
+        let subject = subject(&args[2]).unwrap();
+        let faults = args[3].split(',').map(str::to_owned).collect();
+        let scenarios = match args.get(4) {
+            None => subject.scenarios().iter().collect(),
+            Some(l) => l.split(',').map(|n| subject.scenario(n).unwrap()).collect(),
+        };
+        let start = Instant::now();
+        let s =
+            Sweep { subject, faults, scenarios, schedules: 1, seed: 1, holes: Holes::default(), threads: 2 }
+                .run(&|_| {});
+        println!("{} runs {:.1}s", s.runs, start.elapsed().as_secs_f64());
+        if let Some(f) = s.finding {
+            println!("{} {}\n{}\n{}", f.violation.kind, f.violation.text, f.plan, f.replay_line());
+        }
+        return;
+    }
     if args[1] == "holes" {
         for index in subjects() {
             for (at, hole) in index.holes.iter().enumerate() {

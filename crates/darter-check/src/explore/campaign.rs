@@ -226,10 +226,9 @@ impl Stages {
         self.0.entry(key_of(plan)).or_insert_with(|| without_situations(build))
     }
 
-    /// Runs a plan; a panic is a violation.
+    /// Runs a plan; a panic is a violation, and so is a beginning that cannot be built.
     pub fn run(&mut self, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
-        let stage = self.of(plan);
-        match catch_unwind(AssertUnwindSafe(|| plan.subject.run(stage, plan, scheduler))) {
+        match catch_unwind(AssertUnwindSafe(|| plan.subject.run(self.of(plan), plan, scheduler))) {
             Ok(outcome) => outcome,
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();

@@ -13,19 +13,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "table-no-longer-named-before-it-is-current",
         "The root stops naming a new table as the next one before it names it as the current one.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "skip table",
         "replaced-table-retired-by-all-who-finish",
         "Everybody who helps to finish a change of tables retires the old one.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "skip table",
         "entry-under-more-bytes-than-are-known",
         "A lone child that moved up is entered under bytes of the key at hand that need not be its own.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "skip table",
@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "scrub-one-byte-of-depth-short",
         "A scrub leaves out the entries of nodes that lie as deep below the entry's length as they may.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "skip table",
@@ -121,13 +121,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "segment-freed-without-a-grace",
         "The old segment is free at once, while others may be reading it.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "skip table",
         "split-by-the-bit-above",
         "Entries are divided between the halves by the hash bit above the right one.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "skip table",
