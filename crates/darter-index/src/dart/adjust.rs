@@ -341,6 +341,15 @@ mod tests {
     /// Events in which any operation here ends.
     const EVENTS: usize = 10_000;
 
+    /// Lets verbs execute at once when a test ends, or closing its pool would wait for a scheduler for ever.
+    struct Unscheduled(Sim);
+
+    impl Drop for Unscheduled {
+        fn drop(&mut self) {
+            self.0.schedule(false);
+        }
+    }
+
     /// One process on a simulated node, with a tree of a few keys.
     async fn process() -> (Pool<Sim>, Dart<Sim>) {
         let options = PoolOptions { block_bytes: Some(256 << 10), ..PoolOptions::default() };
@@ -395,6 +404,7 @@ mod tests {
     #[test]
     fn a_late_answer_does_not_bring_an_old_table_back() {
         let (pool, dart) = block_on(process());
+        let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         // Something to free, so that the epoch moves and views have to be read anew.
         block_on(async {
@@ -427,6 +437,7 @@ mod tests {
     #[test]
     fn a_late_builder_does_not_swing_the_table_back() {
         let (pool, dart) = block_on(process());
+        let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         let first = block_on(current(&dart, &mut quick));
         let mut executor = Executor::new(pool.fabric());
@@ -462,6 +473,7 @@ mod tests {
     #[test]
     fn a_late_helper_leaves_the_next_change_alone() {
         let (pool, dart) = block_on(process());
+        let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut first, mut helper) = (pool.client().unwrap(), pool.client().unwrap());
         let mut quick = pool.client().unwrap();
         let words = dart.shared.words;
