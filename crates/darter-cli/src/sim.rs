@@ -64,8 +64,8 @@ pub(crate) struct SimCommand {
     /// when one is not found
     #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs"])]
     published: bool,
-    /// Plant the errors of the project's list that the explorer or the sweep is said to find, one at a time, and fail when one is
-    /// not found; needs a build with the feature `mutants`. With a text, those whose names hold it
+    /// Plant the errors of the project's list that the explorer or the sweep is said to find, one at a time, and fail when more
+    /// than one in twenty is not found; needs a build with the feature `mutants`. With a text, those whose names hold it
     #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
           conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs", "published"])]
     mutants: Option<String>,

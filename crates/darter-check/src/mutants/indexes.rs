@@ -13,7 +13,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-replaces-below-a-replaced-node",
         "A replacement does not ask whether the node above was replaced meanwhile.",
-        FoundBy::Explorer("art-hashed", 3_000),
+        FoundBy::Explorer("art-hashed", 9_000),
     ),
     Mutant::new(
         "ART",
@@ -31,7 +31,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-frees-leaf-after-lost-reply",
         "A put whose reply is lost frees the leaf that it may have linked.",
-        FoundBy::Explorer("art-hashed", 2_000),
+        FoundBy::Explorer("art-hashed", 6_000),
     ),
     Mutant::new(
         "ART",
@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-sealed-slot-cleared",
         "A delete clears a sealed slot without asking whether the node was replaced.",
-        FoundBy::Explorer("art-hashed", 3_000),
+        FoundBy::Explorer("art-hashed", 9_000),
     ),
     Mutant::new(
         "ART",
@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "lock-taken-over-without-asking",
         "A lock found taken for long is taken over without asking whether its holder is over.",
-        FoundBy::Explorer("sherman", 2_000),
+        FoundBy::Explorer("sherman", 6_000),
     ),
     Mutant::new(
         "Sherman",
@@ -193,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-frees-pair-after-lost-reply",
         "A put whose reply is lost frees the pair that it may have linked.",
-        FoundBy::Explorer("fg-plus", 2_000),
+        FoundBy::Explorer("fg-plus", 6_000),
     ),
     Mutant::new(
         "Sherman",
@@ -235,7 +235,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-condition-not-looked-at-under-the-lock",
         "The value that a put wants to replace is compared before the lock is taken and not again.",
-        FoundBy::Explorer("smart-in-place", 2_000),
+        FoundBy::Explorer("smart-in-place", 6_000),
     ),
     Mutant::new(
         "SMART",
@@ -277,7 +277,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-window-open-while-written",
         "Operations join a window whose verb has been posted.",
-        FoundBy::Explorer("smart-in-place", 3_000),
+        FoundBy::Explorer("smart-in-place", 9_000),
     ),
     Mutant::new(
         "SMART",

@@ -55,19 +55,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "pin-dropped-with-a-cancelled-operation",
         "An operation that is cancelled ends its pin although its verbs are on their way.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Explorer("dart", 9_000),
     ),
     Mutant::new(
         "pool",
         "pin-of-a-dropped-client-ends-at-once",
         "A client that is dropped ends its pin although its verbs are on their way.",
-        FoundBy::Explorer("dart", 6_000),
+        FoundBy::Explorer("dart", 18_000),
     ),
     Mutant::new(
         "pool",
         "lingering-pin-moved-by-the-next-operation",
         "The operation after a cancelled one pins the present epoch although the other's verbs are on their way.",
-        FoundBy::Explorer("dart", 5_000),
+        FoundBy::Explorer("dart", 15_000),
     ),
     Mutant::new(
         "pool",
@@ -295,7 +295,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "lingering-pin-reaped-at-once",
         "Upkeep ends the pin of a cancelled operation without asking whether its verbs have landed.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Explorer("dart", 9_000),
     ),
     Mutant::new(
         "pool",

@@ -43,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "radix",
         "identity-without-its-multiplication",
         "The prefix hash is cut to its upper bits without the multiplication that spreads it over them.",
-        FoundBy::Explorer("dart", 2_000),
+        FoundBy::Explorer("dart", 6_000),
     ),
     Mutant::new(
         "radix",

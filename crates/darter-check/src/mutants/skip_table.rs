@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "entry-under-more-bytes-than-are-known",
         "A lone child that moved up is entered under bytes of the key at hand that need not be its own.",
-        FoundBy::Explorer("dart", 2_000),
+        FoundBy::Explorer("dart", 6_000),
     ),
     Mutant::new(
         "skip table",
@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "scrub-one-byte-of-depth-short",
         "A scrub leaves out the entries of nodes that lie as deep below the entry's length as they may.",
-        FoundBy::Explorer("dart", 2_000),
+        FoundBy::Explorer("dart", 6_000),
     ),
     Mutant::new(
         "skip table",
@@ -121,13 +121,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "segment-freed-without-a-grace",
         "The old segment is free at once, while others may be reading it.",
-        FoundBy::Explorer("dart", 2_000),
+        FoundBy::Explorer("dart", 6_000),
     ),
     Mutant::new(
         "skip table",
         "split-by-the-bit-above",
         "Entries are divided between the halves by the hash bit above the right one.",
-        FoundBy::Explorer("dart", 2_000),
+        FoundBy::Explorer("dart", 6_000),
     ),
     Mutant::new(
         "skip table",

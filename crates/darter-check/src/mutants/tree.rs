@@ -85,7 +85,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "retirement-not-counted",
         "A round of retirement is not counted, so processes go on with the nodes that they remember.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Explorer("dart", 9_000),
     ),
     Mutant::new(
         "tree",
@@ -181,7 +181,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "nameless-node-not-unlinked",
         "A node that was replaced without its prefix is not retired.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Explorer("dart", 9_000),
     ),
     Mutant::new(
         "tree",
@@ -211,7 +211,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "condition-judged-at-a-seal",
         "A conditional put that meets a seal is judged as if the key were absent.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Explorer("dart", 9_000),
     ),
     Mutant::new(
         "tree",

@@ -193,7 +193,7 @@ fn segment() -> Scenario {
     let hot = (65_500..65_503).map(|at| segment_key(at, 9));
     // Pairs of keys below one node each, which has an entry.
     let filler = (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8));
-    Scenario::new("segment", hot, &[]).with_filler(filler).heavy(16)
+    Scenario::new("segment", hot, &[]).with_filler(filler).heavy(2)
 }
 
 fn segment_key(at: u32, end: u8) -> Vec<u8> {
