@@ -3,7 +3,7 @@
 //! processor for a while.
 //!
 //! A worker installs a handler for a real-time signal ([`install`]). The coordinator sends that
-//! signal to one thread ([`stop`]) with a time in it, and the handler sleeps for so long. The
+//! signal to one thread (`stop`) with a time in it, and the handler sleeps for so long. The
 //! system runs the handler when the thread is about to go on in user mode: between any two of its
 //! instructions, or in place of a sleep or a wait for a socket, which then ends early. So it stops
 //! with whatever it has in hand: locks of the process, half a batch, a pinned epoch, its lease.
