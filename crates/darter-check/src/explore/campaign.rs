@@ -66,8 +66,6 @@ pub struct Settings {
     pub scenarios: Vec<&'static Scenario>,
     /// Errors brought back.
     pub holes: Holes,
-    /// The plan of all runs, instead of one drawn for each.
-    pub plan: Option<Plan>,
     /// Whether a violation is made as short as can be, which takes thousands of runs.
     pub shrinks: bool,
     /// Threads.
@@ -88,7 +86,6 @@ impl Settings {
             scheduler: SchedulerKind::Mixed,
             scenarios: subject.scenarios().iter().collect(),
             holes: Holes::default(),
-            plan: None,
             shrinks: true,
             threads: 1,
         }
@@ -254,9 +251,6 @@ fn seed_of(seed: u64, run: u64) -> u64 {
 impl Settings {
     /// The plan of a run.
     pub fn plan(&self, run: u64) -> Plan {
-        if let Some(plan) = &self.plan {
-            return plan.clone();
-        }
         let mut dice = Dice::new(seed_of(self.seed, run));
         let scenario = self.scenario(run, &mut dice);
         let clients = 2 + dice.below(self.clients.saturating_sub(1).max(1) as u64) as usize;
@@ -415,8 +409,7 @@ impl Settings {
             let outcome = stages.run(&plan, &mut *self.scheduler(at, &plan));
             return (plan, outcome);
         };
-        let plan =
-            if self.plan.is_some() { interest.plan.clone() } else { self.go_on(&interest.plan, &mut dice) };
+        let plan = self.go_on(&interest.plan, &mut dice);
         let cut = if dice.one_in(2) { interest.cut as u64 } else { dice.below(interest.cut as u64) };
         let prefix = &interest.schedule.0[..(cut as usize).min(interest.schedule.0.len())];
         let outcome = stages.run(&plan, &mut After::new(prefix, self.scheduler(at, &plan)));
