@@ -165,13 +165,17 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let gap = std::thread::scope(|scope| {
             let stopped = scope.spawn(|| {
-                tell.send(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).unwrap();
+                // The stop may come before the first turn, and the end right after it.
                 let (mut last, mut longest) = (now_ns(), 0);
-                while !done.load(Ordering::Relaxed) {
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).unwrap();
+                loop {
+                    let is_last = done.load(Ordering::Relaxed);
                     let now = now_ns();
                     (longest, last) = (longest.max(now - last), now);
+                    if is_last {
+                        return longest;
+                    }
                 }
-                longest
             });
             let thread = told.recv().unwrap();
             assert!(threads(process).contains(&thread));
