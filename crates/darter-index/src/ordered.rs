@@ -239,6 +239,8 @@ pub struct CheckReport {
     pub violations: Vec<String>,
     /// Things worth knowing that break nothing: work a dead client left half done, and the like.
     pub remarks: Vec<String>,
+    /// Hints that name a node which is no longer in the index. None is left when nothing unlinked waits to be freed.
+    pub stale_hints: u64,
     /// Every object reachable from the index's roots, for the pool's audit.
     pub reachable: ReachableSet,
     /// Counts and sizes.

@@ -59,6 +59,9 @@ pub(crate) const EPOCH_AT: u64 = 128;
 pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
 const ROOT_AT: u64 = 512;
 pub(crate) const MEMBERS_AT: u64 = 4096;
+/// Bytes at the beginning of memory node 0 that hold the words which all processes look at: the global epoch and the root words.
+#[doc(hidden)]
+pub const HEAD_BYTES: u64 = MEMBERS_AT;
 pub(crate) const DIRECTORY_AT: u64 = MEMBERS_AT + MEMBERS as u64 * MEMBER_BYTES;
 pub(crate) const TABLE_AT: u64 = DIRECTORY_AT + NODES * NODE_LINE_BYTES;
 

@@ -61,7 +61,7 @@ pub use audit::AuditReport;
 pub use client::{Client, Pinned};
 pub use error::PoolError;
 pub use hold::Hold;
-pub use layout::ROOT_WORDS;
+pub use layout::{HEAD_BYTES, ROOT_WORDS};
 pub use limbo::Unlinked;
 pub use pool::{AllocKind, Pool, PoolOptions};
 pub use reachable::ReachableSet;

@@ -120,7 +120,8 @@ pub(crate) async fn settle<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>
 
 async fn check<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<Check, Error> {
     settle(shared, client).await?;
-    let CheckReport { mut violations, mut remarks, reachable, stats } = shared.index.check(client).await?;
+    let CheckReport { mut violations, mut remarks, reachable, stats, stale_hints: _ } =
+        shared.index.check(client).await?;
     let audit = shared.pool.audit(client, &reachable).await?;
     let usage = shared.pool.usage(client).await?;
     violations.extend(audit.violations);

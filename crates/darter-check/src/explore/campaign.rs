@@ -25,6 +25,8 @@ const LONG_TIMES: u64 = 5;
 const OPS_MAX: usize = 40;
 /// Rounds of upkeep that a client for nothing else does, at least and at most.
 const ROUNDS: (u64, u64) = (4, 28);
+/// The same where clients churn.
+const CHURNED_ROUNDS: (u64, u64) = (16, 64);
 /// Runs of a round, which all see the same corpus.
 const ROUND: u64 = 1024;
 /// One run in so many begins as an interesting one did.
@@ -276,8 +278,9 @@ impl Settings {
         }
         // Or upkeep all the time, as processes that live do it: epochs pass while operations are under way.
         if scenario.churns || dice.one_in(3) {
+            let (least, most) = if scenario.churns { CHURNED_ROUNDS } else { ROUNDS };
             for process in 0..plan.processes() {
-                let rounds = ROUNDS.0 + dice.below(ROUNDS.1 - ROUNDS.0);
+                let rounds = least + dice.below(most - least);
                 plan.clients.push(vec![Op::Maintain; rounds as usize]);
                 plan.processes.push(process as u8);
             }

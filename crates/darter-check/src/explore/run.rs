@@ -585,6 +585,9 @@ fn look_around<S: Subject>(
         if let Some(what) = report.violations.first() {
             return Ok(Some(Violation::new("audit", what.clone())));
         }
+        if let Some(violation) = verdict::stale(&report) {
+            return Ok(Some(violation));
+        }
         for (process, client) in living.iter().zip(&mut clients) {
             if let Some(violation) = verdict::audit(&process.pool, client, &report.reachable).await? {
                 return Ok(Some(violation));

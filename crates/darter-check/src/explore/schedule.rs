@@ -6,6 +6,7 @@
 use super::plan::{Fault, Plan};
 use crate::dice::Dice;
 use darter_fabric::sim::{Event, EventKind, TaskId, WordOrder};
+use darter_pool::HEAD_BYTES;
 use std::fmt;
 use std::str::FromStr;
 
@@ -126,6 +127,10 @@ pub trait Scheduler {
 pub(super) const EVENTS_OF_AN_OPERATION: u64 = 10;
 /// The same of verbs that write.
 const WRITES_OF_AN_OPERATION: u64 = 3;
+/// The same of verbs in the pool's head.
+const HEADS_OF_AN_OPERATION: u64 = 3;
+/// Steps of a hold that ends when nobody else can move.
+const STEPS_WITHOUT_END: u64 = 1 << 40;
 /// One long verb in this many executes in pieces.
 const TORN_ONE_IN: u64 = 8;
 
@@ -175,17 +180,30 @@ impl Scheduler for Random {
 }
 
 /// Uniform, but one or two tasks are held, each at some event of its own, while the others go on for long: what needs one
-/// client to be late across everything that others do. Most are held just before or just after a verb that writes has
+/// client to be late across everything that others do. Or one is slow throughout, so that one operation of it sees many of the
+/// others' and several epochs. Most are held just before or just after a verb that writes has
 /// executed, because that is where others can tell the difference.
 pub struct Late {
     random: Random,
-    /// Events, and verbs that write, that each task has performed.
-    performed: Vec<(u64, u64)>,
+    /// What each task has performed.
+    performed: Vec<Performed>,
     /// The batches of each task that have been on offer, in their order.
     batches: Vec<Vec<u64>>,
     holds: Vec<HeldTask>,
+    /// A task that moves at no other steps than the multiples of a number.
+    slow: Option<(TaskId, u64)>,
     step: u64,
     offered: Vec<Event>,
+}
+
+/// What a task has performed so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Performed {
+    events: u64,
+    /// Verbs that write.
+    writes: u64,
+    /// Verbs that read or write words of the pool's head: what all processes agree by.
+    heads: u64,
 }
 
 /// Where a task is held.
@@ -197,6 +215,10 @@ enum HoldAt {
     BeforeWrite(u64),
     /// After it has executed so many verbs that write, and one more.
     AfterWrite(u64),
+    /// Before it executes one more verb in the pool's head than this many.
+    BeforeHead(u64),
+    /// After it has executed so many of those, and one more.
+    AfterHead(u64),
     /// Not the task, but the verbs of one of its batches, counted from 0: with a cancelled operation's they land late.
     Batch(u64),
 }
@@ -210,9 +232,15 @@ struct HeldTask {
     until: Option<u64>,
 }
 
+/// Whether an event is a verb that reads or writes words of the pool's head.
+fn is_in_head(event: &Event) -> bool {
+    matches!(event.kind, EventKind::Execute { node: 0, access, .. } if access.start * 8 < HEAD_BYTES)
+}
+
 impl HeldTask {
     /// Whether the task may not perform this event of its own now.
-    fn holds(&mut self, event: &Event, (events, writes): (u64, u64), batches: &[u64], step: u64) -> bool {
+    fn holds(&mut self, event: &Event, performed: Performed, batches: &[u64], step: u64) -> bool {
+        let Performed { events, writes, heads } = performed;
         if let HoldAt::Batch(nth) = self.at {
             let EventKind::Execute { batch, .. } = event.kind else { return false };
             let is_it = batches.iter().position(|&it| it == batch) == Some(nth as usize);
@@ -223,6 +251,8 @@ impl HeldTask {
             HoldAt::Event(after) => events >= after,
             HoldAt::BeforeWrite(after) => writes > after || writes == after && is_write,
             HoldAt::AfterWrite(after) => writes > after,
+            HoldAt::BeforeHead(after) => heads > after || heads == after && is_in_head(event),
+            HoldAt::AfterHead(after) => heads > after,
             HoldAt::Batch(_) => false,
         };
         self.until.is_some_and(|until| step < until)
@@ -245,21 +275,26 @@ impl Late {
             }
             _ => None,
         });
-        let holds = (0..holds)
+        let slow = dice.one_in(3).then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
+        let holds = (u64::from(slow.is_some())..holds)
             .map(|_| {
                 let within = 1 + dice.below(operations.max(1));
-                let at = match dice.below(5) {
+                let task = dice.below(tasks.max(1)) as TaskId;
+                let at = match dice.below(8) {
                     0 => HoldAt::Event(dice.below(within * EVENTS_OF_AN_OPERATION)),
                     1..3 => HoldAt::BeforeWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
-                    _ => HoldAt::AfterWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
+                    3..5 => HoldAt::AfterWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
+                    5 => HoldAt::BeforeHead(dice.below(within * HEADS_OF_AN_OPERATION)),
+                    _ => HoldAt::AfterHead(dice.below(within * HEADS_OF_AN_OPERATION)),
                 };
-                let task = dice.below(tasks.max(1)) as TaskId;
-                HeldTask { task, at, steps: 32 << dice.below(7), until: None }
+                // Some until nobody else can move: what they know is as old as can be.
+                let steps = if dice.one_in(3) { STEPS_WITHOUT_END } else { 32 << dice.below(7) };
+                HeldTask { task, at, steps, until: None }
             })
             .chain(late_verbs)
             .collect();
         let (performed, batches, offered) = (Vec::new(), Vec::new(), Vec::new());
-        Self { random: Random::new(seed), performed, batches, holds, step: 0, offered }
+        Self { random: Random::new(seed), performed, batches, holds, slow, step: 0, offered }
     }
 
     fn is_held(&mut self, event: &Event) -> bool {
@@ -275,7 +310,8 @@ impl Late {
             self.batches[task].push(batch);
         }
         let batches = &self.batches[task][..];
-        let mut is_held = false;
+        let mut is_held =
+            self.slow.is_some_and(|(slow, every)| slow == event.task && !step.is_multiple_of(every));
         for hold in self.holds.iter_mut().filter(|hold| hold.task == event.task) {
             // All of them are asked: each has its own time to begin.
             is_held |= hold.holds(event, performed, batches, step);
@@ -301,11 +337,13 @@ impl Scheduler for Late {
         decision.event = events.iter().position(|other| *other == event).unwrap_or(0) as u16;
         let task = event.task as usize;
         if self.performed.len() <= task {
-            self.performed.resize(task + 1, (0, 0));
+            self.performed.resize(task + 1, Performed::default());
         }
         let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
         let performed = &mut self.performed[task];
-        *performed = (performed.0 + 1, performed.1 + u64::from(is_write));
+        performed.events += 1;
+        performed.writes += u64::from(is_write);
+        performed.heads += u64::from(is_in_head(&event));
         self.offered = offered;
         decision
     }

@@ -5,7 +5,7 @@ use super::subject::{OptionsOf, Subject};
 use crate::history::Operation;
 use crate::linear::{Checker, Verdict};
 use darter_fabric::Sim;
-use darter_index::{IndexError, OrderedIndex, Swept};
+use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, ReachableSet};
 use std::cell::RefCell;
 
@@ -109,7 +109,16 @@ async fn find_fault<S: Subject>(
     if let Some(what) = report.violations.first() {
         return Ok(Some(Violation::new("audit", what.clone())));
     }
+    if let Some(violation) = stale(&report) {
+        return Ok(Some(violation));
+    }
     audit(pool, client, &report.reachable).await
+}
+
+/// What is wrong if hints name nodes that are gone, where nothing unlinked waits to be freed.
+pub(super) fn stale(report: &CheckReport) -> Option<Violation> {
+    let what = || format!("{} hints name nodes that are free", report.stale_hints);
+    (report.stale_hints > 0).then(|| Violation::new("stale", what()))
 }
 
 /// The first thing that an audit of the pool finds, as far as its books can be known to this process.

@@ -2,7 +2,6 @@
 //!
 //! An explorer runs hundreds of thousands of short schedules from the same beginning. So a memory knows which pages were
 //! written since it was last restored, and restores only those.
-
 //!
 //! It also keeps a *shadow* of what the allocator says of each word ([`crate::Fabric::note_object`]), as address and memory
 //! sanitizers do: a verb that touches a free word, or reads an object before anybody has written it, is a [`Misuse`],
@@ -11,12 +10,14 @@
 
 use super::WordOrder;
 use crate::{Batch, FabricError, GlobalAddr, ObjectState, Verb, VerbKind};
+use bytemuck::Zeroable;
 use std::collections::BTreeMap;
 
 const PAGE_WORDS: usize = 512;
 
 /// What is known of a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
+#[repr(transparent)]
 pub(super) struct Shadow(u32);
 
 impl Shadow {
@@ -70,6 +71,8 @@ pub(super) struct Memory {
     words: Vec<u64>,
     shadow: Vec<Shadow>,
     dirty: Vec<bool>,
+    /// Pages that were ever written; the others are as they were made.
+    used: Vec<bool>,
     dirty_pages: Vec<u32>,
     /// When power may fail: each word written since the last flush with all it has held since, the flushed value first.
     volatile: Option<BTreeMap<u32, Vec<u64>>>,
@@ -90,8 +93,9 @@ impl Memory {
         let words = (bytes / 8) as usize;
         Self {
             words: vec![0; words],
-            shadow: vec![Shadow::UNMANAGED; words],
+            shadow: bytemuck::zeroed_vec(words),
             dirty: vec![false; words.div_ceil(PAGE_WORDS)],
+            used: vec![false; words.div_ceil(PAGE_WORDS)],
             dirty_pages: Vec::new(),
             volatile: None,
         }
@@ -106,11 +110,8 @@ impl Memory {
         self.mark_clean();
         let pages = self.words.chunks(PAGE_WORDS).zip(self.shadow.chunks(PAGE_WORDS));
         pages
-            .map(|(words, shadow)| {
-                let is_blank =
-                    words.iter().all(|&word| word == 0) && shadow.iter().all(|&it| it == Shadow::UNMANAGED);
-                (!is_blank).then(|| (words.into(), shadow.into()))
-            })
+            .zip(&self.used)
+            .map(|((words, shadow), used)| used.then(|| (words.into(), shadow.into())))
             .collect()
     }
 
@@ -123,7 +124,7 @@ impl Memory {
     /// Goes back to what was kept, from which only pages written since can differ, unless `all` may.
     pub(super) fn restore(&mut self, pages: &Pages, all: bool) {
         if all {
-            self.dirty_pages = (0..pages.len() as u32).collect();
+            self.dirty_pages = (0..pages.len() as u32).filter(|&page| self.used[page as usize]).collect();
         }
         for page in std::mem::take(&mut self.dirty_pages) {
             let start = page as usize * PAGE_WORDS;
@@ -247,6 +248,7 @@ impl Memory {
     fn touch(&mut self, page: usize) {
         if !self.dirty[page] {
             self.dirty[page] = true;
+            self.used[page] = true;
             self.dirty_pages.push(page as u32);
         }
     }

@@ -27,7 +27,7 @@ use super::choose::Summary;
 use super::descend_any::keys_below;
 use super::est::PrefixList;
 use super::est::install::{Wish, install, wishes_for};
-use super::est::table::{DESCRIPTOR_BYTES, Table};
+use super::est::table::{DESCRIPTOR_BYTES, SegmentSize, Table};
 use super::leaf;
 use super::retirement::{COMMITTED, table_note};
 use super::situations;
@@ -38,8 +38,6 @@ use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Nodes walked under one pin.
-const CHUNK: usize = 4096;
 /// Leaf headers read for their frequency before only every second, fourth, … leaf is.
 const FREQUENCY_READS: u64 = 2 << 20;
 /// Epochs after which a table that is still being built is taken to be abandoned.
@@ -86,8 +84,9 @@ impl<F: Fabric> Dart<F> {
         let shared = &self.shared;
         shared.adjusted_at.store(shared.sampled.load(Ordering::Relaxed), Ordering::Relaxed);
         shared.sampled_extra.store(0, Ordering::Relaxed);
+        let segment = shared.table().segment;
         self.adjust_by(client, |summary| {
-            let budget = Table::entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
+            let budget = segment.entries_within(summary.node_bytes * BUDGET_PERCENT / 100).max(4096);
             summary.choose(budget, f64::from(shared.verb_percent) / 100.0)
         })
         .await
@@ -125,7 +124,7 @@ impl<F: Fabric> Dart<F> {
         if list == old.list && !old.is_oversized(entries) && !old.saturated.load(Ordering::Relaxed) {
             return Ok(report);
         }
-        if let Some(entries) = self.rebuild(client, replaces, list, entries).await? {
+        if let Some(entries) = self.rebuild(client, replaces, (list, old.segment), entries).await? {
             report = AdjustReport { after: lengths(list), entries, rebuilt: true, ..report };
         }
         Ok(report)
@@ -165,7 +164,8 @@ impl<F: Fabric> Dart<F> {
         let (mut read_so_far, mut stride) = (0_u64, 1_u64);
         loop {
             let mut client = client.pin(OpKind::Maintain).await?;
-            let (visited, next) = self.walk_chunk(&mut client, from.as_deref(), CHUNK).await?;
+            let (visited, next) =
+                self.walk_chunk(&mut client, from.as_deref(), self.shared.walk_nodes).await?;
             let mut batch = client.batch();
             let mut reads = Vec::new();
             for visit in visited.iter().filter(|visit| !visit.again) {
@@ -201,13 +201,13 @@ impl<F: Fabric> Dart<F> {
         &self,
         client: &mut Client<F>,
         replaces: u64,
-        list: PrefixList,
+        (list, segment): (PrefixList, SegmentSize),
         entries: u64,
     ) -> Result<Option<u64>, IndexError> {
         let words = self.shared.words;
         let table = {
             let mut client = client.pin(OpKind::Maintain).await?;
-            Table::create(&mut client, list, entries).await?
+            Table::create(&mut client, list, segment, entries).await?
         };
         let descriptor = table.descriptor;
         let is_early = mutant!("table-filled-before-it-is-named");
@@ -298,7 +298,8 @@ impl<F: Fabric> Dart<F> {
             if self.read_word(&mut client, self.shared.words.est_next).await? != table.descriptor.bits() {
                 return Ok(entries);
             }
-            let (visited, next) = self.walk_chunk(&mut client, from.as_deref(), CHUNK).await?;
+            let (visited, next) =
+                self.walk_chunk(&mut client, from.as_deref(), self.shared.walk_nodes).await?;
             let covered: Vec<_> = visited
                 .iter()
                 .filter(|visit| !visit.again)

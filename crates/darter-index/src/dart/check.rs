@@ -10,7 +10,7 @@
 use super::Dart;
 use super::est::scrub::segments;
 use super::est::table::{DESCRIPTOR_BYTES, Table};
-use super::est::{BUCKET_SLOTS, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
+use super::est::{BUCKET_SLOTS, Entry};
 use super::leaf;
 use super::node::{self, NodeRef, NodeType};
 use super::prefix_hash::identity_depth;
@@ -195,14 +195,14 @@ impl<F: Fabric> Dart<F> {
                 ));
                 continue;
             }
-            if !walk.report.reach(entry.segment(), SEGMENT_BYTES, "express segment") {
+            if !walk.report.reach(entry.segment(), table.segment.bytes(), "express segment") {
                 continue;
             }
             stats.segments += 1;
-            stats.slots += SEGMENT_WORDS as u64;
-            stats.bytes += SEGMENT_BYTES;
+            stats.slots += table.segment.words() as u64;
+            stats.bytes += table.segment.bytes();
             let mut batch = client.batch();
-            let read = batch.read(entry.segment(), SEGMENT_WORDS);
+            let read = batch.read(entry.segment(), table.segment.words());
             let done = client.submit(batch).await?;
             for (at, &word) in done.words(read).iter().enumerate() {
                 let entry = Entry::from_word(word).unsealed();
@@ -215,7 +215,7 @@ impl<F: Fabric> Dart<F> {
                     Some((identity, _)) if entry.delta() == 0 => {
                         let hash = self.shared.keys.express_of(identity);
                         let depth = identity_depth(identity);
-                        if !entry.matches(hash) || bucket_of(hash) != at / BUCKET_SLOTS {
+                        if !entry.matches(hash) || table.segment.bucket_of(hash) != at / BUCKET_SLOTS {
                             walk.report.violation(format!(
                                 "express entry for {} (depth {depth}): not where its prefix belongs",
                                 entry.addr()
@@ -227,6 +227,7 @@ impl<F: Fabric> Dart<F> {
             }
             client.recycle(done);
         }
+        walk.report.stale_hints += stale;
         if stale > 0 {
             walk.report.remarks.push(format!(
                 "{stale} express entries name nodes that are no longer in the tree; they are checked before use, \

@@ -44,7 +44,7 @@ use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedInd
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
 use est::PrefixList;
-use est::table::Table;
+use est::table::{SegmentSize, Table};
 use hints::HintCache;
 use node::NodeType;
 use prefix_hash::{HashKeys, HashedKey};
@@ -67,6 +67,12 @@ pub struct DartOptions {
     /// Whether a new index gets an express skip table. One without it is searched from its root, for ever: the base layer
     /// alone, to measure the rest against (paper, section 5.3).
     pub express: bool,
+    /// Buckets of eight entries in a segment of a new index's express skip table: rounded up to a power of two, at most 128.
+    /// With few of them small trees split segments, too, which is good for tests and nothing else.
+    pub segment_buckets: u32,
+    /// Nodes after which a walk of the whole tree (an adjustment, a count) takes another pin. Reclamation waits for a pin, and
+    /// a walk that takes many finds its way again as often.
+    pub walk_nodes: u32,
     /// Errors brought back for the checker's own check; none otherwise.
     #[doc(hidden)]
     pub holes: Holes,
@@ -79,6 +85,8 @@ impl Default for DartOptions {
             frequency_every: 64,
             verb_percent: 0,
             express: true,
+            walk_nodes: 4096,
+            segment_buckets: est::SEGMENT_BUCKETS_MAX as u32,
             holes: Holes::default(),
         }
     }
@@ -141,7 +149,7 @@ impl<F: Fabric> Dart<F> {
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
         let list = if options.express { PrefixList::POWERS } else { PrefixList::NONE };
-        let table = Table::create(&mut client, list, 0).await?;
+        let table = Table::create(&mut client, list, SegmentSize::new(options.segment_buckets), 0).await?;
         let ty = NodeType::N4;
         let root = client.alloc(0, ty.bytes(), AllocKind::Inner).await?;
         let image = node::image(ty, HashedKey::new(keys, &[]).identity(0), &[]);

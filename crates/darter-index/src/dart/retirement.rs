@@ -12,7 +12,6 @@
 //! or later, and the node is not freed as long as *p* is pinned.
 
 use super::Dart;
-use super::est::SEGMENT_BYTES;
 use super::est::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::holes::Hole;
@@ -123,8 +122,16 @@ impl<F: Fabric> Dart<F> {
         if mutant!("scrub-skips-the-table-being-built") {
             tables.truncate(1);
         }
-        for table in tables {
-            scrub(client, &table, keys, version, &retired).await?;
+        if !nameless.is_empty() {
+            note(situations::SCRUB_NAMELESS);
+        }
+        if tables.len() > 1 {
+            note(situations::SCRUB_BESIDE_BUILD);
+        }
+        for (at, table) in tables.into_iter().enumerate() {
+            if scrub(client, &table, keys, version, &retired).await? {
+                note(if at == 0 { situations::SCRUB_CLEARED } else { situations::SCRUB_CLEARED_BUILD });
+            }
             if !nameless.is_empty() && !mutant!("nameless-node-not-scrubbed") {
                 scrub_everywhere(client, &table, keys, version, |addr| nameless.contains(&addr)).await?;
             }
@@ -181,7 +188,7 @@ impl<F: Fabric> Dart<F> {
         let table = Table::load(client, descriptor, 0).await?;
         note(situations::TABLE_RETIRED);
         for entry in segments(client, &table).await? {
-            client.retire(entry.segment(), SEGMENT_BYTES, AllocKind::Inner);
+            client.retire(entry.segment(), table.segment.bytes(), AllocKind::Inner);
         }
         client.retire(table.directory_addr, 8 << table.bits, AllocKind::Inner);
         client.retire(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner);

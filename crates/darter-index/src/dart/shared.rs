@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// "DART" and the format's version, in the kind word of a pool's root.
-pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x02\0\0\0");
+pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x03\0\0\0");
 
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) frequency_every: u32,
     /// What a verb counts as when the prefix list is chosen, in hundredths of a round trip.
     pub(crate) verb_percent: u32,
+    /// New nodes after which a walk of the whole tree takes another pin.
+    pub(crate) walk_nodes: usize,
     pub(crate) holes: Holes,
     /// Sampled searches, and inner nodes they read beyond the first.
     pub(crate) sampled: AtomicU64,
@@ -106,6 +108,7 @@ impl Shared {
             retirements: AtomicU64::new(0),
             frequency_every: options.frequency_every,
             verb_percent: options.verb_percent,
+            walk_nodes: options.walk_nodes.max(1) as usize,
             holes: options.holes,
             sampled: AtomicU64::new(0),
             sampled_extra: AtomicU64::new(0),

@@ -41,6 +41,14 @@ pub(crate) const SEGMENT_HELPED: Situation = Situation::Met("SegmentHelped");
 pub(crate) const SCRUB_CLEARED: Situation = Situation::Met("ScrubCleared");
 /// A scrub met a segment on its way into two.
 pub(crate) const SCRUB_MET_SPLIT: Situation = Situation::Met("ScrubMetSplit");
+/// Nodes were scrubbed while a table was being built, which they may have been entered in.
+pub(crate) const SCRUB_BESIDE_BUILD: Situation = Situation::Met("ScrubBesideBuild");
+/// Entries of a retired node were cleared in a table that was being built.
+pub(crate) const SCRUB_CLEARED_BUILD: Situation = Situation::Met("ScrubClearedBuild");
+/// An entry that a scrub was about to clear changed meanwhile.
+pub(crate) const SCRUB_LOST: Situation = Situation::Met("ScrubLost");
+/// A node whose prefix nobody knows was scrubbed.
+pub(crate) const SCRUB_NAMELESS: Situation = Situation::Met("ScrubNameless");
 /// The prefix list was changed.
 pub(crate) const LIST_CHANGED: Situation = Situation::Met("ListChanged");
 /// A process saw a table that another had built.
@@ -77,6 +85,10 @@ pub fn dart_situations() -> Vec<Situation> {
         SEGMENT_HELPED,
         SCRUB_CLEARED,
         SCRUB_MET_SPLIT,
+        SCRUB_BESIDE_BUILD,
+        SCRUB_CLEARED_BUILD,
+        SCRUB_LOST,
+        SCRUB_NAMELESS,
         LIST_CHANGED,
         TABLE_REFRESHED,
         TABLE_RETIRED,

@@ -1,18 +1,15 @@
 //! Counts and sizes, gathered on a walk that may be taken step by step.
 
 use super::Dart;
+use super::est::Entry;
 use super::est::scrub::segments;
 use super::est::table::DESCRIPTOR_BYTES;
-use super::est::{Entry, SEGMENT_BYTES, SEGMENT_WORDS};
 use super::node::NodeType;
 use super::slot::Held;
 use crate::{EstStats, IndexError, IndexStats, NodeTypeStats};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
-
-/// Nodes walked under one pin.
-const CHUNK: usize = 4096;
 
 /// Running sums of a walk.
 #[derive(Debug, Default)]
@@ -104,7 +101,8 @@ impl<F: Fabric> Dart<F> {
         census: &mut Census,
     ) -> Result<Option<IndexStats>, IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
-        let (visited, next) = self.walk_chunk(&mut client, census.from.as_deref(), CHUNK).await?;
+        let (visited, next) =
+            self.walk_chunk(&mut client, census.from.as_deref(), self.shared.walk_nodes).await?;
         let est = if next.is_none() { Some(self.est_stats(&mut client).await?) } else { None };
         for visit in visited.iter().filter(|visit| !visit.again) {
             census.nodes += 1;
@@ -131,7 +129,7 @@ impl<F: Fabric> Dart<F> {
         let mut entries = 0;
         for segment in &segments {
             let mut batch = client.batch();
-            let read = batch.read(segment.segment(), SEGMENT_WORDS);
+            let read = batch.read(segment.segment(), table.segment.words());
             let done = client.submit(batch).await?;
             entries +=
                 done.words(read).iter().filter(|&&word| !Entry::from_word(word).is_empty()).count() as u64;
@@ -142,8 +140,8 @@ impl<F: Fabric> Dart<F> {
             directory_entries: table.directory_len() as u64,
             segments: segments.len() as u64,
             entries,
-            slots: segments.len() as u64 * SEGMENT_WORDS as u64,
-            bytes: DESCRIPTOR_BYTES + (8 << table.bits) + segments.len() as u64 * SEGMENT_BYTES,
+            slots: segments.len() as u64 * table.segment.words() as u64,
+            bytes: DESCRIPTOR_BYTES + (8 << table.bits) + segments.len() as u64 * table.segment.bytes(),
         })
     }
 }

@@ -21,10 +21,12 @@ const TYPES: [&str; 8] = ["n4", "n8", "n12", "n16", "n32", "n64", "n128", "n256"
 const LISTS: [&[u8]; 3] = [&[1, 2, 4, 8, 16, 32, 64, 128], &[3, 7, 12], &[2, 5, 8, 11, 14]];
 /// Room for the hints of a small tree; a larger cache would cost every run its zeroing.
 const CACHE_BYTES: u64 = 4096;
+/// Buckets of a segment of the express skip table: so few that small trees split segments.
+const SEGMENT_BUCKETS: u32 = 2;
+/// Nodes of a walk under one pin: so few that walks of small trees see several epochs.
+const WALK_NODES: u32 = 2;
 /// Nodes to be entered in the express skip table by `segment`, at most.
-const SEGMENT_NODES: u32 = 2000;
-/// Nodes with express entries before which no segment can be full enough to split.
-const SPLIT_NODES_MIN: usize = 500;
+const SEGMENT_NODES: u32 = 64;
 
 impl Subject for OfDart {
     type Index = Dart<Sim>;
@@ -96,7 +98,14 @@ impl Subject for OfDart {
     fn options(open: Holes) -> DartOptions {
         let open = DartHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
         let holes = open.fold(DartHoles::default(), |holes, (_, hole)| holes.with(hole));
-        DartOptions { frequency_every: 1, cache_bytes: CACHE_BYTES, holes, ..DartOptions::default() }
+        DartOptions {
+            frequency_every: 1,
+            cache_bytes: CACHE_BYTES,
+            segment_buckets: SEGMENT_BUCKETS,
+            walk_nodes: WALK_NODES,
+            holes,
+            ..DartOptions::default()
+        }
     }
 
     fn scenarios() -> Vec<Scenario> {
@@ -114,6 +123,8 @@ impl Subject for OfDart {
             scenario::chain().churning(),
             scenario::prefixes().churning(),
             express().churning(),
+            segment().churning(),
+            fill().churning(),
             scenario::grow(TYPES[0], CAPACITIES[0]).churning(),
             scenario::grow(TYPES[1], CAPACITIES[1]).churning(),
             scenario::shrink(TYPES[2], CAPACITIES[1]).churning(),
@@ -121,15 +132,13 @@ impl Subject for OfDart {
         let types = TYPES.into_iter().zip(CAPACITIES);
         all.extend(types.clone().take(7).map(|(ty, capacity)| scenario::grow(ty, capacity)));
         all.extend(types.skip(1).zip(CAPACITIES).map(|((ty, _), below)| scenario::shrink(ty, below)));
-        // Lists change in every kind of run but where a change would be most of it.
-        all.into_iter()
-            .map(|scenario| if scenario.name == "segment" { scenario } else { scenario.adjusting() })
-            .collect()
+        // Lists change in every kind of run.
+        all.into_iter().map(Scenario::adjusting).collect()
     }
 
     /// The key that splits a segment of the express skip table is hot, and two that enter others of its nodes.
     fn refine(scenario: &mut Scenario, nodes: u8) {
-        if scenario.name == "segment" {
+        if scenario.name.ends_with("segment") {
             let before = block_on(keys_before_split(scenario, nodes));
             let before = before.unwrap_or_else(|error| panic!("segment cannot be built: {error}"));
             let filler = &mut scenario.filler;
@@ -193,7 +202,7 @@ fn segment() -> Scenario {
     let hot = (65_500..65_503).map(|at| segment_key(at, 9));
     // Pairs of keys below one node each, which has an entry.
     let filler = (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8));
-    Scenario::new("segment", hot, &[]).with_filler(filler).heavy(2)
+    Scenario::new("segment", hot, &[]).with_filler(filler)
 }
 
 fn segment_key(at: u32, end: u8) -> Vec<u8> {
@@ -209,17 +218,23 @@ fn adjust() -> Scenario {
     Scenario::new("adjust", hot, &[0, 1]).with_filler(filler)
 }
 
+/// A tree that takes a builder many pins to enter in a new table, with what changes at its beginning.
+fn fill() -> Scenario {
+    let hot = [&b"built-0-1"[..], b"built-0-2", b"built-0-3"];
+    let filler =
+        (b'a'..b'a' + 12).flat_map(|at| [b'0', b'1'].map(|end| [&b"built-"[..], &[at, end]].concat()));
+    Scenario::new("fill", hot, &[0, 1]).with_filler(filler)
+}
+
 /// How many of the keys can be put before one splits a segment of the express skip table.
 async fn keys_before_split(scenario: &Scenario, nodes: u8) -> Result<usize, IndexError> {
     let (_pool, mut client, dart) = super::super::stage::open_new::<OfDart>(nodes).await?;
     let mut segments = None;
     for (at, key) in scenario.filler.iter().enumerate() {
         dart.put(&mut client, key, &scenario.value(0), Condition::Always).await?;
-        if at >= 2 * SPLIT_NODES_MIN {
-            let now = dart.stats(&mut client).await?.est.map_or(0, |est| est.segments);
-            if *segments.get_or_insert(now) != now {
-                return Ok(at);
-            }
+        let now = dart.stats(&mut client).await?.est.map_or(0, |est| est.segments);
+        if *segments.get_or_insert(now) != now {
+            return Ok(at);
         }
     }
     Ok(scenario.filler.len() - 6)

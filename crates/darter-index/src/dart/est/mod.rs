@@ -14,6 +14,7 @@
 //! | version    |        | bits           |   |   |  ...               |  |   +-- bucket 127 -----------+
 //! +------------+        | directory      |---+   +--------------------+  +-> ...
 //!                       | epoch of birth |
+//!                       | buckets        |
 //!                       +----------------+
 //!
 //! entry  63      56  55   54   51 50   48 47   44 43                    0
@@ -24,7 +25,7 @@
 //! ```
 //!
 //! Of a prefix's 64-bit hash, the low `bits` choose the directory entry, bits 32 to 38 the bucket, the top 11 are the
-//! fingerprint. *delta* is the node's depth less L. The prefix list is one word of at most eight lengths, so a descriptor
+//! fingerprint. A table may have fewer buckets in a segment, a power of two. *delta* is the node's depth less L. The prefix list is one word of at most eight lengths, so a descriptor
 //! never changes: another list means another table, built beside the old one and swapped in ([`super::adjust`]).
 
 pub(crate) mod install;
@@ -40,12 +41,8 @@ use smallvec::SmallVec;
 
 /// Entries in a bucket.
 pub(crate) const BUCKET_SLOTS: usize = 8;
-/// Buckets in a segment.
-pub(crate) const SEGMENT_BUCKETS: usize = 128;
-/// Words in a segment.
-pub(crate) const SEGMENT_WORDS: usize = BUCKET_SLOTS * SEGMENT_BUCKETS;
-/// Bytes of a segment.
-pub(crate) const SEGMENT_BYTES: u64 = SEGMENT_WORDS as u64 * 8;
+/// Most buckets in a segment, and the usual number.
+pub(crate) const SEGMENT_BUCKETS_MAX: usize = 128;
 /// Most lengths in a prefix list.
 pub(crate) const LIST_MAX: usize = 8;
 /// Most bytes by which a node may lie deeper than the length it is entered under.
@@ -176,12 +173,6 @@ impl Entry {
         let code = (self.0 >> 51 & 0xf).checked_sub(1)?;
         Some(NodeRef { addr: self.addr(), ty: NodeType::from_code(code)?, depth: len + self.delta() })
     }
-}
-
-/// The bucket of a hash in its segment.
-#[inline]
-pub(crate) const fn bucket_of(hash: u64) -> usize {
-    (hash >> 32) as usize & (SEGMENT_BUCKETS - 1)
 }
 
 /// A word of the directory: a segment and its local depth.

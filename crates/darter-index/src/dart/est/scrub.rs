@@ -9,7 +9,7 @@ use super::super::prefix_hash::{HashKeys, HashedKey};
 use super::super::situations;
 use super::split::split;
 use super::table::Table;
-use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry, SEGMENT_WORDS};
+use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry};
 use crate::IndexError;
 use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -26,7 +26,7 @@ pub(crate) struct Retired {
     pub(crate) prefix: Vec<u8>,
 }
 
-/// Clears every entry of `table` that names one of the nodes.
+/// Clears every entry of `table` that names one of the nodes; returns whether there were any.
 ///
 /// # Errors
 /// Those of the fabric; then some entries may be left and the nodes must not be freed.
@@ -36,8 +36,9 @@ pub(crate) async fn scrub<F: Fabric>(
     keys: &HashKeys,
     version_addr: GlobalAddr,
     nodes: &[Retired],
-) -> Result<(), IndexError> {
+) -> Result<bool, IndexError> {
     let mut pending: Vec<(u64, GlobalAddr)> = Vec::new();
+    let mut cleared = false;
     for node in nodes {
         let mut key = HashedKey::new(*keys, &node.prefix);
         for len in table.list.lengths() {
@@ -49,11 +50,11 @@ pub(crate) async fn scrub<F: Fabric>(
     }
     for _ in 0..PASSES_MAX {
         if pending.is_empty() {
-            return Ok(());
+            return Ok(cleared);
         }
         let mut left = Vec::new();
         for chunk in pending.chunks(64) {
-            left.extend(scrub_chunk(client, table, keys, version_addr, chunk).await?);
+            left.extend(scrub_chunk(client, table, keys, version_addr, chunk, &mut cleared).await?);
         }
         pending = left;
     }
@@ -67,6 +68,7 @@ async fn scrub_chunk<F: Fabric>(
     keys: &HashKeys,
     version_addr: GlobalAddr,
     chunk: &[(u64, GlobalAddr)],
+    cleared: &mut bool,
 ) -> Result<Vec<(u64, GlobalAddr)>, IndexError> {
     let mut batch = client.batch();
     let reads: Vec<_> =
@@ -95,10 +97,14 @@ async fn scrub_chunk<F: Fabric>(
     if !clears.is_empty() {
         let mut batch = client.batch();
         let swaps: Vec<_> = clears.iter().map(|&(at, word, ..)| batch.cas(at, word, 0)).collect();
-        note(situations::SCRUB_CLEARED);
         let done = client.submit(batch).await?;
         for (&(_, _, hash, addr), cas) in clears.iter().zip(swaps) {
-            if !done.swapped(cas) && !mutant!("scrub-tries-a-lost-clear-once") {
+            if done.swapped(cas) {
+                *cleared = true;
+                continue;
+            }
+            note(situations::SCRUB_LOST);
+            if !mutant!("scrub-tries-a-lost-clear-once") {
                 left.push((hash, addr));
             }
         }
@@ -153,7 +159,7 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
         let before = segments(client, table).await?;
         let mut is_moving = false;
         for entry in &before {
-            is_moving |= scrub_segment(client, entry.segment(), &doomed).await?;
+            is_moving |= scrub_segment(client, table, entry.segment(), &doomed).await?;
         }
         // An entry on the move during the pass may have been missed: look again until no segment split meanwhile, and none
         // was about to.
@@ -172,12 +178,13 @@ fn endless(addr: GlobalAddr) -> IndexError {
 /// Clears entries of one segment; returns whether others are sealed, and so on their way to another segment.
 async fn scrub_segment<F: Fabric>(
     client: &mut Client<F>,
+    table: &Table,
     segment: GlobalAddr,
     doomed: &(impl Fn(GlobalAddr) -> bool + Send),
 ) -> Result<bool, IndexError> {
     loop {
         let mut batch = client.batch();
-        let read = batch.read(segment, SEGMENT_WORDS);
+        let read = batch.read(segment, table.segment.words());
         let done = client.submit(batch).await?;
         let words = done.words(read).to_vec();
         client.recycle(done);
@@ -208,7 +215,7 @@ async fn finish_splits<F: Fabric>(
     segments(client, table).await?;
     for index in 0..table.directory_len() {
         let mut batch = client.batch();
-        let read = batch.read(table.cached(index).segment(), SEGMENT_WORDS);
+        let read = batch.read(table.cached(index).segment(), table.segment.words());
         let done = client.submit(batch).await?;
         let begun = done.words(read).iter().any(|&word| Entry::from_word(word).is_sealed());
         client.recycle(done);

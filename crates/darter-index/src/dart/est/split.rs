@@ -20,7 +20,7 @@ use super::super::prefix_hash::{HashKeys, HashedKey, identity_depth};
 use super::super::seal::seal_all;
 use super::super::situations;
 use super::table::Table;
-use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
+use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BUCKETS_MAX};
 use crate::IndexError;
 use crate::situations::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -56,7 +56,7 @@ pub(crate) async fn split<F: Fabric>(
     hash: u64,
     sealed: bool,
 ) -> Result<SplitOutcome, IndexError> {
-    // Counting a segment costs 8 KiB: when only a bucket is full, one wish in four asks.
+    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one wish in four asks.
     if !sealed && (hash >> 40) & 3 != 0 {
         return Ok(SplitOutcome::Roomy);
     }
@@ -64,7 +64,7 @@ pub(crate) async fn split<F: Fabric>(
     let old = table.cached(index);
     let mut batch = client.batch();
     let fresh = batch.read(table.entry_addr(index), 1);
-    let read = batch.read(old.segment(), SEGMENT_WORDS);
+    let read = batch.read(old.segment(), table.segment.words());
     let done = client.submit(batch).await?;
     let now = DirectoryEntry::from_word(done.words(fresh)[0]);
     let mut words = done.words(read).to_vec();
@@ -76,7 +76,7 @@ pub(crate) async fn split<F: Fabric>(
     let begun = words.iter().any(|&word| Entry::from_word(word).is_sealed());
     let used = words.iter().filter(|&&word| !Entry::from_word(word).is_empty()).count();
     let is_begun = begun && !mutant!("split-begun-is-left-when-there-is-room");
-    if !is_begun && used * 100 < SEGMENT_WORDS * SPLIT_PERCENT {
+    if !is_begun && used * 100 < table.segment.words() * SPLIT_PERCENT {
         return Ok(SplitOutcome::Roomy);
     }
     if old.local_depth() >= table.bits {
@@ -90,7 +90,7 @@ pub(crate) async fn split<F: Fabric>(
     let node = old.segment().node();
     let mut addrs = [GlobalAddr::NULL; 2];
     for (half, addr) in halves.iter_mut().zip(&mut addrs) {
-        match half.alloc(client, node, SEGMENT_BYTES, AllocKind::Inner).await {
+        match half.alloc(client, node, table.segment.bytes(), AllocKind::Inner).await {
             Ok(got) => *addr = got,
             Err(IndexError::Pool(PoolError::OutOfSpace { .. }))
                 if !begun || mutant!("split-begun-is-given-up-in-a-full-pool") =>
@@ -139,9 +139,9 @@ pub(crate) async fn split<F: Fabric>(
         let done = client.submit(batch).await?;
         client.recycle(done);
         if mutant!("segment-freed-without-a-grace") {
-            client.free_unpublished(old.segment(), SEGMENT_BYTES, AllocKind::Inner);
+            client.free_unpublished(old.segment(), table.segment.bytes(), AllocKind::Inner);
         } else {
-            client.retire(old.segment(), SEGMENT_BYTES, AllocKind::Inner);
+            client.retire(old.segment(), table.segment.bytes(), AllocKind::Inner);
         }
     }
     Ok(SplitOutcome::Split)
@@ -155,7 +155,8 @@ async fn divide<F: Fabric>(
     local_depth: u32,
     words: &[u64],
 ) -> Result<[Vec<u64>; 2], IndexError> {
-    let mut images = [vec![0; SEGMENT_WORDS], vec![0; SEGMENT_WORDS]];
+    let size = table.segment;
+    let mut images = [vec![0; size.words()], vec![0; size.words()]];
     let entries: Vec<(usize, Entry)> = words
         .iter()
         .map(|&word| Entry::from_word(word).unsealed())
@@ -163,10 +164,10 @@ async fn divide<F: Fabric>(
         .filter(|(_, entry)| !entry.is_empty())
         .collect();
     let hashes = hashes_of(client, table, keys, &entries).await?;
-    let mut filled = [[0_usize; SEGMENT_WORDS / BUCKET_SLOTS]; 2];
+    let mut filled = [[0_usize; SEGMENT_BUCKETS_MAX]; 2];
     for ((at, entry), hash) in entries.into_iter().zip(hashes) {
         let bucket = at / BUCKET_SLOTS;
-        let Some(hash) = hash.filter(|&hash| entry.matches(hash) && bucket_of(hash) == bucket) else {
+        let Some(hash) = hash.filter(|&hash| entry.matches(hash) && size.bucket_of(hash) == bucket) else {
             continue;
         };
         let bit = local_depth + u32::from(mutant!("split-by-the-bit-above"));

@@ -6,7 +6,7 @@
 
 use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
-use super::{BUCKET_SLOTS, DirectoryEntry, Entry, PrefixList, SEGMENT_BYTES, SEGMENT_WORDS, bucket_of};
+use super::{BUCKET_SLOTS, DirectoryEntry, Entry, PrefixList, SEGMENT_BUCKETS_MAX};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Client};
@@ -20,9 +20,51 @@ pub(crate) const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 const TAG: u64 = u64::from_le_bytes(*b"dart-est");
 /// Most directory bits a table may declare.
 const BITS_MAX: u32 = 20;
-/// Most entries a fresh segment is sized for. The number of segments is a power of two, so between 31 and 62 percent of the
-/// slots are taken; at 62 percent one entry in forty finds its bucket full.
-const ENTRIES_PER_SEGMENT: u64 = SEGMENT_WORDS as u64 * 5 / 8;
+
+/// The size of a table's segments: buckets, a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentSize(usize);
+
+impl SegmentSize {
+    /// So many buckets, rounded up to a power of two, at most [`SEGMENT_BUCKETS_MAX`].
+    pub(crate) fn new(buckets: u32) -> Self {
+        Self((buckets as usize).clamp(1, SEGMENT_BUCKETS_MAX).next_power_of_two())
+    }
+
+    /// As a descriptor says; `None` if that is no size.
+    fn from_word(word: u64) -> Option<Self> {
+        let is_size = word.is_power_of_two() && word <= SEGMENT_BUCKETS_MAX as u64;
+        is_size.then_some(Self(word as usize))
+    }
+
+    /// Words of a segment.
+    pub(crate) const fn words(self) -> usize {
+        self.0 * BUCKET_SLOTS
+    }
+
+    /// Bytes of a segment.
+    pub(crate) const fn bytes(self) -> u64 {
+        self.words() as u64 * 8
+    }
+
+    /// The bucket of a hash in its segment.
+    #[inline]
+    pub(crate) const fn bucket_of(self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.0 - 1)
+    }
+
+    /// Most entries a fresh segment is sized for. The number of segments is a power of two, so between 31 and 62 percent of
+    /// the slots are taken; at 62 percent one entry in forty finds its bucket full.
+    const fn entries(self) -> u64 {
+        self.words() as u64 * 5 / 8
+    }
+
+    /// Entries that a table of at most this many bytes is sized for.
+    pub(crate) fn entries_within(self, bytes: u64) -> u64 {
+        let segments = (bytes / self.bytes()).max(1);
+        (1 << segments.ilog2()) * self.entries()
+    }
+}
 
 /// A table's place in the pool and its cached directory.
 #[derive(Debug)]
@@ -30,6 +72,7 @@ pub(crate) struct Table {
     pub(crate) descriptor: GlobalAddr,
     pub(crate) list: PrefixList,
     pub(crate) bits: u32,
+    pub(crate) segment: SegmentSize,
     pub(crate) directory_addr: GlobalAddr,
     /// The epoch in which the table was begun.
     pub(crate) born: u64,
@@ -50,15 +93,16 @@ impl Table {
     pub(crate) async fn create<F: Fabric>(
         client: &mut Client<F>,
         list: PrefixList,
+        segment: SegmentSize,
         entries: u64,
     ) -> Result<Self, IndexError> {
-        let depth = entries.div_ceil(ENTRIES_PER_SEGMENT).max(1).next_power_of_two().ilog2();
+        let depth = entries.div_ceil(segment.entries()).max(1).next_power_of_two().ilog2();
         let room = client.pool().object_bytes_max().ilog2().saturating_sub(4);
         let ample = if list == PrefixList::NONE { 1 } else { Self::bits_for_pool(client) };
         let bits = (depth + 1).max(ample).min(BITS_MAX).min(room);
         let depth = depth.max(bits.saturating_sub(8)).min(bits);
         let mut drafts = Drafts::new();
-        match Self::build(client, &mut drafts, list, bits, depth).await {
+        match Self::build(client, &mut drafts, (list, segment), bits, depth).await {
             Ok(table) => {
                 drafts.keep();
                 Ok(table)
@@ -70,27 +114,21 @@ impl Table {
         }
     }
 
-    /// Entries that a table of at most this many bytes is sized for.
-    pub(crate) fn entries_within(bytes: u64) -> u64 {
-        let segments = (bytes / SEGMENT_BYTES).max(1);
-        (1 << segments.ilog2()) * ENTRIES_PER_SEGMENT
-    }
-
-    /// Directory bits by the size of the pool: its segments could take about an eighth of it.
+    /// Directory bits by the size of the pool: its segments, of the usual size, could take about an eighth of it.
     fn bits_for_pool<F: Fabric>(client: &Client<F>) -> u32 {
         let fabric = client.pool().fabric();
         let bytes: u64 = (0..fabric.nodes()).map(|node| fabric.node_bytes(node as u8)).sum();
-        (bytes / SEGMENT_BYTES / 64).max(16).ilog2().min(16)
+        (bytes / SegmentSize(SEGMENT_BUCKETS_MAX).bytes() / 64).max(16).ilog2().min(16)
     }
 
     async fn build<F: Fabric>(
         client: &mut Client<F>,
         drafts: &mut Drafts,
-        list: PrefixList,
+        (list, segment): (PrefixList, SegmentSize),
         bits: u32,
         depth: u32,
     ) -> Result<Self, IndexError> {
-        const ZEROS: [u64; SEGMENT_WORDS] = [0; SEGMENT_WORDS];
+        let zeros = vec![0; segment.words()];
         let nodes = client.pool().nodes();
         let segments = 1_usize << depth;
         let mut words = vec![0_u64; 1 << bits];
@@ -98,8 +136,8 @@ impl Table {
             let mut batch = client.batch();
             for at in chunk * 16..segments.min(chunk * 16 + 16) {
                 let node = (at % usize::from(nodes)) as u8;
-                let addr = drafts.alloc(client, node, SEGMENT_BYTES, AllocKind::Inner).await?;
-                batch.write(addr, &ZEROS);
+                let addr = drafts.alloc(client, node, segment.bytes(), AllocKind::Inner).await?;
+                batch.write(addr, &zeros);
                 let entry = DirectoryEntry::new(addr, depth).word();
                 words.iter_mut().skip(at).step_by(segments).for_each(|word| *word = entry);
             }
@@ -111,12 +149,25 @@ impl Table {
         let born = client.epoch();
         let mut batch = client.batch();
         batch.write(directory_addr, &words);
-        batch.write(descriptor, &[TAG, list.word(), u64::from(bits), directory_addr.bits(), born, 0, 0, 0]);
+        let buckets = segment.0 as u64;
+        let words_of_it = [TAG, list.word(), u64::from(bits), directory_addr.bits(), born, buckets, 0, 0];
+        batch.write(descriptor, &words_of_it);
         let done = client.submit(batch).await?;
         client.recycle(done);
         let directory = words.into_iter().map(AtomicU64::new).collect();
         let (checked, saturated) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { descriptor, list, bits, directory_addr, born, version: 0, checked, directory, saturated })
+        Ok(Self {
+            descriptor,
+            list,
+            bits,
+            segment,
+            directory_addr,
+            born,
+            version: 0,
+            checked,
+            directory,
+            saturated,
+        })
     }
 
     /// Reads a table: its descriptor, then its directory.
@@ -134,10 +185,12 @@ impl Table {
         let words = done.words(read);
         let (tag, list, bits) = (words[0], PrefixList::from_word(words[1]), words[2]);
         let (directory_addr, born) = (GlobalAddr::from_bits(words[3]), words[4]);
+        let segment = SegmentSize::from_word(words[5]);
         client.recycle(done);
-        if tag != TAG || bits > u64::from(BITS_MAX) {
+        let is_table = tag == TAG && bits <= u64::from(BITS_MAX);
+        let Some(segment) = segment.filter(|_| is_table) else {
             return Err(IndexError::Corrupt { addr: descriptor, what: "no express skip table here" });
-        }
+        };
         let mut batch = client.batch();
         let read = batch.read(directory_addr, 1 << bits);
         let done = client.submit(batch).await?;
@@ -145,7 +198,18 @@ impl Table {
         client.recycle(done);
         let (checked, saturated) = (AtomicU64::new(0), AtomicBool::new(false));
         let bits = bits as u32;
-        Ok(Self { descriptor, list, bits, directory_addr, born, version, checked, directory, saturated })
+        Ok(Self {
+            descriptor,
+            list,
+            bits,
+            segment,
+            directory_addr,
+            born,
+            version,
+            checked,
+            directory,
+            saturated,
+        })
     }
 
     /// A client pinned at `epoch` has found this table current.
@@ -189,7 +253,7 @@ impl Table {
     /// The address of the bucket that a hash belongs to, by the cached directory.
     #[inline]
     pub(crate) fn bucket_addr(&self, hash: u64) -> GlobalAddr {
-        self.cached(self.index(hash)).segment().plus((bucket_of(hash) * BUCKET_SLOTS * 8) as u64)
+        self.cached(self.index(hash)).segment().plus((self.segment.bucket_of(hash) * BUCKET_SLOTS * 8) as u64)
     }
 
     /// Directory entries.
@@ -205,7 +269,7 @@ impl Table {
             .map(|word| DirectoryEntry::from_word(word.load(Ordering::Relaxed)).segment().bits())
             .collect();
         let fresh = 1 << self.bits.saturating_sub(8);
-        segments.len() as u64 > fresh.max(entries / ENTRIES_PER_SEGMENT * 8)
+        segments.len() as u64 > fresh.max(entries / self.segment.entries() * 8)
     }
 
     /// Bytes this process holds for the table.
