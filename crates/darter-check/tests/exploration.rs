@@ -213,6 +213,18 @@ const FOUND: &[(&str, &str)] = &[
          0x32.1x3.0x9.1.0x3.1.0x5.1x2.0x9.1.0x4.1",
         "the last look did not know whose write had lost a value",
     ),
+    (
+        "dart/empty/nodes=1/process=one/warm/B;B#0x24.1",
+        "a bulk load that came second left its root's node to nobody",
+    ),
+    (
+        "art-hashed/empty/nodes=1/process=each/warm/B;p0#0x9.1",
+        "a bulk load that came second left its root's node to nobody",
+    ),
+    (
+        "sherman/unloaded/nodes=1/process=001/warm/drop=1@2/d1;p0,p1;#0x5.1",
+        "a waiter that was dropped with a lock just handed to it left it taken, since who gave it stayed idle",
+    ),
 ];
 
 #[test]

@@ -295,12 +295,13 @@ impl Settings {
         }
         let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
         let clients = plan.clients.len() as u32;
-        let who = dice.below(u64::from(if name == "cancel" { clients } else { plan.processes() })) as u32;
-        let of_victim = |(at, _): &(usize, &Vec<Op>)| name == "cancel" || plan.process_of(*at) == who;
+        let is_client_s = matches!(&name[..], "cancel" | "drop");
+        let who = dice.below(u64::from(if is_client_s { clients } else { plan.processes() })) as u32;
+        let of_victim = |(at, _): &(usize, &Vec<Op>)| is_client_s || plan.process_of(*at) == who;
         let operations = plan.clients.iter().enumerate().filter(of_victim).map(|(_, ops)| ops.len() as u64);
         let operations = operations.sum::<u64>().max(1);
         let most = match &name[..] {
-            "cancel" => EVENTS_OF_AN_OPERATION / 2 * operations,
+            "cancel" | "drop" => EVENTS_OF_AN_OPERATION / 2 * operations,
             "refuse" => 2 * operations + 4,
             _ => EVENTS_OF_AN_OPERATION * operations,
         };
@@ -347,6 +348,9 @@ impl Settings {
         let count = if is_long { few * LONG_TIMES } else { few };
         let mut op = || {
             let key = dice.below(keys) as u8;
+            if scenario.loads && dice.one_in(4) {
+                return Op::Load(dice.one_in(3));
+            }
             if scenario.churns {
                 return match dice.below(if scenario.adjusts { 20 } else { 15 }) {
                     0..3 => Op::Get(key),
@@ -357,7 +361,7 @@ impl Settings {
                     _ => Op::Restructure,
                 };
             }
-            match dice.below(if scenario.adjusts { 22 } else { 20 }) {
+            match dice.below(if scenario.adjusts { 23 } else { 20 }) {
                 0..3 => Op::Get(key),
                 3..6 => Op::Put(key),
                 6..9 => Op::Insert(key),
@@ -365,10 +369,11 @@ impl Settings {
                 10 => Op::Replace(key),
                 11..15 => Op::Delete(key),
                 15 => Op::MultiGet,
-                16 => Op::Scan(false),
-                17 => Op::Scan(true),
+                16 if dice.one_in(2) => Op::Windows(dice.one_in(2)),
+                16 | 17 => Op::Scan(dice.one_in(2)),
                 20 => Op::Adjust,
                 21 => Op::Restructure,
+                22 => Op::DeleteIf(key),
                 _ => Op::Maintain,
             }
         };

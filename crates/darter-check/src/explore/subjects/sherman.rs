@@ -128,6 +128,9 @@ impl<T: Techniques> Subject for OfSherman<T> {
             parent_full(slots),
             merge("lower", slots, 0),
             merge("merge", slots, slots),
+            merge("merge", slots, slots).churning(),
+            leaf_full(slots, fenced).churning(),
+            fixed_empty(),
         ];
         if let Some((_, bytes)) = T::INLINE {
             return all.into_iter().map(|scenario| scenario.with_values([bytes.into(); 3])).collect();
@@ -145,6 +148,11 @@ impl<T: Techniques> Subject for OfSherman<T> {
 /// A key of eight bytes.
 fn key(group: u8, at: usize) -> Vec<u8> {
     [&[b'k', b'e', b'y', b'-', group], &(at as u16).to_be_bytes()[..], &[0]].concat()
+}
+
+/// An empty index, to be loaded with keys of eight bytes.
+fn fixed_empty() -> Scenario {
+    Scenario::new("unloaded", [key(b'a', 0), key(b'b', 3), key(b'c', 0)], &[]).loading()
 }
 
 /// A root that is a full leaf.

@@ -67,6 +67,8 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
             in_place: IN_PLACE,
             read_delegation: IN_PLACE,
             write_combining: IN_PLACE,
+            // At once, so that memory is used again within a run.
+            quarantine_bytes: Some(1),
             holes,
             ..SmartOptions::default()
         }
@@ -75,6 +77,13 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
     fn scenarios() -> Vec<Scenario> {
         let mut all = scenario::common();
         all.extend(TYPES.iter().map(|&(ty, children)| scenario::grow(ty, children)));
+        let (ty, children) = TYPES[0];
+        all.push(scenario::root(ty, children));
+        all.push(scenario::full(ty, children));
+        all.push(scenario::above(ty, children));
+        all.push(scenario::pair().churning());
+        all.push(scenario::split().churning());
+        all.push(scenario::plain().churning());
         all
     }
 }
