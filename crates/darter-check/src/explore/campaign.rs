@@ -261,7 +261,7 @@ impl Settings {
             subject: self.subject,
             scenario,
             nodes: 1 + dice.below(2) as u8,
-            processes: Self::processes_of(clients, scenario.churns, &mut dice),
+            processes: Self::processes_of(clients, scenario, &mut dice),
             warm: !dice.one_in(8),
             holes: self.holes,
             faults: Vec::new(),
@@ -325,8 +325,13 @@ impl Settings {
     }
 
     /// The processes of so many clients: mostly one each, or all the same, or by chance.
-    fn processes_of(clients: usize, churns: bool, dice: &mut Dice) -> Vec<u8> {
-        match dice.below(if churns { 6 } else { 4 }) {
+    fn processes_of(clients: usize, scenario: &Scenario, dice: &mut Dice) -> Vec<u8> {
+        if scenario.shares {
+            let mut processes = vec![0; clients];
+            processes[clients - 1] = dice.below(2) as u8;
+            return processes;
+        }
+        match dice.below(if scenario.churns { 6 } else { 4 }) {
             0 | 4.. => vec![0; clients],
             1 => {
                 let mut known = 0;
@@ -347,6 +352,9 @@ impl Settings {
         let is_long = scenario.churns || dice.one_in(LONG_ONE_IN);
         let count = if is_long { few * LONG_TIMES } else { few };
         let mut op = || {
+            if !scenario.ops.is_empty() {
+                return scenario.ops[dice.below(scenario.ops.len() as u64) as usize];
+            }
             let key = dice.below(keys) as u8;
             if scenario.loads && dice.one_in(4) {
                 return Op::Load(dice.one_in(3));

@@ -4,6 +4,8 @@
 //! and which of those are there at the beginning. Those here fit radix trees and B-link trees alike; how many keys fill a node
 //! is the index's to say.
 
+use super::plan::Op;
+
 /// A beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
@@ -24,6 +26,10 @@ pub struct Scenario {
     pub adjusts: bool,
     /// Whether clients use the operations `B` and `U`.
     pub loads: bool,
+    /// What clients do; everything, where there is nothing.
+    pub ops: &'static [Op],
+    /// Whether clients are threads of one process, or all but one are.
+    pub shares: bool,
     /// Whether clients do little but what unlinks, restructures and frees, and much of it.
     pub churns: bool,
     /// Runs are so long that of those whose turn it is only one in so many begins here.
@@ -58,6 +64,8 @@ impl Scenario {
             value_bytes: [8, 48, 88],
             adjusts: false,
             loads: false,
+            ops: &[],
+            shares: false,
             churns: false,
             one_in: 1,
         }
@@ -90,6 +98,21 @@ impl Scenario {
     pub fn churning(mut self) -> Self {
         self.name = format!("churn-{}", self.name);
         self.churns = true;
+        self
+    }
+
+    /// Under another name, with clients that do only this.
+    #[must_use]
+    pub fn doing(mut self, what: &str, ops: &'static [Op]) -> Self {
+        self.name = format!("{what}-{}", self.name);
+        self.ops = ops;
+        self
+    }
+
+    /// With clients that are threads of one process, or all but one are.
+    #[must_use]
+    pub fn sharing(mut self) -> Self {
+        self.shares = true;
         self
     }
 
@@ -232,6 +255,12 @@ pub fn above(what: &str, children: usize) -> Scenario {
     let below = [1, 2].map(|end| [&stem(251)[..], b"path-to-", &[end]].concat());
     let filler = numbered(children.saturating_sub(1)).chain(below).chain([b"stand".to_vec()]);
     Scenario::new(format!("above-{what}"), hot, &[]).with_filler(filler)
+}
+
+/// Writers of one key beside each other, threads of one process most of them.
+pub fn contest() -> Scenario {
+    const OPS: &[Op] = &[Op::Put(0), Op::Update(0), Op::Update(0), Op::Insert(0), Op::Delete(0), Op::Get(0)];
+    plain().doing("contest", OPS).sharing()
 }
 
 /// Beginnings that make sense for every index. Add [`grow`] and [`shrink`] with what the index's own nodes hold.

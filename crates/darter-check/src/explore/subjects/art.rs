@@ -72,6 +72,8 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
         all.extend(types.iter().take(3).map(|&(ty, children)| scenario::full(ty, children)));
         all.extend(types.iter().take(2).map(|&(ty, children)| scenario::above(ty, children)));
         all.push(scenario::full(ty, children).churning());
+        all.push(scenario::grow(&format!("into-{ty}"), children - 1));
+        all.push(scenario::contest());
         all.push(scenario::split().churning());
         all.push(scenario::pair().churning());
         all

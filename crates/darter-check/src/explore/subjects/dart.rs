@@ -1,6 +1,6 @@
 //! DART under exploration: no lock, so nobody waits, and nothing is lost.
 
-use super::super::plan::Fault;
+use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::{Sim, block_on};
@@ -113,6 +113,9 @@ impl Subject for OfDart {
             scenario::next_prefix(),
             edge(),
             empty_edge(),
+            bowing(),
+            hollow(),
+            scenario::contest(),
             scenario::root(TYPES[0], CAPACITIES[0]),
             scenario::root(TYPES[0], CAPACITIES[0]).churning(),
             scenario::full(TYPES[0], CAPACITIES[0]),
@@ -219,6 +222,18 @@ fn empty_edge() -> Scenario {
     let Scenario { mut hot, .. } = edge();
     hot[2] = b"y".to_vec();
     Scenario::new("empty-edge", hot, &[]).loading()
+}
+
+/// Two keys of one edge: writers that lose the slot to another put, after a removal that depends on the value.
+fn bowing() -> Scenario {
+    const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::DeleteIf(0), Op::Put(1), Op::Put(1), Op::DeleteIf(1)];
+    Scenario::new("keys", [b"ab", b"ac"], &[0]).doing("bowing", OPS)
+}
+
+/// A path on which all keys are removed, and a key that leaves it.
+fn hollow() -> Scenario {
+    const OPS: &[Op] = &[Op::Delete(0), Op::Delete(1), Op::Delete(0), Op::Delete(1), Op::Put(2)];
+    scenario::split().doing("hollow", OPS)
 }
 
 /// A segment of the express skip table about to split.

@@ -3,7 +3,7 @@
 //!
 //! Nodes are small, so that a few keys split them, and locks so few that nodes share them.
 
-use super::super::plan::Fault;
+use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;
@@ -131,12 +131,16 @@ impl<T: Techniques> Subject for OfSherman<T> {
             merge("merge", slots, slots).churning(),
             leaf_full(slots, fenced).churning(),
             fixed_empty(),
+            shifting(slots),
         ];
         if let Some((_, bytes)) = T::INLINE {
             return all.into_iter().map(|scenario| scenario.with_values([bytes.into(); 3])).collect();
         }
         all.extend(scenario::common());
+        all.push(scenario::contest());
         all.push(fences());
+        all.push(tall());
+        all.push(tall().churning());
         all
     }
 
@@ -153,6 +157,41 @@ fn key(group: u8, at: usize) -> Vec<u8> {
 /// An empty index, to be loaded with keys of eight bytes.
 fn fixed_empty() -> Scenario {
     Scenario::new("unloaded", [key(b'a', 0), key(b'b', 3), key(b'c', 0)], &[]).loading()
+}
+
+/// A leaf in whose order keys come and go, so that all behind them shift.
+fn shifting(slots: usize) -> Scenario {
+    const OPS: &[Op] = &[
+        Op::Insert(0),
+        Op::Delete(0),
+        Op::Insert(2),
+        Op::Delete(2),
+        Op::Get(1),
+        Op::Scan(false),
+        Op::Scan(true),
+        Op::MultiGet,
+    ];
+    let hot = [key(b'a', 0), key(b'c', 0), key(b'b', slots / 3)];
+    let filler = (0..slots * 3 / 5).map(|at| key(b'b', at * 2));
+    Scenario::new(
+        "leaf",
+        hot.map(|mut key| {
+            key[7] = 1;
+            key
+        }),
+        &[1],
+    )
+    .with_filler(filler)
+    .doing("shifting", OPS)
+}
+
+/// Separators so long that a node has few children: a tree of several levels, with leaves of one hot key between full ones.
+fn tall() -> Scenario {
+    let key = |group: u8, at: u8| [&[b't'; 60][..], &[group, at]].concat();
+    let filler = (0..8).flat_map(|group| (0..17).map(move |at| key(group * 2, at)));
+    let former = [3, 7, 11].into_iter().flat_map(|group| (1..20).map(move |at| key(group, at)));
+    let hot = [3, 7, 11].map(|group| key(group, 0));
+    Scenario::new("tall", hot, &[0, 1, 2]).with_filler(filler).with_former(former)
 }
 
 /// A root that is a full leaf.

@@ -81,6 +81,7 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
         all.push(scenario::root(ty, children));
         all.push(scenario::full(ty, children));
         all.push(scenario::above(ty, children));
+        all.push(scenario::contest());
         all.push(scenario::pair().churning());
         all.push(scenario::split().churning());
         all.push(scenario::plain().churning());
