@@ -521,4 +521,32 @@ mod tests {
         assert!(locked.is_taken_over);
         block_on(locked.end(&mut client)).unwrap();
     }
+
+    /// The client that was handed a lock drops it amid its operation: what that has posted may still land.
+    #[test]
+    fn a_lock_handed_over_is_its_takers() {
+        let pool = pool();
+        let hocl = open(&pool, HoclOptions::default());
+        let page = pool.root_word(50);
+        let [mut one, mut two, mut three] = std::array::from_fn(|_| pool.client().unwrap());
+        let mut giver = block_on(one.pin(OpKind::Update)).unwrap();
+        let locked = block_on(hocl.lock(&mut giver, page)).unwrap();
+        let (lock, mut taker) = (locked.word, block_on(two.pin(OpKind::Update)).unwrap());
+        {
+            let mut waiting = Box::pin(hocl.lock(&mut taker, page));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            block_on(locked.end(&mut giver)).unwrap();
+            let Poll::Ready(locked) = waiting.as_mut().poll(&mut context) else { panic!("not its turn") };
+            drop(locked.unwrap());
+        }
+        drop(giver);
+        let mut batch = three.batch();
+        let read = batch.read(lock, 1);
+        let done = block_on(three.submit(batch)).unwrap();
+        let holder = done.words(read)[0];
+        assert!(!block_on(three.is_over(holder)).unwrap(), "its operation is under way");
+        drop(taker);
+        assert!(block_on(three.is_over(holder)).unwrap());
+    }
 }

@@ -185,13 +185,20 @@ fn shifting(slots: usize) -> Scenario {
     .doing("shifting", OPS)
 }
 
+/// Groups of keys of which one is left.
+const HOT_GROUPS: [u8; 3] = [1, 3, 5];
+
 /// Separators so long that a node has few children: a tree of several levels, with leaves of one hot key between full ones.
 fn tall() -> Scenario {
     let key = |group: u8, at: u8| [&[b't'; 60][..], &[group, at]].concat();
-    let filler = (0..8).flat_map(|group| (0..17).map(move |at| key(group * 2, at)));
-    let former = [3, 7, 11].into_iter().flat_map(|group| (1..20).map(move |at| key(group, at)));
-    let hot = [3, 7, 11].map(|group| key(group, 0));
-    Scenario::new("tall", hot, &[0, 1, 2]).with_filler(filler).with_former(former)
+    // Every other key first, and the others between them: leaves that are nearly full.
+    let every_other =
+        |odd: u8| (0..5).flat_map(move |group| (0..18).map(move |at| key(group * 2, at * 2 + odd)));
+    let former = HOT_GROUPS.into_iter().flat_map(|group| (0..40).map(move |at| key(group, at)));
+    let hot = HOT_GROUPS.map(|group| key(group, 20));
+    let former = former.filter(|key| !hot.contains(key)).collect::<Vec<_>>();
+    let filler = every_other(0).chain(every_other(1));
+    Scenario::new("tall", hot.clone(), &[0, 1, 2]).with_filler(filler).with_former(former)
 }
 
 /// A root that is a full leaf.
