@@ -24,9 +24,19 @@ pub enum Action {
     },
     /// Remove.
     Delete,
+    /// Remove if the key holds this.
+    DeleteIf(u64),
 }
 
 impl Action {
+    /// The value that must be there for it to take effect.
+    pub fn expected(self) -> Option<u64> {
+        match self {
+            Action::Replace { expected, .. } | Action::DeleteIf(expected) => Some(expected),
+            _ => None,
+        }
+    }
+
     /// What a key alone in the world does: the answer to this action where the key holds `state`, and what it holds next.
     pub fn apply(self, state: Option<u64>) -> (Outcome, Option<u64>) {
         match (self, state) {
@@ -36,7 +46,10 @@ impl Action {
             (Action::Replace { expected, value }, Some(held)) if held == expected => {
                 (Outcome::Replaced, Some(value))
             }
-            (Action::Insert(_) | Action::Update(_) | Action::Replace { .. }, _) => (Outcome::Refused, state),
+            (Action::DeleteIf(expected), Some(held)) if held == expected => (Outcome::Deleted(true), None),
+            (Action::Insert(_) | Action::Update(_) | Action::Replace { .. } | Action::DeleteIf(_), _) => {
+                (Outcome::Refused, state)
+            }
             (Action::Delete, _) => (Outcome::Deleted(state.is_some()), None),
         }
     }
@@ -51,7 +64,7 @@ pub enum Outcome {
     Inserted,
     /// To a write: the key's value was replaced.
     Replaced,
-    /// To a conditional write: the condition did not hold.
+    /// To a conditional write or removal: the condition did not hold.
     Refused,
     /// To a removal: whether the key was there.
     Deleted(bool),

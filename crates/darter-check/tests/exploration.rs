@@ -213,6 +213,22 @@ const FOUND: &[(&str, &str)] = &[
          0x32.1x3.0x9.1.0x3.1.0x5.1x2.0x9.1.0x4.1",
         "the last look did not know whose write had lost a value",
     ),
+    (
+        "dart/empty/nodes=1/process=one/warm/B;B#0x24.1",
+        "a bulk load that came second left its root's node to nobody",
+    ),
+    (
+        "art-hashed/empty/nodes=1/process=each/warm/B;p0#0x9.1",
+        "a bulk load that came second left its root's node to nobody",
+    ),
+    (
+        "sherman/unloaded/nodes=1/process=001/warm/drop=1@2/d1;p0,p1;#0x5.1",
+        "a waiter that was dropped with a lock just handed to it left it taken, since who gave it stayed idle",
+    ),
+    (
+        "fg-plus/tall/nodes=1/process=each/warm/p1,d0;z;d0;i0#3.0.1.2.2:23d.3x3.1.0.3.1.2x2.3x2.2.0.3.3:25.0x4.1.3x3.1.0.2.1.2x2.3.0.1.0.3:1d.2:1.3.1x2.3.1.0x2.2.1.0.1.3.1.0.1.0x6.3.3:8d.0x3.2.3.2.0.3:8d.3.1:2.0.2.1.0x2.2.1x2.0x2.1.0.1:5.0.2x2.3.1.0x4.3.1x2.0x7.1x2.0x4.2.0x8.1.2x2.0x3.2.0x3.1:7d.1.0x2.2.1x2.0x2.2.0x2.1.0x2.1.0.1.2x2.0x6.2:4.1.2.1.2x2.0x4.1x2.0x3.1x2.2.0.1.0.2.0.1.2x3.1.0.1.2x2.0x3.1:7d.0x2.0:2d.1.0x4.2.0x2.1.0x3.1.0x3.1.0.2.0.2x2.0.2x4.0.1.0:9.1.2.1.2.1.0.1.0.2.0.1.2x3.1.0.1.0.1.0.2.0.1.0.2.1x2.0.1:3.2.0x5.2.1.0x2.2.0.2x3.0.1x2.0.1x3.2x4.0:62.2.1x2",
+        "a scan answered keys twice where a leaf that it came to had taken in the one before",
+    ),
 ];
 
 #[test]

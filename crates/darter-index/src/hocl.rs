@@ -355,9 +355,12 @@ impl Locked {
         let Self { word, mut hold, mut local, handovers_max, unlock, mut unlocked, .. } = self;
         while !unlocked {
             match local.take() {
-                Some(guard) if guard.may_hand_over(handovers_max) => match guard.hand_over(hold) {
+                Some(guard) if guard.may_hand_over(handovers_max) => match guard.hand_over(hold.leave()) {
                     Ok(()) => return Ok(()),
-                    Err((guard, back)) => (local, hold) = (Some(guard), back),
+                    Err((guard, back)) => {
+                        (local, hold) = (Some(guard), back);
+                        hold.pass_to(client);
+                    }
                 },
                 guard => {
                     let mut batch = client.batch();
@@ -383,6 +386,8 @@ mod tests {
     use super::*;
     use darter_fabric::{Counting, Endpoint, Local, block_on, run_all};
     use darter_pool::{Pool, PoolOptions};
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
 
     type Locals = Counting<Local>;
 
@@ -487,5 +492,61 @@ mod tests {
             assert!(!locked.is_taken_over);
             locked.end(&mut client).await.unwrap();
         });
+    }
+
+    /// A waiter goes away when it has just been handed the lock, and the client that handed it over stays idle.
+    #[test]
+    fn a_lock_handed_to_who_went_away_is_taken_over() {
+        let pool = pool();
+        let hocl = open(&pool, HoclOptions::default());
+        let page = pool.root_word(50);
+        let [mut one, mut two, mut three] = std::array::from_fn(|_| pool.client().unwrap());
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut giver = block_on(one.pin(OpKind::Update)).unwrap();
+            let locked = block_on(hocl.lock(&mut giver, page)).unwrap();
+            let mut waiter = block_on(two.pin(OpKind::Update)).unwrap();
+            let mut waiting = Box::pin(hocl.lock(&mut waiter, page));
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            block_on(locked.end(&mut giver)).unwrap();
+        }
+        let mut client = block_on(three.pin(OpKind::Update)).unwrap();
+        let mut locking = Box::pin(hocl.lock(&mut client, page));
+        let found = (0..1000).find_map(|_| match locking.as_mut().poll(&mut context) {
+            Poll::Ready(locked) => Some(locked.unwrap()),
+            Poll::Pending => None,
+        });
+        drop(locking);
+        let locked = found.expect("nobody can have the lock any more");
+        assert!(locked.is_taken_over);
+        block_on(locked.end(&mut client)).unwrap();
+    }
+
+    /// The client that was handed a lock drops it amid its operation: what that has posted may still land.
+    #[test]
+    fn a_lock_handed_over_is_its_takers() {
+        let pool = pool();
+        let hocl = open(&pool, HoclOptions::default());
+        let page = pool.root_word(50);
+        let [mut one, mut two, mut three] = std::array::from_fn(|_| pool.client().unwrap());
+        let mut giver = block_on(one.pin(OpKind::Update)).unwrap();
+        let locked = block_on(hocl.lock(&mut giver, page)).unwrap();
+        let (lock, mut taker) = (locked.word, block_on(two.pin(OpKind::Update)).unwrap());
+        {
+            let mut waiting = Box::pin(hocl.lock(&mut taker, page));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            block_on(locked.end(&mut giver)).unwrap();
+            let Poll::Ready(locked) = waiting.as_mut().poll(&mut context) else { panic!("not its turn") };
+            drop(locked.unwrap());
+        }
+        drop(giver);
+        let mut batch = three.batch();
+        let read = batch.read(lock, 1);
+        let done = block_on(three.submit(batch)).unwrap();
+        let holder = done.words(read)[0];
+        assert!(!block_on(three.is_over(holder)).unwrap(), "its operation is under way");
+        drop(taker);
+        assert!(block_on(three.is_over(holder)).unwrap());
     }
 }

@@ -153,8 +153,8 @@ pub struct Hold {
     /// Null, or the lock word that may name it.
     lock: GlobalAddr,
     holds: Arc<Holds>,
-    /// Of the client whose operation has it.
-    state: Arc<ClientState>,
+    /// Of the client whose operation has it; none between two operations.
+    state: Option<Arc<ClientState>>,
     released: bool,
 }
 
@@ -179,10 +179,19 @@ impl Hold {
         self.released = true;
     }
 
-    /// Passes the hold, and the lock that it names, to another client of the process: from now on that client's operation
-    /// has it. The former has no verbs on their way that the lock protects against.
+    /// Takes the hold from the operation that has it, which has no verbs on their way that the lock protects against. Dropped
+    /// before [`Hold::pass_to`] gives it to another, it is over at once.
+    #[must_use]
+    pub fn leave(self) -> Self {
+        let mut this = self;
+        this.state = None;
+        this
+    }
+
+    /// Passes the hold, and the lock that it names, to a client of the process: from now on that client's operation has it. The
+    /// former, if there is one, has no verbs on their way that the lock protects against.
     pub fn pass_to<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) {
-        self.state = client.note_hold();
+        self.state = Some(client.note_hold());
     }
 }
 
@@ -192,7 +201,12 @@ impl Drop for Hold {
             self.holds.give_back(self.number);
         } else {
             let &mut Self { number, word, lock: at, .. } = self;
-            lock(&self.state.abandoned).push(Abandoned { number, word, lock: at });
+            let abandoned = Abandoned { number, word, lock: at };
+            match &self.state {
+                Some(state) => lock(&state.abandoned).push(abandoned),
+                // No operation would ever settle it: its former client may be idle for long, or gone.
+                None => self.holds.end(vec![abandoned]),
+            }
         }
     }
 }
@@ -206,7 +220,7 @@ impl<F: Fabric> Pinned<'_, F> {
         let shared = &self.pool().shared;
         let (me, holds) = (shared.me, Arc::clone(&shared.holds));
         let (number, generation) = holds.take().ok_or(PoolError::TooManyHolds { max: HOLDS_MAX })?;
-        let state = self.note_hold();
+        let state = Some(self.note_hold());
         let word = word_of(me, number, generation);
         Ok(Hold { word, number, lock: GlobalAddr::NULL, holds, state, released: false })
     }

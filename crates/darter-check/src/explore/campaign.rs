@@ -263,7 +263,7 @@ impl Settings {
             subject: self.subject,
             scenario,
             nodes: 1 + dice.below(2) as u8,
-            processes: Self::processes_of(clients, scenario.churns, &mut dice),
+            processes: Self::processes_of(clients, scenario, &mut dice),
             warm: !dice.one_in(8),
             holes: self.holes,
             faults: Vec::new(),
@@ -298,12 +298,13 @@ impl Settings {
         }
         let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
         let clients = plan.clients.len() as u32;
-        let who = dice.below(u64::from(if name == "cancel" { clients } else { plan.processes() })) as u32;
-        let of_victim = |(at, _): &(usize, &Vec<Op>)| name == "cancel" || plan.process_of(*at) == who;
+        let is_client_s = matches!(&name[..], "cancel" | "drop");
+        let who = dice.below(u64::from(if is_client_s { clients } else { plan.processes() })) as u32;
+        let of_victim = |(at, _): &(usize, &Vec<Op>)| is_client_s || plan.process_of(*at) == who;
         let operations = plan.clients.iter().enumerate().filter(of_victim).map(|(_, ops)| ops.len() as u64);
         let operations = operations.sum::<u64>().max(1);
         let most = match &name[..] {
-            "cancel" => EVENTS_OF_AN_OPERATION / 2 * operations,
+            "cancel" | "drop" => EVENTS_OF_AN_OPERATION / 2 * operations,
             "refuse" => 2 * operations + 4,
             _ => EVENTS_OF_AN_OPERATION * operations,
         };
@@ -327,8 +328,13 @@ impl Settings {
     }
 
     /// The processes of so many clients: mostly one each, or all the same, or by chance.
-    fn processes_of(clients: usize, churns: bool, dice: &mut Dice) -> Vec<u8> {
-        match dice.below(if churns { 6 } else { 4 }) {
+    fn processes_of(clients: usize, scenario: &Scenario, dice: &mut Dice) -> Vec<u8> {
+        if scenario.shares {
+            let mut processes = vec![0; clients];
+            processes[clients - 1] = dice.below(2) as u8;
+            return processes;
+        }
+        match dice.below(if scenario.churns { 6 } else { 4 }) {
             0 | 4.. => vec![0; clients],
             1 => {
                 let mut known = 0;
@@ -349,7 +355,13 @@ impl Settings {
         let is_long = scenario.churns || dice.one_in(LONG_ONE_IN);
         let count = if is_long { few * LONG_TIMES } else { few };
         let mut op = || {
+            if !scenario.ops.is_empty() {
+                return scenario.ops[dice.below(scenario.ops.len() as u64) as usize];
+            }
             let key = dice.below(keys) as u8;
+            if scenario.loads && dice.one_in(4) {
+                return Op::Load(dice.one_in(3));
+            }
             if scenario.churns {
                 return match dice.below(if scenario.adjusts { 20 } else { 15 }) {
                     0..3 => Op::Get(key),
@@ -360,7 +372,7 @@ impl Settings {
                     _ => Op::Restructure,
                 };
             }
-            match dice.below(if scenario.adjusts { 22 } else { 20 }) {
+            match dice.below(if scenario.adjusts { 23 } else { 20 }) {
                 0..3 => Op::Get(key),
                 3..6 => Op::Put(key),
                 6..9 => Op::Insert(key),
@@ -368,10 +380,11 @@ impl Settings {
                 10 => Op::Replace(key),
                 11..15 => Op::Delete(key),
                 15 => Op::MultiGet,
-                16 => Op::Scan(false),
-                17 => Op::Scan(true),
+                16 if dice.one_in(2) => Op::Windows(dice.one_in(2)),
+                16 | 17 => Op::Scan(dice.one_in(2)),
                 20 => Op::Adjust,
                 21 => Op::Restructure,
+                22 => Op::DeleteIf(key),
                 _ => Op::Maintain,
             }
         };

@@ -15,6 +15,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+/// Keys of a window of a scan, at least, and windows through the keys of a scenario, at most.
+const WINDOW_MIN: usize = 2;
+const WINDOWS_MAX: usize = 4;
+
 /// What all clients of a run write down.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
@@ -93,8 +97,8 @@ impl Recorder {
 pub(super) struct Cast<'s> {
     pub number: u32,
     pub scenario: &'s Scenario,
-    /// The await at which its operation is dropped.
-    pub cancel_at: Option<u64>,
+    /// The await at which its operation is dropped; if `true`, when it would go on.
+    pub cancel_at: Option<(u64, bool)>,
 }
 
 /// What an operation on the index answered.
@@ -115,18 +119,25 @@ async fn unless_cancelled(
     future: impl Future<Output = Result<Answer, IndexError>>,
     recorder: &RefCell<Recorder>,
     client: usize,
-    cancel_at: Option<u64>,
+    cancel_at: Option<(u64, bool)>,
 ) -> Ended {
     let mut future = pin!(future);
-    std::future::poll_fn(move |context| match future.as_mut().poll(context) {
-        Poll::Ready(answer) => Poll::Ready(Ended::Answered(answer)),
-        Poll::Pending => {
-            let mut recorder = recorder.borrow_mut();
-            recorder.awaits[client] += 1;
-            if cancel_at == Some(recorder.awaits[client] - 1) {
-                return Poll::Ready(Ended::Cancelled);
+    let mut waits = false;
+    std::future::poll_fn(move |context| {
+        let awaits = recorder.borrow().awaits[client];
+        if waits && cancel_at == Some((awaits - 1, true)) {
+            return Poll::Ready(Ended::Cancelled);
+        }
+        match future.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Ended::Answered(answer)),
+            Poll::Pending => {
+                recorder.borrow_mut().awaits[client] = awaits + 1;
+                waits = true;
+                if cancel_at == Some((awaits, false)) {
+                    return Poll::Ready(Ended::Cancelled);
+                }
+                Poll::Pending
             }
-            Poll::Pending
         }
     })
     .await
@@ -172,7 +183,7 @@ pub(super) async fn client<S: Subject>(
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
-        if !matches!(op, Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure) {
+        if !matches!(op, Op::Load(_) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure) {
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
@@ -190,7 +201,11 @@ pub(super) async fn client<S: Subject>(
             Ended::Answered(Ok(Answer::Done)) | Ended::Cancelled => {}
             Ended::Answered(Err(error)) => {
                 let fatal = judge_error::<S>(&mut recorder, op, &error, mine);
-                if !matches!(error, IndexError::LostInWrite { .. }) {
+                let is_answer = matches!(
+                    error,
+                    IndexError::LostInWrite { .. } | IndexError::NotEmpty | IndexError::NotSorted { .. }
+                );
+                if !is_answer {
                     recorder.errors.push(format!("client {}: {op}: {error}", cast.number));
                 }
                 if fatal {
@@ -204,6 +219,13 @@ pub(super) async fn client<S: Subject>(
 /// Whether a client has to end after an error. What cannot be explained by a fault is a violation.
 fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, mine: Range<usize>) -> bool {
     match error {
+        IndexError::NotEmpty if matches!(op, Op::Load(_)) => {
+            for operation in &mut recorder.history[mine] {
+                operation.action = Action::Get;
+            }
+            false
+        }
+        IndexError::NotSorted { .. } if op == Op::Load(true) => false,
         IndexError::Pool(PoolError::OutOfSpace { .. }) => {
             // It says that nothing was changed: as if it had never been asked.
             for operation in &mut recorder.history[mine] {
@@ -240,14 +262,18 @@ fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         Op::Update(key) => one(key, Action::Update(value)),
         Op::Replace(key) => one(key, Action::Replace { expected: expected(cast, key), value }),
         Op::Delete(key) => one(key, Action::Delete),
-        Op::MultiGet | Op::Scan(_) => {
+        Op::DeleteIf(key) => one(key, Action::DeleteIf(expected(cast, key))),
+        Op::Load(false) => {
+            (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Insert(value))).collect()
+        }
+        Op::MultiGet | Op::Scan(_) | Op::Windows(_) => {
             (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
         }
-        Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure => Vec::new(),
+        Op::Load(true) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure => Vec::new(),
     }
 }
 
-/// What a conditional replacement expects: the value the scenario began with, or one that nobody wrote.
+/// What a conditional operation expects: the value the scenario began with, or one that nobody wrote.
 fn expected(cast: &Cast<'_>, key: u8) -> u64 {
     cast.scenario.initial(usize::from(key)).unwrap_or(999)
 }
@@ -274,6 +300,11 @@ async fn act<S: Subject>(
             told(S::put(index, own, key(at), &bytes, Condition::Equals(&expected)).await?)
         }
         Op::Delete(at) => Answer::Key(Told::Deleted(index.delete(own, key(at)).await?)),
+        Op::DeleteIf(at) => {
+            let expected = cast.scenario.value(expected(cast, at));
+            let is_gone = S::delete_if(index, own, key(at), &expected).await?;
+            Answer::Key(if is_gone { Told::Deleted(true) } else { Told::Refused })
+        }
         Op::MultiGet => {
             let keys: Vec<&[u8]> = cast.scenario.hot.iter().map(|key| &key[..]).collect();
             let values = index.multi_get(own, &keys).await?;
@@ -282,12 +313,26 @@ async fn act<S: Subject>(
             )
         }
         Op::Scan(reverse) => {
-            let (low, high) = (cast.scenario.hot.iter().min(), cast.scenario.hot.iter().max());
-            let bound =
-                |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
-            let range = ScanRange { from: bound(low), to: bound(high), reverse };
+            let range = range(cast, reverse);
             let pairs = index.scan(own, &range, usize::MAX).await?;
             Answer::All(verify_scan(cast, &range, pairs)?)
+        }
+        Op::Windows(reverse) => {
+            let range = range(cast, reverse);
+            let pairs = scan_in_windows::<S>(cast, index, own, &range).await?;
+            Answer::All(verify_scan(cast, &range, pairs)?)
+        }
+        Op::Load(is_unsorted) => {
+            let mut keys = cast.scenario.hot.clone();
+            keys.sort();
+            // Its neighbour again, so that all but the root is built when it comes.
+            keys.extend(keys.first().cloned().filter(|_| is_unsorted));
+            let pairs: Vec<KeyValue> = keys.into_iter().map(|key| (key, bytes.clone())).collect();
+            let count = pairs.len();
+            match index.bulk_load(own, pairs.into_iter()).await? {
+                loaded if loaded == count as u64 && !is_unsorted => Answer::Key(Told::Inserted),
+                _ => return Err(lie("a bulk load that took what it should not, or not all")),
+            }
         }
         Op::Maintain => {
             pool.maintain(own).await?;
@@ -310,6 +355,44 @@ async fn act<S: Subject>(
     })
 }
 
+/// All hot keys, and what lies between.
+fn range(cast: &Cast<'_>, reverse: bool) -> ScanRange {
+    let (low, high) = (cast.scenario.hot.iter().min(), cast.scenario.hot.iter().max());
+    let bound = |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
+    ScanRange { from: bound(low), to: bound(high), reverse }
+}
+
+/// Scans a range in windows.
+async fn scan_in_windows<S: Subject>(
+    cast: &Cast<'_>,
+    index: &S::Index,
+    own: &mut Client<Sim>,
+    range: &ScanRange,
+) -> Result<Vec<KeyValue>, IndexError> {
+    let limit = (cast.scenario.filler.len() / WINDOWS_MAX).max(WINDOW_MIN);
+    let mut rest = range.clone();
+    let mut all = Vec::new();
+    loop {
+        let pairs = index.scan(own, &rest, limit).await?;
+        let is_last = pairs.len() < limit;
+        if pairs.len() > limit {
+            return Err(lie("a scan that answers more keys than were asked for"));
+        }
+        if let Some((last, _)) = pairs.last() {
+            let behind = if range.reverse { &mut rest.to } else { &mut rest.from };
+            *behind = Bound::Excluded(last.clone());
+        }
+        all.extend(pairs);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+fn lie(what: &'static str) -> IndexError {
+    IndexError::Corrupt { addr: darter_fabric::GlobalAddr::NULL, what }
+}
+
 /// Holds a scan against its promise: in order, each key once, all of the filler and nothing that never was there. Answers
 /// what it said of the hot keys.
 fn verify_scan(
@@ -317,7 +400,6 @@ fn verify_scan(
     range: &ScanRange,
     mut pairs: Vec<KeyValue>,
 ) -> Result<Vec<Option<u64>>, IndexError> {
-    let lie = |what| IndexError::Corrupt { addr: darter_fabric::GlobalAddr::NULL, what };
     if range.reverse {
         pairs.reverse();
     }

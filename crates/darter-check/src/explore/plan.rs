@@ -28,10 +28,16 @@ pub enum Op {
     Replace(u8),
     /// Delete.
     Delete(u8),
+    /// Delete if the value is the one the scenario began with, where the index can.
+    DeleteIf(u8),
     /// Search of all hot keys at once.
     MultiGet,
     /// Scan of everything hot, ascending or (`true`) descending.
     Scan(bool),
+    /// The same in windows of a few keys, each from behind the last.
+    Windows(bool),
+    /// Bulk load of all hot keys; or of hot keys of which one is out of order (`true`), which must fail.
+    Load(bool),
     /// A round of the pool's upkeep and of the index's.
     Maintain,
     /// A sweep of what the dead have left.
@@ -51,9 +57,14 @@ impl Op {
             Self::Update(key) => ('u', Some(key)),
             Self::Replace(key) => ('r', Some(key)),
             Self::Delete(key) => ('d', Some(key)),
+            Self::DeleteIf(key) => ('e', Some(key)),
             Self::MultiGet => ('m', None),
             Self::Scan(false) => ('s', None),
             Self::Scan(true) => ('z', None),
+            Self::Windows(false) => ('w', None),
+            Self::Windows(true) => ('y', None),
+            Self::Load(false) => ('B', None),
+            Self::Load(true) => ('U', None),
             Self::Maintain => ('M', None),
             Self::Sweep => ('W', None),
             Self::Adjust => ('A', None),
@@ -75,7 +86,8 @@ impl FromStr for Op {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 m s z M W A L");
+        let bad =
+            || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 m s z w y B U M W A L");
         let mut letters = text.chars();
         let letter = letters.next().ok_or_else(bad)?;
         let rest = letters.as_str();
@@ -84,6 +96,10 @@ impl FromStr for Op {
                 'm' => Ok(Self::MultiGet),
                 's' => Ok(Self::Scan(false)),
                 'z' => Ok(Self::Scan(true)),
+                'w' => Ok(Self::Windows(false)),
+                'y' => Ok(Self::Windows(true)),
+                'B' => Ok(Self::Load(false)),
+                'U' => Ok(Self::Load(true)),
                 'M' => Ok(Self::Maintain),
                 'W' => Ok(Self::Sweep),
                 'A' => Ok(Self::Adjust),
@@ -99,6 +115,7 @@ impl FromStr for Op {
             'u' => Ok(Self::Update(key)),
             'r' => Ok(Self::Replace(key)),
             'd' => Ok(Self::Delete(key)),
+            'e' => Ok(Self::DeleteIf(key)),
             _ => Err(bad()),
         }
     }
@@ -111,6 +128,8 @@ pub enum Fault {
     Kill(u32, u64),
     /// A client's operation is dropped at its so-manieth await.
     Cancel(u32, u64),
+    /// A client's operation is dropped when what its so-manieth await waited for has come, and it has not looked yet.
+    Drop(u32, u64),
     /// A process stops when so many of its verbs have executed, and goes on when all others have ended and its lease is
     /// long over.
     Pause(u32, u64),
@@ -130,6 +149,7 @@ impl Fault {
         match self {
             Self::Kill(who, when) => ("kill", who, when),
             Self::Cancel(who, when) => ("cancel", who, when),
+            Self::Drop(who, when) => ("drop", who, when),
             Self::Pause(who, when) => ("pause", who, when),
             Self::Stop(who, when) => ("stop", who, when),
             Self::Cut(who, when) => ("cut", who, when),
@@ -143,6 +163,7 @@ impl Fault {
         Some(match name {
             "kill" => Self::Kill(who, when),
             "cancel" => Self::Cancel(who, when),
+            "drop" => Self::Drop(who, when),
             "pause" => Self::Pause(who, when),
             "stop" => Self::Stop(who, when),
             "cut" => Self::Cut(who, when),
@@ -153,7 +174,8 @@ impl Fault {
     }
 
     /// The names of faults that can be asked for.
-    pub const NAMES: [&'static str; 7] = ["kill", "cancel", "pause", "stop", "cut", "refuse", "power"];
+    pub const NAMES: [&'static str; 8] =
+        ["kill", "cancel", "drop", "pause", "stop", "cut", "refuse", "power"];
 }
 
 impl fmt::Display for Fault {

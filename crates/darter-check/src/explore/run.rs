@@ -169,7 +169,8 @@ fn perform<S: Subject>(
             number: at as u32,
             scenario: &stage.scenario,
             cancel_at: plan.faults.iter().find_map(|fault| match fault {
-                Fault::Cancel(who, when) if *who as usize == at => Some(*when),
+                Fault::Cancel(who, when) if *who as usize == at => Some((*when, false)),
+                Fault::Drop(who, when) if *who as usize == at => Some((*when, true)),
                 _ => None,
             }),
         };
@@ -221,7 +222,9 @@ fn perform<S: Subject>(
     {
         let awaits = recorder.borrow().awaits.clone();
         outcome.struck.extend(act_pending.into_iter().filter(|fault| match *fault {
-            Fault::Cancel(who, when) => awaits.get(who as usize).is_some_and(|&awaits| awaits > when),
+            Fault::Cancel(who, when) | Fault::Drop(who, when) => {
+                awaits.get(who as usize).is_some_and(|&awaits| awaits > when)
+            }
             Fault::Refuse(who, when) => sim.process(who).allocations() > when,
             _ => false,
         }));
@@ -406,7 +409,7 @@ impl Act<'_> {
                 Fault::Power(..) => self.outcome.verbs.iter().sum(),
                 _ => self.outcome.verbs.get(who as usize).copied().unwrap_or(0),
             };
-            if matches!(fault, Fault::Cancel(..) | Fault::Refuse(..)) || verbs < when {
+            if matches!(fault, Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..)) || verbs < when {
                 self.pending.push(fault);
                 continue;
             }
@@ -430,7 +433,7 @@ impl Act<'_> {
                     }
                     self.power_lost = true;
                 }
-                Fault::Cancel(..) | Fault::Refuse(..) => {}
+                Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..) => {}
             }
         }
     }

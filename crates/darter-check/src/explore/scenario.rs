@@ -4,6 +4,8 @@
 //! and which of those are there at the beginning. Those here fit radix trees and B-link trees alike; how many keys fill a node
 //! is the index's to say.
 
+use super::plan::Op;
+
 /// A beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
@@ -20,8 +22,14 @@ pub struct Scenario {
     pub former: Vec<Vec<u8>>,
     /// Bytes of values, at least 8: the number that a value stands for picks one. Filler has the first.
     pub value_bytes: [usize; 3],
-    /// Whether clients use the operations `A` and `L`.
+    /// Whether clients use the operations `A`, `L` and `e`.
     pub adjusts: bool,
+    /// Whether clients use the operations `B` and `U`.
+    pub loads: bool,
+    /// What clients do; everything, where there is nothing.
+    pub ops: &'static [Op],
+    /// Whether clients are threads of one process, or all but one are.
+    pub shares: bool,
     /// Whether clients do little but what unlinks, restructures and frees, and much of it.
     pub churns: bool,
     /// Runs are so long that of those whose turn it is only one in so many begins here.
@@ -55,6 +63,9 @@ impl Scenario {
             former: Vec::new(),
             value_bytes: [8, 48, 88],
             adjusts: false,
+            loads: false,
+            ops: &[],
+            shares: false,
             churns: false,
             one_in: 1,
         }
@@ -90,6 +101,21 @@ impl Scenario {
         self
     }
 
+    /// Under another name, with clients that do only this.
+    #[must_use]
+    pub fn doing(mut self, what: &str, ops: &'static [Op]) -> Self {
+        self.name = format!("{what}-{}", self.name);
+        self.ops = ops;
+        self
+    }
+
+    /// With clients that are threads of one process, or all but one are.
+    #[must_use]
+    pub fn sharing(mut self) -> Self {
+        self.shares = true;
+        self
+    }
+
     /// With few runs, because each takes as long as so many others.
     #[must_use]
     pub fn heavy(mut self, one_in: u64) -> Self {
@@ -97,7 +123,14 @@ impl Scenario {
         self
     }
 
-    /// With clients that use the operations `A` and `L`.
+    /// With clients that use the operations `B` and `U`.
+    #[must_use]
+    pub fn loading(mut self) -> Self {
+        self.loads = true;
+        self
+    }
+
+    /// With clients that use the operations `A`, `L` and `e`.
     #[must_use]
     pub fn adjusting(mut self) -> Self {
         self.adjusts = true;
@@ -186,9 +219,65 @@ pub fn shrink(what: &str, below: usize) -> Scenario {
         .with_former(numbered(below + 1))
 }
 
+/// An empty index, to be loaded.
+pub fn empty() -> Scenario {
+    Scenario::new("empty", [&b"load-1"[..], b"load-2", b"lo"], &[]).loading()
+}
+
+/// A key that ends where others have a byte 0 or 1, under a node that stays.
+pub fn ends() -> Scenario {
+    Scenario::new("ends", [&b"end"[..], b"end\0", b"end\x01"], &[0, 1]).with_filler([b"end\x02", b"end\x03"])
+}
+
+/// A node, and the key that is the next prefix of its length.
+pub fn next_prefix() -> Scenario {
+    let hot = [&b"stem1234\x01"[..], b"stem1234\x09", b"stem1235"];
+    Scenario::new("next-prefix", hot, &[0, 2]).with_filler((2..7).map(stem))
+}
+
+/// An index with so many keys of one byte, so that a few more or less make its root grow or shrink.
+pub fn root(what: &str, keys: usize) -> Scenario {
+    let filler = (0..keys).map(|at| vec![at as u8 + 1]);
+    Scenario::new(format!("root-{what}"), [vec![0], vec![251], vec![250]], &[]).with_filler(filler)
+}
+
+/// A node that is full with so many keys, two of them hot, so that an insert makes it grow unless a delete comes before.
+pub fn full(what: &str, keys: usize) -> Scenario {
+    let mut filler: Vec<Vec<u8>> = numbered(keys.saturating_sub(2)).chain([b"stand".to_vec()]).collect();
+    filler.sort();
+    Scenario::new(format!("full-{what}"), [0, 251, 250].map(stem), &[0, 1]).with_filler(filler)
+}
+
+/// A full node of so many children, of which one has a path of its own: a key that leaves the path, and keys that make the node
+/// grow.
+pub fn above(what: &str, children: usize) -> Scenario {
+    let hot = [stem(250), [&stem(251)[..], b"path-off"].concat(), stem(249)];
+    let below = [1, 2].map(|end| [&stem(251)[..], b"path-to-", &[end]].concat());
+    let filler = numbered(children.saturating_sub(1)).chain(below).chain([b"stand".to_vec()]);
+    Scenario::new(format!("above-{what}"), hot, &[]).with_filler(filler)
+}
+
+/// Writers of one key beside each other, threads of one process most of them.
+pub fn contest() -> Scenario {
+    const OPS: &[Op] = &[Op::Put(0), Op::Update(0), Op::Update(0), Op::Insert(0), Op::Delete(0), Op::Get(0)];
+    plain().doing("contest", OPS).sharing()
+}
+
 /// Beginnings that make sense for every index. Add [`grow`] and [`shrink`] with what the index's own nodes hold.
 pub fn common() -> Vec<Scenario> {
-    vec![plain(), prefixes(), split(), pair(), chain(), long(), row(40), row(200)]
+    vec![
+        plain(),
+        prefixes(),
+        split(),
+        pair(),
+        chain(),
+        long(),
+        row(40),
+        row(200),
+        empty(),
+        ends(),
+        next_prefix(),
+    ]
 }
 
 #[cfg(test)]

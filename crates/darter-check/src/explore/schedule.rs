@@ -270,7 +270,7 @@ impl Late {
         let tasks = plan.clients.len() as u64;
         let holds = 1 + dice.below(2);
         let late_verbs = plan.faults.iter().find_map(|fault| match *fault {
-            Fault::Cancel(task, at) => {
+            Fault::Cancel(task, at) | Fault::Drop(task, at) => {
                 Some(HeldTask { task, at: HoldAt::Batch(at), steps: 2048, until: None })
             }
             _ => None,

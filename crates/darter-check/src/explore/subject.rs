@@ -151,6 +151,17 @@ pub trait Subject: 'static {
         index.put(client, key, value, condition)
     }
 
+    /// Removes a key when it has this value; answers whether it did. For the operation `e` of scenarios that adjust.
+    fn delete_if(
+        index: &Self::Index,
+        client: &mut Client<Sim>,
+        key: &[u8],
+        value: &[u8],
+    ) -> impl Future<Output = Result<bool, IndexError>> {
+        let _ = (index, client, key, value);
+        std::future::ready(Ok(false))
+    }
+
     /// Something of the index's own that may happen at any time and changes no answer: if it is due, the operation `A`, or
     /// whether it is due or not, `L`.
     fn adjust(

@@ -40,6 +40,10 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     victims.push(vec![Op::Insert(0), Op::Insert(1), Op::Insert(2)]);
     victims.push(vec![Op::Delete(0), Op::Delete(1)]);
     victims.push(vec![Op::Put(0), Op::Delete(1), Op::Maintain, Op::Maintain, Op::Maintain, Op::Maintain]);
+    if scenario.loads {
+        victims.push(vec![Op::Load(false)]);
+        victims.push(vec![Op::Load(true)]);
+    }
     if scenario.adjusts {
         victims.push(vec![Op::Adjust]);
         victims.push(vec![Op::Restructure]);
@@ -109,7 +113,7 @@ impl Sweep {
         summary.add(&quiet);
         for name in &self.faults {
             let points = match &name[..] {
-                "cancel" => quiet.awaits.first().copied().unwrap_or(0),
+                "cancel" | "drop" => quiet.awaits.first().copied().unwrap_or(0),
                 "refuse" => quiet.allocations.first().copied().unwrap_or(0),
                 "power" => quiet.verbs.iter().sum(),
                 _ => quiet.verbs.first().copied().unwrap_or(0) + 1,

@@ -160,6 +160,7 @@ impl fmt::Display for Asked {
             Action::Update(value) => write!(f, "update {value}"),
             Action::Replace { expected, value } => write!(f, "replace {expected} by {value}"),
             Action::Delete => write!(f, "delete"),
+            Action::DeleteIf(expected) => write!(f, "delete {expected}"),
         }
     }
 }

@@ -111,9 +111,7 @@ impl Prepared {
         self.values.extend(initial);
         for operation in operations {
             self.values.extend(written(operation.action));
-            if let Action::Replace { expected, .. } = operation.action {
-                self.values.push(expected);
-            }
+            self.values.extend(operation.action.expected());
             if let Some((_, Outcome::Found(Some(value)))) = operation.returned {
                 self.values.push(value);
             }
@@ -133,7 +131,8 @@ impl Prepared {
             (_, Outcome::Inserted | Outcome::Deleted(false)) | (Action::Update(_), Outcome::Refused) => {
                 Some(ABSENT)
             }
-            (Action::Replace { expected, .. }, Outcome::Replaced) => Some(self.id_of(Some(expected))),
+            (Action::Replace { expected, .. }, Outcome::Replaced)
+            | (Action::DeleteIf(expected), Outcome::Deleted(true)) => Some(self.id_of(Some(expected))),
             _ => None,
         };
         let observes = matches!(outcome, Outcome::Found(_) | Outcome::Refused | Outcome::Deleted(false));
@@ -162,10 +161,7 @@ impl Prepared {
 
     /// What a pending operation can do, as far as others can tell.
     fn work(&self, operation: &Pending) -> (Discriminant<Action>, Option<u64>, Option<StateId>) {
-        let expected = match operation.action {
-            Action::Replace { expected, .. } => Some(expected),
-            _ => None,
-        };
+        let expected = operation.action.expected();
         let gives = Some(operation.gives).filter(|&state| self.observed[state]);
         (discriminant(&operation.action), expected, gives)
     }
@@ -175,7 +171,7 @@ impl Prepared {
         self.observed.extend(self.demand.iter().map(|demand| demand.needs > 0));
         self.observed[ABSENT] = true;
         for operation in operations {
-            if let Action::Replace { expected, .. } = operation.action {
+            if let Some(expected) = operation.action.expected() {
                 let state = self.id_of(Some(expected));
                 self.observed[state] = true;
             }
@@ -206,6 +202,6 @@ fn written(action: Action) -> Option<u64> {
         | Action::Insert(value)
         | Action::Update(value)
         | Action::Replace { value, .. } => Some(value),
-        Action::Get | Action::Delete => None,
+        Action::Get | Action::Delete | Action::DeleteIf(_) => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Looking for a planted error with the explorer.
 
 use super::{FoundBy, Mutant};
-use crate::explore::{Settings, Summary, Sweep, subject};
+use crate::explore::{Explored, Settings, Summary, Sweep, subject};
 use darter_fabric::mutants::plant;
 
 impl Mutant {
@@ -23,14 +23,31 @@ impl Mutant {
     /// When the list names an index or a fault that there is not.
     pub fn hunt(&self, schedules: Option<u64>, threads: usize) -> Option<Summary> {
         let explored = |index| subject(index).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let scenario = |subject: &'static Explored, name: &str| {
+            subject.scenario(name).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+        };
         plant(Some(self.name));
         let summary = match self.found_by {
-            FoundBy::Explorer(index, budget) => {
+            FoundBy::Explorer(index, schedules_max)
+            | FoundBy::Focused { index, schedules: schedules_max, .. } => {
                 let subject = explored(index);
+                let scenarios = match self.found_by {
+                    FoundBy::Focused { scenarios, .. } => {
+                        scenarios.iter().map(|name| scenario(subject, name)).collect()
+                    }
+                    _ => Settings::of(subject).scenarios,
+                };
                 let faults = subject.promises.survives.iter().map(ToString::to_string).collect();
-                let runs = schedules.unwrap_or(budget);
-                let settings =
-                    Settings { faults, runs, clients: 4, shrinks: false, threads, ..Settings::of(subject) };
+                let runs = schedules.unwrap_or(schedules_max);
+                let settings = Settings {
+                    faults,
+                    runs,
+                    clients: 4,
+                    shrinks: false,
+                    threads,
+                    scenarios,
+                    ..Settings::of(subject)
+                };
                 Some(settings.explore(&|_| {}))
             }
             FoundBy::Sweep(index, faults) => {

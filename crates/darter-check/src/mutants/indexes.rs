@@ -19,13 +19,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-added-though-it-was-there",
         "A replacement that found another child under the edge is told as one that added its own.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "art", scenarios: &["grow-into-n4"], schedules: 17_000 },
     ),
     Mutant::new(
         "ART",
         "art-replaced-root-believed",
         "The remembered root is believed though it was replaced.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("art", 3_000),
     ),
     Mutant::new(
         "ART",
@@ -55,7 +55,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-node-put-above-under-a-sealed-one",
         "A node is put into a path without asking whether the one above was replaced.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("art", 1_000),
     ),
     Mutant::new(
         "ART",
@@ -67,7 +67,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-key-byte-behind-its-slot",
         "A slot is taken before the key byte is written that it belongs to.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("art", 4_000),
     ),
     Mutant::new(
         "ART",
@@ -79,19 +79,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "lock-dropped-waiter-keeps-its-turn",
         "A waiter that is dropped when it was just given the local lock passes it to nobody.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "sherman", scenarios: &["contest-plain"], schedules: 6_000 },
     ),
     Mutant::new(
         "Sherman",
         "lock-handed-over-in-the-giver-s-name",
         "A lock that is handed over stays in the name of who gave it.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_lock_handed_over_is_its_takers"),
     ),
     Mutant::new(
         "ART",
         "lock-two-in-the-order-of-pages",
         "Two locks are taken in the order of their pages, which is not that of their words.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("art-hashed", 8_500),
     ),
     Mutant::new(
         "Sherman",
@@ -121,13 +121,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-redo-not-done",
         "Who takes over a lock does not put the image in place that its holder left.",
-        FoundBy::Explorer("sherman-inline", 1_000),
+        FoundBy::Explorer("sherman-inline", 5_000),
     ),
     Mutant::new(
         "Sherman",
         "sherman-torn-entries-not-mended",
         "Entries whose writer died are left as they are under the next lock.",
-        FoundBy::Explorer("sherman-inline", 1_000),
+        FoundBy::Explorer("sherman-inline", 5_500),
     ),
     Mutant::new(
         "Sherman",
@@ -145,13 +145,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-stamp-kept",
         "A node is written anew under the stamp that it had.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "fg-plus", scenarios: &["shifting-leaf"], schedules: 6_500 },
     ),
     Mutant::new(
         "Sherman",
         "sherman-redo-named-too-late",
         "A node is written before its state names the image to be put in place.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "fg-plus", scenarios: &["shifting-leaf"], schedules: 3_500 },
     ),
     Mutant::new(
         "Sherman",
@@ -199,13 +199,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-check-written-before-its-entry",
         "A new entry's check is written before its key and value.",
-        FoundBy::Explorer("sherman-inline", 1_000),
+        FoundBy::Explorer("sherman-inline", 10_500),
     ),
     Mutant::new(
         "Sherman",
         "sherman-pointer-written-before-its-key",
         "A new entry's pointer is written before its key.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("sherman", 12_500),
     ),
     Mutant::new(
         "SMART",
@@ -241,7 +241,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-leaf-unlocked-before-it-is-written",
         "A leaf is unlocked in front of the WRITE that the lock protects.",
-        FoundBy::Explorer("smart-in-place", 1_000),
+        FoundBy::Explorer("smart-in-place", 3_000),
     ),
     Mutant::new(
         "SMART",
@@ -259,7 +259,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-slot-cleared-before-its-leaf-is-dead",
         "A delete clears the slot before it kills the leaf.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("smart-in-place", 13_500),
     ),
     Mutant::new(
         "SMART",
@@ -271,7 +271,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-read-joins-a-read-under-way",
         "A read is served by one that was on its way when it came.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("smart-in-place", 3_500),
     ),
     Mutant::new(
         "SMART",
@@ -283,7 +283,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-refusal-serves-who-came-since",
         "A refusal read while the window was open is told to who joined after it was read.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "smart-in-place", scenarios: &["contest-plain"], schedules: 7_500 },
     ),
     Mutant::new(
         "SMART",
@@ -295,6 +295,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-type-left-to-who-took-the-slot",
         "Who meets another's slot beyond the visible ones goes on without raising the type.",
-        FoundBy::Nobody,
+        FoundBy::Equivalent(
+            "The batch with the CAS that lost has a CAS that raises the type too. Where that one lost as well, the put goes on with another slot, whose type it raises before it answers, or looks at the node again and does all of it once more; an answer for the edge itself needs its slot to be visible.",
+        ),
     ),
 ];

@@ -19,6 +19,15 @@ mod tree;
 pub enum FoundBy {
     /// Schedules of this index, with all the faults that it promises to survive, at most so many.
     Explorer(&'static str, u64),
+    /// The same from some of the index's scenarios, where it is one of few situations that tell.
+    Focused {
+        /// The index.
+        index: &'static str,
+        /// The scenarios.
+        scenarios: &'static [&'static str],
+        /// At most so many.
+        schedules: u64,
+    },
     /// The sweep of this index: these faults, separated by commas, at every point of every operation.
     Sweep(&'static str, &'static str),
     /// `cargo test` with these arguments.

@@ -7,19 +7,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "radix",
         "unsorted-load-loses-its-last-leaf",
         "A bulk load that meets a key out of order does not give back the leaf before it.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "radix",
         "bulk-load-skips-one-byte-too-many",
         "A bulk load leaves out the chain node where an edge skips one byte more than a slot can say.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "radix",
         "failed-load-keeps-its-nodes",
         "A bulk load that failed gives its leaves back and not its nodes.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "radix",
@@ -61,12 +61,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "radix",
         "scan-goes-on-after-the-next-prefix",
         "A scan that goes on behind a subtree leaves out the key that is equal to the next prefix.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "radix",
         "slot-of-a-removed-end-is-of-byte-0",
         "The tombstone of a key's end is taken for one of the edge of byte 0.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
 ];

@@ -7,7 +7,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "bulk-load-over-a-late-key",
         "A bulk load replaces the root although a key was put while it sealed it.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["empty", "empty-edge"], schedules: 1_000 },
     ),
     Mutant::new(
         "tree",
@@ -19,7 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "remembered-root-believed",
         "The root as last seen is believed without a look at its seals.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["root-n4"], schedules: 1_000 },
     ),
     Mutant::new(
         "tree",
@@ -121,7 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "split-waits-for-an-empty-subtree-to-go",
         "A put that meets a subtree without keys leaves it to others to remove it, and tries again.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["hollow-split"], schedules: 1_500 },
     ),
     Mutant::new(
         "tree",
@@ -133,7 +133,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "split-skips-one-byte-too-many",
         "A node split leaves out the chain node where an edge skips one byte more than a slot can say.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "tree",
@@ -163,13 +163,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "lost-root-stays-remembered",
         "The root as last seen stays remembered after a CAS on the root word has shown that it is another.",
-        FoundBy::Nobody,
+        FoundBy::Equivalent(
+            "A descent believes the remembered root only where a slot of it is not sealed, and a root that was replaced is sealed to its last slot: the next descent reads the root word anyway, a round trip later.",
+        ),
     ),
     Mutant::new(
         "tree",
         "lost-root-copy-remembered",
         "A root copy whose CAS on the root word was lost is remembered as the root.",
-        FoundBy::Nobody,
+        FoundBy::Explorer("dart", 1_000),
     ),
     Mutant::new(
         "tree",
@@ -199,7 +201,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "collapse-skips-one-byte-too-many",
         "A lone child moves up although its edge then skips one byte more than a slot can say.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["edge"], schedules: 1_000 },
     ),
     Mutant::new(
         "tree",
@@ -241,15 +243,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "insert-marked-as-a-replacement",
         "A put that meant to replace a leaf and then inserts one keeps the mark for others to bow to.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["bowing-keys"], schedules: 1_000 },
     ),
     Mutant::new(
         "tree",
         "put-bows-to-a-sealed-slot",
         "A put bows to the leaf in a sealed slot, which may be the very leaf that it was to replace.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 3_500),
     ),
-    Mutant::new("tree", "put-bows-to-another-key", "A put bows to the leaf of another key.", FoundBy::Nobody),
+    Mutant::new(
+        "tree",
+        "put-bows-to-another-key",
+        "A put bows to the leaf of another key.",
+        FoundBy::Focused { index: "dart", scenarios: &["bowing-keys"], schedules: 1_500 },
+    ),
     Mutant::new(
         "tree",
         "insert-takes-a-lost-slot-for-won",

@@ -246,7 +246,7 @@ impl Case {
             if optional.invoked > end || optional.is_used && !with_used {
                 continue;
             }
-            if let (Action::Replace { expected, .. }, true) = (optional.action, optional.is_anonymous) {
+            if let (Some(expected), true) = (optional.action.expected(), optional.is_anonymous) {
                 let is_held = |action| written(action) == Some(expected);
                 let distinct = self.optional.iter().filter(|other| !other.is_anonymous);
                 let may_be_held = state == Some(expected)
@@ -304,7 +304,7 @@ impl Counts {
 /// The value that an action writes if it takes effect.
 fn written(action: Action) -> Option<u64> {
     match action {
-        Action::Get | Action::Delete => None,
+        Action::Get | Action::Delete | Action::DeleteIf(_) => None,
         Action::Put(value)
         | Action::Insert(value)
         | Action::Update(value)
@@ -319,12 +319,13 @@ fn values(operations: &[Operation]) -> HashMap<u64, Value> {
         if let Some(value) = written(operation.action) {
             values.entry(value).or_default().writers += 1;
         }
-        if let Action::Replace { expected, .. } = operation.action {
+        if let Some(expected) = operation.action.expected() {
             values.entry(expected).or_default().is_told_apart = true;
         }
         let (returned, found) = match (operation.action, operation.returned) {
             (_, Some((returned, Outcome::Found(Some(value))))) => (returned, value),
-            (Action::Replace { expected, .. }, Some((returned, Outcome::Replaced))) => (returned, expected),
+            (Action::Replace { expected, .. }, Some((returned, Outcome::Replaced)))
+            | (Action::DeleteIf(expected), Some((returned, Outcome::Deleted(true)))) => (returned, expected),
             _ => continue,
         };
         let value = values.entry(found).or_default();

@@ -55,6 +55,7 @@ impl Judged {
                 Some(Some(value))
             }
             (Action::Replace { value, .. }, _) if took_effect => Some(Some(value)),
+            (Action::DeleteIf(_), Told::Outcome(Outcome::Deleted(true))) => Some(None),
             (Action::Delete | Action::Update(_), _) => Some(None),
             _ => None,
         }
@@ -121,7 +122,10 @@ fn allowed(step: &Step, held: Option<u64>) -> (bool, Option<u64>) {
         Action::Insert(value) if !is_there => (Outcome::Inserted, Some(value)),
         Action::Update(value) if is_there => (Outcome::Replaced, Some(value)),
         Action::Replace { expected, value } if held == Some(expected) => (Outcome::Replaced, Some(value)),
-        Action::Insert(_) | Action::Update(_) | Action::Replace { .. } => (Outcome::Refused, held),
+        Action::DeleteIf(expected) if held == Some(expected) => (Outcome::Deleted(true), None),
+        Action::Insert(_) | Action::Update(_) | Action::Replace { .. } | Action::DeleteIf(_) => {
+            (Outcome::Refused, held)
+        }
     };
     let is_allowed = match told {
         Told::Outcome(told) => told == outcome,

@@ -455,11 +455,14 @@ impl Reader {
 fn answers(outcome: Outcome, action: Action) -> bool {
     match outcome {
         Outcome::Found(_) => action == Action::Get,
-        Outcome::Deleted(_) => action == Action::Delete,
+        Outcome::Deleted(_) => matches!(action, Action::Delete | Action::DeleteIf(_)),
         Outcome::Inserted => matches!(action, Action::Put(_) | Action::Insert(_)),
         Outcome::Replaced => matches!(action, Action::Put(_) | Action::Update(_) | Action::Replace { .. }),
         Outcome::Refused => {
-            matches!(action, Action::Insert(_) | Action::Update(_) | Action::Replace { .. })
+            matches!(
+                action,
+                Action::Insert(_) | Action::Update(_) | Action::Replace { .. } | Action::DeleteIf(_)
+            )
         }
     }
 }

@@ -38,17 +38,32 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// How a process uses an index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArtOptions {
     /// Nodes are hashed buckets (DART, section 3.2), of which a search reads one. Counts when the index is created.
     pub hashed: bool,
     /// The locks' parts in use.
     pub hocl: HoclOptions,
+    /// Words of a table of locks. Counts when the index is created.
+    pub lock_words: u32,
     /// Updates lock the node whose pointer they swap, as ROWEX does, though the CAS needs no lock (DART, Table 1).
     pub locked_updates: bool,
     /// Not for use: writers take no locks, and an update that lost a race is not tried again, so that what locks cost can be
     /// measured (DART, Table 1). Two clients that write at once then lose writes.
     pub without_locks: bool,
+}
+
+impl Default for ArtOptions {
+    /// The published layout, with locks as Sherman has them.
+    fn default() -> Self {
+        Self {
+            hashed: false,
+            hocl: HoclOptions::default(),
+            lock_words: hocl::TABLE_WORDS as u32,
+            locked_updates: false,
+            without_locks: false,
+        }
+    }
 }
 
 /// An ART in a pool. Clones are handles in one compute node: they share locks and the root pointer.
@@ -70,7 +85,7 @@ impl<F: Fabric> Art<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let descriptor = Hocl::create(&mut client, hocl::TABLE_WORDS).await?;
+        let descriptor = Hocl::create(&mut client, options.lock_words.into()).await?;
         let ty = if options.hashed { HASHED[0] } else { PUBLISHED[0] };
         let root = match client.alloc(0, ty.bytes(), AllocKind::Inner).await {
             Ok(root) => root,

@@ -3,7 +3,8 @@
 //! A lock exists while somebody has it or waits for it, so any number of locks costs memory for those in use alone. Who asks
 //! for a lock that is taken waits in its queue. The holder's guard passes the lock on when it is dropped, to the first
 //! in the queue; [`LocalGuard::hand_over`] passes a `T` with it, such as the hold on a lock in the pool (Sherman's handover).
-//! A waiter that is dropped leaves the queue; one that had already been given the lock passes it on, and drops the `T`.
+//! A waiter that is dropped leaves the queue; one that had already been given the lock passes it on, and drops the `T`, which
+//! has to make sense by itself then.
 
 use darter_fabric::mutant;
 use std::collections::VecDeque;

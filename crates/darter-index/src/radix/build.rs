@@ -75,6 +75,8 @@ pub(crate) struct Builder<S: Shape> {
     pub(crate) shape: S,
     keys: HashKeys,
     stack: Vec<Open<S::Type>>,
+    /// The finished root, which has the children of the lowest open node.
+    root: Option<Built<S::Type>>,
     batch: Option<Batch>,
     batch_words: usize,
     /// Keys taken.
@@ -84,7 +86,7 @@ pub(crate) struct Builder<S: Shape> {
 impl<S: Shape> Builder<S> {
     pub(crate) fn new(shape: S, keys: HashKeys) -> Self {
         let stack = vec![Open { depth: 0, children: Vec::new() }];
-        Self { shape, keys, stack, batch: None, batch_words: 0, count: 0 }
+        Self { shape, keys, stack, root: None, batch: None, batch_words: 0, count: 0 }
     }
 
     /// Takes all keys; answers the finished root.
@@ -121,6 +123,7 @@ impl<S: Shape> Builder<S> {
         let finished = self.finish_node(client, &mut HashedKey::new(self.keys, &[]), 0, &root).await;
         self.stack.push(Open { depth: 0, children: root });
         let root = finished?;
+        self.root = Some(root);
         self.flush(client).await?;
         Ok(root)
     }
@@ -266,6 +269,9 @@ impl<S: Shape> Builder<S> {
     /// Frees everything built, none of which was ever visible.
     pub(crate) async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
         self.flush(client).await?;
+        if let Some(Built { addr, ty, .. }) = self.root {
+            client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
+        }
         let mut doomed: Vec<Slot<S::Type>> = self.stack.into_iter().flat_map(|open| open.children).collect();
         while let Some(slot) = doomed.pop() {
             match slot.held() {

@@ -86,13 +86,20 @@ impl<F: Fabric> Sherman<F> {
             return Ok(pairs);
         }
         let mut cursor = Some(Cursor::start(range));
+        // What has not been scanned yet: a leaf that took in a neighbour meanwhile has keys of before the cursor too.
+        let mut rest = range.clone();
         while let Some(at) = cursor.take().filter(|at| !at.is_out_of(range) && pairs.len() < limit) {
             let mut client = client.pin(OpKind::Scan).await?;
             let leaves = self.leaves_from(&mut client, &at, range.reverse, limit - pairs.len()).await?;
             for leaf in leaves {
                 let left = limit - pairs.len();
-                self.take_leaf(&mut client, &leaf, range, left, &mut pairs).await?;
+                self.take_leaf(&mut client, &leaf, &rest, left, &mut pairs).await?;
                 cursor = Cursor::past(&leaf, range.reverse);
+                match &cursor {
+                    Some(Cursor::From(key, _)) => rest.from = Bound::Included(key.clone()),
+                    Some(Cursor::Below(key)) => rest.to = Bound::Excluded(key.clone()),
+                    Some(Cursor::Last) | None => {}
+                }
                 if pairs.len() >= limit || cursor.as_ref().is_none_or(|cursor| cursor.is_out_of(range)) {
                     break;
                 }

@@ -54,6 +54,9 @@ pub struct SmartOptions {
     pub read_delegation: bool,
     /// Clients of a compute node that write one key at a time share one WRITE (section 4.2).
     pub write_combining: bool,
+    /// Bytes that may be set aside, since others may remember them, before they are made to forget them and all is freed; by
+    /// default a 64th of the pool's.
+    pub quarantine_bytes: Option<u64>,
     /// Reverse pointers are kept up to date and compared (section 4.3). Without them an entry that is out of date is found to be
     /// only when it does not lead to the key.
     pub reverse_check: bool,
@@ -83,6 +86,7 @@ impl Default for SmartOptions {
             rear_lock: true,
             read_delegation: true,
             write_combining: true,
+            quarantine_bytes: None,
             reverse_check: true,
             holes: SmartHoles::default(),
         }
@@ -206,7 +210,12 @@ impl<F: Fabric> OrderedIndex<F> for Smart<F> {
             2 => false,
             _ => return Err(IndexError::Corrupt { addr: words.format, what: "leaves of no known format" }),
         };
-        let shared = Shared::new(words, options, Format { in_place }, Quarantine::new(&client));
+        let shared = Shared::new(
+            words,
+            options,
+            Format { in_place },
+            Quarantine::new(&client, options.quarantine_bytes),
+        );
         shared.view(&mut client).await?;
         Ok(Self { shared: Arc::new(shared), windows: Arc::default(), fabric: PhantomData })
     }

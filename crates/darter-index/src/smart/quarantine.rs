@@ -37,10 +37,10 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    pub(super) fn new<F: Fabric>(client: &Client<F>) -> Self {
+    pub(super) fn new<F: Fabric>(client: &Client<F>, bytes_max: Option<u64>) -> Self {
         let fabric = client.pool().fabric();
         let pool_bytes: u64 = (0..client.pool().nodes()).map(|node| fabric.node_bytes(node)).sum();
-        let bytes_max = (pool_bytes / POOL_SHARE).min(BYTES_MAX);
+        let bytes_max = bytes_max.unwrap_or((pool_bytes / POOL_SHARE).min(BYTES_MAX));
         Self { bytes: AtomicU64::new(0), bytes_max, rounds_full: AtomicU32::new(0) }
     }
 

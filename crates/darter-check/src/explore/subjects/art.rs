@@ -10,6 +10,8 @@ use darter_pool::AllocKind;
 /// The subject, in the published layout or the hashed one.
 pub(super) struct OfArt<const HASHED: bool>;
 
+/// So few that nodes share locks.
+const LOCK_WORDS: u32 = 4;
 /// Names of the types, and how many children they hold.
 const PUBLISHED: [(&str, usize); 3] = [("n4", 4), ("n16", 16), ("n48", 48)];
 const HASHED: [(&str, usize); 6] =
@@ -50,7 +52,13 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
 
     fn options(open: Holes) -> ArtOptions {
         let hocl = HoclOptions { takes_over: !open.has(1), ..HoclOptions::default() };
-        ArtOptions { hashed: HASHED_LAYOUT, without_locks: open.has(0), hocl, ..ArtOptions::default() }
+        ArtOptions {
+            hashed: HASHED_LAYOUT,
+            without_locks: open.has(0),
+            hocl,
+            lock_words: LOCK_WORDS,
+            ..ArtOptions::default()
+        }
     }
 
     fn scenarios() -> Vec<Scenario> {
@@ -58,6 +66,16 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
         let mut all = scenario::common();
         all.extend(types.iter().map(|&(ty, children)| scenario::grow(ty, children)));
         all.extend(types.iter().map(|&(ty, children)| scenario::shrink(&format!("to-{ty}"), children)));
+        let (ty, children) = types[0];
+        all.push(scenario::root(ty, children));
+        all.push(scenario::root(ty, children).churning());
+        all.extend(types.iter().take(3).map(|&(ty, children)| scenario::full(ty, children)));
+        all.extend(types.iter().take(2).map(|&(ty, children)| scenario::above(ty, children)));
+        all.push(scenario::full(ty, children).churning());
+        all.push(scenario::grow(&format!("into-{ty}"), children - 1));
+        all.push(scenario::contest());
+        all.push(scenario::split().churning());
+        all.push(scenario::pair().churning());
         all
     }
 }

@@ -1,6 +1,6 @@
 //! DART under exploration: no lock, so nobody waits, and nothing is lost.
 
-use super::super::plan::Fault;
+use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::{Sim, block_on};
@@ -14,6 +14,8 @@ use darter_pool::{AllocKind, Client};
 pub(super) struct OfDart;
 
 /// Children that a node of each type holds; consecutive edges fill its buckets evenly.
+/// Bytes that an edge skips, at most.
+const SKIP_MAX: usize = 127;
 const CAPACITIES: [usize; 8] = [3, 7, 11, 15, 30, 60, 120, 257];
 /// Names of the types.
 const TYPES: [&str; 8] = ["n4", "n8", "n12", "n16", "n32", "n64", "n128", "n256"];
@@ -115,6 +117,18 @@ impl Subject for OfDart {
             scenario::split(),
             scenario::pair(),
             scenario::chain(),
+            scenario::empty(),
+            scenario::ends(),
+            scenario::next_prefix(),
+            edge(),
+            empty_edge(),
+            bowing(),
+            hollow(),
+            scenario::contest(),
+            scenario::root(TYPES[0], CAPACITIES[0]),
+            scenario::root(TYPES[0], CAPACITIES[0]).churning(),
+            scenario::full(TYPES[0], CAPACITIES[0]),
+            scenario::above(TYPES[0], CAPACITIES[0]),
             express(),
             segment(),
             adjust(),
@@ -179,6 +193,15 @@ impl Subject for OfDart {
         })
     }
 
+    async fn delete_if(
+        index: &Dart<Sim>,
+        client: &mut Client<Sim>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, IndexError> {
+        index.delete_if(client, key, |found| found == value).await
+    }
+
     /// The prefix list; a forced change goes round among [`LISTS`].
     async fn adjust(index: &Dart<Sim>, client: &mut Client<Sim>, is_forced: bool) -> Result<(), IndexError> {
         if !is_forced {
@@ -194,6 +217,32 @@ impl Subject for OfDart {
 fn express() -> Scenario {
     let hot = [&b"express-way-1"[..], b"express-way-2", b"express-wagon"];
     Scenario::new("express", hot, &[0, 1]).with_filler([&b"exp"[..], b"expr-1", b"express"])
+}
+
+/// Two keys that part where an edge from the root skips one byte more than a slot can say, and one that leaves in the middle.
+fn edge() -> Scenario {
+    let key = |len: usize, end: u8| [&[b'x'; SKIP_MAX + 2][..len], &[end]].concat();
+    let hot = [key(SKIP_MAX + 2, 1), key(SKIP_MAX + 2, 2), key(SKIP_MAX / 2, 3)];
+    Scenario::new("edge", hot, &[0, 1])
+}
+
+/// The same to be loaded, without what leaves in the middle.
+fn empty_edge() -> Scenario {
+    let Scenario { mut hot, .. } = edge();
+    hot[2] = b"y".to_vec();
+    Scenario::new("empty-edge", hot, &[]).loading()
+}
+
+/// Two keys of one edge: writers that lose the slot to another put, after a removal that depends on the value.
+fn bowing() -> Scenario {
+    const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::DeleteIf(0), Op::Put(1), Op::Put(1), Op::DeleteIf(1)];
+    Scenario::new("keys", [b"ab", b"ac"], &[0]).doing("bowing", OPS)
+}
+
+/// A path on which all keys are removed, and a key that leaves it.
+fn hollow() -> Scenario {
+    const OPS: &[Op] = &[Op::Delete(0), Op::Delete(1), Op::Delete(0), Op::Delete(1), Op::Put(2)];
+    scenario::split().doing("hollow", OPS)
 }
 
 /// A segment of the express skip table about to split.

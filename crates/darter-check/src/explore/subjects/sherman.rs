@@ -3,7 +3,7 @@
 //!
 //! Nodes are small, so that a few keys split them, and locks so few that nodes share them.
 
-use super::super::plan::Fault;
+use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;
@@ -128,12 +128,19 @@ impl<T: Techniques> Subject for OfSherman<T> {
             parent_full(slots),
             merge("lower", slots, 0),
             merge("merge", slots, slots),
+            merge("merge", slots, slots).churning(),
+            leaf_full(slots, fenced).churning(),
+            fixed_empty(),
+            shifting(slots),
         ];
         if let Some((_, bytes)) = T::INLINE {
             return all.into_iter().map(|scenario| scenario.with_values([bytes.into(); 3])).collect();
         }
         all.extend(scenario::common());
+        all.push(scenario::contest());
         all.push(fences());
+        all.push(tall());
+        all.push(tall().churning());
         all
     }
 
@@ -145,6 +152,53 @@ impl<T: Techniques> Subject for OfSherman<T> {
 /// A key of eight bytes.
 fn key(group: u8, at: usize) -> Vec<u8> {
     [&[b'k', b'e', b'y', b'-', group], &(at as u16).to_be_bytes()[..], &[0]].concat()
+}
+
+/// An empty index, to be loaded with keys of eight bytes.
+fn fixed_empty() -> Scenario {
+    Scenario::new("unloaded", [key(b'a', 0), key(b'b', 3), key(b'c', 0)], &[]).loading()
+}
+
+/// A leaf in whose order keys come and go, so that all behind them shift.
+fn shifting(slots: usize) -> Scenario {
+    const OPS: &[Op] = &[
+        Op::Insert(0),
+        Op::Delete(0),
+        Op::Insert(2),
+        Op::Delete(2),
+        Op::Get(1),
+        Op::Scan(false),
+        Op::Scan(true),
+        Op::MultiGet,
+    ];
+    let hot = [key(b'a', 0), key(b'c', 0), key(b'b', slots / 3)];
+    let filler = (0..slots * 3 / 5).map(|at| key(b'b', at * 2));
+    Scenario::new(
+        "leaf",
+        hot.map(|mut key| {
+            key[7] = 1;
+            key
+        }),
+        &[1],
+    )
+    .with_filler(filler)
+    .doing("shifting", OPS)
+}
+
+/// Groups of keys of which one is left.
+const HOT_GROUPS: [u8; 3] = [1, 3, 5];
+
+/// Separators so long that a node has few children: a tree of several levels, with leaves of one hot key between full ones.
+fn tall() -> Scenario {
+    let key = |group: u8, at: u8| [&[b't'; 60][..], &[group, at]].concat();
+    // Every other key first, and the others between them: leaves that are nearly full.
+    let every_other =
+        |odd: u8| (0..5).flat_map(move |group| (0..18).map(move |at| key(group * 2, at * 2 + odd)));
+    let former = HOT_GROUPS.into_iter().flat_map(|group| (0..40).map(move |at| key(group, at)));
+    let hot = HOT_GROUPS.map(|group| key(group, 20));
+    let former = former.filter(|key| !hot.contains(key)).collect::<Vec<_>>();
+    let filler = every_other(0).chain(every_other(1));
+    Scenario::new("tall", hot.clone(), &[0, 1, 2]).with_filler(filler).with_former(former)
 }
 
 /// A root that is a full leaf.

@@ -1,7 +1,7 @@
 //! SMART under exploration: without locks nobody waits and nothing is lost; with leaves in place writers of one key wait for each
 //! other, and a value whose writer died amid is lost.
 
-use super::super::plan::Fault;
+use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;
@@ -13,6 +13,22 @@ pub(super) struct OfSmart<const IN_PLACE: bool>;
 
 /// Names of the types, and how many children they hold.
 const TYPES: [(&str, usize); 4] = [("node-4", 4), ("node-8", 8), ("node-16", 16), ("node-32", 32)];
+
+/// A key that comes and goes, with so much upkeep that its leaf's memory is used again while others remember the leaf.
+fn forgetting() -> Scenario {
+    const OPS: &[Op] = &[
+        Op::Get(0),
+        Op::Get(0),
+        Op::Delete(0),
+        Op::Insert(0),
+        Op::Insert(0),
+        Op::Maintain,
+        Op::Maintain,
+        Op::Maintain,
+        Op::Maintain,
+    ];
+    scenario::full(TYPES[0].0, TYPES[0].1).churning().doing("forgetting", OPS)
+}
 
 const UNSEEN_SLOTS: Hole = Hole::published(
     "unseen-slots",
@@ -67,6 +83,8 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
             in_place: IN_PLACE,
             read_delegation: IN_PLACE,
             write_combining: IN_PLACE,
+            // At once, so that memory is used again within a run.
+            quarantine_bytes: Some(1),
             holes,
             ..SmartOptions::default()
         }
@@ -75,6 +93,15 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
     fn scenarios() -> Vec<Scenario> {
         let mut all = scenario::common();
         all.extend(TYPES.iter().map(|&(ty, children)| scenario::grow(ty, children)));
+        let (ty, children) = TYPES[0];
+        all.push(scenario::root(ty, children));
+        all.push(scenario::full(ty, children));
+        all.push(scenario::above(ty, children));
+        all.push(scenario::contest());
+        all.push(forgetting());
+        all.push(scenario::pair().churning());
+        all.push(scenario::split().churning());
+        all.push(scenario::plain().churning());
         all
     }
 }
