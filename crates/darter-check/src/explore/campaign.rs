@@ -254,7 +254,7 @@ impl Settings {
     /// The plan of a run.
     pub fn plan(&self, run: u64) -> Plan {
         let mut dice = Dice::new(seed_of(self.seed, run));
-        let scenario = self.scenario(run, &mut dice);
+        let scenario = self.scenarios[(run % self.scenarios.len() as u64) as usize];
         let clients = 2 + dice.below(self.clients.saturating_sub(1).max(1) as u64) as usize;
         let clients = clients.min(self.clients.max(1));
         let hot = scenario.hot.len().min(self.keys.max(1));
@@ -311,20 +311,6 @@ impl Settings {
         // Most strike early, where few operations have been, and all anywhere.
         let most = 1 + dice.below(most.max(12));
         plan.faults.extend(Fault::named(name, who, dice.below(most)));
-    }
-
-    /// Where a run begins: everywhere by turns, but seldom where runs are long.
-    fn scenario(&self, run: u64, dice: &mut Dice) -> &'static Scenario {
-        let count = self.scenarios.len() as u64;
-        let its_turn = self.scenarios[(run % count) as usize];
-        if its_turn.one_in == 1 || dice.one_in(its_turn.one_in) {
-            return its_turn;
-        }
-        let others = || self.scenarios.iter().filter(|scenario| scenario.one_in == 1);
-        match others().count() as u64 {
-            0 => its_turn,
-            count => others().nth(dice.below(count) as usize).copied().unwrap_or(its_turn),
-        }
     }
 
     /// The processes of so many clients: mostly one each, or all the same, or by chance.

@@ -32,8 +32,6 @@ pub struct Scenario {
     pub shares: bool,
     /// Whether clients do little but what unlinks, restructures and frees, and much of it.
     pub churns: bool,
-    /// Runs are so long that of those whose turn it is only one in so many begins here.
-    pub one_in: u64,
 }
 
 /// The prefix of the node that grows or shrinks: deep enough for a hint to lead there.
@@ -67,7 +65,6 @@ impl Scenario {
             ops: &[],
             shares: false,
             churns: false,
-            one_in: 1,
         }
     }
 
@@ -113,13 +110,6 @@ impl Scenario {
     #[must_use]
     pub fn sharing(mut self) -> Self {
         self.shares = true;
-        self
-    }
-
-    /// With few runs, because each takes as long as so many others.
-    #[must_use]
-    pub fn heavy(mut self, one_in: u64) -> Self {
-        self.one_in = one_in;
         self
     }
 
