@@ -8,6 +8,7 @@ use super::plan::Op;
 
 /// A beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // switches that have nothing to do with each other
 pub struct Scenario {
     /// Its name in commands and replay lines, without slashes.
     pub name: String,

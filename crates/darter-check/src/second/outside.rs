@@ -55,8 +55,8 @@ impl Judged {
                 Some(Some(value))
             }
             (Action::Replace { value, .. }, _) if took_effect => Some(Some(value)),
-            (Action::DeleteIf(_), Told::Outcome(Outcome::Deleted(true))) => Some(None),
-            (Action::Delete | Action::Update(_), _) => Some(None),
+            (Action::DeleteIf(_), Told::Outcome(Outcome::Deleted(true)))
+            | (Action::Delete | Action::Update(_), _) => Some(None),
             _ => None,
         }
     }

@@ -30,8 +30,9 @@ fn actions() -> impl Strategy<Value = Action> {
         2 => value.clone().prop_map(Action::Put),
         2 => value.clone().prop_map(Action::Insert),
         1 => value.clone().prop_map(Action::Update),
-        1 => (value.clone(), value).prop_map(|(expected, value)| Action::Replace { expected, value }),
+        1 => (value.clone(), value.clone()).prop_map(|(expected, value)| Action::Replace { expected, value }),
         2 => Just(Action::Delete),
+        1 => value.prop_map(Action::DeleteIf),
     ]
 }
 
@@ -184,6 +185,7 @@ pub(crate) fn disturb(random: &mut Random, operations: &mut [Operation]) {
                 (Action::Delete, _) => Outcome::Deleted(random.below(2) == 0),
                 (Action::Put(_), Outcome::Inserted) => Outcome::Replaced,
                 (Action::Put(_), _) | (Action::Insert(_), Outcome::Refused) => Outcome::Inserted,
+                (Action::DeleteIf(_), Outcome::Refused) => Outcome::Deleted(true),
                 (_, Outcome::Refused) => Outcome::Replaced,
                 _ => Outcome::Refused,
             }

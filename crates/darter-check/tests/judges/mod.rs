@@ -75,6 +75,11 @@ impl SequentialSpec for Cell {
         let (writes, value, success) = match *action {
             Action::Get => return Outcome::Found(held),
             Action::Delete => return Outcome::Deleted(self.0.take().is_some()),
+            Action::DeleteIf(expected) if held == Some(expected) => {
+                self.0 = None;
+                return Outcome::Deleted(true);
+            }
+            Action::DeleteIf(_) => return Outcome::Refused,
             Action::Put(value) if held.is_none() => (true, value, Outcome::Inserted),
             Action::Put(value) => (true, value, Outcome::Replaced),
             Action::Insert(value) => (held.is_none(), value, Outcome::Inserted),
