@@ -263,7 +263,7 @@ impl<F: Fabric> Shared<F> {
         Ok(late)
     }
 
-    fn late(&self, table: &MemberTable, epoch: u64) -> Vec<u32> {
+    pub(crate) fn late(&self, table: &MemberTable, epoch: u64) -> Vec<u32> {
         let flushed = |slot: u32, flushed: u64| {
             if slot == u32::from(self.me.member) { self.upkeep.flushed() } else { flushed }
         };

@@ -58,7 +58,11 @@ impl<F: Fabric> Shared<F> {
         Ok(())
     }
 
-    async fn close_block(&self, endpoint: &mut F::Endpoint, block: BlockId) -> Result<(), PoolError> {
+    pub(crate) async fn close_block(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+    ) -> Result<(), PoolError> {
         let Some((bits, page_words, word, closed)) = self.books(block) else { return Ok(()) };
         let mut batch = endpoint.batch();
         if mutant!("close-says-closed-before-its-books") {

@@ -49,6 +49,8 @@ mod magazine;
 mod member;
 mod nodes;
 mod pool;
+#[cfg(test)]
+mod races;
 mod reachable;
 pub mod size_class;
 mod slab;

@@ -131,6 +131,12 @@ impl Upkeep {
         self.flushed.load(Ordering::Acquire)
     }
 
+    /// The oldest birth among freed bits whose landing is unknown.
+    #[cfg(test)]
+    pub(crate) fn stuck(&self) -> u64 {
+        self.stuck.load(Ordering::SeqCst)
+    }
+
     /// Member lines in use, as last seen.
     pub(crate) fn lines(&self) -> u32 {
         self.lines.load(Ordering::Relaxed)
