@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-sealed-slot-cleared",
         "A delete clears a sealed slot without asking whether the node was replaced.",
-        FoundBy::Explorer("art-hashed", 9_000),
+        FoundBy::Explorer("art-hashed", 15_500),
     ),
     Mutant::new(
         "ART",
@@ -259,7 +259,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-slot-cleared-before-its-leaf-is-dead",
         "A delete clears the slot before it kills the leaf.",
-        FoundBy::Explorer("smart-in-place", 13_500),
+        FoundBy::Explorer("smart-in-place", 26_000),
     ),
     Mutant::new(
         "SMART",

@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "radix",
         "scan-goes-on-after-the-next-prefix",
         "A scan that goes on behind a subtree leaves out the key that is equal to the next prefix.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "radix",

@@ -43,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "writer-passes-seals-of-other-edges",
         "A writer looks for a seal in the slot of its own edge alone, and takes a sealed empty slot for vacant.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 3_000),
     ),
     Mutant::new(
         "tree",
@@ -237,7 +237,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "put-in-a-full-pool-keeps-its-leaf",
         "A put that runs out of space does not give back the leaf that it had placed.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 1_500),
     ),
     Mutant::new(
         "tree",
