@@ -7,7 +7,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "adopt-reads-members-before-blocks",
         "A sweep reads the members before the block table, so the block of a member that joined in between seems a dead one's.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::the_block_of_a_member_that_joins_during_a_look_round_is_not_swept",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -19,25 +21,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "sweep-waits-one-epoch-less",
         "A sweep goes on when all members have flushed the epoch before the one that it read.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::a_sweep_waits_until_all_have_flushed_its_epoch"),
     ),
     Mutant::new(
         "pool",
         "sweep-does-not-wait-for-its-own-process",
         "A sweep waits for all members but its own process.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::a_sweep_waits_until_all_have_flushed_its_epoch"),
     ),
     Mutant::new(
         "pool",
         "sweep-waits-for-published-epochs",
         "A sweep waits for published epochs of the others instead of flushed ones.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::a_sweep_waits_until_all_have_flushed_its_epoch"),
     ),
     Mutant::new(
         "pool",
         "sweep-drops-the-bits-it-fetched",
         "A sweep clears the freed bits of reachable objects and does not free what they name.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::what_is_freed_after_the_walk_of_a_sweep_is_free"),
     ),
     Mutant::new(
         "pool",
@@ -49,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "block-sequence-kept",
         "A block's word does not count its changes, so a late CAS finds the word that it knew.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib block::tests::words_survive_and_nonsense_is_refused"),
     ),
     Mutant::new(
         "pool",
@@ -73,19 +75,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "draft-freed-under-late-verbs",
         "What an operation gives back is free at once although verbs of a cancelled one are on their way to it.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --test cancellation what_a_cancelled_operation_gives_back_is_not_reused_under_its_verbs",
+        ),
     ),
     Mutant::new(
         "pool",
         "born-in-the-process-epoch",
         "What is unlinked counts as born in the process epoch of the moment instead of its operation's pin.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::what_is_unlinked_was_born_when_its_operation_began",
+        ),
     ),
     Mutant::new(
         "pool",
         "hold-over-before-its-late-verbs",
         "A hold that a cancelled operation had is over when the next operation begins, whatever is on its way.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_hold_is_not_over_in_the_next_operation_while_a_verb_is_on_its_way",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -97,19 +105,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "close-over-lingering-pins",
         "A process closes its blocks although verbs of cancelled operations are on their way into them.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::no_block_is_closed_under_late_verbs"),
     ),
     Mutant::new(
         "pool",
         "close-says-closed-before-its-books",
         "A block's word says closed before its freed bits and page words are written.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_block_says_closed_when_its_books_are_there_and_keeps_what_others_freed",
+        ),
     ),
     Mutant::new(
         "pool",
         "close-writes-over-freed-bits",
         "A close writes the freed bits instead of adding to them, over what others have freed meanwhile.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_block_says_closed_when_its_books_are_there_and_keeps_what_others_freed",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -145,31 +157,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "claim-wins-bits-by-a-lost-cas",
         "Freed bits count as won although the CAS that was to clear them has lost.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::freed_bits_are_won_once"),
     ),
     Mutant::new(
         "pool",
         "page-released-under-a-claim",
         "A slab becomes a free page while somebody is fetching its freed bits.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::a_slab_under_a_claim_stays_a_slab"),
     ),
     Mutant::new(
         "pool",
         "slab-cut-from-a-leaving-block",
         "A block on its way back to the pool can still be cut into slabs.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::nothing_is_cut_from_a_block_on_its_way_back"),
     ),
     Mutant::new(
         "pool",
         "run-keeps-its-last-page",
         "The last page of a freed run stays out of use.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::all_pages_of_a_freed_run_are_free"),
     ),
     Mutant::new(
         "pool",
         "hold-generation-kept",
         "A hold's number is used again with the same generation, so an old lock word names the new hold.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib hold::tests::a_word_comes_back_only_after_a_million_holds",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -181,19 +195,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "hold-over-as-soon-as-dropped",
         "A hold is over as soon as it is dropped, whatever verbs of its operation are on their way.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --test holds a_cancelled_operation_is_over_when_its_verbs_have_landed",
+        ),
     ),
     Mutant::new(
         "pool",
         "limbo-forgets-the-birth-in-hand",
         "What was handed out for scrubbing is retired with the birth of the operation that retires it.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::what_is_retired_while_something_is_in_hand_is_as_old",
+        ),
     ),
     Mutant::new(
         "pool",
         "limbo-birth-of-the-last-in-the-ring",
         "A bag counts as born with the last object in it instead of the oldest.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::the_oldest_in_a_ring_counts"),
     ),
     Mutant::new(
         "pool",
@@ -217,13 +235,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "limbo-oldest-passes-over-what-is-graced",
         "The oldest birth in limbo leaves out what waits to be scrubbed, so a sweep goes on too early.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib upkeep::tests::what_is_unlinked_again_keeps_its_birth"),
     ),
     Mutant::new(
         "pool",
         "limbo-oldest-looks-once",
         "The oldest birth is taken from limbo, then from rings, and not from limbo again: what moves over is missed.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::the_oldest_in_a_ring_counts"),
     ),
     Mutant::new(
         "pool",
@@ -241,31 +259,41 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "member-goes-live-by-what-it-read-before",
         "A new member publishes the epoch that it read before it went live.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
+        ),
     ),
     Mutant::new(
         "pool",
         "bury-though-the-lease-was-renewed",
         "A member counts as lapsed although it renewed its lease between two looks at its line.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::who_renewed_its_lease_after_the_first_look_has_not_lapsed",
+        ),
     ),
     Mutant::new(
         "pool",
         "bury-whoever-the-line-names-now",
         "The holder to be fenced is taken from the second look at a line, where the next one may have its name already.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::the_next_in_a_slot_is_not_shut_out_for_the_one_before",
+        ),
     ),
     Mutant::new(
         "pool",
         "bury-without-the-nodes-that-came-since",
         "A member is ended although memory nodes were added that do not know that it was shut out.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::nobody_is_ended_who_may_write_to_nodes_that_are_not_known",
+        ),
     ),
     Mutant::new(
         "pool",
         "node-used-before-all-reach-it",
         "A process allocates on a new memory node before all members can reach it.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -277,13 +305,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "join-without-the-nodes-that-came-since",
         "A new member does not learn of memory nodes that were added before others could see it.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::whoever_joins_during_an_addition_reaches_the_node_before_others_use_it",
+        ),
     ),
     Mutant::new(
         "pool",
         "limbo-marked-after-the-epoch-was-read",
         "The mark in limbo is set after the epoch was read, so what was unlinked in between bears an older stamp.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::what_is_unlinked_within_a_round_has_no_stamp_of_it",
+        ),
     ),
     Mutant::new(
         "pool",
@@ -301,19 +333,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "holds-settled-under-late-verbs",
         "Upkeep declares abandoned holds over without asking whether the verbs of their operation have landed.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::a_hold_is_not_over_in_the_next_operation_while_a_verb_is_on_its_way",
+        ),
     ),
     Mutant::new(
         "pool",
         "cancelled-frees-taken-for-landed",
         "Freed bits whose landing is unknown do not hold sweeps back.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::frees_that_may_land_late_hold_sweeps_back"),
     ),
     Mutant::new(
         "pool",
         "flushed-without-looking-at-pins",
         "The flushed epoch passes operations under way that have yet to retire what they unlinked.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::a_pin_holds_back_what_counts_as_flushed"),
     ),
     Mutant::new(
         "pool",
@@ -337,12 +371,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "lease-renewed-with-news-alone",
         "A process renews its lease only when it has something else to publish.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::members_that_renew_their_leases_are_not_shut_out"),
     ),
     Mutant::new(
         "pool",
         "frees-forgotten-in-a-block-just-taken",
         "Objects freed by their bits in a block that the process takes over meanwhile are never fetched.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-pool --lib races::objects_freed_in_a_block_just_taken_over_are_fetched",
+        ),
     ),
 ];

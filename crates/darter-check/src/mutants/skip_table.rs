@@ -31,7 +31,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "entry-put-over-a-sealed-one",
         "An entry takes the place of a sealed one, which then is no longer what the halves were made of.",
-        FoundBy::Nobody,
+        FoundBy::Equivalent(
+            "The entry is put into a segment that is on its way out: the halves are made of what was sealed, or of the new entry, and either way a hint is lost or kept. A scrub that looks there meets the other slots of the bucket, which stay sealed, and looks where the entries went.",
+        ),
     ),
     Mutant::new(
         "skip table",
@@ -55,7 +57,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "scrub-does-not-look-where-the-entry-went",
         "A scrub that meets a seal finishes the split and does not look where the entry went.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 5_000 },
     ),
     Mutant::new(
         "skip table",
@@ -73,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "scrub-everywhere-leaves-splits-begun",
         "A scrub of a whole table passes over the entries of segments whose split was begun and left.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 500 },
     ),
     Mutant::new(
         "skip table",
@@ -97,25 +99,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "split-divides-what-it-read-before-sealing",
         "The halves of a segment are made from what was read before it was sealed.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 7_000 },
     ),
     Mutant::new(
         "skip table",
         "segment-retired-by-the-winner-of-either-half",
         "The old segment is retired by whoever wins a half, and so twice when two win one each.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 3_000 },
     ),
     Mutant::new(
         "skip table",
         "lost-half-kept",
         "The half that lost its place in the directory is not given back.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 500 },
     ),
     Mutant::new(
         "skip table",
         "split-not-told-to-other-processes",
         "A split does not bump the version word, so other processes keep the directory entry of the old segment.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 500 },
     ),
     Mutant::new(
         "skip table",
@@ -133,25 +135,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "lost-half-remembered",
         "A client remembers its own half in the directory although another's won.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 500 },
     ),
     Mutant::new(
         "skip table",
         "loser-of-a-half-does-not-fill-it",
         "A client whose half lost leaves it to the winner, who may be dead, to fill the other directory entries.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 1_500 },
     ),
     Mutant::new(
         "skip table",
         "view-goes-back",
         "A table that a slow client read is shared as if it had been found current later.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_late_answer_does_not_bring_an_old_table_back"),
     ),
     Mutant::new(
         "skip table",
         "est-commit-unpinned",
         "A builder commits out of any pin, and swings the table's word from what it read before.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_late_builder_does_not_swing_the_table_back"),
     ),
     Mutant::new(
         "skip table",
@@ -169,6 +171,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "table-to-come-read-once",
         "Whoever helps a change of tables takes the word that named the new table before another was found current.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_late_helper_leaves_the_next_change_alone"),
     ),
 ];

@@ -73,13 +73,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "retirement-counted-after-retiring",
         "A round of retirement is counted after its nodes were retired instead of before.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_that_fails_anywhere_loses_no_node"),
     ),
     Mutant::new(
         "tree",
         "node-retired-though-its-scrub-failed",
         "A node goes on to its second grace although an error cut its scrub short.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_that_fails_anywhere_loses_no_node"),
     ),
     Mutant::new(
         "tree",
@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "multi-get-takes-the-view-unchecked",
         "A multi-get goes by the view as it is, however old.",
-        FoundBy::Nobody,
+        FoundBy::Focused { index: "dart", scenarios: &["segment", "churn-segment"], schedules: 14_000 },
     ),
     Mutant::new(
         "tree",
@@ -115,7 +115,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "view-dated-by-the-end-of-its-reading",
         "A view counts as read in the epoch in which its reading ended instead of the pin of its reader.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_late_answer_does_not_bring_an_old_table_back"),
     ),
     Mutant::new(
         "tree",
