@@ -275,7 +275,10 @@ impl Late {
             }
             _ => None,
         });
-        let slow = dice.one_in(3).then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
+        // Whoever waits for a client that is held that long is shut out in the end, for want of upkeep.
+        let waits = plan.subject.promises.trips_beside_stopped.is_none();
+        let is_slow = !waits && dice.one_in(3);
+        let slow = is_slow.then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
         let holds = (u64::from(slow.is_some())..holds)
             .map(|_| {
                 let within = 1 + dice.below(operations.max(1));
@@ -288,7 +291,7 @@ impl Late {
                     _ => HoldAt::AfterHead(dice.below(within * HEADS_OF_AN_OPERATION)),
                 };
                 // Some until nobody else can move: what they know is as old as can be.
-                let steps = if dice.one_in(3) { STEPS_WITHOUT_END } else { 32 << dice.below(7) };
+                let steps = if !waits && dice.one_in(3) { STEPS_WITHOUT_END } else { 32 << dice.below(7) };
                 HeldTask { task, at, steps, until: None }
             })
             .chain(late_verbs)
