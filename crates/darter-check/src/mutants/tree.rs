@@ -11,6 +11,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "tree",
+        "key-below-sought-through-a-seal",
+        "A split of a segment reads the key below a node that a hint names through a sealed slot, whose child may be free.",
+        FoundBy::Tests(
+            "--package darter-index --lib nothing_is_read_below_a_replaced_node_that_a_hint_names",
+        ),
+    ),
+    Mutant::new(
+        "tree",
         "key-below-sought-in-one-bucket",
         "A key below a node is sought in its first bucket alone.",
         FoundBy::Nobody,

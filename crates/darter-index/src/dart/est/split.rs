@@ -13,7 +13,7 @@
 //! An entry does not hold the hash bit that sends it to one half or the other. It is found again in the node that the entry
 //! names: its identity word when the node lies exactly at the entry's length, else the key of any leaf below.
 
-use super::super::descend_any::keys_below;
+use super::super::descend_any::keys_below_hinted;
 use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
 use super::super::prefix_hash::{HashKeys, HashedKey, identity_depth};
@@ -206,7 +206,7 @@ async fn hashes_of<F: Fabric>(
     }
     debug_assert!(table.list.word() != 0 || deep.is_empty());
     let nodes: Vec<NodeRef> = deep.iter().map(|&(_, _, node)| node).collect();
-    let found = keys_below(client, &nodes).await?;
+    let found = keys_below_hinted(client, &nodes).await?;
     for ((at, len, _), key) in deep.into_iter().zip(found) {
         hashes[at] = key.filter(|key| key.len() >= len).map(|key| HashedKey::new(*keys, &key).express(len));
     }
