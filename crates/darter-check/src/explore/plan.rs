@@ -49,6 +49,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// The key that it is about, if that is one.
+    pub(super) fn key(self) -> Option<u8> {
+        self.letter().1
+    }
+
     fn letter(self) -> (char, Option<u8>) {
         match self {
             Self::Get(key) => ('g', Some(key)),
