@@ -86,6 +86,30 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// A table that nobody has looked at yet, with the directory as it was written or read.
+    fn new(
+        descriptor: GlobalAddr,
+        (list, segment): (PrefixList, SegmentSize),
+        bits: u32,
+        directory_addr: GlobalAddr,
+        born: u64,
+        version: u64,
+        directory: &[u64],
+    ) -> Self {
+        Self {
+            descriptor,
+            list,
+            bits,
+            segment,
+            directory_addr,
+            born,
+            version,
+            checked: AtomicU64::new(0),
+            directory: directory.iter().map(|&word| AtomicU64::new(word)).collect(),
+            saturated: AtomicBool::new(false),
+        }
+    }
+
     /// Makes an empty table for about `entries` entries, in a directory with room to double.
     ///
     /// # Errors
@@ -154,20 +178,7 @@ impl Table {
         batch.write(descriptor, &words_of_it);
         let done = client.submit(batch).await?;
         client.recycle(done);
-        let directory = words.into_iter().map(AtomicU64::new).collect();
-        let (checked, saturated) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self {
-            descriptor,
-            list,
-            bits,
-            segment,
-            directory_addr,
-            born,
-            version: 0,
-            checked,
-            directory,
-            saturated,
-        })
+        Ok(Self::new(descriptor, (list, segment), bits, directory_addr, born, 0, &words))
     }
 
     /// Reads a table: its descriptor, then its directory.
@@ -194,22 +205,17 @@ impl Table {
         let mut batch = client.batch();
         let read = batch.read(directory_addr, 1 << bits);
         let done = client.submit(batch).await?;
-        let directory = done.words(read).iter().map(|&word| AtomicU64::new(word)).collect();
-        client.recycle(done);
-        let (checked, saturated) = (AtomicU64::new(0), AtomicBool::new(false));
-        let bits = bits as u32;
-        Ok(Self {
+        let table = Self::new(
             descriptor,
-            list,
-            bits,
-            segment,
+            (list, segment),
+            bits as u32,
             directory_addr,
             born,
             version,
-            checked,
-            directory,
-            saturated,
-        })
+            done.words(read),
+        );
+        client.recycle(done);
+        Ok(table)
     }
 
     /// A client pinned at `epoch` has found this table current.
