@@ -19,7 +19,16 @@ fn settings(seed: u64, runs: u64) -> Settings {
 fn sweep(subject: &'static Explored, fault: &str, scenarios: &[&str], seed: u64) -> Sweep {
     let scenarios = scenarios.iter().map(|name| subject.scenario(name).unwrap()).collect();
     let holes = Holes::default();
-    Sweep { subject, faults: vec![fault.into()], scenarios, schedules: 1, seed, holes, threads: 2 }
+    Sweep {
+        subject,
+        faults: vec![fault.into()],
+        scenarios,
+        schedules: 1,
+        seed,
+        holes,
+        shrinks: true,
+        threads: 2,
+    }
 }
 
 fn assert_clean(finding: Option<&Finding>) {

@@ -47,7 +47,7 @@ pub(crate) struct SimCommand {
     /// Most keys that clients fight over
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3))]
     keys: u64,
-    /// What may go wrong, separated by commas: kill, cancel, pause, stop, cut, refuse, power; all
+    /// What may go wrong, separated by commas: kill, cancel, drop, hold, pause, stop, cut, refuse, power; all
     /// that the index promises to survive; none
     #[arg(long, value_name = "LIST", default_value = "none")]
     faults: String,
@@ -220,9 +220,10 @@ impl SimCommand {
             schedules: 1,
             seed: settings.seed,
             holes: settings.holes,
+            shrinks: settings.shrinks,
             threads: settings.threads,
         };
-        let bar = self.bar(sweep.plans() as u64);
+        let bar = self.bar(sweep.plans_len() as u64);
         let summary = sweep.run(&|_| bar.inc(1));
         bar.finish_and_clear();
         Ok(summary)

@@ -298,7 +298,7 @@ impl Settings {
         }
         let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
         let clients = plan.clients.len() as u32;
-        let is_client_s = matches!(&name[..], "cancel" | "drop");
+        let is_client_s = Fault::is_of_client(name);
         let who = dice.below(u64::from(if is_client_s { clients } else { plan.processes() })) as u32;
         let of_victim = |(at, _): &(usize, &Vec<Op>)| is_client_s || plan.process_of(*at) == who;
         let operations = plan.clients.iter().enumerate().filter(of_victim).map(|(_, ops)| ops.len() as u64);
@@ -349,16 +349,17 @@ impl Settings {
                 return Op::Load(dice.one_in(3));
             }
             if scenario.churns {
-                return match dice.below(if scenario.adjusts { 20 } else { 15 }) {
+                return match dice.below(if scenario.adjusts { 21 } else { 15 }) {
                     0..3 => Op::Get(key),
                     3..5 => Op::Put(key),
                     5..8 => Op::Insert(key),
                     8..12 => Op::Delete(key),
                     12..15 => Op::Maintain,
+                    15 => Op::Visit(key),
                     _ => Op::Restructure,
                 };
             }
-            match dice.below(if scenario.adjusts { 23 } else { 20 }) {
+            match dice.below(if scenario.adjusts { 24 } else { 20 }) {
                 0..3 => Op::Get(key),
                 3..6 => Op::Put(key),
                 6..9 => Op::Insert(key),
@@ -371,6 +372,7 @@ impl Settings {
                 20 => Op::Adjust,
                 21 => Op::Restructure,
                 22 => Op::DeleteIf(key),
+                23 => Op::Visit(key),
                 _ => Op::Maintain,
             }
         };

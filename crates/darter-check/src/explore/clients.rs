@@ -3,7 +3,7 @@
 use super::plan::Op;
 use super::run::Violation;
 use super::scenario::Scenario;
-use super::subject::Subject;
+use super::subject::{Holes, Subject};
 use crate::history::{Action, Operation, Outcome as Told};
 use darter_fabric::{FabricError, Sim};
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
@@ -13,7 +13,7 @@ use std::future::Future;
 use std::ops::{Bound, Range};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 /// Keys of a window of a scan, at least, and windows through the keys of a scenario, at most.
 const WINDOW_MIN: usize = 2;
@@ -35,6 +35,10 @@ pub(super) struct Recorder {
     /// Clients whose operation has not executed a verb yet.
     fresh: Vec<bool>,
     pub violation: Option<Violation>,
+    /// Who waits until nobody else can move.
+    resting: Vec<Waker>,
+    /// Processes that joined while clients ran, each with the process of the client that has it do so.
+    visitors: Vec<(u32, u32)>,
 }
 
 impl Recorder {
@@ -88,6 +92,19 @@ impl Recorder {
         })
     }
 
+    /// A process, and those that joined at the instance of its clients: what stops one stops all.
+    pub(super) fn processes_of(&self, process: u32) -> impl Iterator<Item = u32> + '_ {
+        let visitors = self.visitors.iter().filter(move |&&(host, _)| host == process);
+        std::iter::once(process).chain(visitors.map(|&(_, visitor)| visitor))
+    }
+
+    /// Lets those go on who waited until nobody else can move; answers whether there was one.
+    pub(super) fn end_rests(&mut self) -> bool {
+        let is_any = !self.resting.is_empty();
+        self.resting.drain(..).for_each(Waker::wake);
+        is_any
+    }
+
     fn violate(&mut self, kind: &'static str, text: String) {
         self.violation.get_or_insert(Violation::new(kind, text));
     }
@@ -96,9 +113,69 @@ impl Recorder {
 /// Who a client is.
 pub(super) struct Cast<'s> {
     pub number: u32,
+    /// Its process.
+    pub process: u32,
     pub scenario: &'s Scenario,
+    /// Errors brought back.
+    pub holes: Holes,
     /// The await at which its operation is dropped; if `true`, when it would go on.
     pub cancel_at: Option<(u64, bool)>,
+}
+
+/// The first process that joins while clients run.
+const FIRST_VISITOR: u32 = 100;
+
+/// A process that dies when this is dropped, unless it has left.
+struct Visitor {
+    sim: Sim,
+    pool: Option<Pool<Sim>>,
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            pool.abandon();
+        }
+        self.sim.kill();
+    }
+}
+
+/// A process joins, puts a key and leaves.
+async fn visit<S: Subject>(
+    cast: &Cast<'_>,
+    sim: Sim,
+    key: &[u8],
+    value: &[u8],
+) -> Result<PutOutcome, IndexError> {
+    let mut visitor = Visitor { sim: sim.clone(), pool: None };
+    let pool = visitor.pool.insert(Pool::open(sim).await?).clone();
+    pool.set_magazine_objects_max(1);
+    let outcome = {
+        let mut own = pool.client()?;
+        let index = S::Index::open(&mut own, S::options(cast.holes)).await?;
+        let outcome = S::put(&index, &mut own, key, value, Condition::Always).await?;
+        pool.maintain(&mut own).await?;
+        index.maintain(&mut own).await?;
+        outcome
+    };
+    drop(pool);
+    if let Some(pool) = visitor.pool.take() {
+        pool.close().await?;
+    }
+    Ok(outcome)
+}
+
+/// Ends when nobody else can move.
+async fn rest(recorder: &RefCell<Recorder>) {
+    let mut waits = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut waits, true) {
+            return Poll::Ready(());
+        }
+        recorder.borrow_mut().resting.push(context.waker().clone());
+        Poll::Pending
+    })
+    .await;
 }
 
 /// What an operation on the index answered.
@@ -162,6 +239,10 @@ pub(super) async fn client<S: Subject>(
 ) {
     let me = cast.number as usize;
     for (at, op) in ops.into_iter().enumerate() {
+        if op == Op::Rest {
+            rest(&recorder).await;
+            continue;
+        }
         let value = 1000 * (u64::from(cast.number) + 1) + at as u64;
         let asked = asked(&cast, op, value);
         let (begun, mine) = {
@@ -179,11 +260,12 @@ pub(super) async fn client<S: Subject>(
             }));
             ((recorder.verbs[me], recorder.awaits[me]), mine)
         };
-        let answer = act::<S>(&cast, &pool, &index, &mut own, op, value);
+        let answer = act::<S>(&cast, &recorder, &pool, &index, &mut own, op, value);
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
-        if !matches!(op, Op::Load(_) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure) {
+        if !matches!(op, Op::Load(_) | Op::Visit(_) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure)
+        {
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
@@ -257,7 +339,7 @@ fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
     let one = |key: u8, action| vec![(u32::from(key), action)];
     match op {
         Op::Get(key) => one(key, Action::Get),
-        Op::Put(key) => one(key, Action::Put(value)),
+        Op::Put(key) | Op::Visit(key) => one(key, Action::Put(value)),
         Op::Insert(key) => one(key, Action::Insert(value)),
         Op::Update(key) => one(key, Action::Update(value)),
         Op::Replace(key) => one(key, Action::Replace { expected: expected(cast, key), value }),
@@ -269,7 +351,7 @@ fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         Op::MultiGet | Op::Scan(_) | Op::Windows(_) => {
             (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
         }
-        Op::Load(true) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure => Vec::new(),
+        Op::Load(true) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure | Op::Rest => Vec::new(),
     }
 }
 
@@ -280,6 +362,7 @@ fn expected(cast: &Cast<'_>, key: u8) -> u64 {
 
 async fn act<S: Subject>(
     cast: &Cast<'_>,
+    recorder: &RefCell<Recorder>,
     pool: &Pool<Sim>,
     index: &S::Index,
     own: &mut Client<Sim>,
@@ -293,6 +376,15 @@ async fn act<S: Subject>(
             Answer::Key(Told::Found(index.get(own, key(at)).await?.map(|bytes| cast.scenario.number(&bytes))))
         }
         Op::Put(at) => told(S::put(index, own, key(at), &bytes, Condition::Always).await?),
+        Op::Visit(at) => {
+            let visitor = {
+                let mut recorder = recorder.borrow_mut();
+                let visitor = FIRST_VISITOR + recorder.visitors.len() as u32;
+                recorder.visitors.push((cast.process, visitor));
+                visitor
+            };
+            told(visit::<S>(cast, pool.fabric().process(visitor), key(at), &bytes).await?)
+        }
         Op::Insert(at) => told(S::put(index, own, key(at), &bytes, Condition::Absent).await?),
         Op::Update(at) => told(S::put(index, own, key(at), &bytes, Condition::Present).await?),
         Op::Replace(at) => {
@@ -352,6 +444,7 @@ async fn act<S: Subject>(
             S::adjust(index, own, true).await?;
             Answer::Done
         }
+        Op::Rest => Answer::Done,
     })
 }
 

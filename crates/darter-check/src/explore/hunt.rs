@@ -27,6 +27,6 @@ impl Explored {
         }
         let Settings { subject, faults, scenarios, seed, holes, .. } = settings;
         let schedules = budget.div_ceil(RUNS_OF_A_SWEEP);
-        Sweep { subject, faults, scenarios, schedules, seed, holes, threads }.run(&|_| {})
+        Sweep { subject, faults, scenarios, schedules, seed, holes, shrinks: true, threads }.run(&|_| {})
     }
 }

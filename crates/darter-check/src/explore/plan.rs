@@ -42,10 +42,14 @@ pub enum Op {
     Maintain,
     /// A sweep of what the dead have left.
     Sweep,
+    /// A process of its own joins the pool, puts a key and leaves.
+    Visit(u8),
     /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list, if one is due.
     Adjust,
     /// The same, whether it is due or not: in DART, a change of the prefix list.
     Restructure,
+    /// Nothing, until nobody else can move.
+    Rest,
 }
 
 impl Op {
@@ -63,6 +67,7 @@ impl Op {
             Self::Replace(key) => ('r', Some(key)),
             Self::Delete(key) => ('d', Some(key)),
             Self::DeleteIf(key) => ('e', Some(key)),
+            Self::Visit(key) => ('j', Some(key)),
             Self::MultiGet => ('m', None),
             Self::Scan(false) => ('s', None),
             Self::Scan(true) => ('z', None),
@@ -74,6 +79,7 @@ impl Op {
             Self::Sweep => ('W', None),
             Self::Adjust => ('A', None),
             Self::Restructure => ('L', None),
+            Self::Rest => ('H', None),
         }
     }
 }
@@ -92,7 +98,7 @@ impl FromStr for Op {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad =
-            || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 m s z w y B U M W A L");
+            || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M W A L H");
         let mut letters = text.chars();
         let letter = letters.next().ok_or_else(bad)?;
         let rest = letters.as_str();
@@ -109,6 +115,7 @@ impl FromStr for Op {
                 'W' => Ok(Self::Sweep),
                 'A' => Ok(Self::Adjust),
                 'L' => Ok(Self::Restructure),
+                'H' => Ok(Self::Rest),
                 _ => Err(bad()),
             };
         }
@@ -121,6 +128,7 @@ impl FromStr for Op {
             'r' => Ok(Self::Replace(key)),
             'd' => Ok(Self::Delete(key)),
             'e' => Ok(Self::DeleteIf(key)),
+            'j' => Ok(Self::Visit(key)),
             _ => Err(bad()),
         }
     }
@@ -135,6 +143,8 @@ pub enum Fault {
     Cancel(u32, u64),
     /// A client's operation is dropped when what its so-manieth await waited for has come, and it has not looked yet.
     Drop(u32, u64),
+    /// A client, with what it has posted, moves no further after so many of its events until nobody else can move.
+    Hold(u32, u64),
     /// A process stops when so many of its verbs have executed, and goes on when all others have ended and its lease is
     /// long over.
     Pause(u32, u64),
@@ -155,6 +165,7 @@ impl Fault {
             Self::Kill(who, when) => ("kill", who, when),
             Self::Cancel(who, when) => ("cancel", who, when),
             Self::Drop(who, when) => ("drop", who, when),
+            Self::Hold(who, when) => ("hold", who, when),
             Self::Pause(who, when) => ("pause", who, when),
             Self::Stop(who, when) => ("stop", who, when),
             Self::Cut(who, when) => ("cut", who, when),
@@ -169,6 +180,7 @@ impl Fault {
             "kill" => Self::Kill(who, when),
             "cancel" => Self::Cancel(who, when),
             "drop" => Self::Drop(who, when),
+            "hold" => Self::Hold(who, when),
             "pause" => Self::Pause(who, when),
             "stop" => Self::Stop(who, when),
             "cut" => Self::Cut(who, when),
@@ -179,8 +191,13 @@ impl Fault {
     }
 
     /// The names of faults that can be asked for.
-    pub const NAMES: [&'static str; 8] =
-        ["kill", "cancel", "drop", "pause", "stop", "cut", "refuse", "power"];
+    pub const NAMES: [&'static str; 9] =
+        ["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse", "power"];
+
+    /// Whether it is a client that it happens to, and not a process.
+    pub(super) fn is_of_client(name: &str) -> bool {
+        matches!(name, "cancel" | "drop" | "hold")
+    }
 }
 
 impl fmt::Display for Fault {

@@ -7,7 +7,7 @@
 use super::clients::{Cast, Recorder, client};
 use super::plan::{Fault, Op, Plan};
 use super::schedule::{Decision, Schedule, Scheduler};
-use super::stage::{LEASE_MS, Stage};
+use super::stage::{Stage, lease_ms};
 use super::subject::{OptionsOf, Subject};
 use super::verdict;
 use crate::history::Operation;
@@ -21,6 +21,8 @@ use std::rc::Rc;
 const STEPS_MAX: u64 = 200_000;
 /// The same of batches where time stands still for the verdict.
 const BATCHES_MAX: u64 = 200_000;
+/// Steps of others after which a client that is held goes on, should they wait for it.
+const HELD_STEPS_MAX: u64 = 20_000;
 /// Events that a lost connection stays lost.
 const CUT_EVENTS: u64 = 60;
 /// Rounds of upkeep after which whatever was unlinked must be free when nobody is in the way.
@@ -63,10 +65,14 @@ pub struct Outcome {
     pub verbs: Vec<u64>,
     /// Awaits of each client.
     pub awaits: Vec<u64>,
+    /// Events of each client.
+    pub events: Vec<u64>,
     /// Allocation requests of each process.
     pub allocations: Vec<u64>,
     /// Faults that struck.
     pub struck: Vec<Fault>,
+    /// A process left while others held back what it had unlinked: a sweep finds it.
+    pub was_visited: bool,
     /// The most round trips, and the verbs in them, that one operation of each client took; upkeep left out.
     pub longest_op: Vec<(u64, u64)>,
     /// Words that a power failure took back.
@@ -90,9 +96,11 @@ impl Outcome {
         others.map(|(_, &took)| took).max().unwrap_or_default()
     }
 
-    /// Whether nothing struck that leaves anything behind. An operation that finds no memory changes nothing.
+    /// Whether nothing struck that leaves anything behind. An operation that finds no memory changes nothing, and who is held
+    /// goes on.
     fn is_clean(&self) -> bool {
-        self.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..)))
+        !self.was_visited
+            && self.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..) | Fault::Hold(..)))
     }
 
     /// The same beside a client that has stopped for ever, if one has.
@@ -142,6 +150,7 @@ fn perform<S: Subject>(
     let sim = &stage.sim;
     sim.schedule(false);
     sim.restore(&stage.snapshot);
+    outcome.was_visited = plan.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_)));
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
     let options = S::options(plan.holes);
     let mut processes: Vec<Option<Process<S>>> = Vec::new();
@@ -167,7 +176,9 @@ fn perform<S: Subject>(
         }
         let cast = Cast {
             number: at as u32,
+            process,
             scenario: &stage.scenario,
+            holes: plan.holes,
             cancel_at: plan.faults.iter().find_map(|fault| match fault {
                 Fault::Cancel(who, when) if *who as usize == at => Some((*when, false)),
                 Fault::Drop(who, when) if *who as usize == at => Some((*when, true)),
@@ -198,6 +209,7 @@ fn perform<S: Subject>(
         recorder: &recorder,
         current: None,
         pending: plan.faults.clone(),
+        held: Vec::new(),
         healing: Vec::new(),
         power_lost: false,
     };
@@ -235,7 +247,7 @@ fn perform<S: Subject>(
     if power_lost {
         return after_power_failure::<S>(stage, options);
     }
-    let faultless = plan.faults.is_empty();
+    let faultless = plan.faults.iter().all(|fault| matches!(fault, Fault::Hold(..)));
     outcome.counts = sim.counts();
     {
         let recorder = recorder.borrow();
@@ -305,6 +317,8 @@ struct Act<'r> {
     current: Option<u32>,
     /// Faults that have not struck.
     pending: Vec<Fault>,
+    /// Clients that are held, and the step at which they go on at the latest.
+    held: Vec<(u32, u64)>,
     /// Processes cut off, and the step at which they are connected again.
     healing: Vec<(u32, u64)>,
     power_lost: bool,
@@ -319,6 +333,7 @@ impl Act<'_> {
     ) -> Result<(), Violation> {
         let mut events: Vec<Event> = Vec::new();
         self.outcome.verbs.resize(processes.len(), 0);
+        self.outcome.events.resize(self.plan.clients.len(), 0);
         self.strike(executor, processes);
         loop {
             if self.power_lost {
@@ -329,7 +344,11 @@ impl Act<'_> {
             if executor.all_ended() && !events.iter().any(runs) && !self.has_living_verbs(&events) {
                 return Ok(());
             }
+            self.hold_back(&mut events);
             if events.is_empty() {
+                if self.recorder.borrow_mut().end_rests() {
+                    continue;
+                }
                 return Err(Violation::new("stuck", "nothing can happen, but a client has not ended"));
             }
             // Who waits for others or for the clock lets the others go first: else it would spin for ever.
@@ -371,6 +390,7 @@ impl Act<'_> {
             }
             executor.perform(event, words, order);
             self.outcome.steps += 1;
+            self.outcome.events[event.task as usize] += 1;
             self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
             if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.stage.sim.misuse()) {
                 return Err(Violation::new("misuse", misuse.to_string()));
@@ -382,6 +402,21 @@ impl Act<'_> {
                     format!("clients have not ended after {STEPS_MAX} steps"),
                 ));
             }
+        }
+    }
+
+    /// Takes out the events of clients that are held, unless nobody else can move: then those go on.
+    fn hold_back(&mut self, events: &mut Vec<Event>) {
+        let step = self.outcome.steps;
+        self.held.retain(|&(_, until)| step < until);
+        if self.held.is_empty() {
+            return;
+        }
+        let is_held = |event: &Event| self.held.iter().any(|&(task, _)| task == event.task);
+        if events.iter().all(is_held) {
+            self.held.clear();
+        } else {
+            events.retain(|event| !is_held(event));
         }
     }
 
@@ -405,11 +440,12 @@ impl Act<'_> {
         });
         for fault in std::mem::take(&mut self.pending) {
             let (_, who, when) = fault.parts();
-            let verbs = match fault {
+            let count = match fault {
                 Fault::Power(..) => self.outcome.verbs.iter().sum(),
+                Fault::Hold(..) => self.outcome.events.get(who as usize).copied().unwrap_or(0),
                 _ => self.outcome.verbs.get(who as usize).copied().unwrap_or(0),
             };
-            if matches!(fault, Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..)) || verbs < when {
+            if matches!(fault, Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..)) || count < when {
                 self.pending.push(fault);
                 continue;
             }
@@ -417,9 +453,12 @@ impl Act<'_> {
             match fault {
                 Fault::Kill(..) => kill(executor, processes, who),
                 Fault::Pause(..) | Fault::Stop(..) => {
-                    sim.process(who).pause_process(true);
-                    sim.advance_ms(2 * LEASE_MS);
+                    for process in self.recorder.borrow().processes_of(who) {
+                        sim.process(process).pause_process(true);
+                    }
+                    sim.advance_ms(2 * lease_ms(&S::PROMISES));
                 }
+                Fault::Hold(..) => self.held.push((who, step + HELD_STEPS_MAX)),
                 Fault::Cut(..) => {
                     sim.process(who).cut(0);
                     self.healing.push((who, step + CUT_EVENTS));
@@ -505,7 +544,9 @@ fn finish_paused<S: Subject>(
     repair::<S>(stage, &sim.process(1000), S::options(plan.holes))?;
     sim.schedule(true);
     for &process in &paused {
-        sim.process(process).pause_process(false);
+        for process in act.recorder.borrow().processes_of(process) {
+            sim.process(process).pause_process(false);
+        }
     }
     act.play(executor, processes)?;
     for process in paused {
@@ -648,7 +689,9 @@ async fn read_hot_keys<S: Subject>(
 ) -> Result<(), IndexError> {
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
     recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
-    let cast = Cast { number: plan.clients.len() as u32, scenario: &stage.scenario, cancel_at: None };
+    let number = plan.clients.len() as u32;
+    let cast =
+        Cast { number, process: number, scenario: &stage.scenario, holes: plan.holes, cancel_at: None };
     let mut ops: Vec<Op> = (0..stage.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
     ops.push(Op::Scan(false));
     let own = pool.client()?;

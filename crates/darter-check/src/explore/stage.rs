@@ -1,14 +1,21 @@
 //! A scenario built once and kept as a snapshot, from which every run begins.
 
 use super::scenario::Scenario;
-use super::subject::{Holes, Subject};
+use super::subject::{Holes, Promises, Subject};
 use darter_fabric::block_on;
 use darter_fabric::sim::{Sim, Snapshot};
 use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::{Client, Pool, PoolOptions};
 
-/// Milliseconds of the lease in simulated pools.
-pub(super) const LEASE_MS: u64 = 100;
+/// Milliseconds of a pause. In 25 of them a process that leaves has given up waiting for others.
+const PAUSE_MS: u64 = 10;
+
+/// Milliseconds of the lease in simulated pools. Where clients wait for the dead, it is over soon; where nobody waits for anybody,
+/// several processes can leave, one after the other, while one that lives does no upkeep.
+pub(super) fn lease_ms(promises: &Promises) -> u64 {
+    PAUSE_MS * if promises.trips_beside_stopped.is_some() { 400 } else { 100 }
+}
+
 const BLOCK_BYTES: u64 = 256 << 10;
 const NODE_BYTES: u64 = 8 << 20;
 
@@ -36,9 +43,14 @@ impl Stage {
 pub(super) async fn open_new<S: Subject>(
     nodes: u8,
 ) -> Result<(Pool<Sim>, Client<Sim>, S::Index), IndexError> {
-    let options =
-        PoolOptions { block_bytes: Some(BLOCK_BYTES), lease_ms: LEASE_MS, secret: Some([1, 2, 3, 4]) };
-    let pool = Pool::create(Sim::new(usize::from(nodes), NODE_BYTES), &options).await?;
+    let options = PoolOptions {
+        block_bytes: Some(BLOCK_BYTES),
+        lease_ms: lease_ms(&S::PROMISES),
+        secret: Some([1, 2, 3, 4]),
+    };
+    let sim = Sim::new(usize::from(nodes), NODE_BYTES);
+    sim.set_pause_ms(PAUSE_MS);
+    let pool = Pool::create(sim, &options).await?;
     let mut client = pool.client()?;
     let index = S::Index::open_or_create(&mut client, S::options(Holes::default())).await?;
     Ok((pool, client, index))

@@ -1,5 +1,5 @@
-//! Faults at every point: each operation in each scenario is counted, then struck at every verb, await or request in turn,
-//! while a bystander works on the same keys.
+//! Faults at every point: each operation in each scenario is counted, then struck at every verb, await, request or event in
+//! turn, while bystanders work on the same keys.
 
 use super::campaign::{Finding, Stages, Summary};
 use super::plan::{Fault, Op, Plan};
@@ -26,6 +26,8 @@ pub struct Sweep {
     pub seed: u64,
     /// Errors brought back.
     pub holes: Holes,
+    /// Whether a violation is made short.
+    pub shrinks: bool,
     /// Threads.
     pub threads: usize,
 }
@@ -37,6 +39,9 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
             .map(|op| vec![op])
             .into();
     victims.push(vec![Op::Scan(false)]);
+    victims.push(vec![Op::Windows(true)]);
+    victims.push(vec![Op::Maintain, Op::Maintain]);
+    victims.push(vec![Op::Visit(0)]);
     victims.push(vec![Op::Insert(0), Op::Insert(1), Op::Insert(2)]);
     victims.push(vec![Op::Delete(0), Op::Delete(1)]);
     victims.push(vec![Op::Put(0), Op::Delete(1), Op::Maintain, Op::Maintain, Op::Maintain, Op::Maintain]);
@@ -51,36 +56,73 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     victims
 }
 
+/// Who works beside a client that is struck, from a process of its own.
+const BYSTANDER: &str = "p0,d1,i2,g0";
+
+/// Who works beside a client that is held: a thread of its process, and a client of another. They unlink, free, use the memory
+/// again and change what processes share; they rest until the held one has ended, and look what it has done.
+const BESIDE_HELD: [(&str, &str); 4] = [
+    ("M,d0,j1,M,d1,M,M,j0,H,M,j2,g0", "i2,M,j2,M,d2,M,H,d0,m,M,p1"),
+    ("d0,M,M,p0,M,H,g0,g1,i1,M", "d1,M,M,M,M,i1,M,H,s,d0,p1"),
+    ("M,M,L,M,i2,M,H,g0,g1,p1,g2", "M,d0,M,L,M,M,p0,M,H,m,L,M,d0"),
+    ("i2,p1,M,d2,M,M,H,m,d0,g1", "p0,d1,d0,M,M,M,i0,M,H,g0,p2,d1"),
+];
+
+/// The operations of a line.
+fn ops(line: &str) -> Vec<Op> {
+    line.split(',').filter_map(|op| op.parse().ok()).collect()
+}
+
 impl Sweep {
-    fn plan(&self, scenario: &'static Scenario, victim: &[Op]) -> Plan {
-        // Some scenarios have few keys.
-        let is_there = |op: &Op| op.key().is_none_or(|key| usize::from(key) < scenario.hot.len());
-        let there = |ops: &[Op]| ops.iter().copied().filter(is_there).collect::<Vec<_>>();
+    /// Clients in these processes.
+    fn plan(&self, scenario: &'static Scenario, processes: &[u8], clients: &[Vec<Op>]) -> Plan {
+        // Some scenarios have few keys, and not all change what processes share.
+        let is_there = |op: &&Op| {
+            op.key().is_none_or(|key| usize::from(key) < scenario.hot.len())
+                && (scenario.adjusts || **op != Op::Restructure)
+        };
         Plan {
             subject: self.subject,
             scenario,
             nodes: 2,
-            processes: Plan::apart(2),
+            processes: processes.to_vec(),
             warm: true,
             holes: self.holes,
             faults: Vec::new(),
-            clients: vec![there(victim), there(&[Op::Put(0), Op::Delete(1), Op::Insert(2), Op::Get(0)])],
+            clients: clients.iter().map(|ops| ops.iter().filter(is_there).copied().collect()).collect(),
         }
     }
 
+    /// What is struck, at many points each, and by what.
+    fn plans(&self) -> Vec<(Plan, Vec<String>)> {
+        let (holds, strikes): (Vec<String>, Vec<String>) =
+            self.faults.iter().cloned().partition(|fault| fault == "hold");
+        let mut plans = Vec::new();
+        for &scenario in &self.scenarios {
+            for victim in victims(scenario) {
+                if !strikes.is_empty() {
+                    let clients = [victim.clone(), ops(BYSTANDER)];
+                    plans.push((self.plan(scenario, &[0, 1], &clients), strikes.clone()));
+                }
+                if !holds.is_empty() {
+                    plans.extend(BESIDE_HELD.map(|(near, far)| {
+                        let clients = [victim.clone(), ops(near), ops(far)];
+                        (self.plan(scenario, &[0, 0, 1], &clients), holds.clone())
+                    }));
+                }
+            }
+        }
+        plans
+    }
+
     /// How many plans there are, each struck at many points.
-    pub fn plans(&self) -> usize {
-        self.scenarios.iter().map(|&scenario| victims(scenario).len()).sum()
+    pub fn plans_len(&self) -> usize {
+        self.plans().len()
     }
 
     /// Sweeps everything, or up to the first violation. `progress` hears of every plan.
     pub fn run(&self, progress: &(dyn Fn(&Plan) + Sync)) -> Summary {
-        let plans: Vec<Plan> = self
-            .scenarios
-            .iter()
-            .flat_map(|&scenario| victims(scenario).into_iter().map(move |victim| (scenario, victim)))
-            .map(|(scenario, victim)| self.plan(scenario, &victim))
-            .collect();
+        let plans = self.plans();
         let (next, stop_at) = (AtomicUsize::new(0), AtomicUsize::new(plans.len()));
         let total = Mutex::new(Summary::default());
         let worker = || {
@@ -91,8 +133,9 @@ impl Sweep {
                 if at >= stop_at.load(Ordering::Relaxed) {
                     break;
                 }
-                progress(&plans[at]);
-                if let Some(finding) = self.sweep(&plans[at], &mut stages, &mut summary) {
+                let (plan, faults) = &plans[at];
+                progress(plan);
+                if let Some(finding) = self.sweep(plan, faults, &mut stages, &mut summary) {
                     stop_at.fetch_min(at, Ordering::Relaxed);
                     summary.finding = Some(Finding { run: at as u64, ..finding });
                     break;
@@ -111,13 +154,20 @@ impl Sweep {
     }
 
     /// Strikes one plan at every point.
-    fn sweep(&self, plan: &Plan, stages: &mut Stages, summary: &mut Summary) -> Option<Finding> {
+    fn sweep(
+        &self,
+        plan: &Plan,
+        faults: &[String],
+        stages: &mut Stages,
+        summary: &mut Summary,
+    ) -> Option<Finding> {
         let quiet = stages.replay(plan, &super::Schedule::default());
         summary.add(&quiet);
-        for name in &self.faults {
+        for name in faults {
             let points = match &name[..] {
                 "cancel" | "drop" => quiet.awaits.first().copied().unwrap_or(0),
                 "refuse" => quiet.allocations.first().copied().unwrap_or(0),
+                "hold" => quiet.events.first().copied().unwrap_or(0),
                 "power" => quiet.verbs.iter().sum(),
                 _ => quiet.verbs.first().copied().unwrap_or(0) + 1,
             };
@@ -129,8 +179,11 @@ impl Sweep {
                     summary.add(&outcome);
                     if let Some(violation) = outcome.violation {
                         let schedule = outcome.schedule.trimmed();
-                        let (small_plan, small_schedule, violation) =
-                            shrink(stages, &plan, &schedule, violation);
+                        let (small_plan, small_schedule, violation) = if self.shrinks {
+                            shrink(stages, &plan, &schedule, violation)
+                        } else {
+                            (plan.clone(), schedule.clone(), violation)
+                        };
                         return Some(Finding {
                             run: 0,
                             plan,

@@ -54,7 +54,8 @@ impl Mutant {
                 let subject = explored(index);
                 let faults = faults.split(',').map(str::to_owned).collect();
                 let Settings { seed, holes, scenarios, .. } = Settings::of(subject);
-                let sweep = Sweep { subject, faults, scenarios, schedules: 1, seed, holes, threads };
+                let sweep =
+                    Sweep { subject, faults, scenarios, schedules: 1, seed, holes, shrinks: false, threads };
                 Some(sweep.run(&|_| {}))
             }
             FoundBy::Tests(_) | FoundBy::Stress(_) | FoundBy::Equivalent(_) | FoundBy::Nobody => None,

@@ -73,6 +73,11 @@ impl Sim {
         self.world().clock_ms += ms;
     }
 
+    /// From now on the clock moves by so many milliseconds, and not by one, when a task has waited for it.
+    pub fn set_pause_ms(&self, ms: u64) {
+        self.world().pause_ms = ms;
+    }
+
     /// Pauses this process, or lets it go on: meanwhile none of its tasks runs, and whoever asks the fabric to fence it
     /// is obeyed.
     pub fn pause_process(&self, paused: bool) {
@@ -313,7 +318,7 @@ impl Endpoint for SimEndpoint {
                 return Poll::Pending;
             }
             if world.direct || std::mem::replace(&mut slept, true) {
-                world.clock_ms += 1;
+                world.clock_ms += world.pause_ms;
                 return Poll::Ready(());
             }
             world.slept = true;

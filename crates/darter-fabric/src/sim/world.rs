@@ -86,6 +86,8 @@ pub(super) struct World {
     next_id: u64,
     next_endpoint: u64,
     pub clock_ms: u64,
+    /// By how much the clock moves when a task has waited for it.
+    pub pause_ms: u64,
     pub processes: Vec<Life>,
     /// Which process holds which member slot.
     identities: Vec<(u32, u32)>,
@@ -120,6 +122,7 @@ impl World {
             next_id: 0,
             next_endpoint: 0,
             clock_ms: 0,
+            pause_ms: 1,
             processes: Vec::new(),
             identities: Vec::new(),
             cuts: Vec::new(),

@@ -13,9 +13,9 @@ use darter_pool::{AllocKind, Client};
 /// The subject.
 pub(super) struct OfDart;
 
-/// Children that a node of each type holds; consecutive edges fill its buckets evenly.
 /// Bytes that an edge skips, at most.
 const SKIP_MAX: usize = 127;
+/// Children that a node of each type holds; consecutive edges fill its buckets evenly.
 const CAPACITIES: [usize; 8] = [3, 7, 11, 15, 30, 60, 120, 257];
 /// Names of the types.
 const TYPES: [&str; 8] = ["n4", "n8", "n12", "n16", "n32", "n64", "n128", "n256"];
@@ -131,6 +131,7 @@ impl Subject for OfDart {
             scenario::above(TYPES[0], CAPACITIES[0]),
             express(),
             segment(),
+            full_segment(),
             adjust(),
             scenario::pair().churning(),
             scenario::split().churning(),
@@ -138,6 +139,7 @@ impl Subject for OfDart {
             scenario::prefixes().churning(),
             express().churning(),
             segment().churning(),
+            full_segment().churning(),
             fill().churning(),
             scenario::grow(TYPES[0], CAPACITIES[0]).churning(),
             scenario::grow(TYPES[1], CAPACITIES[1]).churning(),
@@ -150,14 +152,17 @@ impl Subject for OfDart {
         all.into_iter().map(Scenario::adjusting).collect()
     }
 
-    /// The key that splits a segment of the express skip table is hot, and two that enter others of its nodes.
+    /// The key that splits a segment of the express skip table is hot, and two that enter others of its nodes, or two of which
+    /// each keeps a node that is entered.
     fn refine(scenario: &mut Scenario, nodes: u8) {
         if scenario.name.ends_with("segment") {
             let before = block_on(keys_before_split(scenario, nodes));
             let before = before.unwrap_or_else(|error| panic!("segment cannot be built: {error}"));
             let filler = &mut scenario.filler;
-            scenario.hot = (0..3).map(|at| filler[before + 2 * at].clone()).collect();
-            filler.truncate(before + 5);
+            let is_full = !scenario.present.is_empty();
+            let at = |nth: usize| if is_full { before - 2 * nth } else { before + 2 * nth };
+            scenario.hot = (0..3).map(|nth| filler[at(nth)].clone()).collect();
+            filler.truncate(if is_full { before } else { before + 5 });
             filler.retain(|key| !scenario.hot.contains(key));
         }
     }
@@ -252,6 +257,12 @@ fn segment() -> Scenario {
     // Pairs of keys below one node each, which has an entry.
     let filler = (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8));
     Scenario::new("segment", hot, &[]).with_filler(filler)
+}
+
+/// The same, where nodes that are entered may go.
+fn full_segment() -> Scenario {
+    let Scenario { hot, filler, .. } = segment();
+    Scenario::new("full-segment", hot, &[1, 2]).with_filler(filler)
 }
 
 fn segment_key(at: u32, end: u8) -> Vec<u8> {
