@@ -7,6 +7,7 @@ use darter_check::explore::{
     Exhaustion, Explored, Fault, Finding, Holes, Plan, Schedule, SchedulerKind, Settings, Stages, Sweep,
     exhaust, parse_replay, subject, subjects,
 };
+use darter_check::history::{Operation, Outcome as Told};
 
 fn dart() -> &'static Explored {
     subject("dart").unwrap()
@@ -128,6 +129,36 @@ fn faults_at_every_point_harm_nothing() {
 
 /// With any one client stopped for ever at any verb, the others' operations end within a bound.
 #[test]
+fn a_client_may_be_held_at_any_event() {
+    let summary = sweep(dart(), "hold", &["plain", "full-segment"], 1).run(&|_| {});
+    assert_clean(summary.finding.as_ref());
+    assert!(summary.runs > 2000);
+}
+
+#[test]
+fn who_is_held_goes_on_when_nobody_else_can_move_and_who_rests_after_that() {
+    let (plan, _) = parse_replay("dart/plain/nodes=1/process=each/warm/hold=0@3/p0;g0,H,g0").unwrap();
+    let outcome = Stages::default().replay(&plan, &Schedule::default());
+    assert_eq!(outcome.violation, None);
+    let told = |operation: &Operation| operation.returned.map(|(_, told)| told);
+    let found: Vec<_> = outcome.history.iter().filter(|operation| operation.client == 1).map(told).collect();
+    // What was there at the beginning, then what the held client put.
+    assert_eq!(found, [Some(Told::Found(Some(1))), Some(Told::Found(Some(1000)))]);
+    assert!(outcome.events[0] > 3);
+}
+
+#[test]
+fn a_process_that_comes_and_goes_leaves_nothing_that_a_sweep_does_not_find() {
+    for line in ["j0;d0,M,M,i0,M", "j0,j1;j0,d1,j2", "M,M;j0,M;d0,j0"] {
+        let line = format!("dart/plain/nodes=2/process=each/warm/{line}");
+        let (plan, _) = parse_replay(&line).unwrap();
+        let outcome = Stages::default().replay(&plan, &Schedule::default());
+        assert_eq!(outcome.violation, None, "{line}");
+        assert!(outcome.was_visited);
+    }
+}
+
+#[test]
 fn nobody_waits_for_a_client_that_stopped() {
     let sweep = sweep(dart(), "stop", &["plain", "pair", "split", "grow-n8", "shrink-n16"], 4);
     let summary = sweep.run(&|_| {});
@@ -237,6 +268,10 @@ const FOUND: &[(&str, &str)] = &[
     (
         "fg-plus/tall/nodes=1/process=each/warm/p1,d0;z;d0;i0#3.0.1.2.2:23d.3x3.1.0.3.1.2x2.3x2.2.0.3.3:25.0x4.1.3x3.1.0.2.1.2x2.3.0.1.0.3:1d.2:1.3.1x2.3.1.0x2.2.1.0.1.3.1.0.1.0x6.3.3:8d.0x3.2.3.2.0.3:8d.3.1:2.0.2.1.0x2.2.1x2.0x2.1.0.1:5.0.2x2.3.1.0x4.3.1x2.0x7.1x2.0x4.2.0x8.1.2x2.0x3.2.0x3.1:7d.1.0x2.2.1x2.0x2.2.0x2.1.0x2.1.0.1.2x2.0x6.2:4.1.2.1.2x2.0x4.1x2.0x3.1x2.2.0.1.0.2.0.1.2x3.1.0.1.2x2.0x3.1:7d.0x2.0:2d.1.0x4.2.0x2.1.0x3.1.0x3.1.0.2.0.2x2.0.2x4.0.1.0:9.1.2.1.2.1.0.1.0.2.0.1.2x3.1.0.1.0.1.0.2.0.1.0.2.1x2.0.1:3.2.0x5.2.1.0x2.2.0.2x3.0.1x2.0.1x3.2x4.0:62.2.1x2",
         "a scan answered keys twice where a leaf that it came to had taken in the one before",
+    ),
+    (
+        "dart/chain/nodes=2/process=001/warm/y;M,d0,j1;i2,M,j2#0x36.0:2.0x7.2.0:5.2.0.1.0x2.0:7.0.2.0x2.1:6d.0.2.0.1.2.0x5.1.0:3d.2.1.0x3.2.1.0.2.1.0x4.2.1.2.0x2.1.0x2.2.1.0x2.2.0x2.1.2.1.2.1.0.2.0x3.1.2.1.0x4.2.1.0x2.1:4d.1.0x4.1.2.1.2.0.1.2.0x2.1.2.1.0x2.2.0x4.1.2.0.1.0.1.2x2.0x3.1.0.2.1.0.2:4d.0.1.2:1.0x4.1.0.2.0x3.1.0.0:2d.2.0.1.0.2.0.1.2:3d.1",
+        "a process that had just joined was shut out, by a torn READ of its line that named the holder of the one before",
     ),
 ];
 

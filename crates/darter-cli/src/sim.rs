@@ -4,8 +4,8 @@ use crate::Answer;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Holes, Outcome, Plan, Replay, Schedule, SchedulerKind, Settings,
-    Stages, Summary, Sweep, exhaust, parse_replay, subject,
+    Exhaustion, Explored, Fault, Finding, Holes, Outcome, Plan, Replay, SLOW, Schedule, SchedulerKind,
+    Settings, Stages, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -47,8 +47,8 @@ pub(crate) struct SimCommand {
     /// Most keys that clients fight over
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3))]
     keys: u64,
-    /// What may go wrong, separated by commas: kill, cancel, drop, hold, pause, stop, cut, refuse, power; all
-    /// that the index promises to survive; none
+    /// What may go wrong, separated by commas: kill, cancel, drop, hold, pause, stop, cut, refuse,
+    /// power, and with --sweep slow; all that the index promises to survive; none
     #[arg(long, value_name = "LIST", default_value = "none")]
     faults: String,
     /// How schedules are drawn
@@ -130,7 +130,7 @@ impl SimCommand {
             clients: self.clients as usize,
             ops: self.ops as usize,
             keys: self.keys as usize,
-            faults: faults(index, &self.faults)?,
+            faults: faults(index, &self.faults, self.sweep)?,
             scheduler: match self.scheduler {
                 SchedulerName::Random => SchedulerKind::Random,
                 SchedulerName::Pct => SchedulerKind::Pct,
@@ -303,14 +303,14 @@ impl SimCommand {
     }
 }
 
-fn faults(index: &Explored, list: &str) -> Result<Vec<String>, Failure> {
+fn faults(index: &Explored, list: &str, is_sweep: bool) -> Result<Vec<String>, Failure> {
     match list {
         "none" | "" => Ok(Vec::new()),
         "all" => Ok(index.promises.survives.iter().map(ToString::to_string).collect()),
         _ => {
             let names = list.split(',').map(str::trim);
             let known = names.map(|name| {
-                if Fault::NAMES.contains(&name) {
+                if Fault::NAMES.contains(&name) || is_sweep && name == SLOW {
                     return Ok(name.to_owned());
                 }
                 let names = Fault::NAMES.join(", ");

@@ -21,6 +21,10 @@
 //! when its line says the same for a lease's time by the *observer's* clock. A member that lapsed may be alive (paused, or
 //! cut off); it is shut out where the provider can do that, and left alone where only death can be proved.
 //!
+//! *Torn lines.* A READ of a line may have its state word from after a member went live and the others from before. So lines are
+//! read twice in one batch, and a line counts as live when both READs say so: who goes live writes the other words first,
+//! so those of the second READ are the member's own.
+//!
 //! *Whom a fence means.* The line says who its holder is. It is read before the state word is confirmed to be `live | i`
 //! still; the next holder writes its name only after that has ended, so the name read is `i`'s.
 //!
@@ -55,9 +59,11 @@ pub(crate) struct MemberLine {
 }
 
 impl MemberLine {
-    fn parse(words: &[u64]) -> Self {
+    /// A line as two READs found it, the first of which counts for its state alone.
+    fn parse(first: &[u64], words: &[u64]) -> Self {
+        let is_steady = first[0] == words[0] || mutant!("member-line-read-once");
         Self {
-            live: words[0] >> 32 == LIVE,
+            live: is_steady && words[0] >> 32 == LIVE,
             incarnation: words[0] as u32,
             published: words[1],
             flushed: words[2],
@@ -117,7 +123,8 @@ pub(crate) async fn read_table<E: Endpoint>(
         let lines = expected as usize * LINE_WORDS;
         let early = mutant!("member-lines-read-before-the-epoch").then(|| batch.read(line_addr(0), lines));
         let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 3);
-        let table = early.unwrap_or_else(|| batch.read(line_addr(0), lines));
+        let states = early.unwrap_or_else(|| batch.read(line_addr(0), lines));
+        let table = batch.read(line_addr(0), lines);
         let batch = endpoint.submit(batch).await?;
         let (epoch, used) = (batch.words(head)[0], batch.words(head)[1]);
         let nodes = u8::try_from(batch.words(head)[2]).ok().filter(|&nodes| nodes > 0);
@@ -125,7 +132,9 @@ pub(crate) async fn read_table<E: Endpoint>(
             return Err(PoolError::Damaged { node: 0, what: "its epoch line holds numbers that cannot be" });
         };
         if used <= u64::from(expected) {
-            let lines = batch.words(table).chunks_exact(LINE_WORDS).map(MemberLine::parse).collect();
+            let lines =
+                batch.words(states).chunks_exact(LINE_WORDS).zip(batch.words(table).chunks_exact(LINE_WORDS));
+            let lines = lines.map(|(first, words)| MemberLine::parse(first, words)).collect();
             endpoint.recycle(batch);
             return Ok(MemberTable { epoch, nodes, lines });
         }
@@ -340,9 +349,9 @@ pub(crate) async fn is_live<E: Endpoint>(endpoint: &mut E, owner: Owner) -> Resu
 
 async fn read_line<E: Endpoint>(endpoint: &mut E, slot: u32) -> Result<MemberLine, PoolError> {
     let mut batch = endpoint.batch();
-    let read = batch.read(line_addr(slot), LINE_WORDS);
+    let (state, read) = (batch.read(line_addr(slot), 1), batch.read(line_addr(slot), LINE_WORDS));
     let batch = endpoint.submit(batch).await?;
-    let line = MemberLine::parse(batch.words(read));
+    let line = MemberLine::parse(batch.words(state), batch.words(read));
     endpoint.recycle(batch);
     Ok(line)
 }

@@ -1,8 +1,9 @@
 //! Races that few schedules meet, driven by hand: one process stops between two of its round trips, and others go on.
 
 use darter_fabric::decorate::{Delay, Delaying};
-use darter_fabric::sim::{Executor, WordOrder};
+use darter_fabric::sim::{EventKind, Executor, WordOrder};
 use darter_fabric::{Endpoint, Fabric, GlobalAddr, OpKind, Sim, block_on};
+use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -225,9 +226,9 @@ fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
         let _ = member::bury_dead(&fabric, &mut endpoint, [(1, stale, true)].into_iter()).await;
     });
     let mut events = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..3 {
         executor.events(&mut events);
-        // State, epochs and deadline, and not the holder yet.
+        // The state, then state, epochs and deadline, and not the holder yet.
         executor.perform(events[0], 4, WordOrder::Ascending);
     }
     sim.schedule(false);
@@ -243,6 +244,43 @@ fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
     sim.schedule(false);
     assert!(!sim.process(2).is_fenced());
     drop((one, next));
+}
+
+/// A READ of the member lines tears: its last word comes from before a member went live, the others from after.
+#[test]
+fn who_is_seen_live_is_seen_with_words_of_its_own() {
+    let sim = Sim::new(1, 4 << 20);
+    let one = create(&sim);
+    let mut endpoint = sim.process(0).endpoint().unwrap();
+    let read = RefCell::new(None);
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {
+        *read.borrow_mut() = Some(member::read_table(&mut endpoint, 2).await.unwrap());
+    });
+    let mut events = Vec::new();
+    loop {
+        executor.events(&mut events);
+        let event = events[0];
+        if matches!(event.kind, EventKind::Execute { verb: 2, .. }) {
+            executor.perform(event, 1, WordOrder::Descending);
+            break;
+        }
+        executor.perform(event, u32::MAX, WordOrder::Ascending);
+    }
+    sim.schedule(false);
+    let two = open(&sim, 1);
+    sim.schedule(true);
+    while read.borrow().is_none() {
+        executor.events(&mut events);
+        executor.perform(events[0], u32::MAX, WordOrder::Ascending);
+    }
+    sim.schedule(false);
+    let table = read.borrow_mut().take().unwrap();
+    for (slot, line) in table.live() {
+        assert!(line.nodes == 1 && line.holder != 0, "slot {slot}: {line:?}");
+    }
+    drop(executor);
+    drop((one, two));
 }
 
 #[test]

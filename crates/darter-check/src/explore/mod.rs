@@ -25,4 +25,4 @@ pub use schedule::{Decision, Late, Pct, Random, Replay, Schedule, Scheduler};
 pub use stage::Stage;
 pub use subject::{Explored, Hole, Holes, OptionsOf, Promises, Subject};
 pub use subjects::{subject, subjects};
-pub use sweep::{Sweep, victims};
+pub use sweep::{SLOW, Sweep, victims};

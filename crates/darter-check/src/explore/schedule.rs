@@ -356,6 +356,49 @@ impl Scheduler for Late {
     }
 }
 
+/// Uniform, but the first task runs alone at first, and then moves at few steps only: all that others do happens within a few
+/// events of it.
+pub(super) struct Paced {
+    random: Random,
+    /// Events for which the first task runs alone.
+    alone: u64,
+    /// After those it moves at every step that is a multiple of this.
+    every: u64,
+    step: u64,
+    offered: Vec<Event>,
+}
+
+impl Paced {
+    /// With so many events alone, and then at every so-manieth step.
+    pub(super) fn new(seed: u64, alone: u64, every: u64) -> Self {
+        Self { random: Random::new(seed), alone, every, step: 0, offered: Vec::new() }
+    }
+}
+
+impl Scheduler for Paced {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        self.step += 1;
+        let is_alone = self.alone > 0;
+        let is_turn = self.step.is_multiple_of(self.every);
+        let may_move = |event: &Event| {
+            let is_first = event.task == 0;
+            if is_alone { is_first } else { !is_first || is_turn }
+        };
+        self.offered.clear();
+        self.offered.extend(events.iter().copied().filter(may_move));
+        let choice = if self.offered.is_empty() { events } else { &self.offered };
+        let mut decision = self.random.decide(choice);
+        let event = choice[usize::from(decision.event)];
+        decision.event = events.iter().position(|other| *other == event).unwrap_or(0) as u16;
+        self.alone = self.alone.saturating_sub(1);
+        decision
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.random.pick(possibilities)
+    }
+}
+
 /// A schedule up to some decision, and another from there on. A decision that is not on offer is a zero.
 pub(super) struct After<'s> {
     prefix: std::slice::Iter<'s, Decision>,

@@ -4,7 +4,7 @@
 use super::campaign::{Finding, Stages, Summary};
 use super::plan::{Fault, Op, Plan};
 use super::scenario::Scenario;
-use super::schedule::{Random, Scheduler};
+use super::schedule::{Paced, Random, Scheduler};
 use super::shrink::shrink;
 use super::subject::{Explored, Holes};
 use darter_index::take_situations;
@@ -56,16 +56,29 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     victims
 }
 
+const HOLD: &str = "hold";
+/// No fault of a plan, but a schedule: from each of its events on in turn, a client whose operation is long is slow.
+pub const SLOW: &str = "slow";
+/// Steps of all clients to one of a slow one, each in turn.
+const PACES: [u64; 4] = [3, 6, 12, 30];
+
 /// Who works beside a client that is struck, from a process of its own.
 const BYSTANDER: &str = "p0,d1,i2,g0";
 
-/// Who works beside a client that is held: a thread of its process, and a client of another. They unlink, free, use the memory
+/// Who works beside a client that is held, or slow: a thread of its process, and a client of another. They unlink, free, use the memory
 /// again and change what processes share; they rest until the held one has ended, and look what it has done.
 const BESIDE_HELD: [(&str, &str); 4] = [
     ("M,d0,j1,M,d1,M,M,j0,H,M,j2,g0", "i2,M,j2,M,d2,M,H,d0,m,M,p1"),
     ("d0,M,M,p0,M,H,g0,g1,i1,M", "d1,M,M,M,M,i1,M,H,s,d0,p1"),
     ("M,M,L,M,i2,M,H,g0,g1,p1,g2", "M,d0,M,L,M,M,p0,M,H,m,L,M,d0"),
     ("i2,p1,M,d2,M,M,H,m,d0,g1", "p0,d1,d0,M,M,M,i0,M,H,g0,p2,d1"),
+];
+
+/// The same of a slow one, whose operation others' epochs pass by.
+const BESIDE_SLOW: [(&str, &str); 3] = [
+    ("d0,M,M,M,M,M,p0,M,M,M,M,H,g0,s", "M,M,M,M,M,M,M,M,M,M,M,M,H,g0,m"),
+    ("M,M,M,M,M,M,M,M,M,M,H,g0,m", "M,d0,M,M,M,M,M,d1,M,M,M,M,p1,H,s"),
+    ("d0,M,M,L,M,M,M,p0,M,M,H,g0,s", "M,M,j1,M,M,M,M,M,L,M,M,H,d1,m"),
 ];
 
 /// The operations of a line.
@@ -95,8 +108,9 @@ impl Sweep {
 
     /// What is struck, at many points each, and by what.
     fn plans(&self) -> Vec<(Plan, Vec<String>)> {
-        let (holds, strikes): (Vec<String>, Vec<String>) =
-            self.faults.iter().cloned().partition(|fault| fault == "hold");
+        let [is_held, is_slow] = [HOLD, SLOW].map(|name| self.faults.iter().any(|fault| fault == name));
+        let strikes: Vec<String> =
+            self.faults.iter().filter(|fault| !matches!(&fault[..], HOLD | SLOW)).cloned().collect();
         let mut plans = Vec::new();
         for &scenario in &self.scenarios {
             for victim in victims(scenario) {
@@ -104,11 +118,20 @@ impl Sweep {
                     let clients = [victim.clone(), ops(BYSTANDER)];
                     plans.push((self.plan(scenario, &[0, 1], &clients), strikes.clone()));
                 }
-                if !holds.is_empty() {
-                    plans.extend(BESIDE_HELD.map(|(near, far)| {
+                let is_long =
+                    victim.iter().any(|op| matches!(op, Op::Restructure | Op::Visit(_) | Op::Scan(_)));
+                let beside = |name: &str, programs: &[(&str, &str)]| -> Vec<(Plan, Vec<String>)> {
+                    let plan = |&(near, far): &(&str, &str)| {
                         let clients = [victim.clone(), ops(near), ops(far)];
-                        (self.plan(scenario, &[0, 0, 1], &clients), holds.clone())
-                    }));
+                        (self.plan(scenario, &[0, 0, 1], &clients), vec![name.to_owned()])
+                    };
+                    programs.iter().map(plan).collect()
+                };
+                if is_held {
+                    plans.extend(beside(HOLD, &BESIDE_HELD));
+                }
+                if is_slow && is_long {
+                    plans.extend(beside(SLOW, &BESIDE_SLOW));
                 }
             }
         }
@@ -167,15 +190,16 @@ impl Sweep {
             let points = match &name[..] {
                 "cancel" | "drop" => quiet.awaits.first().copied().unwrap_or(0),
                 "refuse" => quiet.allocations.first().copied().unwrap_or(0),
-                "hold" => quiet.events.first().copied().unwrap_or(0),
+                HOLD | SLOW => quiet.events.first().copied().unwrap_or(0),
                 "power" => quiet.verbs.iter().sum(),
                 _ => quiet.verbs.first().copied().unwrap_or(0) + 1,
             };
             for point in 0..points {
                 let mut plan = plan.clone();
                 plan.faults.extend(Fault::named(name, 0, point));
-                for schedule in 0..self.schedules {
-                    let outcome = stages.run(&plan, &mut self.scheduler(schedule));
+                let paces = if name == SLOW { PACES.len() as u64 } else { 1 };
+                for schedule in 0..self.schedules * paces {
+                    let outcome = stages.run(&plan, &mut *self.scheduler(name, point, schedule));
                     summary.add(&outcome);
                     if let Some(violation) = outcome.violation {
                         let schedule = outcome.schedule.trimmed();
@@ -199,7 +223,11 @@ impl Sweep {
         None
     }
 
-    fn scheduler(&self, schedule: u64) -> impl Scheduler + use<> {
-        Random::new(self.seed.wrapping_mul(0x9e37_79b9).wrapping_add(schedule))
+    fn scheduler(&self, fault: &str, point: u64, schedule: u64) -> Box<dyn Scheduler> {
+        let seed = self.seed.wrapping_mul(0x9e37_79b9).wrapping_add(schedule);
+        match fault {
+            SLOW => Box::new(Paced::new(seed, point, PACES[(schedule % PACES.len() as u64) as usize])),
+            _ => Box::new(Random::new(seed)),
+        }
     }
 }

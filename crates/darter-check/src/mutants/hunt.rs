@@ -1,7 +1,7 @@
 //! Looking for a planted error with the explorer.
 
 use super::{FoundBy, Mutant};
-use crate::explore::{Explored, Settings, Summary, Sweep, subject};
+use crate::explore::{Explored, Scenario, Settings, Summary, Sweep, subject};
 use darter_fabric::mutants::plant;
 
 impl Mutant {
@@ -28,32 +28,19 @@ impl Mutant {
         };
         plant(Some(self.name));
         let summary = match self.found_by {
-            FoundBy::Explorer(index, schedules_max)
-            | FoundBy::Focused { index, schedules: schedules_max, .. } => {
-                let subject = explored(index);
-                let scenarios = match self.found_by {
-                    FoundBy::Focused { scenarios, .. } => {
-                        scenarios.iter().map(|name| scenario(subject, name)).collect()
-                    }
-                    _ => Settings::of(subject).scenarios,
-                };
-                let faults = subject.promises.survives.iter().map(ToString::to_string).collect();
-                let runs = schedules.unwrap_or(schedules_max);
-                let settings = Settings {
-                    faults,
-                    runs,
-                    clients: 4,
-                    shrinks: false,
-                    threads,
-                    scenarios,
-                    ..Settings::of(subject)
-                };
-                Some(settings.explore(&|_| {}))
+            FoundBy::Explorer(index, runs) => {
+                Some(explore(explored(index), None, schedules.unwrap_or(runs), threads))
             }
-            FoundBy::Sweep(index, faults) => {
+            FoundBy::Focused { index, scenarios, schedules: runs } => {
                 let subject = explored(index);
-                let faults = faults.split(',').map(str::to_owned).collect();
-                let Settings { seed, holes, scenarios, .. } = Settings::of(subject);
+                let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
+                Some(explore(subject, Some(scenarios), schedules.unwrap_or(runs), threads))
+            }
+            FoundBy::Sweep { index, fault, scenarios } => {
+                let subject = explored(index);
+                let faults = vec![fault.to_owned()];
+                let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
+                let Settings { seed, holes, .. } = Settings::of(subject);
                 let sweep =
                     Sweep { subject, faults, scenarios, schedules: 1, seed, holes, shrinks: false, threads };
                 Some(sweep.run(&|_| {}))
@@ -63,4 +50,17 @@ impl Mutant {
         plant(None);
         summary
     }
+}
+
+/// So many schedules of an index with every fault that it survives, from these scenarios or all.
+fn explore(
+    subject: &'static Explored,
+    scenarios: Option<Vec<&'static Scenario>>,
+    runs: u64,
+    threads: usize,
+) -> Summary {
+    let settings = Settings::of(subject);
+    let scenarios = scenarios.unwrap_or(settings.scenarios.clone());
+    let faults = subject.promises.survives.iter().map(ToString::to_string).collect();
+    Settings { faults, runs, clients: 4, shrinks: false, threads, scenarios, ..settings }.explore(&|_| {})
 }

@@ -17,7 +17,8 @@ mod tree;
 /// What finds a planted error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
-    /// Schedules of this index, with all the faults that it promises to survive, at most so many.
+    /// Schedules of this index, with all the faults that it promises to survive, at most so many: some four times as many as it
+    /// took with the slowest of four seeds, since schedules change with every verb that the code posts.
     Explorer(&'static str, u64),
     /// The same from some of the index's scenarios, where it is one of few situations that tell.
     Focused {
@@ -28,8 +29,15 @@ pub enum FoundBy {
         /// At most so many.
         schedules: u64,
     },
-    /// The sweep of this index: these faults, separated by commas, at every point of every operation.
-    Sweep(&'static str, &'static str),
+    /// The sweep of this index from these scenarios: a fault at every point of every operation.
+    Sweep {
+        /// The index.
+        index: &'static str,
+        /// The fault.
+        fault: &'static str,
+        /// The scenarios.
+        scenarios: &'static [&'static str],
+    },
     /// `cargo test` with these arguments.
     Tests(&'static str),
     /// `darter stress` with these arguments.

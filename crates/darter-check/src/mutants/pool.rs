@@ -15,7 +15,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "adopt-leaves-closed-blocks",
         "A sweep takes the blocks of the dead alone, not those that a clean close left with lost objects in them.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
@@ -45,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "sweep-keeps-the-old-block-word",
         "A swept block is entered in the heap with the word that it had before the sweep.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
@@ -57,19 +57,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "pin-dropped-with-a-cancelled-operation",
         "An operation that is cancelled ends its pin although its verbs are on their way.",
-        FoundBy::Explorer("dart", 9_000),
+        FoundBy::Explorer("dart", 5_000),
     ),
     Mutant::new(
         "pool",
         "pin-of-a-dropped-client-ends-at-once",
         "A client that is dropped ends its pin although its verbs are on their way.",
-        FoundBy::Explorer("dart", 18_000),
+        FoundBy::Explorer("dart", 16_000),
     ),
     Mutant::new(
         "pool",
         "lingering-pin-moved-by-the-next-operation",
         "The operation after a cancelled one pins the present epoch although the other's verbs are on their way.",
-        FoundBy::Explorer("dart", 15_000),
+        FoundBy::Explorer("dart", 10_000),
     ),
     Mutant::new(
         "pool",
@@ -99,7 +99,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "magazine-overflow-loses-one",
         "The object that a full magazine had no room for is not given back with the others.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
@@ -133,25 +133,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "slab-cut-over-an-old-bitmap",
         "A slab is cut without clearing the place of its freed bitmap, where objects of another class have been.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 4_000),
     ),
     Mutant::new(
         "pool",
         "grant-after-a-lost-race",
         "A free block is used although another process won the CAS on its word.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
         "reopen-after-a-lost-race",
         "A closed block is reopened although another process won the CAS on its word.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
         "reopen-leaves-freed-bits",
         "A closed block is reopened without fetching what its bitmaps say is free.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
@@ -217,19 +217,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "limbo-stamped-with-the-clients-epoch",
         "Garbage is stamped with the epoch of the client that unlinked it instead of the global one.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
         "limbo-frees-one-epoch-early",
         "An object is freed one epoch after its stamp instead of two.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
         "limbo-first-grace-of-one-epoch",
         "An unlinked node is handed out for scrubbing one epoch after its stamp instead of two.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
@@ -253,7 +253,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "member-incarnation-kept",
         "A member that takes a slot over keeps the incarnation of the one before, and with it its blocks' owner.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
@@ -278,6 +278,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FoundBy::Tests(
             "--package darter-pool --lib races::the_next_in_a_slot_is_not_shut_out_for_the_one_before",
         ),
+    ),
+    Mutant::new(
+        "pool",
+        "member-line-read-once",
+        "A member's line is believed although its state is read beside words of the member before.",
+        FoundBy::Tests("--package darter-pool --lib races::who_is_seen_live_is_seen_with_words_of_its_own"),
     ),
     Mutant::new(
         "pool",
@@ -321,13 +327,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "limbo-stamped-with-the-process-epoch",
         "Garbage is stamped with the epoch of this process instead of the global one.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
         "lingering-pin-reaped-at-once",
         "Upkeep ends the pin of a cancelled operation without asking whether its verbs have landed.",
-        FoundBy::Explorer("dart", 9_000),
+        FoundBy::Explorer("dart", 11_000),
     ),
     Mutant::new(
         "pool",
@@ -353,19 +359,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "published-over-a-pin-one-epoch-behind",
         "A process publishes an epoch while one of its clients is pinned in the epoch before.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
         "epoch-moved-past-a-member-one-behind",
         "The global epoch is moved on although a member has only published the one before.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
         "epoch-moved-past-pins-of-its-own",
         "A process moves the global epoch on although a client of its own is pinned below it.",
-        FoundBy::Explorer("dart", 1_000),
+        FoundBy::Explorer("dart", 2_000),
     ),
     Mutant::new(
         "pool",
