@@ -398,3 +398,25 @@ pub(crate) fn kind_name(kind: AllocKind) -> &'static str {
         AllocKind::Leaf => "leaf",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{BlockState, BlockWord, Owner};
+
+    #[test]
+    fn an_object_at_the_end_of_a_block_takes_its_run_with_it_and_no_more() {
+        let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
+        let owner = Owner { member: 1, incarnation: 1 };
+        let word = BlockWord::decode(0).unwrap().next(BlockState::Owned, AllocKind::Leaf, owner);
+        let mut books = OwnBlock::empty(&layout, word);
+        let pages = books.pages.len();
+        books.pages[pages - 3..].fill_with(|| Page::Tail);
+        let page = PageId { block: BlockId { node: 0, index: 0 }, page: pages as u32 - 2 };
+        lose_pages(&layout, &mut books, layout.page_addr(page), 64);
+        let lost = books.pages.iter().filter(|page| matches!(page, Page::Lost)).count();
+        // The run's first page is the one before its tails.
+        assert_eq!(lost, 4);
+        assert!(books.pages[pages - 4..].iter().all(|page| matches!(page, Page::Lost)));
+    }
+}

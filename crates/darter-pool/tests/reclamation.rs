@@ -269,6 +269,8 @@ fn a_dead_members_blocks_are_swept() {
     let audit = block_on(pool.audit(&mut client, &walked)).unwrap();
     assert_eq!((audit.dead_blocks, audit.violations.len()), (14, 0));
     assert!(audit.dead_leaked_bytes > 13 * BLOCK);
+    let nothing = block_on(pool.audit(&mut client, &reachable(&[], 200))).unwrap();
+    assert_eq!(nothing.dead_leaked_bytes - audit.dead_leaked_bytes, 10 * 208);
     let report = block_on(pool.finish_adoption(&mut client, adoption, &walked)).unwrap();
     assert!(report.finished && report.violations.is_empty(), "{report:?}");
     assert_eq!((report.blocks, report.kept_bytes), (14, 5 * 208));

@@ -194,6 +194,10 @@ impl Fault {
     pub const NAMES: [&'static str; 9] =
         ["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse", "power"];
 
+    /// Those that indexes survive whose clients wait for each other's locks: who is held for long is taken for dead there.
+    pub const BESIDE_LOCKS: [&'static str; 8] =
+        ["kill", "cancel", "drop", "pause", "stop", "cut", "refuse", "power"];
+
     /// Whether it is a client that it happens to, and not a process.
     pub(super) fn is_of_client(name: &str) -> bool {
         matches!(name, "cancel" | "drop" | "hold")

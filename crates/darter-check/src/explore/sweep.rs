@@ -41,7 +41,6 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     victims.push(vec![Op::Scan(false)]);
     victims.push(vec![Op::Windows(true)]);
     victims.push(vec![Op::Maintain, Op::Maintain]);
-    victims.push(vec![Op::Visit(0)]);
     victims.push(vec![Op::Insert(0), Op::Insert(1), Op::Insert(2)]);
     victims.push(vec![Op::Delete(0), Op::Delete(1)]);
     victims.push(vec![Op::Put(0), Op::Delete(1), Op::Maintain, Op::Maintain, Op::Maintain, Op::Maintain]);
@@ -50,6 +49,7 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
         victims.push(vec![Op::Load(true)]);
     }
     if scenario.adjusts {
+        victims.push(vec![Op::Visit(0)]);
         victims.push(vec![Op::Adjust]);
         victims.push(vec![Op::Restructure]);
     }
@@ -89,10 +89,10 @@ fn ops(line: &str) -> Vec<Op> {
 impl Sweep {
     /// Clients in these processes.
     fn plan(&self, scenario: &'static Scenario, processes: &[u8], clients: &[Vec<Op>]) -> Plan {
-        // Some scenarios have few keys, and not all change what processes share.
+        // Some scenarios have few keys. In not all of them is there something that processes share, or time for others to leave.
         let is_there = |op: &&Op| {
             op.key().is_none_or(|key| usize::from(key) < scenario.hot.len())
-                && (scenario.adjusts || **op != Op::Restructure)
+                && (scenario.adjusts || !matches!(op, Op::Restructure | Op::Visit(_)))
         };
         Plan {
             subject: self.subject,

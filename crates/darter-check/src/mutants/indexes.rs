@@ -19,7 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-added-though-it-was-there",
         "A replacement that found another child under the edge is told as one that added its own.",
-        FoundBy::Focused { index: "art", scenarios: &["grow-into-n4"], schedules: 60_000 },
+        FoundBy::Focused { index: "art", scenarios: &["grow-into-n4"], schedules: 30_000 },
     ),
     Mutant::new(
         "ART",
@@ -61,19 +61,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ART",
         "art-sealed-slot-cleared",
         "A delete clears a sealed slot without asking whether the node was replaced.",
-        FoundBy::Explorer("art-hashed", 60_000),
+        FoundBy::Explorer("art-hashed", 30_000),
     ),
     Mutant::new(
         "ART",
         "art-key-byte-behind-its-slot",
         "A slot is taken before the key byte is written that it belongs to.",
-        FoundBy::Explorer("art", 60_000),
+        FoundBy::Explorer("art", 30_000),
     ),
     Mutant::new(
         "ART",
         "art-unlocks-before-it-publishes",
         "A lock is given back before the verb that it protects.",
-        FoundBy::Explorer("art", 60_000),
+        FoundBy::Explorer("art", 30_000),
     ),
     Mutant::new(
         "Sherman",
@@ -151,7 +151,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-redo-named-too-late",
         "A node is written before its state names the image to be put in place.",
-        FoundBy::Focused { index: "fg-plus", scenarios: &["shifting-leaf"], schedules: 60_000 },
+        FoundBy::Focused { index: "fg-plus", scenarios: &["shifting-leaf"], schedules: 30_000 },
     ),
     Mutant::new(
         "Sherman",
@@ -259,7 +259,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-slot-cleared-before-its-leaf-is-dead",
         "A delete clears the slot before it kills the leaf.",
-        FoundBy::Explorer("smart-in-place", 60_000),
+        FoundBy::Explorer("smart-in-place", 30_000),
     ),
     Mutant::new(
         "SMART",

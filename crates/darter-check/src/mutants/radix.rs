@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "radix",
         "drafts-given-back-twice",
         "What was given back stays on the list of drafts and is given back again.",
-        FoundBy::Explorer("dart", 60_000),
+        FoundBy::Explorer("dart", 30_000),
     ),
     Mutant::new(
         "radix",

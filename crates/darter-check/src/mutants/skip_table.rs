@@ -129,7 +129,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "split-by-the-bit-above",
         "Entries are divided between the halves by the hash bit above the right one.",
-        FoundBy::Explorer("dart", 60_000),
+        FoundBy::Nobody,
     ),
     Mutant::new(
         "skip table",

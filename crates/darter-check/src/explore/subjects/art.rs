@@ -23,7 +23,7 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
     const NAME: &'static str = if HASHED_LAYOUT { "art-hashed" } else { "art" };
 
     const PROMISES: Promises = Promises {
-        survives: &Fault::NAMES,
+        survives: &Fault::BESIDE_LOCKS,
         trips_beside_stopped: None,
         may_lose_values: false,
         exact_memory: true,

@@ -88,7 +88,7 @@ impl<T: Techniques> Subject for OfSherman<T> {
     const NAME: &'static str = T::NAME;
 
     const PROMISES: Promises = Promises {
-        survives: &Fault::NAMES,
+        survives: &Fault::BESIDE_LOCKS,
         trips_beside_stopped: None,
         may_lose_values: T::INLINE.is_some(),
         exact_memory: false,

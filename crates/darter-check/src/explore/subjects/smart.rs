@@ -60,7 +60,7 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
     const NAME: &'static str = if IN_PLACE { "smart-in-place" } else { "smart" };
 
     const PROMISES: Promises = Promises {
-        survives: &Fault::NAMES,
+        survives: &Fault::BESIDE_LOCKS,
         trips_beside_stopped: if IN_PLACE { None } else { Some(1000) },
         may_lose_values: IN_PLACE,
         exact_memory: false,
