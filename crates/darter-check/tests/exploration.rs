@@ -127,7 +127,6 @@ fn faults_at_every_point_harm_nothing() {
     }
 }
 
-/// With any one client stopped for ever at any verb, the others' operations end within a bound.
 #[test]
 fn a_client_may_be_held_at_any_event() {
     let summary = sweep(dart(), "hold", &["plain", "full-segment"], 1).run(&|_| {});
@@ -158,6 +157,7 @@ fn a_process_that_comes_and_goes_leaves_nothing_that_a_sweep_does_not_find() {
     }
 }
 
+/// With any one client stopped for ever at any verb, the others' operations end within a bound.
 #[test]
 fn nobody_waits_for_a_client_that_stopped() {
     let sweep = sweep(dart(), "stop", &["plain", "pair", "split", "grow-n8", "shrink-n16"], 4);
