@@ -313,8 +313,12 @@ fn faults(index: &Explored, list: &str, is_sweep: bool) -> Result<Vec<String>, F
                 if Fault::NAMES.contains(&name) || is_sweep && name == SLOW {
                     return Ok(name.to_owned());
                 }
+                if name == SLOW {
+                    return Err(Failure::usage("--faults: 'slow' needs --sweep"));
+                }
                 let names = Fault::NAMES.join(", ");
-                Err(Failure::usage(format!("--faults: '{name}' is no fault; those are {names}, all, none")))
+                let slow = if is_sweep { ", slow" } else { "" };
+                Err(Failure::usage(format!("--faults: '{name}' is no fault; those are {names}{slow}, all, none")))
             });
             known.collect()
         }

@@ -1,8 +1,8 @@
 //! Many runs: plans drawn from a seed, spread over threads, summed up; the first violation is shrunk and explained.
 
 use super::corpus::{Corpus, Trail};
+use super::outcome::{Outcome, Violation};
 use super::plan::{Fault, Op, Plan};
-use super::run::{Outcome, Violation};
 use super::scenario::Scenario;
 use super::schedule::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random, Replay, Schedule, Scheduler};
 use super::shrink::shrink;
@@ -27,6 +27,8 @@ const OPS_MAX: usize = 40;
 const ROUNDS: (u64, u64) = (4, 28);
 /// The same where clients churn.
 const CHURNED_ROUNDS: (u64, u64) = (16, 64);
+/// One run in so many, of those in which nobody is late, has a client that sweeps beside the others.
+const SWEEPS_ONE_IN: u64 = 4;
 /// Runs of a round, which all see the same corpus.
 const ROUND: u64 = 1024;
 /// One run in so many begins as an interesting one did.
@@ -288,6 +290,13 @@ impl Settings {
         if dice.one_in(2) {
             self.add_fault(&mut plan, &mut dice);
         }
+        // A sweep waits for all that live, for long where one of them does not move.
+        let moves = |fault: &Fault| !matches!(fault, Fault::Hold(..) | Fault::Pause(..) | Fault::Stop(..));
+        let is_calm = self.kind_of(run) == SchedulerKind::Random && plan.faults.iter().all(moves);
+        if self.subject.promises.exact_memory && is_calm && dice.one_in(SWEEPS_ONE_IN) {
+            let ops = &mut plan.clients[dice.below(clients as u64) as usize];
+            ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Sweep);
+        }
         plan
     }
 
@@ -379,18 +388,23 @@ impl Settings {
         (0..count).map(|_| op()).collect()
     }
 
-    /// The scheduler of a run.
-    fn scheduler(&self, run: u64, plan: &Plan) -> Box<dyn Scheduler> {
-        let seed = seed_of(self.seed ^ 0x5ced, run);
-        let kind = match self.scheduler {
+    /// What kind of schedule a run has.
+    fn kind_of(&self, run: u64) -> SchedulerKind {
+        match self.scheduler {
             SchedulerKind::Mixed => {
                 let turns =
                     [SchedulerKind::Random, SchedulerKind::Late, SchedulerKind::Pct, SchedulerKind::Late];
                 turns[(run / self.scenarios.len() as u64 % 4) as usize]
             }
             kind => kind,
-        };
+        }
+    }
+
+    /// The scheduler of a run.
+    fn scheduler(&self, run: u64, plan: &Plan) -> Box<dyn Scheduler> {
+        let seed = seed_of(self.seed ^ 0x5ced, run);
         let operations = plan.clients.iter().map(Vec::len).sum::<usize>() as u64;
+        let kind = if plan.sweeps() { SchedulerKind::Random } else { self.kind_of(run) };
         match kind {
             SchedulerKind::Pct => {
                 let depth = 2 + (seed % 4) as u32;
@@ -430,7 +444,7 @@ impl Settings {
                 plan.clients[at].extend(more);
             }
         }
-        if plan.faults.is_empty() && dice.one_in(4) {
+        if plan.faults.is_empty() && !plan.sweeps() && dice.one_in(4) {
             self.add_fault(&mut plan, dice);
         }
         plan

@@ -1,7 +1,7 @@
 //! A simulated client: its operations one after another, each written into the history before it begins and when it ends.
 
+use super::outcome::Violation;
 use super::plan::Op;
-use super::run::Violation;
 use super::scenario::Scenario;
 use super::subject::{Holes, Subject};
 use crate::history::{Action, Operation, Outcome as Told};
@@ -37,6 +37,8 @@ pub(super) struct Recorder {
     pub violation: Option<Violation>,
     /// Who waits until nobody else can move.
     resting: Vec<Waker>,
+    /// Sweeps that have not ended.
+    pub sweeps: usize,
     /// Processes that joined while clients ran, each with the process of the client that has it do so.
     visitors: Vec<(u32, u32)>,
 }
@@ -165,6 +167,28 @@ async fn visit<S: Subject>(
     Ok(outcome)
 }
 
+/// Rounds of upkeep that a client with nothing left to do does beside sweeps.
+const ROUNDS_BESIDE_SWEEPS: usize = 500;
+
+/// Sweeps that a client has before it, which end when it does. [`Recorder::sweeps`] counts them from the start.
+struct Sweeps {
+    recorder: Rc<RefCell<Recorder>>,
+    left: usize,
+}
+
+impl Sweeps {
+    fn end(&mut self, count: usize) {
+        self.left -= count;
+        self.recorder.borrow_mut().sweeps -= count;
+    }
+}
+
+impl Drop for Sweeps {
+    fn drop(&mut self) {
+        self.end(self.left);
+    }
+}
+
 /// Ends when nobody else can move.
 async fn rest(recorder: &RefCell<Recorder>) {
     let mut waits = false;
@@ -238,11 +262,9 @@ pub(super) async fn client<S: Subject>(
     ops: Vec<Op>,
 ) {
     let me = cast.number as usize;
+    let left = ops.iter().filter(|&&op| op == Op::Sweep).count();
+    let mut sweeps = Sweeps { recorder: Rc::clone(&recorder), left };
     for (at, op) in ops.into_iter().enumerate() {
-        if op == Op::Rest {
-            rest(&recorder).await;
-            continue;
-        }
         let value = 1000 * (u64::from(cast.number) + 1) + at as u64;
         let asked = asked(&cast, op, value);
         let (begun, mine) = {
@@ -262,10 +284,10 @@ pub(super) async fn client<S: Subject>(
         };
         let answer = act::<S>(&cast, &recorder, &pool, &index, &mut own, op, value);
         let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
+        sweeps.end(usize::from(op == Op::Sweep));
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
-        if !matches!(op, Op::Load(_) | Op::Visit(_) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure)
-        {
+        if op.is_bounded() {
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
@@ -295,6 +317,13 @@ pub(super) async fn client<S: Subject>(
                 }
             }
         }
+    }
+    // A sweep waits until all members have moved on, which those do that live.
+    for _ in 0..ROUNDS_BESIDE_SWEEPS {
+        if recorder.borrow().sweeps == 0 || pool.maintain(&mut own).await.is_err() {
+            return;
+        }
+        own.pause().await;
     }
 }
 
@@ -444,7 +473,10 @@ async fn act<S: Subject>(
             S::adjust(index, own, true).await?;
             Answer::Done
         }
-        Op::Rest => Answer::Done,
+        Op::Rest => {
+            rest(recorder).await;
+            Answer::Done
+        }
     })
 }
 

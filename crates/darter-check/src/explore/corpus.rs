@@ -8,8 +8,8 @@
 //! Runs are drawn in rounds. All of a round see the corpus as the rounds before have left it, so that a seed means the same
 //! runs for any number of threads.
 
+use super::outcome::Outcome;
 use super::plan::Plan;
-use super::run::Outcome;
 use super::schedule::Schedule;
 use crate::dice::Dice;
 use darter_index::Situation;

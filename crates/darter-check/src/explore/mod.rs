@@ -5,7 +5,10 @@ mod clients;
 mod corpus;
 mod exhaustive;
 mod hunt;
+mod last_look;
+mod outcome;
 mod plan;
+mod play;
 mod run;
 pub mod scenario;
 mod schedule;
@@ -18,8 +21,9 @@ mod verdict;
 
 pub use campaign::{Finding, SchedulerKind, Settings, Stages, Summary, parse_replay, replay_line};
 pub use exhaustive::{Exhaustion, Exhaustive, exhaust};
+pub use outcome::{Outcome, Violation};
 pub use plan::{Fault, Op, Plan};
-pub use run::{Outcome, Violation};
+
 pub use scenario::Scenario;
 pub use schedule::{Decision, Late, Pct, Random, Replay, Schedule, Scheduler};
 pub use stage::Stage;

@@ -58,6 +58,20 @@ impl Op {
         self.letter().1
     }
 
+    /// Whether it takes a bounded number of round trips beside clients that have stopped, where the index promises so.
+    pub(super) fn is_bounded(self) -> bool {
+        !matches!(
+            self,
+            Self::Load(_)
+                | Self::Visit(_)
+                | Self::Maintain
+                | Self::Sweep
+                | Self::Adjust
+                | Self::Restructure
+                | Self::Rest
+        )
+    }
+
     fn letter(self) -> (char, Option<u8>) {
         match self {
             Self::Get(key) => ('g', Some(key)),
@@ -241,6 +255,11 @@ impl Plan {
     /// How many processes there are.
     pub fn processes(&self) -> u32 {
         self.processes.iter().max().map_or(1, |&last| u32::from(last) + 1)
+    }
+
+    /// Whether a client sweeps.
+    pub(super) fn sweeps(&self) -> bool {
+        self.clients.iter().flatten().any(|&op| op == Op::Sweep)
     }
 
     /// Processes of their own for so many clients.

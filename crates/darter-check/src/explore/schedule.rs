@@ -155,6 +155,15 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         Self { dice: Dice::new(seed), tasks: Vec::new() }
     }
+
+    /// Chooses among those of the events that are not held back, or among all where none is left. Returns the choice too.
+    fn decide_among(&mut self, events: &[Event], free: &[Event]) -> (Decision, Event) {
+        let choice = if free.is_empty() { events } else { free };
+        let mut decision = self.decide(choice);
+        let event = choice[usize::from(decision.event)];
+        decision.event = events.iter().position(|other| *other == event).unwrap_or(0) as u16;
+        (decision, event)
+    }
 }
 
 impl Scheduler for Random {
@@ -333,11 +342,7 @@ impl Scheduler for Late {
                 offered.push(*event);
             }
         }
-        // Nobody else can move: those who are held go on.
-        let choice = if offered.is_empty() { events } else { &offered };
-        let mut decision = self.random.decide(choice);
-        let event = choice[usize::from(decision.event)];
-        decision.event = events.iter().position(|other| *other == event).unwrap_or(0) as u16;
+        let (decision, event) = self.random.decide_among(events, &offered);
         let task = event.task as usize;
         if self.performed.len() <= task {
             self.performed.resize(task + 1, Performed::default());
@@ -386,12 +391,8 @@ impl Scheduler for Paced {
         };
         self.offered.clear();
         self.offered.extend(events.iter().copied().filter(may_move));
-        let choice = if self.offered.is_empty() { events } else { &self.offered };
-        let mut decision = self.random.decide(choice);
-        let event = choice[usize::from(decision.event)];
-        decision.event = events.iter().position(|other| *other == event).unwrap_or(0) as u16;
         self.alone = self.alone.saturating_sub(1);
-        decision
+        self.random.decide_among(events, &self.offered).0
     }
 
     fn pick(&mut self, possibilities: usize) -> usize {

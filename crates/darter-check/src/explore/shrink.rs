@@ -2,8 +2,8 @@
 //! the same way.
 
 use super::campaign::Stages;
+use super::outcome::Violation;
 use super::plan::Plan;
-use super::run::Violation;
 use super::schedule::{Decision, Random, Schedule};
 
 /// Replays spent on shrinking one finding, and batches posted in them.

@@ -3,8 +3,9 @@
 //! An index's author implements [`Subject`] and adds a line to the registry ([`super::subjects`]). Everything else
 //! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`] that is made of it.
 
+use super::outcome::Outcome;
 use super::plan::Plan;
-use super::run::{self, Outcome};
+use super::run;
 use super::scenario::{self, Scenario};
 use super::schedule::Scheduler;
 use super::stage::Stage;

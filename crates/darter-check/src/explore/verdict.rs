@@ -1,6 +1,6 @@
 //! The judgement after a run: histories against the checker, the index against its invariants, the pool against leaks.
 
-use super::run::Violation;
+use super::outcome::Violation;
 use super::subject::{OptionsOf, Subject};
 use crate::history::Operation;
 use crate::linear::{Checker, Verdict};

@@ -21,13 +21,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "sweep-waits-one-epoch-less",
         "A sweep goes on when all members have flushed the epoch before the one that it read.",
-        FoundBy::Tests("--package darter-pool --lib races::a_sweep_waits_until_all_have_flushed_its_epoch"),
+        FoundBy::Explorer("dart", 4_000),
     ),
     Mutant::new(
         "pool",
         "sweep-does-not-wait-for-its-own-process",
         "A sweep waits for all members but its own process.",
-        FoundBy::Tests("--package darter-pool --lib races::a_sweep_waits_until_all_have_flushed_its_epoch"),
+        FoundBy::Explorer("dart", 4_000),
     ),
     Mutant::new(
         "pool",
@@ -111,9 +111,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "close-says-closed-before-its-books",
         "A block's word says closed before its freed bits and page words are written.",
-        FoundBy::Tests(
-            "--package darter-pool --lib races::a_block_says_closed_when_its_books_are_there_and_keeps_what_others_freed",
-        ),
+        FoundBy::Explorer("dart", 12_000),
     ),
     Mutant::new(
         "pool",
@@ -157,7 +155,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "claim-wins-bits-by-a-lost-cas",
         "Freed bits count as won although the CAS that was to clear them has lost.",
-        FoundBy::Tests("--package darter-pool --lib races::freed_bits_are_won_once"),
+        FoundBy::Explorer("dart", 4_000),
     ),
     Mutant::new(
         "pool",

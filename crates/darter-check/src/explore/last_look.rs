@@ -1,0 +1,206 @@
+//! What is looked at when a run has ended and time stands still: processes that live settle and close, or look around
+//! themselves; a fresh process reads every hot key, checks the index and audits the pool; what the dead left is repaired.
+
+use super::clients::{Cast, Recorder, client};
+use super::outcome::{Outcome, Violation};
+use super::plan::{Op, Plan};
+use super::play::Process;
+use super::stage::Stage;
+use super::subject::{OptionsOf, Subject};
+use super::verdict;
+use darter_fabric::sim::Sim;
+use darter_index::{IndexError, OrderedIndex};
+use darter_pool::{Client, Pool};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Batches after which something that runs alone is held to hang.
+const BATCHES_MAX: u64 = 200_000;
+/// Rounds of upkeep after which whatever was unlinked must be free when nobody is in the way.
+const SETTLE_ROUNDS: usize = 24;
+/// Of runs that nothing struck, one in so many has the dead's remains swept.
+const SWEPT_ONE_IN: u64 = 4;
+
+/// Does something while everything else stands still.
+pub(super) fn alone<T>(
+    stage: &Stage,
+    what: &'static str,
+    future: impl Future<Output = Result<T, IndexError>>,
+) -> Result<T, Violation> {
+    match stage.sim.run_alone(BATCHES_MAX, future) {
+        Some(result) => result.map_err(|error| Violation::new("error", format!("{what}: {error}"))),
+        None => Err(Violation::new("endless", format!("{what}: it never ends, though nobody else moves"))),
+    }
+}
+/// Rounds of upkeep until nothing that the processes unlinked waits to be freed; answers whether they got there.
+async fn settle<S: Subject>(living: &[Process<S>], clients: &mut [Client<Sim>]) -> Result<bool, IndexError> {
+    // What upkeep of the index retires shows only after the next round.
+    let mut quiet = 0;
+    for _ in 0..SETTLE_ROUNDS {
+        for (process, client) in living.iter().zip(&mut *clients) {
+            process.pool.maintain(client).await?;
+            process.index.maintain(client).await?;
+        }
+        let is_quiet = living.iter().all(|process| process.pool.garbage() == 0);
+        quiet = if is_quiet { quiet + 1 } else { 0 };
+        if quiet == 2 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Frees what can be freed and ends the memberships of those that live; answers how many frees named nothing in use.
+pub(super) fn settle_and_close<S: Subject>(
+    stage: &Stage,
+    processes: &mut Vec<Option<Process<S>>>,
+) -> Result<Result<u64, IndexError>, Violation> {
+    let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
+    let settled = stage.sim.run_alone(BATCHES_MAX, async {
+        let mut clients =
+            living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
+        settle(&living, &mut clients).await?;
+        let mut bad_frees = 0;
+        for (process, client) in living.iter().zip(&mut clients) {
+            process.pool.settle(client).await?;
+            bad_frees += process.pool.bad_frees();
+        }
+        drop(clients);
+        for Process { pool, index } in living {
+            drop(index);
+            pool.close().await?;
+        }
+        Ok(bad_frees)
+    });
+    settled.ok_or_else(|| Violation::new("endless", "upkeep never ends, though nobody else moves"))
+}
+
+/// The judgement of a run in which nobody was struck, by the processes themselves: what they unlinked is free, the hot keys
+/// hold what the history says, and not a byte belongs to nobody.
+pub(super) fn look_around<S: Subject>(
+    stage: &Stage,
+    plan: &Plan,
+    options: &OptionsOf<S>,
+    outcome: &mut Outcome,
+    processes: &mut Vec<Option<Process<S>>>,
+) -> Result<(), Violation> {
+    let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
+    let looked = alone(stage, "the last look", async {
+        let mut clients =
+            living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
+        if !settle(&living, &mut clients).await? {
+            return Ok(Some(Violation::new(
+                "limbo",
+                "what was unlinked is never freed, though nobody is pinned",
+            )));
+        }
+        // What others freed in a process's blocks waits there until it is fetched.
+        for (process, client) in living.iter().zip(&mut clients) {
+            process.pool.settle(client).await?;
+        }
+        // Nothing remembered.
+        let first = &living[0];
+        let index = S::Index::open(&mut clients[0], options.clone()).await?;
+        read_hot_keys::<S>(stage, plan, outcome, first.pool.clone(), index).await?;
+        let report = first.index.check(&mut clients[0]).await?;
+        if let Some(what) = report.violations.first() {
+            return Ok(Some(Violation::new("audit", what.clone())));
+        }
+        if let Some(violation) = verdict::stale(&report) {
+            return Ok(Some(violation));
+        }
+        for (process, client) in living.iter().zip(&mut clients) {
+            if let Some(violation) = verdict::audit(&process.pool, client, &report.reachable).await? {
+                return Ok(Some(violation));
+            }
+        }
+        Ok(None)
+    });
+    for process in &living {
+        process.pool.abandon();
+    }
+    looked?.map_or(Ok(()), Err)
+}
+
+/// A fresh process reads every hot key into the history and checks everything. What the dead left is swept first; without
+/// them, nothing may be left over.
+pub(super) fn last_look<S: Subject>(
+    stage: &Stage,
+    plan: &Plan,
+    options: &OptionsOf<S>,
+    outcome: &mut Outcome,
+) -> Result<(), Violation> {
+    let sim = stage.sim.process(2000);
+    let last = alone(stage, "nobody can open the pool any more", async {
+        let pool = Pool::open(sim.clone()).await?;
+        let mut own = pool.client()?;
+        let index = S::Index::open(&mut own, options.clone()).await?;
+        read_hot_keys::<S>(stage, plan, outcome, pool.clone(), index.clone()).await?;
+        Ok(Process::<S> { pool, index })
+    })?;
+    last.pool.abandon();
+    if let Some(violation) = outcome.violation.take() {
+        return Err(violation);
+    }
+    let is_clean = S::PROMISES.exact_memory && outcome.is_clean();
+    if is_clean {
+        let checked = stage.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
+        checked.unwrap_or_else(|| {
+            Err(Violation::new("endless", "a check never ends, though nobody else moves"))
+        })?;
+    }
+    drop(last);
+    if is_clean && !outcome.steps.is_multiple_of(SWEPT_ONE_IN) {
+        return Ok(());
+    }
+    repair::<S>(stage, &stage.sim.process(3000), options.clone())
+}
+
+/// Reads every hot key into the history, after all that is in it.
+async fn read_hot_keys<S: Subject>(
+    stage: &Stage,
+    plan: &Plan,
+    outcome: &mut Outcome,
+    pool: Pool<Sim>,
+    index: S::Index,
+) -> Result<(), IndexError> {
+    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
+    recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
+    let number = plan.clients.len() as u32;
+    let cast =
+        Cast { number, process: number, scenario: &stage.scenario, holes: plan.holes, cancel_at: None };
+    let mut ops: Vec<Op> = (0..stage.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
+    ops.push(Op::Scan(false));
+    let own = pool.client()?;
+    client::<S>(cast, Rc::clone(&recorder), pool, index, own, ops).await;
+    let mut recorder = recorder.borrow_mut();
+    outcome.history = std::mem::take(&mut recorder.history);
+    outcome.lost += recorder.lost;
+    let failed =
+        recorder.errors.first().map(|error| Violation::new("error", format!("after the run: {error}")));
+    outcome.violation = recorder.violation.take().or(failed);
+    Ok(())
+}
+
+pub(super) fn repair<S: Subject>(stage: &Stage, sim: &Sim, options: OptionsOf<S>) -> Result<(), Violation> {
+    let repaired = stage.sim.run_alone(BATCHES_MAX, verdict::repair::<S>(sim, options));
+    repaired.unwrap_or_else(|| {
+        Err(Violation::new("endless", "a sweep and a check never end, though nobody else moves"))
+    })
+}
+
+/// Nothing is promised about what was not flushed, but nobody may panic or hang over it.
+pub(super) fn after_power_failure<S: Subject>(stage: &Stage, options: OptionsOf<S>) -> Result<(), Violation> {
+    let sim = stage.sim.process(2000);
+    let looked = stage.sim.run_alone(BATCHES_MAX, async {
+        let Ok(pool) = Pool::open(sim).await else { return };
+        let Ok(mut client) = pool.client() else { return };
+        if let Ok(index) = S::Index::open(&mut client, options).await {
+            for key in &stage.scenario.hot {
+                let _ = index.get(&mut client, key).await;
+            }
+            let _ = index.check(&mut client).await;
+        }
+    });
+    looked.ok_or_else(|| Violation::new("endless", "after a power failure: a search or a check never ends"))
+}

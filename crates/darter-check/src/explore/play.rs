@@ -1,0 +1,228 @@
+//! The scheduled part of a run: events happen one at a time until all clients have ended, and faults strike in between.
+
+use super::clients::Recorder;
+use super::outcome::{Outcome, Violation};
+use super::plan::{Fault, Plan};
+use super::schedule::{Decision, Scheduler};
+use super::stage::{Stage, lease_ms};
+use super::subject::Subject;
+use darter_fabric::sim::{Event, EventKind, Executor, Sim, WordOrder};
+use darter_index::trail_len;
+use darter_pool::Pool;
+use std::cell::RefCell;
+
+/// Steps after which a run is held to hang. Sealing and splitting a segment takes some 10,000.
+const STEPS_MAX: u64 = 200_000;
+/// Steps of others after which a client that is held goes on, should they wait for it.
+const HELD_STEPS_MAX: u64 = 20_000;
+/// Events that a lost connection stays lost.
+const CUT_EVENTS: u64 = 60;
+
+/// A process of the run.
+pub(super) struct Process<S: Subject> {
+    pub(super) pool: Pool<Sim>,
+    pub(super) index: S::Index,
+}
+/// The scheduled part of a run.
+pub(super) struct Act<'r> {
+    pub(super) stage: &'r Stage,
+    pub(super) plan: &'r Plan,
+    pub(super) scheduler: &'r mut dyn Scheduler,
+    pub(super) outcome: &'r mut Outcome,
+    pub(super) recorder: &'r RefCell<Recorder>,
+    /// Who moved last.
+    pub(super) current: Option<u32>,
+    /// Faults that have not struck.
+    pub(super) pending: Vec<Fault>,
+    /// Clients that are held, and the step at which they go on at the latest.
+    pub(super) held: Vec<(u32, u64)>,
+    /// Processes cut off, and the step at which they are connected again.
+    pub(super) healing: Vec<(u32, u64)>,
+    pub(super) power_lost: bool,
+}
+
+impl Act<'_> {
+    /// Lets events happen until nobody who may move has anything left to do.
+    pub(super) fn play<S: Subject>(
+        &mut self,
+        executor: &mut Executor<'_>,
+        processes: &mut [Option<Process<S>>],
+    ) -> Result<(), Violation> {
+        let mut events: Vec<Event> = Vec::new();
+        self.outcome.verbs.resize(processes.len(), 0);
+        self.outcome.events.resize(self.plan.clients.len(), 0);
+        self.strike(executor, processes);
+        loop {
+            if self.power_lost {
+                return Ok(());
+            }
+            executor.events(&mut events);
+            let runs = |event: &Event| !matches!(event.kind, EventKind::Execute { .. });
+            if executor.all_ended() && !events.iter().any(runs) && !self.has_living_verbs(&events) {
+                return Ok(());
+            }
+            self.hold_back(&mut events);
+            if events.is_empty() {
+                if self.recorder.borrow_mut().end_rests() {
+                    continue;
+                }
+                return Err(Violation::new("stuck", "nothing can happen, but a client has not ended"));
+            }
+            // Who waits for others or for the clock lets the others go first: else it would spin for ever.
+            let goes_on = |event: &Event| Some(event.task) == self.current && event.kind != EventKind::Run;
+            let next = self.current.map_or(0, |at| if events.iter().any(goes_on) { at } else { at + 1 });
+            let at = events.iter().position(|event| event.task >= next).unwrap_or(0);
+            events.rotate_left(at);
+            if self.scheduler.is_eager()
+                && let Some(event) = events.iter().find(|event| runs(event)).copied()
+            {
+                self.current = Some(event.task);
+                executor.perform(event, 0, WordOrder::Ascending);
+                continue;
+            }
+            let decision = self.scheduler.decide(&events);
+            if self.scheduler.gives_up() {
+                self.outcome.gave_up = true;
+                return Ok(());
+            }
+            let event = events[usize::from(decision.event).min(events.len() - 1)];
+            self.outcome.schedule.0.push(decision);
+            self.current = Some(event.task);
+            let (words, order) = decision.piece();
+            if self.scheduler.traces() {
+                self.outcome.trace.push(describe(&event, decision));
+            }
+            {
+                let mut recorder = self.recorder.borrow_mut();
+                recorder.tick();
+                if let EventKind::Execute { access, .. } = event.kind {
+                    let whole = !access.is_long || words >= access.words;
+                    let process = self.plan.process_of(event.task as usize) as usize;
+                    self.outcome.verbs[process] += u64::from(whole);
+                    recorder.verbs[event.task as usize] += u64::from(whole);
+                    if self.scheduler.is_eager() {
+                        recorder.begin_now(event.task);
+                    }
+                }
+            }
+            executor.perform(event, words, order);
+            self.outcome.steps += 1;
+            self.outcome.events[event.task as usize] += 1;
+            self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
+            if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.stage.sim.misuse()) {
+                return Err(Violation::new("misuse", misuse.to_string()));
+            }
+            self.strike(executor, processes);
+            if self.outcome.steps > STEPS_MAX {
+                return Err(Violation::new(
+                    "endless",
+                    format!("clients have not ended after {STEPS_MAX} steps"),
+                ));
+            }
+        }
+    }
+
+    /// Takes out the events of clients that are held, unless nobody else can move: then those go on.
+    fn hold_back(&mut self, events: &mut Vec<Event>) {
+        let step = self.outcome.steps;
+        self.held.retain(|&(_, until)| step < until);
+        if self.held.is_empty() {
+            return;
+        }
+        let is_held = |event: &Event| self.held.iter().any(|&(task, _)| task == event.task);
+        if events.iter().all(is_held) {
+            self.held.clear();
+        } else {
+            events.retain(|event| !is_held(event));
+        }
+    }
+
+    fn has_living_verbs(&self, events: &[Event]) -> bool {
+        events.iter().any(|event| {
+            let process = self.plan.process_of(event.task as usize);
+            !self.outcome.struck.iter().any(|fault| matches!(fault, Fault::Kill(who, _) if *who == process))
+        })
+    }
+
+    /// Lets the faults strike whose moment has come.
+    fn strike<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
+        let step = self.outcome.steps;
+        let sim = &self.stage.sim;
+        self.healing.retain(|&(process, at)| {
+            let healed = at <= step;
+            if healed {
+                sim.process(process).heal(0);
+            }
+            !healed
+        });
+        for fault in std::mem::take(&mut self.pending) {
+            let (_, who, when) = fault.parts();
+            let count = match fault {
+                Fault::Power(..) => self.outcome.verbs.iter().sum(),
+                Fault::Hold(..) => self.outcome.events.get(who as usize).copied().unwrap_or(0),
+                _ => self.outcome.verbs.get(who as usize).copied().unwrap_or(0),
+            };
+            if matches!(fault, Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..)) || count < when {
+                self.pending.push(fault);
+                continue;
+            }
+            self.outcome.struck.push(fault);
+            match fault {
+                Fault::Kill(..) => kill(executor, processes, who),
+                Fault::Pause(..) | Fault::Stop(..) => {
+                    for process in self.recorder.borrow().processes_of(who) {
+                        sim.process(process).pause_process(true);
+                    }
+                    sim.advance_ms(2 * lease_ms(&S::PROMISES));
+                }
+                Fault::Hold(..) => self.held.push((who, step + HELD_STEPS_MAX)),
+                Fault::Cut(..) => {
+                    sim.process(who).cut(0);
+                    self.healing.push((who, step + CUT_EVENTS));
+                }
+                Fault::Power(..) => {
+                    (0..self.plan.processes()).for_each(|who| kill(executor, processes, who));
+                    for node in 0..self.plan.nodes {
+                        let scheduler = &mut *self.scheduler;
+                        let mut choose = |possibilities| scheduler.pick(possibilities);
+                        self.outcome.words_lost += sim.lose_power(node, &mut choose);
+                    }
+                    self.power_lost = true;
+                }
+                Fault::Cancel(..) | Fault::Drop(..) | Fault::Refuse(..) => {}
+            }
+        }
+    }
+}
+
+/// Ends a process as a crash would, wherever its tasks are.
+pub(super) fn kill<S: Subject>(executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>], who: u32) {
+    executor.kill(who);
+    if let Some(process) = processes.get_mut(who as usize).and_then(Option::take) {
+        process.pool.abandon();
+    }
+}
+
+/// One step, for a person.
+fn describe(event: &Event, decision: Decision) -> String {
+    match event.kind {
+        EventKind::Run => format!("client {} begins or goes on", event.task),
+        EventKind::Complete => format!("client {} gets its answers and goes on", event.task),
+        EventKind::Execute { batch, node, verb, access } => {
+            let what = if access.writes { "writes" } else { "reads" };
+            let piece = match decision.words {
+                0 => String::new(),
+                words => format!(
+                    ", only {words} words of it{}",
+                    if decision.descending { ", last first" } else { "" }
+                ),
+            };
+            let addr = access.start * 8;
+            let words = access.words;
+            format!(
+                "client {}: batch {batch} verb {verb} {what} {words} words at mn{node}+{addr:#x}{piece}",
+                event.task
+            )
+        }
+    }
+}
