@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Holes, Plan, Schedule, SchedulerKind, Settings, Stages, Sweep,
+    Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Plan, Schedule, SchedulerKind, Settings, Sweep,
     exhaust, parse_replay, subject, subjects,
 };
 use darter_check::history::{Operation, Outcome as Told};
@@ -41,12 +41,12 @@ fn assert_clean(finding: Option<&Finding>) {
 /// A replay line that fails with its error brought back must not fail without it, and must fail again with it.
 fn assert_shows(finding: &Finding, hole: usize) {
     let (mut plan, schedule) = parse_replay(&finding.replay_line()).unwrap();
-    let mut stages = Stages::default();
-    let again = stages.replay(&plan, &schedule).violation.expect("the replay line shows nothing");
+    let mut fixtures = Fixtures::default();
+    let again = fixtures.replay(&plan, &schedule).violation.expect("the replay line shows nothing");
     assert_eq!(again.kind, finding.violation.kind, "{}", finding.replay_line());
     assert!(plan.holes.has(hole));
     plan.holes = Holes::default();
-    let mended = stages.replay(&plan, &schedule).violation;
+    let mended = fixtures.replay(&plan, &schedule).violation;
     assert_eq!(mended, None, "{}", finding.replay_line());
 }
 
@@ -137,7 +137,7 @@ fn a_client_may_be_held_at_any_event() {
 #[test]
 fn who_is_held_goes_on_when_nobody_else_can_move_and_who_rests_after_that() {
     let (plan, _) = parse_replay("dart/plain/nodes=1/process=each/warm/hold=0@3/p0;g0,H,g0").unwrap();
-    let outcome = Stages::default().replay(&plan, &Schedule::default());
+    let outcome = Fixtures::default().replay(&plan, &Schedule::default());
     assert_eq!(outcome.violation, None);
     let told = |operation: &Operation| operation.returned.map(|(_, told)| told);
     let found: Vec<_> = outcome.history.iter().filter(|operation| operation.client == 1).map(told).collect();
@@ -151,7 +151,7 @@ fn a_process_that_comes_and_goes_leaves_nothing_that_a_sweep_does_not_find() {
     for line in ["j0;d0,M,M,i0,M", "j0,j1;j0,d1,j2", "M,M;j0,M;d0,j0"] {
         let line = format!("dart/plain/nodes=2/process=each/warm/{line}");
         let (plan, _) = parse_replay(&line).unwrap();
-        let outcome = Stages::default().replay(&plan, &Schedule::default());
+        let outcome = Fixtures::default().replay(&plan, &Schedule::default());
         assert_eq!(outcome.violation, None, "{line}");
         assert!(outcome.has_remains);
     }
@@ -277,10 +277,10 @@ const FOUND: &[(&str, &str)] = &[
 
 #[test]
 fn what_was_found_stays_mended() {
-    let mut stages = Stages::default();
+    let mut fixtures = Fixtures::default();
     for (line, what) in FOUND {
         let (plan, schedule) = parse_replay(line).unwrap();
-        let violation = stages.replay(&plan, &schedule).violation;
+        let violation = fixtures.replay(&plan, &schedule).violation;
         assert_eq!(violation, None, "{what}\n{line}");
     }
 }
@@ -292,7 +292,7 @@ fn lines_that_are_no_replay_are_refused() {
         if let Ok((plan, schedule)) = parsed {
             // A decision that is not on offer is a zero: such a line runs, it just says something else.
             assert_eq!(line, "dart/plain/p0#9");
-            assert_eq!(Stages::default().replay(&plan, &schedule).violation, None);
+            assert_eq!(Fixtures::default().replay(&plan, &schedule).violation, None);
         }
     }
     assert!("0x99999999999".parse::<Schedule>().is_err());

@@ -8,7 +8,8 @@ use darter_check::stress::Site;
 use darter_check::stress::collect::Collected;
 use darter_check::stress::judge::{judge, judge_again};
 use darter_check::stress::keys::{KeySet, UNKNOWN_VALUE};
-use darter_check::stress::log::{self, Call, Entry, LogError, LogWriter, RECORD_BYTES, Record, Refusal};
+use darter_check::stress::log::{Call, Entry, LogError, LogWriter, RECORD_BYTES, Record, Refusal};
+use darter_check::stress::log_reader;
 use darter_check::stress::worker::{WorkerConfig, serve};
 use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ fn sample(directory: &Path) -> (PathBuf, Vec<u8>) {
 
 fn read(path: &Path) -> Result<Collected, LogError> {
     let mut collected = Collected::new(KEYS);
-    log::read(path, &mut collected).map(|()| collected)
+    log_reader::read(path, &mut collected).map(|()| collected)
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_falsified_outcome_is_a_violation() {
     let judged = || {
         let mut collected = Collected::new(KEYS);
         for path in &logs {
-            log::read(path, &mut collected).unwrap();
+            log_reader::read(path, &mut collected).unwrap();
         }
         assert!(collected.operations() > 400);
         let judgement = judge(&keys, &collected, &BTreeMap::new());

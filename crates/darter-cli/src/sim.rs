@@ -4,8 +4,8 @@ use crate::Answer;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Holes, Outcome, Plan, Replay, SLOW, Schedule, SchedulerKind,
-    Settings, Stages, Summary, Sweep, exhaust, parse_replay, subject,
+    Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Outcome, Plan, Replay, SLOW, Schedule,
+    SchedulerKind, Settings, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -265,7 +265,7 @@ impl SimCommand {
 
     fn replay(&self, line: &str) -> Result<Answer, Failure> {
         let (plan, schedule) = parse_replay(line).map_err(Failure::usage)?;
-        let outcome = Stages::default().run(&plan, &mut Replay::traced(&schedule));
+        let outcome = Fixtures::default().run(&plan, &mut Replay::traced(&schedule));
         let mut out = std::io::stdout().lock();
         if self.json {
             let violation = outcome.violation.as_ref();
@@ -318,7 +318,9 @@ fn faults(index: &Explored, list: &str, is_sweep: bool) -> Result<Vec<String>, F
                 }
                 let names = Fault::NAMES.join(", ");
                 let slow = if is_sweep { ", slow" } else { "" };
-                Err(Failure::usage(format!("--faults: '{name}' is no fault; those are {names}{slow}, all, none")))
+                Err(Failure::usage(format!(
+                    "--faults: '{name}' is no fault; those are {names}{slow}, all, none"
+                )))
             });
             known.collect()
         }

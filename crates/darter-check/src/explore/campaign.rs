@@ -1,17 +1,20 @@
 //! Many runs: plans drawn from a seed, spread over threads, summed up; the first violation is shrunk and explained.
 
 use super::corpus::{Corpus, Trail};
+use super::fault::Fault;
+use super::finding::Finding;
+use super::fixtures::Fixtures;
+use super::op::Op;
 use super::outcome::{Outcome, Violation};
-use super::plan::{Fault, Op, Plan};
+use super::plan::{Explored, Plan};
 use super::scenario::Scenario;
-use super::schedule::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random, Replay, Schedule, Scheduler};
+use super::schedule::{Schedule, Scheduler};
+use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::shrink::shrink;
-use super::stage::Stage;
-use super::subject::{Explored, Holes};
+use super::subject::Holes;
 use crate::dice::Dice;
-use darter_index::{Situation, take_situations, take_trail, without_situations};
-use std::collections::{BTreeMap, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use darter_index::{Situation, take_situations, take_trail};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError, RwLock};
 
@@ -169,81 +172,6 @@ impl Summary {
         {
             self.finding = Some(finding);
         }
-    }
-}
-
-/// A violation and how to see it again.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// The number of the run that met it.
-    pub run: u64,
-    /// As it was met: plan and schedule.
-    pub plan: Plan,
-    /// The schedule as it was met.
-    pub schedule: Schedule,
-    /// The plan with everything left out that is not needed.
-    pub small_plan: Plan,
-    /// The schedule with as few context switches as could be found.
-    pub small_schedule: Schedule,
-    /// What the shrunk run does wrong.
-    pub violation: Violation,
-}
-
-impl Finding {
-    /// The line that reproduces the shrunk run.
-    pub fn replay_line(&self) -> String {
-        replay_line(&self.small_plan, &self.small_schedule)
-    }
-}
-
-/// Plan and schedule in one line.
-pub fn replay_line(plan: &Plan, schedule: &Schedule) -> String {
-    format!("{plan}#{}", schedule.clone().trimmed())
-}
-
-/// Reads a replay line back.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn parse_replay(line: &str) -> Result<(Plan, Schedule), String> {
-    let (plan, schedule) = line.trim().split_once('#').unwrap_or((line.trim(), ""));
-    Ok((plan.parse()?, schedule.parse()?))
-}
-
-/// Stages by index, scenario and number of nodes, built once a thread.
-#[derive(Default)]
-pub struct Stages(HashMap<StageKey, Stage>);
-
-type StageKey = (&'static str, &'static str, u8);
-
-fn key_of(plan: &Plan) -> StageKey {
-    (plan.subject.name, &plan.scenario.name, plan.nodes)
-}
-
-impl Stages {
-    /// The stage of a plan.
-    pub fn of(&mut self, plan: &Plan) -> &Stage {
-        let build = || plan.subject.stage(plan.scenario, plan.nodes);
-        self.0.entry(key_of(plan)).or_insert_with(|| without_situations(build))
-    }
-
-    /// Runs a plan; a panic is a violation, and so is a beginning that cannot be built.
-    pub fn run(&mut self, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
-        match catch_unwind(AssertUnwindSafe(|| plan.subject.run(self.of(plan), plan, scheduler))) {
-            Ok(outcome) => outcome,
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned();
-                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-                let violation = Violation { kind: "panic", text: text.unwrap_or_default() };
-                self.0.remove(&key_of(plan));
-                Outcome { violation: Some(violation), ..Outcome::default() }
-            }
-        }
-    }
-
-    /// Replays a schedule.
-    pub fn replay(&mut self, plan: &Plan, schedule: &Schedule) -> Outcome {
-        self.run(plan, &mut Replay::new(schedule))
     }
 }
 
@@ -419,18 +347,18 @@ impl Settings {
     }
 
     /// Performs a run: a new one, or one that begins as an interesting one did.
-    fn perform(&self, at: u64, corpus: &Corpus, stages: &mut Stages) -> (Plan, Outcome) {
+    fn perform(&self, at: u64, corpus: &Corpus, fixtures: &mut Fixtures) -> (Plan, Outcome) {
         let mut dice = Dice::new(seed_of(self.seed ^ 0xc0_1b05, at));
         let drawn = if dice.one_in(GOES_ON_ONE_IN) { corpus.draw(&mut dice) } else { None };
         let Some(interest) = drawn else {
             let plan = self.plan(at);
-            let outcome = stages.run(&plan, &mut *self.scheduler(at, &plan));
+            let outcome = fixtures.run(&plan, &mut *self.scheduler(at, &plan));
             return (plan, outcome);
         };
         let plan = self.go_on(&interest.plan, &mut dice);
         let cut = if dice.one_in(2) { interest.cut as u64 } else { dice.below(interest.cut as u64) };
         let prefix = &interest.schedule.0[..(cut as usize).min(interest.schedule.0.len())];
-        let outcome = stages.run(&plan, &mut After::new(prefix, self.scheduler(at, &plan)));
+        let outcome = fixtures.run(&plan, &mut After::new(prefix, self.scheduler(at, &plan)));
         (plan, outcome)
     }
 
@@ -458,7 +386,7 @@ impl Settings {
         let (total, barrier) = (Mutex::new(Summary::default()), Barrier::new(threads));
         let is_over = AtomicBool::new(self.runs == 0);
         let worker = || {
-            let mut stages = Stages::default();
+            let mut fixtures = Fixtures::default();
             let mut summary = Summary::default();
             take_situations();
             let mut round_ends = 0;
@@ -470,7 +398,7 @@ impl Settings {
                         (&next, &stop_at, round_ends),
                         &corpus,
                         &found,
-                        &mut stages,
+                        &mut fixtures,
                         &mut summary,
                         progress,
                     );
@@ -509,7 +437,7 @@ impl Settings {
         (next, stop_at, ends): (&AtomicU64, &AtomicU64, u64),
         corpus: &Corpus,
         found: &Mutex<Vec<(u64, Trail, Plan, Schedule)>>,
-        stages: &mut Stages,
+        fixtures: &mut Fixtures,
         summary: &mut Summary,
         progress: &(dyn Fn(u64) + Sync),
     ) {
@@ -519,12 +447,12 @@ impl Settings {
                 return;
             }
             take_trail();
-            let (plan, outcome) = self.perform(at, corpus, stages);
+            let (plan, outcome) = self.perform(at, corpus, fixtures);
             summary.add(&outcome);
             if outcome.violation.is_some() {
                 stop_at.fetch_min(at, Ordering::Relaxed);
                 summary.join(Summary {
-                    finding: Some(self.finding(stages, at, plan, outcome)),
+                    finding: Some(self.finding(fixtures, at, plan, outcome)),
                     ..Summary::default()
                 });
                 return;
@@ -540,11 +468,11 @@ impl Settings {
         }
     }
 
-    fn finding(&self, stages: &mut Stages, run: u64, plan: Plan, outcome: Outcome) -> Finding {
+    fn finding(&self, fixtures: &mut Fixtures, run: u64, plan: Plan, outcome: Outcome) -> Finding {
         let schedule = outcome.schedule.trimmed();
         let violation = outcome.violation.unwrap_or(Violation { kind: "none", text: String::new() });
         let (small_plan, small_schedule, violation) = if self.shrinks {
-            shrink(stages, &plan, &schedule, violation)
+            shrink(fixtures, &plan, &schedule, violation)
         } else {
             (plan.clone(), schedule.clone(), violation)
         };

@@ -1,7 +1,7 @@
 //! A simulated client: its operations one after another, each written into the history before it begins and when it ends.
 
+use super::op::Op;
 use super::outcome::Violation;
-use super::plan::Op;
 use super::scenario::Scenario;
 use super::subject::{Holes, Subject};
 use crate::history::{Action, Operation, Outcome as Told};
@@ -113,7 +113,7 @@ impl Recorder {
 }
 
 /// Who a client is.
-pub(super) struct Cast<'s> {
+pub(super) struct Identity<'s> {
     pub number: u32,
     /// Its process.
     pub process: u32,
@@ -144,7 +144,7 @@ impl Drop for Visitor {
 
 /// A process joins, puts a key and leaves.
 async fn visit<S: Subject>(
-    cast: &Cast<'_>,
+    cast: &Identity<'_>,
     sim: Sim,
     key: &[u8],
     value: &[u8],
@@ -254,7 +254,7 @@ fn told(outcome: PutOutcome) -> Answer {
 
 /// A client's life.
 pub(super) async fn client<S: Subject>(
-    cast: Cast<'_>,
+    cast: Identity<'_>,
     recorder: Rc<RefCell<Recorder>>,
     pool: Pool<Sim>,
     index: S::Index,
@@ -364,7 +364,7 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
 }
 
 /// What an operation asks of which keys.
-fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
+fn asked(cast: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
     let one = |key: u8, action| vec![(u32::from(key), action)];
     match op {
         Op::Get(key) => one(key, Action::Get),
@@ -385,12 +385,12 @@ fn asked(cast: &Cast<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
 }
 
 /// What a conditional operation expects: the value the scenario began with, or one that nobody wrote.
-fn expected(cast: &Cast<'_>, key: u8) -> u64 {
+fn expected(cast: &Identity<'_>, key: u8) -> u64 {
     cast.scenario.initial(usize::from(key)).unwrap_or(999)
 }
 
 async fn act<S: Subject>(
-    cast: &Cast<'_>,
+    cast: &Identity<'_>,
     recorder: &RefCell<Recorder>,
     pool: &Pool<Sim>,
     index: &S::Index,
@@ -481,7 +481,7 @@ async fn act<S: Subject>(
 }
 
 /// All hot keys, and what lies between.
-fn range(cast: &Cast<'_>, reverse: bool) -> ScanRange {
+fn range(cast: &Identity<'_>, reverse: bool) -> ScanRange {
     let (low, high) = (cast.scenario.hot.iter().min(), cast.scenario.hot.iter().max());
     let bound = |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
     ScanRange { from: bound(low), to: bound(high), reverse }
@@ -489,7 +489,7 @@ fn range(cast: &Cast<'_>, reverse: bool) -> ScanRange {
 
 /// Scans a range in windows.
 async fn scan_in_windows<S: Subject>(
-    cast: &Cast<'_>,
+    cast: &Identity<'_>,
     index: &S::Index,
     own: &mut Client<Sim>,
     range: &ScanRange,
@@ -521,7 +521,7 @@ fn lie(what: &'static str) -> IndexError {
 /// Holds a scan against its promise: in order, each key once, all of the filler and nothing that never was there. Answers
 /// what it said of the hot keys.
 fn verify_scan(
-    cast: &Cast<'_>,
+    cast: &Identity<'_>,
     range: &ScanRange,
     mut pairs: Vec<KeyValue>,
 ) -> Result<Vec<Option<u64>>, IndexError> {

@@ -8,7 +8,8 @@
 //! interval, which makes histories easier to explain. An operation counts as begun with its first verb, so the real-time
 //! order of two operations can hang on a verb that may end one and a verb that begins the other: those depend too.
 
-use super::campaign::{Finding, Stages};
+use super::finding::Finding;
+use super::fixtures::Fixtures;
 use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
 use darter_fabric::sim::{Event, EventKind};
@@ -157,10 +158,10 @@ pub struct Exhaustion {
 
 /// Judges every schedule of a plan, or as many as `runs` allow. `progress` is told the number of runs now and then.
 pub fn exhaust(plan: &Plan, tears: bool, runs: u64, progress: &dyn Fn(u64)) -> Exhaustion {
-    let (mut search, mut stages) = (Exhaustive::new(tears), Stages::default());
+    let (mut search, mut fixtures) = (Exhaustive::new(tears), Fixtures::default());
     let mut result = Exhaustion::default();
     while result.runs < runs {
-        let outcome = stages.run(plan, &mut search);
+        let outcome = fixtures.run(plan, &mut search);
         result.runs += 1;
         if let Some(violation) = outcome.violation {
             let schedule = outcome.schedule.trimmed();

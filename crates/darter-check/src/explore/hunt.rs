@@ -2,7 +2,8 @@
 //! design breaks.
 
 use super::campaign::{Settings, Summary};
-use super::subject::{Explored, Holes};
+use super::plan::Explored;
+use super::subject::Holes;
 use super::sweep::Sweep;
 
 /// Runs of a sweep that stand for one schedule for each point.

@@ -1,11 +1,12 @@
 //! What is looked at when a run has ended and time stands still: processes that live settle and close, or look around
 //! themselves; a fresh process reads every hot key, checks the index and audits the pool; what the dead left is repaired.
 
-use super::clients::{Cast, Recorder, client};
+use super::clients::{Identity, Recorder, client};
+use super::execution::Process;
+use super::fixture::Fixture;
+use super::op::Op;
 use super::outcome::{Outcome, Violation};
-use super::plan::{Op, Plan};
-use super::play::Process;
-use super::stage::Stage;
+use super::plan::Plan;
 use super::subject::{OptionsOf, Subject};
 use super::verdict;
 use darter_fabric::sim::Sim;
@@ -23,11 +24,11 @@ const SWEPT_ONE_IN: u64 = 4;
 
 /// Does something while everything else stands still.
 pub(super) fn alone<T>(
-    stage: &Stage,
+    fixture: &Fixture,
     what: &'static str,
     future: impl Future<Output = Result<T, IndexError>>,
 ) -> Result<T, Violation> {
-    match stage.sim.run_alone(BATCHES_MAX, future) {
+    match fixture.sim.run_alone(BATCHES_MAX, future) {
         Some(result) => result.map_err(|error| Violation::new("error", format!("{what}: {error}"))),
         None => Err(Violation::new("endless", format!("{what}: it never ends, though nobody else moves"))),
     }
@@ -52,11 +53,11 @@ async fn settle<S: Subject>(living: &[Process<S>], clients: &mut [Client<Sim>]) 
 
 /// Frees what can be freed and ends the memberships of those that live; answers how many frees named nothing in use.
 pub(super) fn settle_and_close<S: Subject>(
-    stage: &Stage,
+    fixture: &Fixture,
     processes: &mut Vec<Option<Process<S>>>,
 ) -> Result<Result<u64, IndexError>, Violation> {
     let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
-    let settled = stage.sim.run_alone(BATCHES_MAX, async {
+    let settled = fixture.sim.run_alone(BATCHES_MAX, async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
         settle(&living, &mut clients).await?;
@@ -78,14 +79,14 @@ pub(super) fn settle_and_close<S: Subject>(
 /// The judgement of a run in which nobody was struck, by the processes themselves: what they unlinked is free, the hot keys
 /// hold what the history says, and not a byte belongs to nobody.
 pub(super) fn look_around<S: Subject>(
-    stage: &Stage,
+    fixture: &Fixture,
     plan: &Plan,
     options: &OptionsOf<S>,
     outcome: &mut Outcome,
     processes: &mut Vec<Option<Process<S>>>,
 ) -> Result<(), Violation> {
     let living: Vec<Process<S>> = std::mem::take(processes).into_iter().flatten().collect();
-    let looked = alone(stage, "the last look", async {
+    let looked = alone(fixture, "the last look", async {
         let mut clients =
             living.iter().map(|process| process.pool.client()).collect::<Result<Vec<_>, _>>()?;
         if !settle(&living, &mut clients).await? {
@@ -101,7 +102,7 @@ pub(super) fn look_around<S: Subject>(
         // Nothing remembered.
         let first = &living[0];
         let index = S::Index::open(&mut clients[0], options.clone()).await?;
-        read_hot_keys::<S>(stage, plan, outcome, first.pool.clone(), index).await?;
+        read_hot_keys::<S>(fixture, plan, outcome, first.pool.clone(), index).await?;
         let report = first.index.check(&mut clients[0]).await?;
         if let Some(what) = report.violations.first() {
             return Ok(Some(Violation::new("audit", what.clone())));
@@ -125,17 +126,17 @@ pub(super) fn look_around<S: Subject>(
 /// A fresh process reads every hot key into the history and checks everything. What the dead left is swept first; without
 /// them, nothing may be left over.
 pub(super) fn last_look<S: Subject>(
-    stage: &Stage,
+    fixture: &Fixture,
     plan: &Plan,
     options: &OptionsOf<S>,
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
-    let sim = stage.sim.process(2000);
-    let last = alone(stage, "nobody can open the pool any more", async {
+    let sim = fixture.sim.process(2000);
+    let last = alone(fixture, "nobody can open the pool any more", async {
         let pool = Pool::open(sim.clone()).await?;
         let mut own = pool.client()?;
         let index = S::Index::open(&mut own, options.clone()).await?;
-        read_hot_keys::<S>(stage, plan, outcome, pool.clone(), index.clone()).await?;
+        read_hot_keys::<S>(fixture, plan, outcome, pool.clone(), index.clone()).await?;
         Ok(Process::<S> { pool, index })
     })?;
     last.pool.abandon();
@@ -144,7 +145,7 @@ pub(super) fn last_look<S: Subject>(
     }
     let is_clean = S::PROMISES.exact_memory && outcome.is_clean();
     if is_clean {
-        let checked = stage.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
+        let checked = fixture.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
         checked.unwrap_or_else(|| {
             Err(Violation::new("endless", "a check never ends, though nobody else moves"))
         })?;
@@ -153,12 +154,12 @@ pub(super) fn last_look<S: Subject>(
     if is_clean && !outcome.steps.is_multiple_of(SWEPT_ONE_IN) {
         return Ok(());
     }
-    repair::<S>(stage, &stage.sim.process(3000), options.clone())
+    repair::<S>(fixture, &fixture.sim.process(3000), options.clone())
 }
 
 /// Reads every hot key into the history, after all that is in it.
 async fn read_hot_keys<S: Subject>(
-    stage: &Stage,
+    fixture: &Fixture,
     plan: &Plan,
     outcome: &mut Outcome,
     pool: Pool<Sim>,
@@ -168,8 +169,8 @@ async fn read_hot_keys<S: Subject>(
     recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
     let number = plan.clients.len() as u32;
     let cast =
-        Cast { number, process: number, scenario: &stage.scenario, holes: plan.holes, cancel_at: None };
-    let mut ops: Vec<Op> = (0..stage.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
+        Identity { number, process: number, scenario: &fixture.scenario, holes: plan.holes, cancel_at: None };
+    let mut ops: Vec<Op> = (0..fixture.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
     ops.push(Op::Scan(false));
     let own = pool.client()?;
     client::<S>(cast, Rc::clone(&recorder), pool, index, own, ops).await;
@@ -182,21 +183,28 @@ async fn read_hot_keys<S: Subject>(
     Ok(())
 }
 
-pub(super) fn repair<S: Subject>(stage: &Stage, sim: &Sim, options: OptionsOf<S>) -> Result<(), Violation> {
-    let repaired = stage.sim.run_alone(BATCHES_MAX, verdict::repair::<S>(sim, options));
+pub(super) fn repair<S: Subject>(
+    fixture: &Fixture,
+    sim: &Sim,
+    options: OptionsOf<S>,
+) -> Result<(), Violation> {
+    let repaired = fixture.sim.run_alone(BATCHES_MAX, verdict::repair::<S>(sim, options));
     repaired.unwrap_or_else(|| {
         Err(Violation::new("endless", "a sweep and a check never end, though nobody else moves"))
     })
 }
 
 /// Nothing is promised about what was not flushed, but nobody may panic or hang over it.
-pub(super) fn after_power_failure<S: Subject>(stage: &Stage, options: OptionsOf<S>) -> Result<(), Violation> {
-    let sim = stage.sim.process(2000);
-    let looked = stage.sim.run_alone(BATCHES_MAX, async {
+pub(super) fn after_power_failure<S: Subject>(
+    fixture: &Fixture,
+    options: OptionsOf<S>,
+) -> Result<(), Violation> {
+    let sim = fixture.sim.process(2000);
+    let looked = fixture.sim.run_alone(BATCHES_MAX, async {
         let Ok(pool) = Pool::open(sim).await else { return };
         let Ok(mut client) = pool.client() else { return };
         if let Ok(index) = S::Index::open(&mut client, options).await {
-            for key in &stage.scenario.hot {
+            for key in &fixture.scenario.hot {
                 let _ = index.get(&mut client, key).await;
             }
             let _ = index.check(&mut client).await;

@@ -1,6 +1,6 @@
 //! What came of a run: the counts of what happened, and the violation, if something must not have happened.
 
-use super::plan::Fault;
+use super::fault::Fault;
 use super::schedule::Schedule;
 use crate::history::Operation;
 use darter_fabric::sim::SimCounts;

@@ -7,223 +7,16 @@
 //! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a digit a client), errors
 //! brought back, faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
 
+use super::fault::Fault;
+use super::fixture::Fixture;
+use super::op::Op;
+use super::outcome::Outcome;
 use super::scenario::Scenario;
-use super::subject::{Explored, Holes};
-use super::subjects::subject;
+use super::schedule::Scheduler;
+use super::subject::{Hole, Holes, Promises};
+use darter_index::Situation;
 use std::fmt;
-use std::str::FromStr;
-
-/// One operation of a client. Keys are numbers of the scenario's hot keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Search.
-    Get(u8),
-    /// Upsert.
-    Put(u8),
-    /// Insert if absent.
-    Insert(u8),
-    /// Update if present.
-    Update(u8),
-    /// Replace if the value is the one the scenario began with.
-    Replace(u8),
-    /// Delete.
-    Delete(u8),
-    /// Delete if the value is the one the scenario began with, where the index can.
-    DeleteIf(u8),
-    /// Search of all hot keys at once.
-    MultiGet,
-    /// Scan of everything hot, ascending or (`true`) descending.
-    Scan(bool),
-    /// The same in windows of a few keys, each from behind the last.
-    Windows(bool),
-    /// Bulk load of all hot keys; or of hot keys of which one is out of order (`true`), which must fail.
-    Load(bool),
-    /// A round of the pool's upkeep and of the index's.
-    Maintain,
-    /// A sweep of what the dead have left.
-    Sweep,
-    /// A process of its own joins the pool, puts a key and leaves.
-    Visit(u8),
-    /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list, if one is due.
-    Adjust,
-    /// The same, whether it is due or not: in DART, a change of the prefix list.
-    Restructure,
-    /// Nothing, until nobody else can move.
-    Rest,
-}
-
-impl Op {
-    /// The key that it is about, if that is one.
-    pub(super) fn key(self) -> Option<u8> {
-        self.letter().1
-    }
-
-    /// Whether it takes a bounded number of round trips beside clients that have stopped, where the index promises so.
-    pub(super) fn is_bounded(self) -> bool {
-        !matches!(
-            self,
-            Self::Load(_)
-                | Self::Visit(_)
-                | Self::Maintain
-                | Self::Sweep
-                | Self::Adjust
-                | Self::Restructure
-                | Self::Rest
-        )
-    }
-
-    fn letter(self) -> (char, Option<u8>) {
-        match self {
-            Self::Get(key) => ('g', Some(key)),
-            Self::Put(key) => ('p', Some(key)),
-            Self::Insert(key) => ('i', Some(key)),
-            Self::Update(key) => ('u', Some(key)),
-            Self::Replace(key) => ('r', Some(key)),
-            Self::Delete(key) => ('d', Some(key)),
-            Self::DeleteIf(key) => ('e', Some(key)),
-            Self::Visit(key) => ('j', Some(key)),
-            Self::MultiGet => ('m', None),
-            Self::Scan(false) => ('s', None),
-            Self::Scan(true) => ('z', None),
-            Self::Windows(false) => ('w', None),
-            Self::Windows(true) => ('y', None),
-            Self::Load(false) => ('B', None),
-            Self::Load(true) => ('U', None),
-            Self::Maintain => ('M', None),
-            Self::Sweep => ('W', None),
-            Self::Adjust => ('A', None),
-            Self::Restructure => ('L', None),
-            Self::Rest => ('H', None),
-        }
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.letter() {
-            (letter, Some(key)) => write!(f, "{letter}{key}"),
-            (letter, None) => write!(f, "{letter}"),
-        }
-    }
-}
-
-impl FromStr for Op {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad =
-            || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M W A L H");
-        let mut letters = text.chars();
-        let letter = letters.next().ok_or_else(bad)?;
-        let rest = letters.as_str();
-        if rest.is_empty() {
-            return match letter {
-                'm' => Ok(Self::MultiGet),
-                's' => Ok(Self::Scan(false)),
-                'z' => Ok(Self::Scan(true)),
-                'w' => Ok(Self::Windows(false)),
-                'y' => Ok(Self::Windows(true)),
-                'B' => Ok(Self::Load(false)),
-                'U' => Ok(Self::Load(true)),
-                'M' => Ok(Self::Maintain),
-                'W' => Ok(Self::Sweep),
-                'A' => Ok(Self::Adjust),
-                'L' => Ok(Self::Restructure),
-                'H' => Ok(Self::Rest),
-                _ => Err(bad()),
-            };
-        }
-        let key = rest.parse::<u8>().map_err(|_| bad())?;
-        match letter {
-            'g' => Ok(Self::Get(key)),
-            'p' => Ok(Self::Put(key)),
-            'i' => Ok(Self::Insert(key)),
-            'u' => Ok(Self::Update(key)),
-            'r' => Ok(Self::Replace(key)),
-            'd' => Ok(Self::Delete(key)),
-            'e' => Ok(Self::DeleteIf(key)),
-            'j' => Ok(Self::Visit(key)),
-            _ => Err(bad()),
-        }
-    }
-}
-
-/// One thing that goes wrong. Processes and clients are counted from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A process dies when so many of its verbs have executed; what it has posted may still land.
-    Kill(u32, u64),
-    /// A client's operation is dropped at its so-manieth await.
-    Cancel(u32, u64),
-    /// A client's operation is dropped when what its so-manieth await waited for has come, and it has not looked yet.
-    Drop(u32, u64),
-    /// A client, with what it has posted, moves no further after so many of its events until nobody else can move.
-    Hold(u32, u64),
-    /// A process stops when so many of its verbs have executed, and goes on when all others have ended and its lease is
-    /// long over.
-    Pause(u32, u64),
-    /// A process stops there for ever; nobody is told that it died.
-    Stop(u32, u64),
-    /// A process loses node 0 when so many of its verbs have executed, and has it again some events later.
-    Cut(u32, u64),
-    /// A process's so-manieth request for memory finds none.
-    Refuse(u32, u64),
-    /// All memory nodes lose power when so many verbs have executed altogether.
-    Power(u32, u64),
-}
-
-impl Fault {
-    /// Name, process or client, and when.
-    pub fn parts(self) -> (&'static str, u32, u64) {
-        match self {
-            Self::Kill(who, when) => ("kill", who, when),
-            Self::Cancel(who, when) => ("cancel", who, when),
-            Self::Drop(who, when) => ("drop", who, when),
-            Self::Hold(who, when) => ("hold", who, when),
-            Self::Pause(who, when) => ("pause", who, when),
-            Self::Stop(who, when) => ("stop", who, when),
-            Self::Cut(who, when) => ("cut", who, when),
-            Self::Refuse(who, when) => ("refuse", who, when),
-            Self::Power(who, when) => ("power", who, when),
-        }
-    }
-
-    /// The fault of this name.
-    pub fn named(name: &str, who: u32, when: u64) -> Option<Self> {
-        Some(match name {
-            "kill" => Self::Kill(who, when),
-            "cancel" => Self::Cancel(who, when),
-            "drop" => Self::Drop(who, when),
-            "hold" => Self::Hold(who, when),
-            "pause" => Self::Pause(who, when),
-            "stop" => Self::Stop(who, when),
-            "cut" => Self::Cut(who, when),
-            "refuse" => Self::Refuse(who, when),
-            "power" => Self::Power(who, when),
-            _ => return None,
-        })
-    }
-
-    /// The names of faults that can be asked for.
-    pub const NAMES: [&'static str; 9] =
-        ["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse", "power"];
-
-    /// Those that indexes survive whose clients wait for each other's locks: who is held for long is taken for dead there.
-    pub const BESIDE_LOCKS: [&'static str; 8] =
-        ["kill", "cancel", "drop", "pause", "stop", "cut", "refuse", "power"];
-
-    /// Whether it is a client that it happens to, and not a process.
-    pub(super) fn is_of_client(name: &str) -> bool {
-        matches!(name, "cancel" | "drop" | "hold")
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, who, when) = self.parts();
-        write!(f, "{name}={who}@{when}")
-    }
-}
+use std::sync::LazyLock;
 
 /// What one run does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -323,17 +116,7 @@ impl fmt::Display for Plan {
 const CLIENTS_MAX: usize = 16;
 const OPS_MAX: usize = 1000;
 
-impl FromStr for Plan {
-    type Err = String;
-
-    /// Of an index of the registry.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, _) = text.split_once('/').ok_or_else(|| no_plan(text))?;
-        Self::parse_for(subject(name)?, text)
-    }
-}
-
-fn no_plan(text: &str) -> String {
+pub(super) fn no_plan(text: &str) -> String {
     format!("'{text}' is no plan: it must begin with INDEX/SCENARIO/")
 }
 
@@ -394,13 +177,87 @@ impl Plan {
         })?;
         let keys = plan.scenario.hot.len();
         for op in plan.clients.iter().flatten() {
-            if let (_, Some(key)) = op.letter()
+            if let Some(key) = op.key()
                 && usize::from(key) >= keys
             {
                 return Err(format!("{op}: scenario {} has {keys} keys", plan.scenario.name));
             }
         }
         Ok(plan)
+    }
+}
+
+/// A [`Subject`], whatever its type.
+pub struct Explored {
+    /// Its name.
+    pub name: &'static str,
+    /// What it promises.
+    pub promises: Promises,
+    /// Errors that can be brought back.
+    pub holes: &'static [Hole],
+    /// Situations that a full exploration must meet.
+    pub situations: fn() -> Vec<Situation>,
+    pub(super) scenarios: LazyLock<Vec<Scenario>>,
+    pub(super) build: fn(&Scenario, u8) -> Fixture,
+    pub(super) run: fn(&Fixture, &Plan, &mut dyn Scheduler) -> Outcome,
+}
+
+impl Explored {
+    /// Where runs may begin.
+    pub fn scenarios(&'static self) -> &'static [Scenario] {
+        &self.scenarios
+    }
+
+    /// The scenario of this name.
+    ///
+    /// # Errors
+    /// The names there are.
+    pub fn scenario(&'static self, name: &str) -> Result<&'static Scenario, String> {
+        self.scenarios.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.scenarios.iter().map(|scenario| &scenario.name[..]).collect();
+            format!("'{name}' is no scenario of {}; those are {}", self.name, names.join(", "))
+        })
+    }
+
+    /// The place of the hole of this name.
+    ///
+    /// # Errors
+    /// The names there are.
+    pub fn hole(&self, name: &str) -> Result<usize, String> {
+        self.holes.iter().position(|hole| hole.name == name).ok_or_else(|| {
+            if self.holes.is_empty() {
+                return format!("'{name}': {} has no error that can be brought back", self.name);
+            }
+            let names: Vec<&str> = self.holes.iter().map(|hole| hole.name).collect();
+            format!("'{name}' is no error that can be brought back; those are {}", names.join(", "))
+        })
+    }
+
+    /// Builds a scenario on so many memory nodes.
+    ///
+    /// # Panics
+    /// When the index fails without anybody to disturb it.
+    pub fn fixture(&self, scenario: &Scenario, nodes: u8) -> Fixture {
+        (self.build)(scenario, nodes)
+    }
+
+    /// Runs a plan on its fixture.
+    pub fn run(&self, fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+        (self.run)(fixture, plan, scheduler)
+    }
+}
+
+impl PartialEq for Explored {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Explored {}
+
+impl fmt::Debug for Explored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 

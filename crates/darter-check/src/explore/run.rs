@@ -4,13 +4,15 @@
 //! time stands still for the verdict: processes that live settle and close, the others are fenced, their blocks adopted, and a
 //! fresh process reads every hot key, checks the index and audits the pool. Whatever does not fit is a [`Violation`].
 
-use super::clients::{Cast, Recorder, client};
+use super::clients::{Identity, Recorder, client};
+use super::execution::{Execution, Process, kill};
+use super::fault::Fault;
+use super::fixture::Fixture;
 use super::last_look::{after_power_failure, alone, last_look, look_around, repair, settle_and_close};
+use super::op::Op;
 use super::outcome::{Outcome, Violation};
-use super::plan::{Fault, Op, Plan};
-use super::play::{Act, Process, kill};
+use super::plan::{Explored, Plan};
 use super::schedule::Scheduler;
-use super::stage::Stage;
 use super::subject::Subject;
 use super::verdict;
 use darter_fabric::sim::{Executor, Sim};
@@ -18,31 +20,48 @@ use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 /// Of runs that nothing struck, one in so many closes its processes and has others look.
 const CLOSED_ONE_IN: u64 = 8;
 
-/// Runs a plan on its stage.
-pub(super) fn run<S: Subject>(stage: &Stage, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+impl Explored {
+    /// Of a subject.
+    pub const fn of<S: Subject>() -> Self {
+        assert!(S::HOLES.len() <= 32, "more holes than can be told apart");
+        Self {
+            name: S::NAME,
+            promises: S::PROMISES,
+            holes: S::HOLES,
+            situations: S::situations,
+            scenarios: LazyLock::new(S::scenarios),
+            build: Fixture::build::<S>,
+            run: run::<S>,
+        }
+    }
+}
+
+/// Runs a plan on its fixture.
+fn run<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
     let mut outcome = Outcome::default();
-    if let Err(violation) = perform::<S>(stage, plan, scheduler, &mut outcome) {
+    if let Err(violation) = perform::<S>(fixture, plan, scheduler, &mut outcome) {
         outcome.violation = Some(violation);
     }
-    outcome.effort = stage.sim.counts().batches;
+    outcome.effort = fixture.sim.counts().batches;
     outcome
 }
 fn broken(what: &'static str) -> impl FnOnce(IndexError) -> Violation {
     move |error| Violation::new("error", format!("{what}: {error}"))
 }
 fn perform<S: Subject>(
-    stage: &Stage,
+    fixture: &Fixture,
     plan: &Plan,
     scheduler: &mut dyn Scheduler,
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
-    let sim = &stage.sim;
+    let sim = &fixture.sim;
     sim.schedule(false);
-    sim.restore(&stage.snapshot);
+    sim.restore(&fixture.snapshot);
     outcome.has_remains = plan.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep));
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
     recorder.borrow_mut().sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
@@ -51,7 +70,7 @@ fn perform<S: Subject>(
     let mut executor = Executor::new(sim);
     sim.schedule(false);
     for process in 0..plan.processes() {
-        let opened = alone(stage, "a process cannot open the pool", async {
+        let opened = alone(fixture, "a process cannot open the pool", async {
             let pool = Pool::open(sim.process(process)).await?;
             // What is freed is allocated next.
             pool.set_magazine_objects_max(1);
@@ -66,12 +85,12 @@ fn perform<S: Subject>(
         let Some(Process { pool, index }) = &processes[process as usize] else { continue };
         let mut own = pool.client().map_err(|error| broken("no client")(error.into()))?;
         if plan.warm {
-            alone(stage, "no memory", warm::<S>(&mut own, plan.nodes))?;
+            alone(fixture, "no memory", warm::<S>(&mut own, plan.nodes))?;
         }
-        let cast = Cast {
+        let cast = Identity {
             number: at as u32,
             process,
-            scenario: &stage.scenario,
+            scenario: &fixture.scenario,
             holes: plan.holes,
             cancel_at: plan.faults.iter().find_map(|fault| match fault {
                 Fault::Cancel(who, when) if *who as usize == at => Some((*when, false)),
@@ -95,8 +114,8 @@ fn perform<S: Subject>(
         sim.watch_flushes();
     }
     sim.schedule(true);
-    let mut act = Act {
-        stage,
+    let mut act = Execution {
+        fixture,
         plan,
         scheduler,
         outcome,
@@ -117,7 +136,7 @@ fn perform<S: Subject>(
         }
         return Ok(());
     }
-    let finished = finish_paused(stage, plan, &mut act, ended, &mut executor, &mut processes);
+    let finished = finish_paused(fixture, plan, &mut act, ended, &mut executor, &mut processes);
     if finished.is_err() {
         // Closing in order would wait for verbs that nobody executes any more.
         sim.schedule(false);
@@ -139,7 +158,7 @@ fn perform<S: Subject>(
     drop(executor);
     sim.schedule(false);
     if power_lost {
-        return after_power_failure::<S>(stage, options);
+        return after_power_failure::<S>(fixture, options);
     }
     let faultless = plan.faults.iter().all(|fault| matches!(fault, Fault::Hold(..)));
     outcome.counts = sim.counts();
@@ -158,9 +177,9 @@ fn perform<S: Subject>(
     }
     let is_exact = S::PROMISES.exact_memory;
     if is_exact && outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
-        look_around::<S>(stage, plan, &options, outcome, &mut processes)?;
+        look_around::<S>(fixture, plan, &options, outcome, &mut processes)?;
     } else {
-        match settle_and_close(stage, &mut processes)? {
+        match settle_and_close(fixture, &mut processes)? {
             Ok(0) => {}
             Ok(frees) => {
                 return Err(Violation::new("audit", format!("{frees} frees named no object in use")));
@@ -168,7 +187,7 @@ fn perform<S: Subject>(
             Err(error) if faultless => return Err(broken("a process cannot settle and close")(error)),
             Err(_) => {}
         }
-        last_look::<S>(stage, plan, &options, outcome)?;
+        last_look::<S>(fixture, plan, &options, outcome)?;
     }
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
@@ -185,7 +204,7 @@ fn perform<S: Subject>(
         );
         return Err(Violation::new("waits", text));
     }
-    let initial = |key: u32| stage.scenario.initial(key as usize);
+    let initial = |key: u32| fixture.scenario.initial(key as usize);
     verdict::judge(&outcome.history, &initial, &mut outcome.states)
 }
 
@@ -201,15 +220,15 @@ async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), Ind
 }
 /// Paused processes go on only when everybody else has ended, and a janitor has had time to take their place.
 fn finish_paused<S: Subject>(
-    stage: &Stage,
+    fixture: &Fixture,
     plan: &Plan,
-    act: &mut Act<'_>,
+    act: &mut Execution<'_>,
     ended: Result<(), Violation>,
     executor: &mut Executor<'_>,
     processes: &mut [Option<Process<S>>],
 ) -> Result<(), Violation> {
     ended?;
-    let sim = &stage.sim;
+    let sim = &fixture.sim;
     let has = |kind: fn(&Fault) -> bool| -> Vec<u32> {
         act.outcome.struck.iter().filter(|fault| kind(fault)).map(|fault| fault.parts().1).collect()
     };
@@ -229,8 +248,8 @@ fn finish_paused<S: Subject>(
         }
     }
     // Errors here show again in the last look.
-    let _ = settle_and_close(stage, &mut others)?;
-    repair::<S>(stage, &sim.process(1000), S::options(plan.holes))?;
+    let _ = settle_and_close(fixture, &mut others)?;
+    repair::<S>(fixture, &sim.process(1000), S::options(plan.holes))?;
     sim.schedule(true);
     for &process in &paused {
         for process in act.recorder.borrow().processes_of(process) {

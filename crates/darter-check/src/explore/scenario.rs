@@ -4,7 +4,7 @@
 //! and which of those are there at the beginning. Those here fit radix trees and B-link trees alike; how many keys fill a node
 //! is the index's to say.
 
-use super::plan::Op;
+use super::op::Op;
 
 /// A beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Making a failing run short: fewer clients, operations and faults, then fewer context switches, as long as it still fails in
 //! the same way.
 
-use super::campaign::Stages;
+use super::fixtures::Fixtures;
 use super::outcome::Violation;
 use super::plan::Plan;
-use super::schedule::{Decision, Random, Schedule};
+use super::schedule::{Decision, Schedule};
+use super::schedulers::Random;
 
 /// Replays spent on shrinking one finding, and batches posted in them.
 const REPLAYS_MAX: usize = 6000;
@@ -13,7 +14,7 @@ const EFFORT_MAX: u64 = 30_000_000;
 const TRIES: u64 = 60;
 
 struct Shrinking<'s> {
-    stages: &'s mut Stages,
+    fixtures: &'s mut Fixtures,
     kind: &'static str,
     left: usize,
     effort_left: u64,
@@ -23,7 +24,7 @@ impl Shrinking<'_> {
     /// The violation of a replay, when it is of the kind sought; and the schedule as it went.
     fn replay(&mut self, plan: &Plan, schedule: &Schedule) -> Option<(Schedule, Violation)> {
         self.left = self.left.checked_sub(1)?;
-        let outcome = self.stages.replay(plan, schedule);
+        let outcome = self.fixtures.replay(plan, schedule);
         self.effort_left = self.effort_left.checked_sub(outcome.effort)?;
         let violation = outcome.violation.filter(|violation| violation.kind == self.kind)?;
         Some((
@@ -39,7 +40,7 @@ impl Shrinking<'_> {
         }
         for seed in 0..TRIES {
             self.left = self.left.checked_sub(1)?;
-            let outcome = self.stages.run(plan, &mut Random::new(seed));
+            let outcome = self.fixtures.run(plan, &mut Random::new(seed));
             self.effort_left = self.effort_left.checked_sub(outcome.effort)?;
             if let Some(violation) = outcome.violation.filter(|violation| violation.kind == self.kind) {
                 return Some((outcome.schedule.trimmed(), violation));
@@ -83,13 +84,13 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
 
 /// The smallest plan and schedule found that fail in the same way, and how.
 pub(super) fn shrink(
-    stages: &mut Stages,
+    fixtures: &mut Fixtures,
     plan: &Plan,
     schedule: &Schedule,
     violation: Violation,
 ) -> (Plan, Schedule, Violation) {
     let mut shrinking =
-        Shrinking { stages, kind: violation.kind, left: REPLAYS_MAX, effort_left: EFFORT_MAX };
+        Shrinking { fixtures, kind: violation.kind, left: REPLAYS_MAX, effort_left: EFFORT_MAX };
     let (mut plan, mut schedule, mut violation) = (plan.clone(), schedule.clone(), violation);
     while let Some((next, found)) = smaller(&plan)
         .into_iter()

@@ -1,20 +1,13 @@
 //! An index as the explorer sees it: how to open it, what it promises, where runs begin, and which errors it can bring back.
 //!
 //! An index's author implements [`Subject`] and adds a line to the registry ([`super::subjects`]). Everything else
-//! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`] that is made of it.
+//! (plans, campaigns, sweeps, shrinking, replay lines) works with the [`Explored`](super::Explored) that is made of it.
 
-use super::outcome::Outcome;
-use super::plan::Plan;
-use super::run;
 use super::scenario::{self, Scenario};
-use super::schedule::Scheduler;
-use super::stage::Stage;
 use darter_fabric::Sim;
 use darter_index::{Condition, IndexError, OrderedIndex, PutOutcome, Situation};
 use darter_pool::{AllocKind, Client};
-use std::fmt;
 use std::future::Future;
-use std::sync::LazyLock;
 
 /// The options of a subject's index.
 pub type OptionsOf<S> = <<S as Subject>::Index as OrderedIndex<Sim>>::Options;
@@ -171,93 +164,5 @@ pub trait Subject: 'static {
         _is_forced: bool,
     ) -> impl Future<Output = Result<(), IndexError>> {
         std::future::ready(Ok(()))
-    }
-}
-
-/// A [`Subject`], whatever its type.
-pub struct Explored {
-    /// Its name.
-    pub name: &'static str,
-    /// What it promises.
-    pub promises: Promises,
-    /// Errors that can be brought back.
-    pub holes: &'static [Hole],
-    /// Situations that a full exploration must meet.
-    pub situations: fn() -> Vec<Situation>,
-    scenarios: LazyLock<Vec<Scenario>>,
-    build: fn(&Scenario, u8) -> Stage,
-    run: fn(&Stage, &Plan, &mut dyn Scheduler) -> Outcome,
-}
-
-impl Explored {
-    /// Of a subject.
-    pub const fn of<S: Subject>() -> Self {
-        assert!(S::HOLES.len() <= 32, "more holes than can be told apart");
-        Self {
-            name: S::NAME,
-            promises: S::PROMISES,
-            holes: S::HOLES,
-            situations: S::situations,
-            scenarios: LazyLock::new(S::scenarios),
-            build: Stage::build::<S>,
-            run: run::run::<S>,
-        }
-    }
-
-    /// Where runs may begin.
-    pub fn scenarios(&'static self) -> &'static [Scenario] {
-        &self.scenarios
-    }
-
-    /// The scenario of this name.
-    ///
-    /// # Errors
-    /// The names there are.
-    pub fn scenario(&'static self, name: &str) -> Result<&'static Scenario, String> {
-        self.scenarios.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
-            let names: Vec<&str> = self.scenarios.iter().map(|scenario| &scenario.name[..]).collect();
-            format!("'{name}' is no scenario of {}; those are {}", self.name, names.join(", "))
-        })
-    }
-
-    /// The place of the hole of this name.
-    ///
-    /// # Errors
-    /// The names there are.
-    pub fn hole(&self, name: &str) -> Result<usize, String> {
-        self.holes.iter().position(|hole| hole.name == name).ok_or_else(|| {
-            if self.holes.is_empty() {
-                return format!("'{name}': {} has no error that can be brought back", self.name);
-            }
-            let names: Vec<&str> = self.holes.iter().map(|hole| hole.name).collect();
-            format!("'{name}' is no error that can be brought back; those are {}", names.join(", "))
-        })
-    }
-
-    /// Builds a scenario on so many memory nodes.
-    ///
-    /// # Panics
-    /// When the index fails without anybody to disturb it.
-    pub fn stage(&self, scenario: &Scenario, nodes: u8) -> Stage {
-        (self.build)(scenario, nodes)
-    }
-
-    /// Runs a plan on its stage.
-    pub fn run(&self, stage: &Stage, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
-        (self.run)(stage, plan, scheduler)
-    }
-}
-
-impl PartialEq for Explored {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Explored {}
-
-impl fmt::Debug for Explored {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
     }
 }

@@ -1,12 +1,17 @@
 //! Faults at every point: each operation in each scenario is counted, then struck at every verb, await, request or event in
 //! turn, while bystanders work on the same keys.
 
-use super::campaign::{Finding, Stages, Summary};
-use super::plan::{Fault, Op, Plan};
+use super::campaign::Summary;
+use super::fault::Fault;
+use super::finding::Finding;
+use super::fixtures::Fixtures;
+use super::op::Op;
+use super::plan::{Explored, Plan};
 use super::scenario::Scenario;
-use super::schedule::{Paced, Random, Scheduler};
+use super::schedule::{Schedule, Scheduler};
+use super::schedulers::{Paced, Random};
 use super::shrink::shrink;
-use super::subject::{Explored, Holes};
+use super::subject::Holes;
 use darter_index::take_situations;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -149,7 +154,7 @@ impl Sweep {
         let (next, stop_at) = (AtomicUsize::new(0), AtomicUsize::new(plans.len()));
         let total = Mutex::new(Summary::default());
         let worker = || {
-            let (mut stages, mut summary) = (Stages::default(), Summary::default());
+            let (mut fixtures, mut summary) = (Fixtures::default(), Summary::default());
             take_situations();
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +163,7 @@ impl Sweep {
                 }
                 let (plan, faults) = &plans[at];
                 progress(plan);
-                if let Some(finding) = self.sweep(plan, faults, &mut stages, &mut summary) {
+                if let Some(finding) = self.sweep(plan, faults, &mut fixtures, &mut summary) {
                     stop_at.fetch_min(at, Ordering::Relaxed);
                     summary.finding = Some(Finding { run: at as u64, ..finding });
                     break;
@@ -181,10 +186,10 @@ impl Sweep {
         &self,
         plan: &Plan,
         faults: &[String],
-        stages: &mut Stages,
+        fixtures: &mut Fixtures,
         summary: &mut Summary,
     ) -> Option<Finding> {
-        let quiet = stages.replay(plan, &super::Schedule::default());
+        let quiet = fixtures.replay(plan, &Schedule::default());
         summary.add(&quiet);
         for name in faults {
             let points = match &name[..] {
@@ -199,12 +204,12 @@ impl Sweep {
                 plan.faults.extend(Fault::named(name, 0, point));
                 let paces = if name == SLOW { PACES.len() as u64 } else { 1 };
                 for schedule in 0..self.schedules * paces {
-                    let outcome = stages.run(&plan, &mut *self.scheduler(name, point, schedule));
+                    let outcome = fixtures.run(&plan, &mut *self.scheduler(name, point, schedule));
                     summary.add(&outcome);
                     if let Some(violation) = outcome.violation {
                         let schedule = outcome.schedule.trimmed();
                         let (small_plan, small_schedule, violation) = if self.shrinks {
-                            shrink(stages, &plan, &schedule, violation)
+                            shrink(fixtures, &plan, &schedule, violation)
                         } else {
                             (plan.clone(), schedule.clone(), violation)
                         };

@@ -1,11 +1,8 @@
-//! What all logs of a round say together: a history for each key, ready to be judged, and what can be counted.
+//! What the logs of a round record together: a history for each key, ready to be judged, and counts.
 
 use super::keys::{UNKNOWN_VALUE, value_length};
-use super::log::{self, Call, LogError, Refusal, operations_begun};
+use super::log::{Call, Refusal};
 use crate::history::{Action, Operation, Outcome};
-use std::fs::File;
-use std::io;
-use std::path::PathBuf;
 
 /// Operations of all clients, key by key.
 #[derive(Clone, Debug)]
@@ -119,75 +116,5 @@ impl Collected {
         self.disconnected += other.disconnected;
         self.unexpected += other.unexpected;
         self.torn += other.torn;
-    }
-}
-
-/// The logs of a round: watched as they grow, read when they are whole.
-#[derive(Debug)]
-pub(super) struct LogSet {
-    logs: Vec<Log>,
-}
-
-#[derive(Debug)]
-struct Log {
-    path: PathBuf,
-    /// Open while it may grow and once it is there.
-    file: Option<File>,
-    grows: bool,
-    operations: u64,
-}
-
-impl Log {
-    fn look(&mut self) -> io::Result<()> {
-        if self.file.is_none() {
-            self.file = match File::open(&self.path) {
-                Ok(file) => Some(file),
-                // Its writer has not come so far, or died before it did.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(error),
-            };
-        }
-        if let Some(file) = &self.file {
-            self.operations = operations_begun(file)?;
-        }
-        Ok(())
-    }
-}
-
-impl LogSet {
-    pub(super) fn new() -> Self {
-        Self { logs: Vec::new() }
-    }
-
-    /// Watches these from now on.
-    pub(super) fn follow(&mut self, paths: Vec<PathBuf>) {
-        let logs = paths.into_iter().map(|path| Log { path, file: None, grows: true, operations: 0 });
-        self.logs.extend(logs);
-    }
-
-    /// How many operations have begun.
-    pub(super) fn operations(&mut self) -> Result<u64, LogError> {
-        for log in self.logs.iter_mut().filter(|log| log.grows) {
-            log.look().map_err(|source| LogError::Io { path: log.path.clone(), action: "read", source })?;
-        }
-        Ok(self.logs.iter().map(|log| log.operations).sum())
-    }
-
-    /// Looks at these no more: their writer is dead.
-    pub(super) fn end(&mut self, paths: &[PathBuf]) -> Result<(), LogError> {
-        self.operations()?;
-        for log in self.logs.iter_mut().filter(|log| paths.contains(&log.path)) {
-            (log.file, log.grows) = (None, false);
-        }
-        Ok(())
-    }
-
-    /// Reads them all, about `keys` keys, when nobody writes any more.
-    pub(super) fn read(self, keys: u32) -> Result<Collected, LogError> {
-        let mut collected = Collected::new(keys);
-        for log in self.logs {
-            log::read(&log.path, &mut collected)?;
-        }
-        Ok(collected)
     }
 }

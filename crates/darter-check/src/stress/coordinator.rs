@@ -1,10 +1,11 @@
 //! The coordinator: makes the pool, disturbs the workers, and has the verdict reached.
 
 use super::cluster::{Cluster, NODES_MAX};
-use super::collect::{Collected, LogSet};
+use super::collect::Collected;
 use super::fleet::{Failed, Fleet};
 use super::judge::{self, PoolJudgement, check_pool, read_all};
 use super::keys::{KEYS_MAX, KeySet};
+use super::log_reader::LogSet;
 use super::repairer::{Repairs, next_in, repair_often};
 use super::tally::WorkerCounts;
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};

@@ -18,20 +18,16 @@
 //! and one cut by anything else loses its last record only. Anything else wrong with a file is damage, and says so.
 
 use super::clock::now_ns;
-use super::collect::Collected;
 use crate::dice::mix;
-use crate::history::{Action, Operation, Outcome};
+use crate::history::{Action, Outcome};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 
 /// Bytes of a record.
 pub const RECORD_BYTES: usize = 64;
 const WORDS: usize = RECORD_BYTES / 8;
 const MAGIC: u32 = 0xda27_e10c;
-/// Records read from a file at a time.
-const CHUNK_RECORDS: usize = 4096;
 
 /// What kind of call an operation was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,11 +79,11 @@ impl Call {
     }
 
     /// Whether it reads several keys, and ends with a record for each.
-    fn reads_several(self) -> bool {
+    pub(super) fn reads_several(self) -> bool {
         matches!(self, Self::MultiGet | Self::Scan)
     }
 
-    fn action(self, value: u64, expected: u64) -> Action {
+    pub(super) fn action(self, value: u64, expected: u64) -> Action {
         match self {
             Self::Get | Self::MultiGet | Self::Scan => Action::Get,
             Self::Put => Action::Put(value),
@@ -313,156 +309,5 @@ impl LogWriter {
             action: "write",
             source,
         })
-    }
-}
-
-/// The operation that a log is in the middle of.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    begin: Record,
-    call: Call,
-    action: Action,
-    ended: bool,
-}
-
-impl Open {
-    fn operation(&self, key: u32, returned: Option<(u64, Outcome)>) -> Operation {
-        let Record { client, time, .. } = self.begin;
-        Operation { client, key, action: self.action, invoked: time, returned }
-    }
-}
-
-/// Adds what a log says to `collected`, when nobody writes it any more. An operation that was never
-/// answered is pending; one that found no space is left out, since it must have changed nothing: if
-/// others find its value, nobody wrote it. A last record that is torn is counted and left out. A
-/// log that is not there says nothing: its writer died before it began.
-///
-/// # Errors
-/// When the file cannot be read or is damaged.
-pub fn read(path: &Path, collected: &mut Collected) -> Result<(), LogError> {
-    let refused = |source| LogError::Io { path: path.to_owned(), action: "read", source };
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(refused(error)),
-    };
-    let length = file.metadata().map_err(refused)?.len();
-    let records = length.div_ceil(RECORD_BYTES as u64);
-    let (mut reader, mut chunk) = (Reader::default(), Vec::new());
-    for first in (0..records).step_by(CHUNK_RECORDS) {
-        chunk.clear();
-        let limit = (CHUNK_RECORDS * RECORD_BYTES) as u64;
-        (&mut file).take(limit).read_to_end(&mut chunk).map_err(refused)?;
-        for (index, bytes) in (first..).zip(chunk.chunks(RECORD_BYTES)) {
-            let record = bytes.try_into().ok().and_then(Record::from_bytes);
-            let accepted = match record {
-                Some(record) => reader.accept(record, collected),
-                None if index + 1 == records => {
-                    collected.torn += 1;
-                    Ok(())
-                }
-                None => Err("it is no record"),
-            };
-            accepted.map_err(|what| LogError::Damaged { path: path.to_owned(), record: index, what })?;
-        }
-    }
-    if let Some(open) = reader.open.filter(|open| !open.ended) {
-        collected.leave_pending(open.operation(open.begin.key, None));
-    }
-    Ok(())
-}
-
-/// How many operations have begun by a log that may be growing: the number of the last one.
-///
-/// # Errors
-/// When the file cannot be read.
-pub(super) fn operations_begun(file: &File) -> io::Result<u64> {
-    let records = file.metadata()?.len() / RECORD_BYTES as u64;
-    let mut bytes = [0; RECORD_BYTES];
-    if records > 0 {
-        file.read_exact_at(&mut bytes, (records - 1) * RECORD_BYTES as u64)?;
-    }
-    Ok(Record::from_bytes(&bytes).map_or(0, |record| record.sequence))
-}
-
-/// What has been understood of a log so far.
-#[derive(Debug, Default)]
-struct Reader {
-    /// The last record's.
-    time: u64,
-    open: Option<Open>,
-}
-
-impl Reader {
-    /// Takes a record in, or says what is wrong with it.
-    fn accept(&mut self, record: Record, collected: &mut Collected) -> Result<(), &'static str> {
-        if record.key >= collected.keys() {
-            return Err("it names a key that is none");
-        }
-        if record.time < self.time {
-            return Err("it is older than the one before it");
-        }
-        match (record.entry, &mut self.open) {
-            (Entry::Begin { .. }, Some(open)) if !open.ended => {
-                return Err("an operation begins in the middle of another");
-            }
-            (Entry::Begin { call, value, expected }, open) => {
-                let before = open.map_or(0, |open| open.begin.sequence);
-                if record.sequence != before + 1
-                    || open.is_some_and(|open| open.begin.client != record.client)
-                {
-                    return Err("an operation is missing before it");
-                }
-                *open =
-                    Some(Open { begin: record, call, action: call.action(value, expected), ended: false });
-                collected.count(call);
-            }
-            (_, None) => return Err("an operation ends that did not begin"),
-            (_, Some(open))
-                if open.begin.sequence != record.sequence || open.begin.client != record.client =>
-            {
-                return Err("another operation ends than has begun");
-            }
-            (_, Some(open)) if open.ended && !open.call.reads_several() => {
-                return Err("an operation ends twice");
-            }
-            (Entry::End(outcome), Some(open)) => {
-                if !answers(outcome, open.action) {
-                    return Err("its outcome answers another kind of operation");
-                }
-                if !open.call.reads_several() && open.begin.key != record.key {
-                    return Err("an operation ends on another key than it began");
-                }
-                open.ended = true;
-                collected.add(open.operation(record.key, Some((record.time, outcome))));
-            }
-            (Entry::Failed(refusal), Some(open)) => {
-                open.ended = true;
-                collected.refuse(refusal);
-                // An operation that found no room has changed nothing, and told nothing: it is in
-                // no history.
-                if refusal != Refusal::OutOfSpace {
-                    collected.leave_pending(open.operation(open.begin.key, None));
-                }
-            }
-        }
-        self.time = record.time;
-        Ok(())
-    }
-}
-
-/// Whether an outcome is of the kind that an action is answered with.
-fn answers(outcome: Outcome, action: Action) -> bool {
-    match outcome {
-        Outcome::Found(_) => action == Action::Get,
-        Outcome::Deleted(_) => matches!(action, Action::Delete | Action::DeleteIf(_)),
-        Outcome::Inserted => matches!(action, Action::Put(_) | Action::Insert(_)),
-        Outcome::Replaced => matches!(action, Action::Put(_) | Action::Update(_) | Action::Replace { .. }),
-        Outcome::Refused => {
-            matches!(
-                action,
-                Action::Insert(_) | Action::Update(_) | Action::Replace { .. } | Action::DeleteIf(_)
-            )
-        }
     }
 }

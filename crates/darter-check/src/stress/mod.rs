@@ -38,6 +38,7 @@ mod fleet;
 pub mod judge;
 pub mod keys;
 pub mod log;
+pub mod log_reader;
 mod network;
 mod repairer;
 pub mod tally;

@@ -1,6 +1,6 @@
 //! ART under exploration: writers lock, so they wait for a lock's holder until its lease is over, and take the lock over then.
 
-use super::super::plan::Fault;
+use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;

@@ -1,6 +1,7 @@
 //! DART under exploration: no lock, so nobody waits, and nothing is lost.
 
-use super::super::plan::{Fault, Op};
+use super::super::fault::Fault;
+use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::{Sim, block_on};
@@ -252,7 +253,7 @@ fn hollow() -> Scenario {
 
 /// A segment of the express skip table about to split.
 fn segment() -> Scenario {
-    // Chosen when the stage is built.
+    // Chosen when the fixture is built.
     let hot = (65_500..65_503).map(|at| segment_key(at, 9));
     // Pairs of keys below one node each, which has an entry.
     let filler = (0..2 * SEGMENT_NODES).map(|at| segment_key(at / 2, (at % 2) as u8));
@@ -288,7 +289,7 @@ fn fill() -> Scenario {
 
 /// How many of the keys can be put before one splits a segment of the express skip table.
 async fn keys_before_split(scenario: &Scenario, nodes: u8) -> Result<usize, IndexError> {
-    let (_pool, mut client, dart) = super::super::stage::open_new::<OfDart>(nodes).await?;
+    let (_pool, mut client, dart) = super::super::fixture::open_new::<OfDart>(nodes).await?;
     let mut segments = None;
     for (at, key) in scenario.filler.iter().enumerate() {
         dart.put(&mut client, key, &scenario.value(0), Condition::Always).await?;

@@ -5,7 +5,8 @@ mod dart;
 mod sherman;
 mod smart;
 
-use super::subject::Explored;
+use super::plan::{Explored, Plan, no_plan};
+use std::str::FromStr;
 use std::sync::LazyLock;
 
 static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
@@ -35,4 +36,14 @@ pub fn subject(name: &str) -> Result<&'static Explored, String> {
         let names: Vec<&str> = ALL.iter().map(|subject| subject.name).collect();
         format!("'{name}' is no index that can be explored; those are {}", names.join(", "))
     })
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    /// Of an index of the registry.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, _) = text.split_once('/').ok_or_else(|| no_plan(text))?;
+        Self::parse_for(subject(name)?, text)
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! Nodes are small, so that a few keys split them, and locks so few that nodes share them.
 
-use super::super::plan::{Fault, Op};
+use super::super::fault::Fault;
+use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;

@@ -1,7 +1,8 @@
 //! SMART under exploration: without locks nobody waits and nothing is lost; with leaves in place writers of one key wait for each
 //! other, and a value whose writer died amid is lost.
 
-use super::super::plan::{Fault, Op};
+use super::super::fault::Fault;
+use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;

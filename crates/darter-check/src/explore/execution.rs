@@ -1,10 +1,11 @@
 //! The scheduled part of a run: events happen one at a time until all clients have ended, and faults strike in between.
 
 use super::clients::Recorder;
+use super::fault::Fault;
+use super::fixture::{Fixture, lease_ms};
 use super::outcome::{Outcome, Violation};
-use super::plan::{Fault, Plan};
+use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
-use super::stage::{Stage, lease_ms};
 use super::subject::Subject;
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, WordOrder};
 use darter_index::trail_len;
@@ -24,8 +25,8 @@ pub(super) struct Process<S: Subject> {
     pub(super) index: S::Index,
 }
 /// The scheduled part of a run.
-pub(super) struct Act<'r> {
-    pub(super) stage: &'r Stage,
+pub(super) struct Execution<'r> {
+    pub(super) fixture: &'r Fixture,
     pub(super) plan: &'r Plan,
     pub(super) scheduler: &'r mut dyn Scheduler,
     pub(super) outcome: &'r mut Outcome,
@@ -41,7 +42,7 @@ pub(super) struct Act<'r> {
     pub(super) power_lost: bool,
 }
 
-impl Act<'_> {
+impl Execution<'_> {
     /// Lets events happen until nobody who may move has anything left to do.
     pub(super) fn play<S: Subject>(
         &mut self,
@@ -109,7 +110,7 @@ impl Act<'_> {
             self.outcome.steps += 1;
             self.outcome.events[event.task as usize] += 1;
             self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
-            if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.stage.sim.misuse()) {
+            if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.fixture.sim.misuse()) {
                 return Err(Violation::new("misuse", misuse.to_string()));
             }
             self.strike(executor, processes);
@@ -147,7 +148,7 @@ impl Act<'_> {
     /// Lets the faults strike whose moment has come.
     fn strike<S: Subject>(&mut self, executor: &mut Executor<'_>, processes: &mut [Option<Process<S>>]) {
         let step = self.outcome.steps;
-        let sim = &self.stage.sim;
+        let sim = &self.fixture.sim;
         self.healing.retain(|&(process, at)| {
             let healed = at <= step;
             if healed {

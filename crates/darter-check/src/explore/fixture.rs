@@ -20,14 +20,14 @@ const BLOCK_BYTES: u64 = 256 << 10;
 const NODE_BYTES: u64 = 8 << 20;
 
 /// A beginning that runs can be started from.
-pub struct Stage {
+pub struct Fixture {
     pub(super) sim: Sim,
     pub(super) snapshot: Snapshot,
     /// With its filler sorted.
     pub(super) scenario: Scenario,
 }
 
-impl Stage {
+impl Fixture {
     /// Builds a scenario on so many memory nodes.
     pub(super) fn build<S: Subject>(scenario: &Scenario, nodes: u8) -> Self {
         let mut scenario = scenario.clone();

@@ -1,0 +1,47 @@
+//! The fixtures that a thread has built, and runs on them.
+
+use super::fixture::Fixture;
+use super::outcome::{Outcome, Violation};
+use super::plan::Plan;
+use super::schedule::{Schedule, Scheduler};
+use super::schedulers::Replay;
+use darter_index::without_situations;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Fixtures by index, scenario and number of nodes, built once a thread.
+#[derive(Default)]
+pub struct Fixtures(HashMap<FixtureKey, Fixture>);
+
+type FixtureKey = (&'static str, &'static str, u8);
+
+fn key_of(plan: &Plan) -> FixtureKey {
+    (plan.subject.name, &plan.scenario.name, plan.nodes)
+}
+
+impl Fixtures {
+    /// The fixture of a plan.
+    pub fn of(&mut self, plan: &Plan) -> &Fixture {
+        let build = || plan.subject.fixture(plan.scenario, plan.nodes);
+        self.0.entry(key_of(plan)).or_insert_with(|| without_situations(build))
+    }
+
+    /// Runs a plan; a panic is a violation, and so is a beginning that cannot be built.
+    pub fn run(&mut self, plan: &Plan, scheduler: &mut dyn Scheduler) -> Outcome {
+        match catch_unwind(AssertUnwindSafe(|| plan.subject.run(self.of(plan), plan, scheduler))) {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                let violation = Violation { kind: "panic", text: text.unwrap_or_default() };
+                self.0.remove(&key_of(plan));
+                Outcome { violation: Some(violation), ..Outcome::default() }
+            }
+        }
+    }
+
+    /// Replays a schedule.
+    pub fn replay(&mut self, plan: &Plan, schedule: &Schedule) -> Outcome {
+        self.run(plan, &mut Replay::new(schedule))
+    }
+}

@@ -1,0 +1,139 @@
+//! What clients do: the operations of a plan, each a letter and perhaps the number of a key.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One operation of a client. Keys are numbers of the scenario's hot keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Search.
+    Get(u8),
+    /// Upsert.
+    Put(u8),
+    /// Insert if absent.
+    Insert(u8),
+    /// Update if present.
+    Update(u8),
+    /// Replace if the value is the one the scenario began with.
+    Replace(u8),
+    /// Delete.
+    Delete(u8),
+    /// Delete if the value is the one the scenario began with, where the index can.
+    DeleteIf(u8),
+    /// Search of all hot keys at once.
+    MultiGet,
+    /// Scan of everything hot, ascending or (`true`) descending.
+    Scan(bool),
+    /// The same in windows of a few keys, each from behind the last.
+    Windows(bool),
+    /// Bulk load of all hot keys; or of hot keys of which one is out of order (`true`), which must fail.
+    Load(bool),
+    /// A round of the pool's upkeep and of the index's.
+    Maintain,
+    /// A sweep of what the dead have left.
+    Sweep,
+    /// A process of its own joins the pool, puts a key and leaves.
+    Visit(u8),
+    /// Something of the index's own that changes no answer: in DART, an adjustment of the prefix list, if one is due.
+    Adjust,
+    /// The same, whether it is due or not: in DART, a change of the prefix list.
+    Restructure,
+    /// Nothing, until nobody else can move.
+    Rest,
+}
+
+impl Op {
+    /// The key that it is about, if that is one.
+    pub(super) fn key(self) -> Option<u8> {
+        self.letter().1
+    }
+
+    /// Whether it takes a bounded number of round trips beside clients that have stopped, where the index promises so.
+    pub(super) fn is_bounded(self) -> bool {
+        !matches!(
+            self,
+            Self::Load(_)
+                | Self::Visit(_)
+                | Self::Maintain
+                | Self::Sweep
+                | Self::Adjust
+                | Self::Restructure
+                | Self::Rest
+        )
+    }
+
+    fn letter(self) -> (char, Option<u8>) {
+        match self {
+            Self::Get(key) => ('g', Some(key)),
+            Self::Put(key) => ('p', Some(key)),
+            Self::Insert(key) => ('i', Some(key)),
+            Self::Update(key) => ('u', Some(key)),
+            Self::Replace(key) => ('r', Some(key)),
+            Self::Delete(key) => ('d', Some(key)),
+            Self::DeleteIf(key) => ('e', Some(key)),
+            Self::Visit(key) => ('j', Some(key)),
+            Self::MultiGet => ('m', None),
+            Self::Scan(false) => ('s', None),
+            Self::Scan(true) => ('z', None),
+            Self::Windows(false) => ('w', None),
+            Self::Windows(true) => ('y', None),
+            Self::Load(false) => ('B', None),
+            Self::Load(true) => ('U', None),
+            Self::Maintain => ('M', None),
+            Self::Sweep => ('W', None),
+            Self::Adjust => ('A', None),
+            Self::Restructure => ('L', None),
+            Self::Rest => ('H', None),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.letter() {
+            (letter, Some(key)) => write!(f, "{letter}{key}"),
+            (letter, None) => write!(f, "{letter}"),
+        }
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad =
+            || format!("'{text}' is no operation; those are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M W A L H");
+        let mut letters = text.chars();
+        let letter = letters.next().ok_or_else(bad)?;
+        let rest = letters.as_str();
+        if rest.is_empty() {
+            return match letter {
+                'm' => Ok(Self::MultiGet),
+                's' => Ok(Self::Scan(false)),
+                'z' => Ok(Self::Scan(true)),
+                'w' => Ok(Self::Windows(false)),
+                'y' => Ok(Self::Windows(true)),
+                'B' => Ok(Self::Load(false)),
+                'U' => Ok(Self::Load(true)),
+                'M' => Ok(Self::Maintain),
+                'W' => Ok(Self::Sweep),
+                'A' => Ok(Self::Adjust),
+                'L' => Ok(Self::Restructure),
+                'H' => Ok(Self::Rest),
+                _ => Err(bad()),
+            };
+        }
+        let key = rest.parse::<u8>().map_err(|_| bad())?;
+        match letter {
+            'g' => Ok(Self::Get(key)),
+            'p' => Ok(Self::Put(key)),
+            'i' => Ok(Self::Insert(key)),
+            'u' => Ok(Self::Update(key)),
+            'r' => Ok(Self::Replace(key)),
+            'd' => Ok(Self::Delete(key)),
+            'e' => Ok(Self::DeleteIf(key)),
+            'j' => Ok(Self::Visit(key)),
+            _ => Err(bad()),
+        }
+    }
+}

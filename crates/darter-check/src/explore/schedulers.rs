@@ -1,0 +1,421 @@
+//! Who makes the decisions of a run: chance, with a client held or slow, with priorities, as before, or as a line tells.
+
+use super::fault::Fault;
+use super::plan::Plan;
+use super::schedule::{Decision, Schedule, Scheduler};
+use crate::dice::Dice;
+use darter_fabric::sim::{Event, EventKind, TaskId};
+use darter_pool::HEAD_BYTES;
+
+/// Events of an average operation, to spread a schedule's few changes over the whole of a run.
+pub(super) const EVENTS_OF_AN_OPERATION: u64 = 10;
+/// The same of verbs that write.
+const WRITES_OF_AN_OPERATION: u64 = 3;
+/// The same of verbs in the pool's head.
+const HEADS_OF_AN_OPERATION: u64 = 3;
+/// Steps of a hold that ends when nobody else can move.
+const STEPS_WITHOUT_END: u64 = 1 << 40;
+/// One long verb in this many executes in pieces.
+const TORN_ONE_IN: u64 = 8;
+
+fn piece(dice: &mut Dice, event: &Event) -> (u16, bool) {
+    match event.kind {
+        EventKind::Execute { access, .. } if access.is_long && dice.one_in(TORN_ONE_IN) => {
+            let words = 1 + dice.below(u64::from(access.words.min(1024)));
+            (words as u16, dice.one_in(2))
+        }
+        _ => (0, false),
+    }
+}
+
+/// Every task with an event is as likely as every other, and so are its events.
+pub struct Random {
+    dice: Dice,
+    tasks: Vec<TaskId>,
+}
+
+impl Random {
+    /// The schedule of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { dice: Dice::new(seed), tasks: Vec::new() }
+    }
+
+    /// Chooses among those of the events that are not held back, or among all where none is left. Returns the choice too.
+    fn decide_among(&mut self, events: &[Event], free: &[Event]) -> (Decision, Event) {
+        let choice = if free.is_empty() { events } else { free };
+        let mut decision = self.decide(choice);
+        let event = choice[usize::from(decision.event)];
+        decision.event = events.iter().position(|other| *other == event).unwrap_or(0) as u16;
+        (decision, event)
+    }
+}
+
+impl Scheduler for Random {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        self.tasks.clear();
+        for event in events {
+            if !self.tasks.contains(&event.task) {
+                self.tasks.push(event.task);
+            }
+        }
+        let task = self.tasks[self.dice.below(self.tasks.len() as u64) as usize];
+        let of_task = events.iter().filter(|event| event.task == task).count() as u64;
+        let nth = self.dice.below(of_task) as usize;
+        let of_task = events.iter().enumerate().filter(|(_, event)| event.task == task);
+        let (at, event) = of_task.into_iter().nth(nth).unwrap_or((0, &events[0]));
+        let (words, descending) = piece(&mut self.dice, event);
+        Decision { event: at as u16, words, descending }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.dice.below(possibilities.max(1) as u64) as usize
+    }
+}
+
+/// Uniform, but one or two tasks are held, each at some event of its own, while the others go on for long: what needs one
+/// client to be late across everything that others do. Or one is slow throughout, so that one operation of it sees many of the
+/// others' and several epochs. Most are held just before or just after a verb that writes has
+/// executed, because that is where others can tell the difference.
+pub struct Late {
+    random: Random,
+    /// What each task has performed.
+    performed: Vec<Performed>,
+    /// The batches of each task that have been on offer, in their order.
+    batches: Vec<Vec<u64>>,
+    holds: Vec<HeldTask>,
+    /// A task that moves at no other steps than the multiples of a number.
+    slow: Option<(TaskId, u64)>,
+    step: u64,
+    offered: Vec<Event>,
+}
+
+/// What a task has performed so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Performed {
+    events: u64,
+    /// Verbs that write.
+    writes: u64,
+    /// Verbs that read or write words of the pool's head: what all processes agree by.
+    heads: u64,
+}
+
+/// Where a task is held.
+#[derive(Clone, Copy, Debug)]
+enum HoldAt {
+    /// After so many of its events.
+    Event(u64),
+    /// Before it executes one more verb that writes than this many.
+    BeforeWrite(u64),
+    /// After it has executed so many verbs that write, and one more.
+    AfterWrite(u64),
+    /// Before it executes one more verb in the pool's head than this many.
+    BeforeHead(u64),
+    /// After it has executed so many of those, and one more.
+    AfterHead(u64),
+    /// Not the task, but the verbs of one of its batches, counted from 0: with a cancelled operation's they land late.
+    Batch(u64),
+}
+
+/// A task that is held from some event of its own on.
+struct HeldTask {
+    task: TaskId,
+    at: HoldAt,
+    /// Steps for which it is held, and the step at which it may go on.
+    steps: u64,
+    until: Option<u64>,
+}
+
+/// Whether an event is a verb that reads or writes words of the pool's head.
+fn is_in_head(event: &Event) -> bool {
+    matches!(event.kind, EventKind::Execute { node: 0, access, .. } if access.start * 8 < HEAD_BYTES)
+}
+
+impl HeldTask {
+    /// Whether the task may not perform this event of its own now.
+    fn holds(&mut self, event: &Event, performed: Performed, batches: &[u64], step: u64) -> bool {
+        let Performed { events, writes, heads } = performed;
+        if let HoldAt::Batch(nth) = self.at {
+            let EventKind::Execute { batch, .. } = event.kind else { return false };
+            let is_it = batches.iter().position(|&it| it == batch) == Some(nth as usize);
+            return is_it && step < *self.until.get_or_insert(step + self.steps);
+        }
+        let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
+        let is_there = match self.at {
+            HoldAt::Event(after) => events >= after,
+            HoldAt::BeforeWrite(after) => writes > after || writes == after && is_write,
+            HoldAt::AfterWrite(after) => writes > after,
+            HoldAt::BeforeHead(after) => heads > after || heads == after && is_in_head(event),
+            HoldAt::AfterHead(after) => heads > after,
+            HoldAt::Batch(_) => false,
+        };
+        self.until.is_some_and(|until| step < until)
+            || self.until.is_none() && is_there && {
+                self.until = Some(step + self.steps);
+                true
+            }
+    }
+}
+
+impl Late {
+    /// A schedule in which some of a plan's clients are held within their first `operations` operations.
+    pub fn new(seed: u64, plan: &Plan, operations: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0x1a7e);
+        let tasks = plan.clients.len() as u64;
+        let holds = 1 + dice.below(2);
+        let late_verbs = plan.faults.iter().find_map(|fault| match *fault {
+            Fault::Cancel(task, at) | Fault::Drop(task, at) => {
+                Some(HeldTask { task, at: HoldAt::Batch(at), steps: 2048, until: None })
+            }
+            _ => None,
+        });
+        // Whoever waits for a client that is held that long is shut out in the end, for want of upkeep.
+        let waits = plan.subject.promises.trips_beside_stopped.is_none();
+        let is_slow = !waits && dice.one_in(3);
+        let slow = is_slow.then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
+        let holds = (u64::from(slow.is_some())..holds)
+            .map(|_| {
+                let within = 1 + dice.below(operations.max(1));
+                let task = dice.below(tasks.max(1)) as TaskId;
+                let at = match dice.below(8) {
+                    0 => HoldAt::Event(dice.below(within * EVENTS_OF_AN_OPERATION)),
+                    1..3 => HoldAt::BeforeWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
+                    3..5 => HoldAt::AfterWrite(dice.below(within * WRITES_OF_AN_OPERATION)),
+                    5 => HoldAt::BeforeHead(dice.below(within * HEADS_OF_AN_OPERATION)),
+                    _ => HoldAt::AfterHead(dice.below(within * HEADS_OF_AN_OPERATION)),
+                };
+                // Some until nobody else can move: what they know is as old as can be.
+                let steps = if !waits && dice.one_in(3) { STEPS_WITHOUT_END } else { 32 << dice.below(7) };
+                HeldTask { task, at, steps, until: None }
+            })
+            .chain(late_verbs)
+            .collect();
+        let (performed, batches, offered) = (Vec::new(), Vec::new(), Vec::new());
+        Self { random: Random::new(seed), performed, batches, holds, slow, step: 0, offered }
+    }
+
+    fn is_held(&mut self, event: &Event) -> bool {
+        let performed = self.performed.get(event.task as usize).copied().unwrap_or_default();
+        let step = self.step;
+        let task = event.task as usize;
+        if self.batches.len() <= task {
+            self.batches.resize_with(task + 1, Vec::new);
+        }
+        if let EventKind::Execute { batch, .. } = event.kind
+            && self.batches[task].last().is_none_or(|&last| last < batch)
+        {
+            self.batches[task].push(batch);
+        }
+        let batches = &self.batches[task][..];
+        let mut is_held =
+            self.slow.is_some_and(|(slow, every)| slow == event.task && !step.is_multiple_of(every));
+        for hold in self.holds.iter_mut().filter(|hold| hold.task == event.task) {
+            // All of them are asked: each has its own time to begin.
+            is_held |= hold.holds(event, performed, batches, step);
+        }
+        is_held
+    }
+}
+
+impl Scheduler for Late {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        self.step += 1;
+        let mut offered = std::mem::take(&mut self.offered);
+        offered.clear();
+        for event in events {
+            if !self.is_held(event) {
+                offered.push(*event);
+            }
+        }
+        let (decision, event) = self.random.decide_among(events, &offered);
+        let task = event.task as usize;
+        if self.performed.len() <= task {
+            self.performed.resize(task + 1, Performed::default());
+        }
+        let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
+        let performed = &mut self.performed[task];
+        performed.events += 1;
+        performed.writes += u64::from(is_write);
+        performed.heads += u64::from(is_in_head(&event));
+        self.offered = offered;
+        decision
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.random.pick(possibilities)
+    }
+}
+
+/// Uniform, but the first task runs alone at first, and then moves at few steps only: all that others do happens within a few
+/// events of it.
+pub(super) struct Paced {
+    random: Random,
+    /// Events for which the first task runs alone.
+    alone: u64,
+    /// After those it moves at every step that is a multiple of this.
+    every: u64,
+    step: u64,
+    offered: Vec<Event>,
+}
+
+impl Paced {
+    /// With so many events alone, and then at every so-manieth step.
+    pub(super) fn new(seed: u64, alone: u64, every: u64) -> Self {
+        Self { random: Random::new(seed), alone, every, step: 0, offered: Vec::new() }
+    }
+}
+
+impl Scheduler for Paced {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        self.step += 1;
+        let is_alone = self.alone > 0;
+        let is_turn = self.step.is_multiple_of(self.every);
+        let may_move = |event: &Event| {
+            let is_first = event.task == 0;
+            if is_alone { is_first } else { !is_first || is_turn }
+        };
+        self.offered.clear();
+        self.offered.extend(events.iter().copied().filter(may_move));
+        self.alone = self.alone.saturating_sub(1);
+        self.random.decide_among(events, &self.offered).0
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.random.pick(possibilities)
+    }
+}
+
+/// A schedule up to some decision, and another from there on. A decision that is not on offer is a zero.
+pub(super) struct After<'s> {
+    prefix: std::slice::Iter<'s, Decision>,
+    rest: Box<dyn Scheduler>,
+}
+
+impl<'s> After<'s> {
+    /// The first decisions of a schedule, then what `rest` decides.
+    pub(super) fn new(prefix: &'s [Decision], rest: Box<dyn Scheduler>) -> Self {
+        Self { prefix: prefix.iter(), rest }
+    }
+}
+
+impl Scheduler for After<'_> {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        match self.prefix.next() {
+            Some(&decision) if usize::from(decision.event) < events.len() => decision,
+            Some(_) => Decision::default(),
+            None => self.rest.decide(events),
+        }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.rest.pick(possibilities)
+    }
+}
+
+/// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): tasks have priorities, the first in rank always
+/// moves, and at a few random steps whoever moves falls to the last rank; so does whoever waits, or a client would spin for
+/// ever on a lock that it keeps another from giving back. Finds a bug that needs `d` orderings with
+/// probability at least 1/(n k^(d-1)).
+pub struct Pct {
+    dice: Dice,
+    /// By task, the rank; lower moves first.
+    ranks: Vec<u64>,
+    /// By task, whether it has begun.
+    begun: Vec<bool>,
+    changes: Vec<u64>,
+    step: u64,
+    last_rank: u64,
+}
+
+impl Pct {
+    /// A schedule with `depth - 1` changes of rank within the first `steps` steps.
+    pub fn new(seed: u64, depth: u32, steps: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let changes = (1..depth).map(|_| dice.below(steps.max(1))).collect();
+        Self { dice, ranks: Vec::new(), begun: Vec::new(), changes, step: 0, last_rank: 1 << 32 }
+    }
+
+    fn rank(&mut self, task: TaskId) -> u64 {
+        while self.ranks.len() <= task as usize {
+            let rank = self.dice.below(1 << 32);
+            self.ranks.push(rank);
+            self.begun.push(false);
+        }
+        self.ranks[task as usize]
+    }
+
+    /// Who is first in rank.
+    fn first(&mut self, events: &[Event]) -> TaskId {
+        events.iter().map(|event| event.task).min_by_key(|&task| self.rank(task)).unwrap_or(0)
+    }
+
+    fn fall(&mut self, task: TaskId) {
+        self.last_rank += 1;
+        self.ranks[task as usize] = self.last_rank;
+    }
+}
+
+impl Scheduler for Pct {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        let first = self.first(events);
+        if self.changes.contains(&self.step) {
+            self.fall(first);
+        }
+        self.step += 1;
+        let waits = |begun: &[bool], task: TaskId| {
+            let runs = |event: &Event| event.task == task && event.kind == EventKind::Run;
+            begun[task as usize] && events.iter().any(runs)
+        };
+        let active = events.iter().map(|event| event.task).filter(|&task| !waits(&self.begun, task));
+        let active = active.min_by_key(|&task| self.ranks[task as usize]);
+        let task = active.unwrap_or_else(|| self.first(events));
+        if active.is_none() {
+            self.fall(task);
+        }
+        self.begun[task as usize] = true;
+        let of_task = events.iter().filter(|event| event.task == task).count() as u64;
+        let nth = self.dice.below(of_task) as usize;
+        let at = events.iter().enumerate().filter(|(_, event)| event.task == task).nth(nth);
+        let (at, event) = at.unwrap_or((0, &events[0]));
+        let (words, descending) = piece(&mut self.dice, event);
+        Decision { event: at as u16, words, descending }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        self.dice.below(possibilities.max(1) as u64) as usize
+    }
+}
+
+/// Repeats a schedule, then goes on with zeros. A decision that is not on offer is a zero.
+pub struct Replay<'s> {
+    rest: std::slice::Iter<'s, Decision>,
+    traces: bool,
+}
+
+impl<'s> Replay<'s> {
+    /// From the beginning.
+    pub fn new(schedule: &'s Schedule) -> Self {
+        Self { rest: schedule.0.iter(), traces: false }
+    }
+
+    /// The same, with each step described.
+    pub fn traced(schedule: &'s Schedule) -> Self {
+        Self { rest: schedule.0.iter(), traces: true }
+    }
+}
+
+impl Scheduler for Replay<'_> {
+    fn decide(&mut self, events: &[Event]) -> Decision {
+        let decision = self.rest.next().copied().unwrap_or_default();
+        if usize::from(decision.event) < events.len() { decision } else { Decision::default() }
+    }
+
+    fn pick(&mut self, possibilities: usize) -> usize {
+        let decision = self.rest.next().copied().unwrap_or_default();
+        // Words of a decision, so that a shrunk schedule keeps the newest value: 0.
+        possibilities - 1 - usize::from(decision.words).min(possibilities - 1)
+    }
+
+    fn traces(&self) -> bool {
+        self.traces
+    }
+}
