@@ -61,6 +61,11 @@ pub enum FabricError {
 const _: () = assert!(size_of::<Result<crate::Batch, FabricError>>() == 16);
 
 impl FabricError {
+    /// Whether a verb's address was at fault, and not the connection or the process.
+    pub fn is_bad_address(&self) -> bool {
+        matches!(self, Self::OutOfBounds(_) | Self::Misaligned { .. })
+    }
+
     /// The operating system refused to do something with a file.
     #[cold]
     pub fn io(path: &Path, action: &'static str, source: io::Error) -> Self {

@@ -81,3 +81,14 @@ pub enum IndexError {
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }
+
+impl IndexError {
+    /// Whether the pool's bytes are at fault: trying again would fail again.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Corrupt { .. } | Self::Pool(PoolError::Damaged { .. }) => true,
+            Self::Fabric(error) | Self::Pool(PoolError::Fabric(error)) => error.is_bad_address(),
+            _ => false,
+        }
+    }
+}

@@ -6,6 +6,7 @@
 use crate::{IndexError, Swept};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{Client, ReachableSet};
+use std::fmt::Display;
 use std::future::Future;
 use std::ops::Bound;
 
@@ -255,6 +256,23 @@ impl CheckReport {
         if self.violations.len() < FINDINGS_MAX {
             self.violations.push(text);
         }
+    }
+
+    /// Records that `what` cannot be read because no such object is there.
+    ///
+    /// # Errors
+    /// An error that says nothing about the pool's bytes, such as a lost connection: then the check cannot go on.
+    pub(crate) fn unreadable(
+        &mut self,
+        what: impl Display,
+        error: impl Into<IndexError>,
+    ) -> Result<(), IndexError> {
+        let error = error.into();
+        if !error.is_damage() {
+            return Err(error);
+        }
+        self.violation(format!("{what}: {error}"));
+        Ok(())
     }
 
     pub(crate) fn remark(&mut self, text: String) {

@@ -2,7 +2,7 @@
 //!
 //! Each is a slip that a good engineer could make: a step left out, done too early, or done by the wrong word. A check is
 //! believed as far as it finds them. `scripts/mutants` plants one after the other and prints who found it after how long;
-//! `tests/mutants.rs` holds the explorer to what this list says of it.
+//! `tests/it/mutants.rs` holds the explorer to what this list says of it.
 
 mod gateway;
 mod hunt;

@@ -1,5 +1,5 @@
 //! What the second judge accepts, what it finds, and what it gives up. Agreement with the first on
-//! random histories is in `tests/checker.rs`.
+//! random histories is in `tests/it/checker.rs`.
 
 use super::*;
 use crate::history::Outcome;

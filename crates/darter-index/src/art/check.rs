@@ -100,9 +100,8 @@ impl<F: Fabric> Art<F> {
                 words
             }
             Err(error) => {
-                walk.report.violation(format!("{} at {addr}: {error}", ty.name()));
                 walk.edges.pop();
-                return Ok(());
+                return walk.report.unreadable(format_args!("{} at {addr}", ty.name()), error);
             }
         };
         let header = Header::new(&words);
@@ -161,7 +160,9 @@ impl<F: Fabric> Art<F> {
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.report.violation(format!("leaves at {}: {error}", reads[0].0.addr())),
+                Err(error) => {
+                    walk.report.unreadable(format_args!("leaves at {}", reads[0].0.addr()), error)?;
+                }
             }
         }
     }

@@ -92,12 +92,11 @@ impl<F: Fabric> Dart<F> {
         }
         let words = match self.read_node(client, node).await {
             Ok(words) => words,
-            Err(IndexError::Fabric(error)) => {
-                walk.report.violation(format!("{} at {}: {error}", node.ty.name(), node.addr));
+            Err(error) => {
                 walk.edges.pop();
-                return Ok(());
+                let what = format_args!("{} at {}", node.ty.name(), node.addr);
+                return walk.report.unreadable(what, error);
             }
-            Err(error) => return Err(error),
         };
         let identity = words[0];
         verify_slots(walk, node, &words);
@@ -164,7 +163,7 @@ impl<F: Fabric> Dart<F> {
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.report.violation(format!("leaves below {}: {error}", rest.len())),
+                Err(error) => walk.report.unreadable(format_args!("leaves below {}", rest.len()), error)?,
             }
         }
         Ok(())

@@ -102,7 +102,7 @@ impl<F: Fabric> Sherman<F> {
             let done = match client.submit(batch).await {
                 Ok(done) => done,
                 Err(error) => {
-                    walk.report.violation(format!("node at {}: {error}", link.addr()));
+                    walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
                     return Ok(None);
                 }
             };
@@ -115,7 +115,7 @@ impl<F: Fabric> Sherman<F> {
                 {
                     let mut page = Box::new(page);
                     if let Err(error) = fetch_bounds(client, &mut page).await {
-                        walk.report.violation(format!("node at {}: {error}", link.addr()));
+                        walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
                         return Ok(None);
                     }
                     return Ok(Some(page));
@@ -125,7 +125,7 @@ impl<F: Fabric> Sherman<F> {
             }
             walk.report.remarks.push(format!("node at {}: a dead client's write was finished", link.addr()));
             if let Err(error) = self.mend(client, link).await {
-                walk.report.violation(format!("node at {}: {error}", link.addr()));
+                walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
                 return Ok(None);
             }
         }
@@ -296,7 +296,9 @@ impl<F: Fabric> Sherman<F> {
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.report.violation(format!("pairs of the leaf at {}: {error}", page.addr)),
+                Err(error) => {
+                    walk.report.unreadable(format_args!("pairs of the leaf at {}", page.addr), error)?
+                }
             }
         }
         keys.sort();

@@ -128,8 +128,7 @@ impl<F: Fabric> Smart<F> {
         let done = match client.submit(batch).await {
             Ok(done) => done,
             Err(error) => {
-                walk.report.violation(format!("inner node at {addr}: {error}"));
-                return Ok(());
+                return walk.report.unreadable(format_args!("inner node at {addr}"), error);
             }
         };
         let words = done.words(read).to_vec();
@@ -200,7 +199,7 @@ impl<F: Fabric> Smart<F> {
                     }
                     client.recycle(done);
                 }
-                Err(error) => walk.report.violation(format!("leaves of {count} slots: {error}")),
+                Err(error) => walk.report.unreadable(format_args!("leaves of {count} slots"), error)?,
             }
         }
         Ok(())

@@ -130,6 +130,27 @@ pub(crate) fn loses_every_reply<T: Tested>() {
     fails_at_every::<T>(FailPoint::Reply);
 }
 
+/// A check fails when a verb of it does, and does not take what it could not read for damaged.
+pub(crate) fn a_check_that_cannot_read_reports_no_damage<T: Tested>() {
+    let fabric = Failing::new(Counting::new(Local::memory(32 << 20, 2).unwrap()));
+    let plan = fabric.plan().clone();
+    let mut bench = Bench::<T, _>::on(fabric, &PoolOptions::default());
+    for step in script().iter().filter(|step| matches!(step, Step::Put(..))) {
+        block_on(run(&bench.index, &mut bench.client, step)).unwrap();
+    }
+    plan.heal();
+    assert_eq!(bench.check().violations, Vec::<String>::new());
+    let verbs = plan.verbs();
+    assert!(verbs > 10, "only {verbs} verbs");
+    for at in 0..verbs {
+        plan.fail_once(FailPoint::Verb(at));
+        let checked = block_on(bench.index.check(&mut bench.client));
+        assert!(checked.is_err(), "no error at verb {at} of {verbs}");
+    }
+    plan.heal();
+    assert_eq!(bench.check().violations, Vec::<String>::new());
+}
+
 /// Polls a future so many times, then drops it. Answers its result when it was ready in time.
 fn poll_times<R>(future: impl Future<Output = R>, times: u64) -> Option<R> {
     let mut future = pin!(future);

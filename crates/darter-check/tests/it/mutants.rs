@@ -1,7 +1,5 @@
 //! The list of errors that can be planted, against the code that plants them.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use darter_check::mutants::mutants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

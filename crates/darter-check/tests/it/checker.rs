@@ -3,16 +3,13 @@
 //!
 //! Everything is drawn from fixed seeds.
 
-mod histories;
-mod judges;
-
 use std::cell::Cell;
 
+use super::histories::{Mix, Random, disturb, executed, perturbed, sketches, stretched};
+use super::judges::{assert_respects, longest_by_brute_force, published_checker_accepts};
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::{Checker, Verdict, explain};
 use darter_check::second::{self, Opinion};
-use histories::{Mix, Random, disturb, executed, perturbed, sketches, stretched};
-use judges::{assert_respects, longest_by_brute_force, published_checker_accepts};
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 /// Enough for every small history.

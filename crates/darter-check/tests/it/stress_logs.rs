@@ -1,7 +1,5 @@
 //! The stress test's logs: what torn and damaged ones say, and that a lie in one is found out.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use darter::{PoolUrl, Store};
 use darter_check::history::{Action, Outcome};
 use darter_check::stress::Site;

@@ -1,8 +1,6 @@
 //! The explorer against the indexes: nothing is found as they stand, everything is found with an error brought back, what was found
 //! once stays mended, and the explorer itself does what it says.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use darter_check::explore::{
     Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Plan, Schedule, SchedulerKind, Settings, Sweep,
     exhaust, parse_replay, subject, subjects,

@@ -1,0 +1,11 @@
+//! Tests of the checker from outside, in one binary: the linearizability checker, the explorer, the stress's logs and the
+//! list of planted errors.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod checker;
+mod exploration;
+mod histories;
+mod judges;
+mod mutants;
+mod stress_logs;
