@@ -72,7 +72,7 @@ fn ranges(store: &Store) -> Result<(), Error> {
         session.put(key, "")?;
     }
     assert_eq!(session.scan("2024-06".."2025-02").count(), 2);
-    let last = session.scan_prefix("2025").rev().next().transpose()?;
+    let last = session.scan_prefix("2025").next_back().transpose()?;
     assert_eq!(last.map(|(key, _)| key), Some(b"2025-02".to_vec()));
     Ok(())
 }
