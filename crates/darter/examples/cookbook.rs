@@ -1,0 +1,191 @@
+//! The recipes of docs/library.md, each a function; the page shows them to the letter.
+//!
+//! `cargo run -p darter --example cookbook`
+
+use darter::{Check, Condition, Decision, Error, OpKind, PutOutcome, ScanRange, Store, block_on};
+use std::ops::Bound;
+use std::time::Duration;
+
+fn open() -> Result<Store, Error> {
+    Store::options()
+        .cache_bytes(4 << 20) // hints and the skip table's directory, per process
+        .lease(Duration::from_secs(2)) // silence after which others check whether this process is dead
+        .sweep(true) // one long-lived process of a pool frees what dead ones left
+        .open("mem:64M?nodes=2")
+}
+
+fn conditions(store: &Store) -> Result<(), Error> {
+    let mut session = store.session()?;
+    assert_eq!(session.put("fig", "green")?, PutOutcome::Inserted);
+    assert!(!session.insert("fig", "brown")?, "present: insert changes nothing");
+    assert!(session.update("fig", "brown")?, "present: update replaces the value");
+    assert!(session.replace_if_equal("fig", "brown", "black")?);
+    let outcome = session.put_if("fig", "blue", Condition::Equals(b"brown"))?;
+    assert_eq!(outcome, PutOutcome::Refused);
+    assert!(session.delete_if("fig", |value| value == b"black")?);
+    Ok(())
+}
+
+fn count_visit(store: &Store, page: &str) -> Result<u64, Error> {
+    let mut session = store.session()?;
+    let mut count = 0;
+    session.modify(page, |old, new| {
+        let old = old.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+        count = old + 1;
+        new.extend(count.to_be_bytes());
+        Decision::Put
+    })?;
+    Ok(count)
+}
+
+fn work_queue(store: &Store) -> Result<(), Error> {
+    let mut session = store.session()?;
+    for job in 0..3_u64 {
+        session.put([b"job/", &job.to_be_bytes()[..]].concat(), format!("job {job}"))?;
+    }
+    // Several workers may run this loop: each job goes to exactly one of them.
+    while let Some(first) = session.scan_prefix("job/").limit(1).next() {
+        let (key, value) = first?;
+        if session.delete_if(&key, |_| true)? {
+            println!("runs {}", value.escape_ascii());
+        }
+    }
+    Ok(())
+}
+
+fn many_keys(store: &Store) -> Result<(), Error> {
+    let mut session = store.session()?;
+    for n in 0..100_u32 {
+        session.put(n.to_be_bytes(), n.to_string())?;
+    }
+    let keys: Vec<_> = (0..100_u32).step_by(7).map(u32::to_be_bytes).collect();
+    let values = session.multi_get(&keys)?; // the round trips of one search
+    assert!(values.iter().all(Option::is_some));
+    let length = session.get_with(7_u32.to_be_bytes(), <[u8]>::len)?; // no copy of the value
+    assert_eq!(length, Some(1));
+    Ok(())
+}
+
+fn ranges(store: &Store) -> Result<(), Error> {
+    let mut session = store.session()?;
+    for key in ["2024-05", "2024-06", "2025-01", "2025-02"] {
+        session.put(key, "")?;
+    }
+    assert_eq!(session.scan("2024-06".."2025-02").count(), 2);
+    let last = session.scan_prefix("2025").next_back().transpose()?;
+    assert_eq!(last.map(|(key, _)| key), Some(b"2025-02".to_vec()));
+    Ok(())
+}
+
+fn pages(store: &Store, size: usize) -> Result<usize, Error> {
+    let mut session = store.session()?;
+    let mut range = ScanRange::prefix(b"20");
+    let mut pages = 0;
+    loop {
+        let page = session.scan_chunk(&range, size)?;
+        let Some((last, _)) = page.last() else { return Ok(pages) };
+        range.from = Bound::Excluded(last.clone()); // the place to continue from, on any client
+        pages += 1;
+    }
+}
+
+fn bulk_load() -> Result<(), Error> {
+    let store = Store::open("mem:64M")?;
+    let mut session = store.session()?;
+    let sorted = (0..10_000_u32).map(|n| (n.to_be_bytes(), n.to_string())); // ascending, no duplicates
+    assert_eq!(session.bulk_load(sorted)?, 10_000);
+    store.adjust()?; // fits the skip table to the keys now, instead of when upkeep finds it worthwhile
+    Ok(())
+}
+
+async fn tasks(store: &Store) -> Result<(), Error> {
+    let mut session = store.async_session()?; // `Send`: a task of any executor
+    session.put("kiwi", "brown").await?;
+    let mut scan = session.scan_prefix("k");
+    while let Some(pair) = scan.next().await {
+        let (key, _) = pair?;
+        println!("{}", key.escape_ascii());
+    }
+    Ok(())
+}
+
+fn threads(store: &Store) -> Result<(), Error> {
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4_u8)
+            .map(|thread| {
+                scope.spawn(move || -> Result<(), Error> {
+                    let mut session = store.session()?;
+                    (0..100_u8).try_for_each(|n| session.put([b't', thread, n], "x").map(drop))
+                })
+            })
+            .collect();
+        writers.into_iter().try_for_each(|writer| writer.join().expect("a writer panicked"))
+    })
+}
+
+fn put_or_explain(store: &Store, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    match store.session()?.put(key, value) {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_too_long() => {
+            eprintln!("this pool can never store this pair");
+            Ok(())
+        }
+        Err(error) if error.is_out_of_space() => {
+            eprintln!("full; everything stored stays readable");
+            Err(error)
+        }
+        // A lost reply: the put took effect or it did not. Puts may be repeated, counters may not.
+        Err(error) if error.is_disconnected() => store.session()?.put(key, value).map(drop),
+        // Silent beyond the lease, and shut out: open the pool again.
+        Err(error) if error.is_shut_out() => Err(error),
+        Err(error) => Err(error),
+    }
+}
+
+fn costs(store: &Store) -> Result<f64, Error> {
+    let mut session = store.session()?;
+    let before = session.counters();
+    session.get("kiwi")?;
+    let cost = (session.counters() - before)[OpKind::Get];
+    println!("{} verbs, {} bytes read", cost.verbs, cost.read_bytes);
+    Ok(cost.round_trips_per_op())
+}
+
+fn inspect(store: &Store) -> Result<Check, Error> {
+    let stats = store.stats()?;
+    println!("{} keys, {} bytes of index", stats.index.keys, stats.index.index_bytes);
+    let check = store.repair()?; // `check` only reports; operations of this process must rest
+    println!("{} bytes given back, {} leaked", check.repaired_bytes, check.leaked_bytes);
+    Ok(check)
+}
+
+fn without_a_thread() -> Result<(), Error> {
+    let store = Store::options().maintenance(false).open("mem:64M")?;
+    let mut session = store.session()?;
+    for n in 0..1000_u32 {
+        session.put(n.to_be_bytes(), "x")?;
+        if n % 100 == 0 {
+            session.maintain()?; // several times within a lease
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let store = open()?;
+    conditions(&store)?;
+    assert_eq!((count_visit(&store, "index")?, count_visit(&store, "index")?), (1, 2));
+    work_queue(&store)?;
+    many_keys(&store)?;
+    ranges(&store)?;
+    assert_eq!(pages(&store, 3)?, 2);
+    bulk_load()?;
+    block_on(tasks(&store))?;
+    threads(&store)?;
+    put_or_explain(&store, b"lime", b"green")?;
+    assert!(costs(&store)? >= 1.0);
+    assert!(inspect(&store)?.is_sound());
+    without_a_thread()?;
+    println!("every recipe ran");
+    Ok(())
+}

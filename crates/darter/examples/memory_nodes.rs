@@ -1,0 +1,28 @@
+//! The recipe of docs/library.md for memory nodes over TCP, with a token and TLS; the page shows it to the letter.
+//!
+//! `DARTER_POOL=tcp://… cargo run -p darter --example memory_nodes`, with the files that docs/operate.md makes.
+
+use darter::{ClientTls, IdentityFiles, Store, TcpOptions};
+use std::error::Error;
+use std::path::Path;
+
+fn open_nodes(url: &str) -> Result<Store, Box<dyn Error>> {
+    let identity = IdentityFiles { certificate: Path::new("client.pem"), key: Path::new("client.key") };
+    let options = TcpOptions {
+        token: std::fs::read_to_string("token")?.trim().into(),
+        tls: Some(ClientTls::from_files(Path::new("ca.pem"), Some(identity))?),
+        ..TcpOptions::default()
+    };
+    Ok(Store::options().tcp(options).open(url)?)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let Ok(url) = std::env::var("DARTER_POOL") else {
+        println!("set DARTER_POOL to a pool on memory nodes");
+        return Ok(());
+    };
+    let mut session = open_nodes(&url)?.session()?;
+    session.put("pear", "green")?;
+    println!("{:?}", session.get("pear")?);
+    Ok(())
+}
