@@ -33,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "sweep-waits-for-published-epochs",
         "A sweep waits for published epochs of the others instead of flushed ones.",
-        FoundBy::Tests("--package darter-pool --lib races::a_sweep_waits_until_all_have_flushed_its_epoch"),
+        FoundBy::Explorer("dart", 12_000),
     ),
     Mutant::new(
         "pool",
