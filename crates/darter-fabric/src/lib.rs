@@ -52,6 +52,7 @@ mod size;
 mod spares;
 pub mod tcp;
 mod url;
+pub mod wire;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};

@@ -51,7 +51,7 @@ pub use scan::{AsyncScan, Scan};
 pub use session::Session;
 pub use store::{DefaultFabric, Store};
 
-pub use darter_fabric::tcp::{ClientTls, IdentityFiles, TlsError};
+pub use darter_fabric::wire::{ClientTls, IdentityFiles, TlsError};
 pub use darter_fabric::{
     ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, TcpOptions,
     UrlError, block_on,

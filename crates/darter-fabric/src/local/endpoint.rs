@@ -13,7 +13,7 @@
 use super::Shared;
 use super::mapping::Mapping;
 use crate::spares::Spares;
-use crate::tcp::wire::FrameVerbs;
+use crate::wire::FrameVerbs;
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -6,8 +6,7 @@ use super::endpoint::TcpEndpoint;
 use super::handshake::connect_within;
 use super::hub::Hub;
 use super::reactor;
-use super::tls::ClientTls;
-use super::wire::{self, Control, Refusal, RequestKind};
+use crate::wire::{self, ClientTls, Control, Refusal, RequestKind};
 use crate::{
     Capabilities, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, mutant, random_word,
 };
