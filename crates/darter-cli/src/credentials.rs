@@ -119,7 +119,7 @@ impl ClientArgs {
     pub(crate) fn options_for(&self, pool: &PoolUrl) -> Result<TcpOptions, Failure> {
         match pool.scheme() {
             Scheme::Tcp(_) => self.options(),
-            Scheme::Memory | Scheme::File(_) | Scheme::Sim(_) => Ok(TcpOptions::default()),
+            _ => Ok(TcpOptions::default()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! How a client is let in by a memory node, and comes to believe it.
 
 use super::connection::{Connection, PATIENCE};
-use super::fabric::TcpOptions;
+use super::options::TcpOptions;
 use crate::wire::proof::{self, Side, Transcript};
 use crate::wire::{self, Channel, Hello, Opening, Refusal, Welcome};
 use crate::{FabricError, mutant};

@@ -17,11 +17,16 @@
 
 mod batches;
 mod connection;
+mod control;
 mod endpoint;
 mod fabric;
 mod handshake;
 mod hub;
+mod links;
+mod options;
 mod reactor;
+mod session;
 
 pub use endpoint::TcpEndpoint;
-pub use fabric::{Tcp, TcpOptions};
+pub use fabric::Tcp;
+pub use options::TcpOptions;

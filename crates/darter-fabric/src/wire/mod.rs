@@ -7,7 +7,10 @@
 mod buffer;
 mod channel;
 mod format;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
 pub mod proof;
+#[cfg(feature = "tls")]
 mod tls;
 
 pub use buffer::{Inbox, Outbox};
@@ -18,4 +21,9 @@ pub use format::{
     RequestHead, RequestKind, SLOTS_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome,
     as_bytes, error_of, head, put_verb, reply_words, request_words,
 };
-pub use tls::{ClientTls, IdentityFiles, NodeTls, TlsError};
+pub use tls::{ClientTls, NodeTls};
+#[cfg(feature = "tls")]
+pub use tls::{IdentityFiles, TlsError};
+
+#[cfg(not(feature = "tls"))]
+use no_tls as tls;
