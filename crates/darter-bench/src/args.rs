@@ -167,7 +167,7 @@ impl BenchArgs {
                 "choose workloads among a, b, c, f; which keys others have inserted, a process cannot know",
             );
         }
-        if self.pool.as_ref().is_none_or(|pool| matches!(pool.scheme(), Scheme::Memory | Scheme::Sim(_))) {
+        if !matches!(self.pool.as_ref().map(PoolUrl::scheme), Some(Scheme::File(_) | Scheme::Tcp(_))) {
             return usage("name a pool that other processes can open: --pool file:… or tcp://…");
         }
         Ok(())

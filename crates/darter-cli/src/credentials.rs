@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use darter_fabric::TcpOptions;
-use darter_fabric::tcp::wire::TOKEN_BYTES_MAX;
-use darter_fabric::tcp::{ClientTls, IdentityFiles, NodeTls};
+use darter_fabric::wire::TOKEN_BYTES_MAX;
+use darter_fabric::wire::{ClientTls, IdentityFiles, NodeTls};
 use darter_server::gateway::GatewayOptions;
 use darter_server::memnode::MemNodeOptions;
 use std::fs::File;
@@ -119,7 +119,7 @@ impl ClientArgs {
     pub(crate) fn options_for(&self, pool: &PoolUrl) -> Result<TcpOptions, Failure> {
         match pool.scheme() {
             Scheme::Tcp(_) => self.options(),
-            Scheme::Memory | Scheme::File(_) | Scheme::Sim(_) => Ok(TcpOptions::default()),
+            _ => Ok(TcpOptions::default()),
         }
     }
 

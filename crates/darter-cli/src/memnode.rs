@@ -73,7 +73,7 @@ struct Limits {
 }
 
 fn frame_bytes(text: &str) -> Result<ByteSize, String> {
-    let most = u64::from(darter_fabric::tcp::wire::FRAME_BYTES_MAX);
+    let most = u64::from(darter_fabric::wire::FRAME_BYTES_MAX);
     sized(text, 4096..=most, "a frame may have 4K to 4M")
 }
 

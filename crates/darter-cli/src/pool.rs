@@ -103,7 +103,7 @@ impl CreateCommand {
             Scheme::File(path) if path.exists() => {
                 return Err(Failure::usage(format!("{}: there is something already", path.display())));
             }
-            Scheme::File(_) | Scheme::Tcp(_) | Scheme::Sim(_) => {}
+            _ => {}
         }
         let store = self.pool.options()?.create(true).open_url(url)?;
         let mut out = std::io::stdout().lock();

@@ -5,63 +5,11 @@
 //! - Only aligned 8-byte words are atomic.
 //! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never do.
 
-use crate::{Batch, Counters, FabricError, GlobalAddr};
+use crate::{Batch, Counters, FabricError, GlobalAddr, OpKind};
 use std::future::Future;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Kinds of operation that the counters keep apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum OpKind {
-    /// Point search.
-    Get,
-    /// A write that may create its key.
-    Insert,
-    /// A write to a key that must exist.
-    Update,
-    /// Removal of a key.
-    Delete,
-    /// Range or prefix scan, one chunk.
-    Scan,
-    /// Several searches that share their round trips.
-    MultiGet,
-    /// Bulk load.
-    Load,
-    /// Upkeep on nobody's behalf: epochs, reclamation, adjustment, checks.
-    Maintain,
-}
-
-impl OpKind {
-    /// How many kinds there are.
-    pub const COUNT: usize = 8;
-    /// All kinds, in the order of their discriminants.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Get,
-        Self::Insert,
-        Self::Update,
-        Self::Delete,
-        Self::Scan,
-        Self::MultiGet,
-        Self::Load,
-        Self::Maintain,
-    ];
-
-    /// The kind's name in tables and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Insert => "insert",
-            Self::Update => "update",
-            Self::Delete => "delete",
-            Self::Scan => "scan",
-            Self::MultiGet => "multi_get",
-            Self::Load => "load",
-            Self::Maintain => "maintain",
-        }
-    }
-}
 
 /// What a provider can do beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 //! - [`model`]: a modelled cluster in virtual time, for any index to run on unchanged.
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
 //! - [`PoolUrl`]: the name of a pool on a command line.
-//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread; [`Guest`]: the same on another executor's.
+//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread; [`ExternalDriver`]: the same on another executor's.
 //!
 //! ```
 //! use darter_fabric::{block_on, Endpoint, Fabric, FabricError, GlobalAddr, local::Local};
@@ -43,31 +43,39 @@ mod endpoint;
 mod error;
 mod executor;
 pub mod local;
+#[cfg(feature = "model")]
 pub mod model;
 pub mod mutants;
+mod op;
 mod provider;
 mod random;
+#[cfg(feature = "sim")]
 pub mod sim;
 mod size;
 mod spares;
+#[cfg(feature = "tcp")]
 pub mod tcp;
 mod url;
+#[cfg(feature = "tcp")]
+pub mod wire;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
-pub use endpoint::{
-    Capabilities, Endpoint, Fabric, FenceOutcome, Identity, ObjectState, OpKind, Orphans, Suspect,
-};
+pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, ObjectState, Orphans, Suspect};
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
-pub use executor::{Guest, block_on, run_all};
+pub use executor::{ExternalDriver, block_on, run_all};
 pub use local::Local;
+#[cfg(feature = "model")]
 pub use model::{Model, ModelSpec};
+pub use op::OpKind;
 pub use provider::{Provider, ProviderEndpoint};
 pub use random::random_word;
+#[cfg(feature = "sim")]
 pub use sim::Sim;
 pub use size::{ByteSize, SizeError};
+#[cfg(feature = "tcp")]
 pub use tcp::{Tcp, TcpOptions};
 pub use url::{PoolUrl, Scheme, UrlError};
 

@@ -1,43 +1,53 @@
-//! Any provider that a pool's name can ask for, chosen when the pool is opened: one branch a round trip. One type for all of
-//! them also means that an index is compiled once for all of them.
+//! Any provider that a pool's name can select, chosen when the pool is opened: one branch a round trip. With one type for
+//! all of them, an index is compiled once.
 
 use crate::local::LocalEndpoint;
+#[cfg(feature = "model")]
 use crate::model::{Model, ModelEndpoint};
-use crate::tcp::TcpEndpoint;
+#[cfg(feature = "tcp")]
+use crate::tcp::{Tcp, TcpEndpoint};
 use crate::{
     Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, OpKind,
-    Orphans, Suspect, Tcp,
+    Orphans, Suspect,
 };
 use std::sync::Arc;
 
 /// Memory of this machine, memory nodes over TCP, or a modelled cluster.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Provider {
     /// This process's memory or a mapped file.
     Local(Local),
     /// Memory nodes.
+    #[cfg(feature = "tcp")]
     Tcp(Tcp),
     /// A compute node of a modelled cluster.
+    #[cfg(feature = "model")]
     Model(Model),
 }
 
 /// An endpoint of a [`Provider`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ProviderEndpoint {
     /// This process's memory or a mapped file.
     Local(LocalEndpoint),
     /// Memory nodes.
+    #[cfg(feature = "tcp")]
     Tcp(TcpEndpoint),
     /// A modelled cluster.
+    #[cfg(feature = "model")]
     Model(ModelEndpoint),
 }
 
-/// Does the same with whichever provider it is.
+/// Applies the same expression to each provider.
 macro_rules! each {
     ($self:expr, $inner:ident => $what:expr) => {
         match $self {
             Self::Local($inner) => $what,
+            #[cfg(feature = "tcp")]
             Self::Tcp($inner) => $what,
+            #[cfg(feature = "model")]
             Self::Model($inner) => $what,
         }
     };
@@ -49,7 +59,9 @@ impl Fabric for Provider {
     fn endpoint(&self) -> Result<ProviderEndpoint, FabricError> {
         Ok(match self {
             Self::Local(inner) => ProviderEndpoint::Local(inner.endpoint()?),
+            #[cfg(feature = "tcp")]
             Self::Tcp(inner) => ProviderEndpoint::Tcp(inner.endpoint()?),
+            #[cfg(feature = "model")]
             Self::Model(inner) => ProviderEndpoint::Model(inner.endpoint()?),
         })
     }

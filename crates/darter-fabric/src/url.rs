@@ -8,24 +8,29 @@
 //! ```
 //!
 //! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up to the first `?`;
-//! nothing is percent-decoded, so a path that contains `?` cannot be named.
+//! nothing is percent-decoded, so a path that contains `?` cannot be named. `tcp:` needs the feature `tcp`, `sim:` the
+//! feature `model`.
 
-use crate::model::SpecError;
-use crate::{ByteSize, ModelSpec, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
+#[cfg(feature = "model")]
+use crate::model::{ModelSpec, SpecError};
+use crate::{ByteSize, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Which provider serves a pool.
+/// Which provider serves a pool. Has the providers that are compiled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scheme {
     /// Memory of this process.
     Memory,
     /// A file mapped by every process that opens it; also `/dev/shm` and DAX devices.
     File(PathBuf),
     /// Memory nodes reached over TCP, by address.
+    #[cfg(feature = "tcp")]
     Tcp(Vec<String>),
     /// A modelled cluster.
+    #[cfg(feature = "model")]
     Sim(Box<ModelSpec>),
 }
 
@@ -61,11 +66,13 @@ impl PoolUrl {
     }
 
     /// Memory nodes at these addresses, `host:port` each.
+    #[cfg(feature = "tcp")]
     pub fn tcp(addresses: Vec<String>) -> Self {
         Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, preallocate: false }
     }
 
     /// A modelled cluster.
+    #[cfg(feature = "model")]
     pub fn sim(spec: ModelSpec) -> Self {
         Self { scheme: Scheme::Sim(Box::new(spec)), size: None, nodes: None, preallocate: false }
     }
@@ -85,10 +92,7 @@ impl PoolUrl {
 
     /// The file, when it is one.
     pub fn path(&self) -> Option<&Path> {
-        match &self.scheme {
-            Scheme::Memory | Scheme::Tcp(_) | Scheme::Sim(_) => None,
-            Scheme::File(path) => Some(path),
-        }
+        if let Scheme::File(path) = &self.scheme { Some(path) } else { None }
     }
 
     /// Bytes in all to create it with, when given.
@@ -99,7 +103,9 @@ impl PoolUrl {
     /// Memory nodes to create it with; 1 when not given.
     pub fn nodes(&self) -> usize {
         match &self.scheme {
+            #[cfg(feature = "tcp")]
             Scheme::Tcp(addresses) => addresses.len(),
+            #[cfg(feature = "model")]
             Scheme::Sim(spec) => spec.memory_nodes as usize,
             Scheme::Memory | Scheme::File(_) => usize::from(self.nodes.unwrap_or(1)),
         }
@@ -145,11 +151,13 @@ impl PoolUrl {
     /// Checks what can be checked before anything is opened.
     fn verified(self) -> Result<Self, String> {
         match (&self.scheme, self.size) {
+            #[cfg(feature = "tcp")]
             (Scheme::Tcp(_), size) if size.is_some() || self.nodes.is_some() || self.preallocate => {
                 return Err(
                     "memory nodes have the sizes they were started with: it takes no options".to_owned()
                 );
             }
+            #[cfg(feature = "model")]
             (Scheme::Sim(_), size) if size.is_some() || self.nodes.is_some() || self.preallocate => {
                 return Err("a modelled cluster's shape is told as `sim:mn=3,memory-bytes=4G`".to_owned());
             }
@@ -180,8 +188,14 @@ impl PoolUrl {
             "mem" => Self::memory(place.parse::<ByteSize>().map_err(|error| error.to_string())?.0),
             "file" if place.is_empty() => return Err("it lacks a path".to_owned()),
             "file" => Self::file(place),
+            #[cfg(feature = "tcp")]
             "tcp" => Self::tcp(addresses(place)?),
+            #[cfg(not(feature = "tcp"))]
+            "tcp" => return Err(absent("memory nodes over TCP", "tcp")),
+            #[cfg(feature = "model")]
             "sim" => Self::sim(place.parse().map_err(|error: SpecError| error.to_string())?),
+            #[cfg(not(feature = "model"))]
+            "sim" => return Err(absent("modelled clusters", "model")),
             _ => {
                 return Err(format!(
                     "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://` and `sim:`"
@@ -195,7 +209,14 @@ impl PoolUrl {
     }
 }
 
+/// Says that this build cannot reach such pools, and which feature would change that.
+#[cfg(not(all(feature = "tcp", feature = "model")))]
+fn absent(what: &str, feature: &str) -> String {
+    format!("this program was built without {what}: build it with the feature `{feature}` of `darter-fabric`")
+}
+
 /// Reads `//host:port,host:port`.
+#[cfg(feature = "tcp")]
 fn addresses(place: &str) -> Result<Vec<String>, String> {
     let list = place.strip_prefix("//").ok_or("it lacks the `//` of `tcp://host:port`")?;
     if list.contains('@') {
@@ -234,7 +255,9 @@ impl fmt::Display for PoolUrl {
         };
         match (&self.scheme, self.size) {
             (Scheme::Memory, size) => write!(f, "mem:{}", ByteSize(size.unwrap_or(0)))?,
+            #[cfg(feature = "tcp")]
             (Scheme::Tcp(addresses), _) => write!(f, "tcp://{}", addresses.join(","))?,
+            #[cfg(feature = "model")]
             (Scheme::Sim(spec), _) => write!(f, "sim:{spec}")?,
             (Scheme::File(path), size) => {
                 write!(f, "file:{}", path.display())?;

@@ -4,8 +4,8 @@
 
 mod node;
 
-use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript, nonce};
-use darter_fabric::tcp::wire::{self, Challenge, Hello, Opening, Refusal, Welcome};
+use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
+use darter_fabric::wire::{self, Challenge, Hello, Opening, Refusal, Welcome};
 use darter_fabric::{Fabric, FabricError, Tcp, TcpOptions};
 use darter_server::memnode::MemNodeOptions;
 use node::{Node, connect, hear, say};

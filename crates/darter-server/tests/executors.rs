@@ -5,7 +5,7 @@
 mod node;
 
 use darter::{Fabric, Store};
-use darter_fabric::{Endpoint, GlobalAddr, Guest, Tcp, TcpOptions, block_on};
+use darter_fabric::{Endpoint, ExternalDriver, GlobalAddr, Tcp, TcpOptions, block_on};
 use darter_server::memnode::{MemNodeOptions, Region};
 use node::Node;
 use node::gate::gated;
@@ -166,7 +166,7 @@ impl Wake for Called {
 }
 
 /// Polls a future to its end beside a guest; answers how often posts have called for it.
-fn poll_beside_guest<T>(guest: &mut Guest, future: impl Future<Output = T>) -> (T, usize) {
+fn poll_beside_guest<T>(guest: &mut ExternalDriver, future: impl Future<Output = T>) -> (T, usize) {
     let (mut future, task, poster) = (pin!(future), Arc::new(Called::default()), Arc::new(Called::default()));
     let (task_waker, poster_waker) = (Waker::from(Arc::clone(&task)), Waker::from(Arc::clone(&poster)));
     let mut calls = 0;
@@ -193,8 +193,8 @@ fn a_guest_sees_to_the_tasks_of_its_thread() {
     let addresses = nodes.each_ref().map(|node| node.address.to_string());
     let fabric = Tcp::connect(&addresses, TcpOptions::default()).unwrap();
     let store = Store::options().maintenance(false).create_on(fabric).unwrap();
-    let mut guest = Guest::enter().unwrap();
-    assert!(Guest::enter().is_err(), "two guests of one thread");
+    let mut guest = ExternalDriver::enter().unwrap();
+    assert!(ExternalDriver::enter().is_err(), "two drivers of one thread");
     for round in 0..2_u32 {
         // Side by side: whoever is ready is polled, as executors do.
         let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = (0..20_u32)
@@ -224,7 +224,7 @@ fn a_guest_sees_to_the_tasks_of_its_thread() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut session = store.async_session().unwrap();
     assert_eq!(runtime.block_on(session.get(7_u32.to_be_bytes())).unwrap().unwrap(), 1_u32.to_be_bytes());
-    drop(Guest::enter().unwrap());
+    drop(ExternalDriver::enter().unwrap());
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_guest_finds_a_node_again_that_has_hung_up() {
     let node = start();
     let (address, gate) = gated(node.address);
     let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
-    let mut guest = Guest::enter().unwrap();
+    let mut guest = ExternalDriver::enter().unwrap();
     let mut session = store.async_session().unwrap();
     poll_beside_guest(&mut guest, session.put(b"pear", b"green")).0.unwrap();
     gate.hang_up();

@@ -4,11 +4,9 @@
 
 mod node;
 
-use darter_fabric::tcp::proof::Proof;
-use darter_fabric::tcp::wire::{
-    self, Challenge, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind,
-};
 use darter_fabric::tcp::{TcpEndpoint, TcpOptions};
+use darter_fabric::wire::proof::Proof;
+use darter_fabric::wire::{self, Challenge, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, Tcp, block_on};
 use darter_server::memnode::{MemNodeOptions, Region};
 use node::gate::gated;

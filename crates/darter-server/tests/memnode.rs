@@ -4,7 +4,7 @@
 
 mod node;
 
-use darter_fabric::tcp::wire::{self, Control, Refusal, RequestHead, RequestKind};
+use darter_fabric::wire::{self, Control, Refusal, RequestHead, RequestKind};
 use darter_fabric::{
     Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, VerbKind, block_on,
 };

@@ -4,7 +4,7 @@
 
 mod node;
 
-use darter_fabric::tcp::wire::{self, Refusal, ReplyHead};
+use darter_fabric::wire::{self, Refusal, ReplyHead};
 use darter_fabric::{Endpoint, Fabric, FenceOutcome, GlobalAddr, Suspect, block_on};
 use darter_server::memnode::{Health, MemNodeOptions, Region, serve_metrics};
 use node::{LONG, Node, ask, connect, get, greet, greeted, provoke, read_frame, until, value};

@@ -4,8 +4,9 @@
 
 mod node;
 
-use darter_fabric::tcp::buffer::{Inbox, Outbox};
-use darter_fabric::tcp::{Channel, ClientTls, IdentityFiles, NodeTls, TcpEndpoint};
+use darter_fabric::tcp::TcpEndpoint;
+use darter_fabric::wire::{Channel, ClientTls, IdentityFiles, NodeTls};
+use darter_fabric::wire::{Inbox, Outbox};
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, TcpOptions, block_on, run_all};
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
 use darter_pool::{Pool, PoolOptions};

@@ -3,9 +3,9 @@
 //! The futures are `Send` and hold no lock. Dropping one at any await is safe: the index's changes are single atomic
 //! words, and the pool keeps the session pinned until its posted verbs have completed (design rule R6).
 
-use crate::scan::{AsyncScan, Cursor};
-use crate::store::{Inner, Shared};
-use crate::{Error, KeyRange, upkeep};
+use crate::Error;
+use crate::open_index::OpenIndex;
+use crate::open_store::OpenStore;
 use darter_fabric::{Counters, Endpoint, Fabric};
 use darter_index::{Condition, Decision, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::Client;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 /// One task's way into a [`crate::Store`]. Methods take `&mut self`: a session does one operation at a time.
 pub struct AsyncSession<F: Fabric = crate::DefaultFabric> {
     client: Client<F>,
-    shared: Arc<Shared<F>>,
-    store: Arc<Inner<F>>,
+    open: Arc<OpenIndex<F>>,
+    store: Arc<OpenStore<F>>,
 }
 
 impl<F: Fabric> AsyncSession<F> {
-    pub(crate) fn new(client: Client<F>, shared: Arc<Shared<F>>, store: Arc<Inner<F>>) -> Self {
-        Self { client, shared, store }
+    pub(crate) fn new(client: Client<F>, store: Arc<OpenStore<F>>) -> Self {
+        Self { client, open: Arc::clone(&store.open), store }
     }
 
     /// The value of a key.
@@ -29,7 +29,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// When the pool is damaged or fails, or the key is too long.
     #[inline]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.shared.index.get_with(&mut self.client, key.as_ref(), <[u8]>::to_vec).await?)
+        Ok(self.open.index.get_with(&mut self.client, key.as_ref(), <[u8]>::to_vec).await?)
     }
 
     /// What `f` makes of a key's value, without copying the value out first.
@@ -42,7 +42,7 @@ impl<F: Fabric> AsyncSession<F> {
         key: impl AsRef<[u8]>,
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>, Error> {
-        Ok(self.shared.index.get_with(&mut self.client, key.as_ref(), f).await?)
+        Ok(self.open.index.get_with(&mut self.client, key.as_ref(), f).await?)
     }
 
     /// Stores a value under a key, whether or not the key is there: an upsert.
@@ -97,7 +97,7 @@ impl<F: Fabric> AsyncSession<F> {
         value: impl AsRef<[u8]>,
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
-        Ok(self.shared.index.put(&mut self.client, key.as_ref(), value.as_ref(), condition).await?)
+        Ok(self.open.index.put(&mut self.client, key.as_ref(), value.as_ref(), condition).await?)
     }
 
     /// Removes a key; answers whether it was there.
@@ -106,7 +106,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// As [`AsyncSession::put`]: a collapse may need space, but a full pool never keeps a key from going.
     #[inline]
     pub async fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        Ok(self.shared.index.delete(&mut self.client, key.as_ref()).await?)
+        Ok(self.open.index.delete(&mut self.client, key.as_ref()).await?)
     }
 
     /// Removes a key if `is_wanted` says so of its value; answers whether it did. It may be asked several times; the value it
@@ -120,7 +120,7 @@ impl<F: Fabric> AsyncSession<F> {
         key: impl AsRef<[u8]>,
         is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
-        Ok(self.shared.index.delete_if(&mut self.client, key.as_ref(), is_wanted).await?)
+        Ok(self.open.index.delete_if(&mut self.client, key.as_ref(), is_wanted).await?)
     }
 
     /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
@@ -135,7 +135,7 @@ impl<F: Fabric> AsyncSession<F> {
         key: impl AsRef<[u8]>,
         decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
     ) -> Result<Decision, Error> {
-        Ok(self.shared.index.modify(&mut self.client, key.as_ref(), decide).await?)
+        Ok(self.open.index.modify(&mut self.client, key.as_ref(), decide).await?)
     }
 
     /// The values of several keys, in their order, in the round trips of the longest search among them.
@@ -147,24 +147,14 @@ impl<F: Fabric> AsyncSession<F> {
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        Ok(self.shared.index.multi_get(&mut self.client, &keys).await?)
+        Ok(self.open.index.multi_get(&mut self.client, &keys).await?)
     }
 
     /// Has what operations on these keys are going to read come nearer while other things are done: for those who know ahead
     /// what they will ask. In memory of this machine their cache misses then overlap; elsewhere nothing happens.
     #[inline]
     pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.shared.index.prefetch(&self.client, keys);
-    }
-
-    /// The pairs whose keys lie in a range, fetched in chunks as they are asked for.
-    pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F> {
-        AsyncScan::new(self, Cursor::new(range.into_scan_range()))
-    }
-
-    /// The pairs whose keys begin with `prefix`.
-    pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> AsyncScan<'_, F> {
-        self.scan(ScanRange::prefix(prefix.as_ref()))
+        self.open.index.prefetch(&self.client, keys);
     }
 
     /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is exhausted.
@@ -172,7 +162,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// # Errors
     /// As [`AsyncSession::get`].
     pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
-        Ok(self.shared.index.scan(&mut self.client, range, limit).await?)
+        Ok(self.open.index.scan(&mut self.client, range, limit).await?)
     }
 
     /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
@@ -186,7 +176,7 @@ impl<F: Fabric> AsyncSession<F> {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]) + Send,
     ) -> Result<usize, Error> {
-        Ok(self.shared.index.scan_with(&mut self.client, range, limit, visit).await?)
+        Ok(self.open.index.scan_with(&mut self.client, range, limit, visit).await?)
     }
 
     /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
@@ -201,7 +191,7 @@ impl<F: Fabric> AsyncSession<F> {
         I::IntoIter: Send,
     {
         let sorted = sorted.into_iter().map(|(key, value)| (key.into(), value.into()));
-        Ok(self.shared.index.bulk_load(&mut self.client, sorted).await?)
+        Ok(self.open.index.bulk_load(&mut self.client, sorted).await?)
     }
 
     /// Does the upkeep that is due, for programs that run without the upkeep thread.
@@ -209,7 +199,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// # Errors
     /// When the pool fails; call again later.
     pub async fn maintain(&mut self) -> Result<(), Error> {
-        upkeep::round(&self.shared, &mut self.client, self.store.auto_adjust()).await
+        self.open.maintain(&mut self.client, self.store.auto_adjust).await
     }
 
     /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind of operation. All

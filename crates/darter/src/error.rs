@@ -40,6 +40,16 @@ pub enum Error {
         /// The pool's name.
         pool: String,
     },
+    /// The pool's provider is not compiled into this program.
+    #[error(
+        "pool `{pool}`: this program was built without it; build it with the feature `{feature}` of `darter`"
+    )]
+    NotBuiltIn {
+        /// The pool's name.
+        pool: String,
+        /// The feature that has it.
+        feature: &'static str,
+    },
     /// The file is there, and no pool can be opened from it.
     #[error("pool `{pool}`: {source}")]
     Open {
@@ -78,7 +88,14 @@ impl Error {
     /// Whether the caller asked for something that cannot be: a name that is none, a pool that is not there. Other
     /// errors are the pool's or the system's. Programs exit with 2 for these, with 1 for the rest.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Url(_) | Self::Missing { .. } | Self::NeverExists { .. } | Self::Modelled { .. })
+        matches!(
+            self,
+            Self::Url(_)
+                | Self::Missing { .. }
+                | Self::NeverExists { .. }
+                | Self::Modelled { .. }
+                | Self::NotBuiltIn { .. }
+        )
     }
 
     /// Whether the pool is full: delete something, or create a larger one. Everything stored is intact and readable.

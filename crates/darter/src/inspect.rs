@@ -4,15 +4,11 @@
 //! What the pool holds and the index does not reach is leaked; a repair gives it back. A repair frees only when the
 //! index's walk found nothing wrong: what a broken walk did not reach may be alive.
 
-use crate::store::Shared;
+use crate::open_index::OpenIndex;
 use crate::{Error, Store};
 use darter_fabric::{Fabric, block_on};
 use darter_index::{Census, CheckReport, IndexStats, OrderedIndex, Swept};
 use darter_pool::{Client, PoolUsage};
-
-/// Rounds of upkeep before a walk, so that what was retired is freed and not taken for leaked: a node waits two graces,
-/// with scrubbing between them (design rule R3), and the last round finds nothing to do.
-const SETTLE_ROUNDS: usize = 4;
 
 /// Counts and sizes of a store.
 #[derive(Clone, Debug)]
@@ -96,7 +92,7 @@ impl<F: Fabric> Store<F> {
     /// When a walk cannot go on; what it merely finds wrong is in the answer.
     pub fn check(&self) -> Result<Check, Error> {
         let mut client = self.pool().client()?;
-        block_on(check(&self.inner().shared, &mut client))
+        block_on(check(self.open_index(), &mut client))
     }
 
     /// Gives back what dead processes left behind, then checks. Does nothing but report when an invariant is broken.
@@ -105,25 +101,16 @@ impl<F: Fabric> Store<F> {
     /// As [`Store::check`]. What was not given back stays leaked, and another repair can be tried.
     pub fn repair(&self) -> Result<Check, Error> {
         let mut client = self.pool().client()?;
-        block_on(repair(&self.inner().shared, &mut client))
+        block_on(repair(self.open_index(), &mut client))
     }
 }
 
-/// Lets everything retired be freed, as far as other processes allow.
-pub(crate) async fn settle<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<(), Error> {
-    for _ in 0..SETTLE_ROUNDS {
-        shared.pool.settle(client).await?;
-        shared.index.maintain(client).await?;
-    }
-    Ok(())
-}
-
-async fn check<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<Check, Error> {
-    settle(shared, client).await?;
+async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+    open.settle(client).await?;
     let CheckReport { mut violations, mut remarks, reachable, stats, stale_hints: _ } =
-        shared.index.check(client).await?;
-    let audit = shared.pool.audit(client, &reachable).await?;
-    let usage = shared.pool.usage(client).await?;
+        open.index.check(client).await?;
+    let audit = open.pool.audit(client, &reachable).await?;
+    let usage = open.pool.usage(client).await?;
     violations.extend(audit.violations);
     if usage.bad_frees > 0 {
         violations.push(format!("{} frees named no object in use", usage.bad_frees));
@@ -152,14 +139,14 @@ async fn check<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<
     })
 }
 
-async fn repair<F: Fabric>(shared: &Shared<F>, client: &mut Client<F>) -> Result<Check, Error> {
-    let mut before = check(shared, client).await?;
+async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+    let mut before = check(open, client).await?;
     if !before.is_sound() {
         before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());
         return Ok(before);
     }
-    let swept = shared.index.sweep_dead(client).await?;
-    let mut after = check(shared, client).await?;
+    let swept = open.index.sweep_dead(client).await?;
+    let mut after = check(open, client).await?;
     match swept {
         Swept::Refused(violations) => after.violations.extend(violations),
         Swept::Done(report) => {

@@ -34,6 +34,9 @@ mod async_session;
 mod error;
 mod inspect;
 mod key_range;
+mod open;
+mod open_index;
+mod open_store;
 mod options;
 mod provision;
 mod scan;
@@ -47,14 +50,18 @@ pub use error::Error;
 pub use inspect::{Check, Stats};
 pub use key_range::KeyRange;
 pub use options::StoreOptions;
+pub use provision::DefaultFabric;
 pub use scan::{AsyncScan, Scan};
 pub use session::Session;
-pub use store::{DefaultFabric, Store};
+pub use store::Store;
 
-pub use darter_fabric::tcp::{ClientTls, IdentityFiles, TlsError};
+#[cfg(feature = "tcp")]
+pub use darter_fabric::TcpOptions;
+#[cfg(feature = "tls")]
+pub use darter_fabric::wire::{ClientTls, IdentityFiles, TlsError};
 pub use darter_fabric::{
-    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, TcpOptions,
-    UrlError, block_on,
+    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, UrlError,
+    block_on,
 };
 pub use darter_index::{
     AdjustReport, Census, CheckReport, Condition, Dart, DartOptions, Decision, EstStats, IndexError,
@@ -65,5 +72,5 @@ pub use darter_pool::{MemberUsage, NodeUsage, Pool, PoolError, PoolUsage};
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 pub struct Readme;

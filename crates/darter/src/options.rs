@@ -1,12 +1,12 @@
 //! How a store is opened, beyond its pool's name.
 
-use crate::{DefaultFabric, Error, Store};
-use darter_fabric::{Fabric, PoolUrl, TcpOptions};
+#[cfg(feature = "tcp")]
+use darter_fabric::TcpOptions;
 use darter_index::DartOptions;
-use darter_pool::{Pool, PoolOptions};
+use darter_pool::PoolOptions;
 use std::time::Duration;
 
-/// How to open a [`Store`]; [`Store::options`] gives the defaults.
+/// How to open a [`crate::Store`]; [`crate::Store::options`] gives the defaults.
 ///
 /// ```
 /// # fn main() -> Result<(), darter::Error> {
@@ -26,6 +26,7 @@ pub struct StoreOptions {
     pub(crate) must_exist: bool,
     pub(crate) overwrite: bool,
     pub(crate) create: bool,
+    #[cfg(feature = "tcp")]
     pub(crate) tcp: TcpOptions,
 }
 
@@ -40,6 +41,7 @@ impl Default for StoreOptions {
             must_exist: false,
             overwrite: false,
             create: false,
+            #[cfg(feature = "tcp")]
             tcp: TcpOptions::default(),
         }
     }
@@ -67,7 +69,7 @@ impl StoreOptions {
 
     /// Whether the upkeep sweeps what dead processes left, in a thread of its own. Default: no, since each sweep walks the
     /// whole index, and blocks that are being swept are nobody's meanwhile; one long-lived process of a pool is enough.
-    /// Without it that waits for a [`Store::repair`].
+    /// Without it that waits for a [`crate::Store::repair`].
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;
         self
@@ -86,7 +88,8 @@ impl StoreOptions {
         self
     }
 
-    /// What memory nodes ask for, and how to wait for their answers.
+    /// Credentials for memory nodes, and how to wait for their replies.
+    #[cfg(feature = "tcp")]
     pub fn tcp(mut self, options: TcpOptions) -> Self {
         self.tcp = options;
         self
@@ -124,54 +127,5 @@ impl StoreOptions {
     pub fn holes(mut self, holes: darter_index::Holes) -> Self {
         self.index.holes = holes;
         self
-    }
-
-    /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file with `?size=`. The
-    /// size of an existing file stands, whatever the name says.
-    ///
-    /// # Errors
-    /// When the name is none, the pool is absent or damaged or no pool, the system refuses memory or the file.
-    pub fn open(&self, url: &str) -> Result<Store, Error> {
-        self.open_url(&url.parse()?)
-    }
-
-    /// [`StoreOptions::open`] for a name already read.
-    ///
-    /// # Errors
-    /// As [`StoreOptions::open`].
-    pub fn open_url(&self, url: &PoolUrl) -> Result<Store, Error> {
-        let pool: Pool<DefaultFabric> = crate::provision::open_or_create(url, self)?;
-        Store::over_pool(pool, self, Some(url.clone()))
-    }
-
-    /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:
-    /// for delays, records and failures of a real pool's verbs.
-    ///
-    /// # Errors
-    /// As [`StoreOptions::open`]; fails for `mem:` pools, which are never there.
-    pub fn open_decorated<F: Fabric>(
-        &self,
-        url: &PoolUrl,
-        decorate: impl FnOnce(DefaultFabric) -> F,
-    ) -> Result<Store<F>, Error> {
-        let options = self.clone().must_exist(true);
-        let pool = crate::provision::open_existing(url, &options, decorate)?;
-        Store::over_pool(pool, &options, Some(url.clone()))
-    }
-
-    /// Makes a new pool over any fabric and opens it: for decorated and other providers.
-    ///
-    /// # Errors
-    /// When the fabric is too small or fails.
-    pub fn create_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
-        Store::over_pool(darter_fabric::block_on(Pool::create(fabric, &self.pool))?, self, None)
-    }
-
-    /// Opens the pool that a fabric holds: for decorated and other providers.
-    ///
-    /// # Errors
-    /// When it holds none, or a damaged one, or fails.
-    pub fn open_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
-        Store::over_pool(darter_fabric::block_on(Pool::open(fabric))?, self, None)
     }
 }

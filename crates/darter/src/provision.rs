@@ -5,9 +5,11 @@
 //! one wins and the others open its pool; and a process killed meanwhile leaves nothing but a file `….new-PID-N`.
 //! Devices, empty files and files to be overwritten are filled in place.
 
-use crate::{DefaultFabric, Error, StoreOptions};
+use crate::{Error, StoreOptions};
+#[cfg(feature = "tcp")]
+use darter_fabric::Tcp;
 use darter_fabric::local::{FileOptions, Space};
-use darter_fabric::{Counting, Fabric, Local, PoolUrl, Provider, Scheme, Tcp, block_on};
+use darter_fabric::{Counting, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
 use darter_index::Dart;
 use darter_pool::Pool;
 use std::ffi::OsString;
@@ -16,18 +18,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The pool that `url` names, made if need be and allowed.
+/// What a [`Store`] opened by name runs on: whichever provider the name asks for, counted.
+pub type DefaultFabric = Counting<Provider>;
+
+/// Opens the pool that `url` names, or makes it if that is needed and allowed.
 pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
     match url.scheme() {
         Scheme::Memory if options.must_exist => Err(Error::NeverExists { pool: url.to_string() }),
         Scheme::Memory => create_in_memory(url, options),
         Scheme::File(path) => {
-            let place = Place::of(path)?;
-            if place != Place::Taken || options.overwrite {
+            let state = PathState::of(path)?;
+            if state != PathState::Taken || options.overwrite {
                 if options.must_exist || url.size().is_none() {
                     return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
                 }
-                if place == Place::Absent {
+                if state == PathState::Absent {
                     create_aside(url, path, options)?;
                 } else {
                     create_at(url, path, options)?;
@@ -35,12 +40,25 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
             }
             open_file(url, path)
         }
+        #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) => open_nodes(url, addresses, options),
-        Scheme::Sim(_) => Err(Error::Modelled { pool: url.to_string() }),
+        _ => Err(unsupported(url)),
     }
 }
 
-/// Memory nodes appear when they are started and keep what they hold: a pool on them is made when that is asked for.
+/// Why a store cannot be on a provider that the fabric has.
+fn unsupported(url: &PoolUrl) -> Error {
+    let pool = url.to_string();
+    if pool.starts_with("tcp:") {
+        Error::NotBuiltIn { pool, feature: "tcp" }
+    } else {
+        Error::Modelled { pool }
+    }
+}
+
+/// Opens the pool on memory nodes, or makes it if [`StoreOptions::create`] says so: nodes without a pool may be nodes
+/// that have lost one.
+#[cfg(feature = "tcp")]
 fn open_nodes(
     url: &PoolUrl,
     addresses: &[String],
@@ -55,7 +73,8 @@ fn open_nodes(
     opened.map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
-/// The pool that `url` names, which must be there, over its decorated fabric.
+/// Opens the pool that `url` names, which must be there, over its decorated fabric.
+#[cfg_attr(not(feature = "tcp"), allow(unused_variables))] // only memory nodes have options
 pub(crate) fn open_existing<F: Fabric>(
     url: &PoolUrl,
     options: &StoreOptions,
@@ -63,12 +82,13 @@ pub(crate) fn open_existing<F: Fabric>(
 ) -> Result<Pool<F>, Error> {
     let fabric = match url.scheme() {
         Scheme::Memory => return Err(Error::NeverExists { pool: url.to_string() }),
-        Scheme::Sim(_) => return Err(Error::Modelled { pool: url.to_string() }),
-        Scheme::File(path) if Place::of(path)? != Place::Taken => {
+        Scheme::File(path) if PathState::of(path)? != PathState::Taken => {
             return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
         }
         Scheme::File(path) => counted(Local::file_open(path)?),
+        #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) => Counting::new(Provider::Tcp(Tcp::connect(addresses, options.tcp.clone())?)),
+        _ => return Err(unsupported(url)),
     };
     block_on(Pool::open(decorate(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
@@ -90,14 +110,14 @@ fn open_file(url: &PoolUrl, path: &Path) -> Result<Pool<DefaultFabric>, Error> {
 
 /// What stands at a pool's path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PathState {
     Absent,
     /// A regular file without a byte, as temporary-file makers leave them.
     Empty,
     Taken,
 }
 
-impl Place {
+impl PathState {
     fn of(path: &Path) -> Result<Self, Error> {
         match fs::metadata(path) {
             Ok(found) if found.is_file() && found.len() == 0 => Ok(Self::Empty),
@@ -136,7 +156,7 @@ fn create_aside(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<()
     match fs::hard_link(&aside.0, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         // Some file systems know no links. There a racing creation can replace another's pool, but never half of it.
-        Err(_) if Place::of(path)? == Place::Absent => fs::rename(&aside.0, path).map_err(refused),
+        Err(_) if PathState::of(path)? == PathState::Absent => fs::rename(&aside.0, path).map_err(refused),
         outcome => outcome.map_err(refused),
     }
 }

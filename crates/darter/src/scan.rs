@@ -6,7 +6,7 @@
 //!
 //! The cursor changes only after a chunk has arrived: a future dropped in between has lost nothing.
 
-use crate::{AsyncSession, DefaultFabric, Error};
+use crate::{AsyncSession, DefaultFabric, Error, KeyRange};
 use darter_fabric::{Fabric, block_on};
 use darter_index::{KeyValue, ScanRange};
 use std::collections::VecDeque;
@@ -113,6 +113,18 @@ impl Cursor {
     /// Ends the scan after an error.
     fn end_now(&mut self) {
         self.limit = 0;
+    }
+}
+
+impl<F: Fabric> AsyncSession<F> {
+    /// The pairs whose keys lie in a range, fetched in chunks as they are asked for.
+    pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F> {
+        AsyncScan::new(self, Cursor::new(range.into_scan_range()))
+    }
+
+    /// The pairs whose keys begin with `prefix`.
+    pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> AsyncScan<'_, F> {
+        self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 }
 

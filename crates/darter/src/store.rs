@@ -1,15 +1,14 @@
 //! An open pool with its index, shared by every session of the process.
 
+use crate::open_index::OpenIndex;
+use crate::open_store::OpenStore;
 use crate::upkeep::Upkeep;
-use crate::{AsyncSession, Error, Session, StoreOptions, inspect};
-use darter_fabric::{Counting, Fabric, PoolUrl, Provider, block_on};
+use crate::{AsyncSession, DefaultFabric, Error, Session, StoreOptions};
+use darter_fabric::{Fabric, PoolUrl, block_on};
 use darter_index::{AdjustReport, Dart, TreeView};
 use darter_pool::Pool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// What a [`Store`] opened by name runs on: whichever provider the name asks for, counted.
-pub type DefaultFabric = Counting<Provider>;
 
 /// An ordered key-value map in a memory pool. Clones are the same store.
 ///
@@ -17,41 +16,7 @@ pub type DefaultFabric = Counting<Provider>;
 /// to a second when other processes hold garbage back. A process that ends without that, however rudely, harms nothing:
 /// others notice its death and go on.
 pub struct Store<F: Fabric = DefaultFabric> {
-    inner: Arc<Inner<F>>,
-}
-
-/// What all clones and sessions hold.
-pub(crate) struct Inner<F: Fabric> {
-    upkeep: Option<Upkeep>,
-    pub(crate) shared: Arc<Shared<F>>,
-    url: Option<PoolUrl>,
-    auto_adjust: bool,
-}
-
-/// What the upkeep thread holds too.
-pub(crate) struct Shared<F: Fabric> {
-    pub(crate) index: Dart<F>,
-    pub(crate) pool: Pool<F>,
-    /// What upkeep failed with, when it failed last.
-    trouble: Mutex<Option<String>>,
-}
-
-impl<F: Fabric> Shared<F> {
-    /// Remembers how upkeep went.
-    pub(crate) fn note_upkeep(&self, error: Option<&Error>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
-    }
-}
-
-impl<F: Fabric> Drop for Inner<F> {
-    /// Ends the thread, then clears up: only the index can scrub what it has unlinked, so this comes before the pool
-    /// closes. What cannot be freed, because others hold it back or the fabric fails, is left to a repair.
-    fn drop(&mut self) {
-        drop(self.upkeep.take());
-        if let Ok(mut client) = self.shared.pool.client() {
-            let _ = block_on(inspect::settle(&self.shared, &mut client));
-        }
-    }
+    inner: Arc<OpenStore<F>>,
 }
 
 impl<F: Fabric> Clone for Store<F> {
@@ -64,21 +29,6 @@ impl<F: Fabric> std::fmt::Debug for Store<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let url = self.inner.url.as_ref().map(ToString::to_string);
         f.debug_struct("Store").field("url", &url).finish_non_exhaustive()
-    }
-}
-
-impl Store {
-    /// Opens the pool that `url` names with default options; see [`StoreOptions::open`].
-    ///
-    /// # Errors
-    /// As [`StoreOptions::open`].
-    pub fn open(url: &str) -> Result<Self, Error> {
-        Self::options().open(url)
-    }
-
-    /// The default options, to be changed and then opened with.
-    pub fn options() -> StoreOptions {
-        StoreOptions::default()
     }
 }
 
@@ -97,14 +47,14 @@ impl<F: Fabric> Store<F> {
             }
         })?;
         drop(client);
-        let shared = Arc::new(Shared { index, pool, trouble: Mutex::new(None) });
+        let open = Arc::new(OpenIndex::new(index, pool));
         let auto_adjust = options.auto_adjust;
         let upkeep = if options.maintenance {
-            Some(Upkeep::start(Arc::clone(&shared), auto_adjust, options.sweep)?)
+            Some(Upkeep::start(Arc::clone(&open), auto_adjust, options.sweep)?)
         } else {
             None
         };
-        Ok(Self { inner: Arc::new(Inner { upkeep, shared, url, auto_adjust }) })
+        Ok(Self { inner: Arc::new(OpenStore { upkeep, open, url, auto_adjust }) })
     }
 
     /// A way in for one thread: every call returns when its operation is done.
@@ -121,7 +71,7 @@ impl<F: Fabric> Store<F> {
     /// When a memory node cannot be reached.
     pub fn async_session(&self) -> Result<AsyncSession<F>, Error> {
         let client = self.pool().client()?;
-        Ok(AsyncSession::new(client, Arc::clone(&self.inner.shared), Arc::clone(&self.inner)))
+        Ok(AsyncSession::new(client, Arc::clone(&self.inner)))
     }
 
     /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
@@ -167,8 +117,8 @@ impl<F: Fabric> Store<F> {
     /// Remarks an operator should see: huge pages not in use, upkeep failing, and the like.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.pool().fabric().notes();
-        let trouble = self.inner.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.extend(trouble.as_ref().map(|what| format!("upkeep fails and will try again: {what}")));
+        let trouble = self.inner.open.upkeep_trouble();
+        notes.extend(trouble.map(|what| format!("upkeep fails and will try again: {what}")));
         notes
     }
 
@@ -179,21 +129,15 @@ impl<F: Fabric> Store<F> {
 
     /// The index itself, for calls with a client of one's own.
     pub fn index(&self) -> &Dart<F> {
-        &self.inner.shared.index
+        &self.inner.open.index
     }
 
-    pub(crate) fn inner(&self) -> &Inner<F> {
-        &self.inner
+    pub(crate) fn open_index(&self) -> &OpenIndex<F> {
+        &self.inner.open
     }
 
     /// The pool itself.
     pub fn pool(&self) -> &Pool<F> {
-        &self.inner.shared.pool
-    }
-}
-
-impl<F: Fabric> Inner<F> {
-    pub(crate) fn auto_adjust(&self) -> bool {
-        self.auto_adjust
+        &self.inner.open.pool
     }
 }

@@ -1,10 +1,10 @@
-//! Sweeping in the background what dead processes left, so that nobody has to ask for a repair.
+//! Background sweeps of what dead processes left, so that no repair is needed.
 //!
-//! The process that ended a dead one's membership does it, a lease later: by then a command that only looked in is gone, and
-//! others that died with it have been found. A sweep walks the whole index, so it runs in a thread of its own beside the
-//! upkeep, and after one that could not finish the next waits ten times as long as it took.
+//! The process that ended a dead one's membership sweeps, one lease later: by then a short-lived command has exited, and
+//! other processes that died at the same time have been found. A sweep walks the whole index, so it runs in a thread of its
+//! own beside the upkeep. After a sweep that could not finish, the next one waits ten times as long as that one took.
 
-use crate::store::Shared;
+use crate::open_index::OpenIndex;
 use darter_fabric::{Fabric, block_on};
 use darter_index::{IndexError, OrderedIndex, Swept};
 use std::pin::pin;
@@ -14,53 +14,53 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How much longer than a sweep took to wait for the next, when it has to be tried again.
+/// How many times as long as a sweep took to wait before it is tried again.
 const REST: u32 = 10;
 
 /// The sweeps of a process.
 pub(crate) struct Sweeper<F: Fabric> {
-    shared: Arc<Shared<F>>,
+    open: Arc<OpenIndex<F>>,
     stop: Arc<AtomicBool>,
     /// When the next one is due.
     due: Option<Instant>,
-    /// The one under way; it answers whether all is done, and how long it took.
+    /// The one under way. Its thread returns whether all is done, and how long that took.
     running: Option<JoinHandle<(bool, Duration)>>,
 }
 
 impl<F: Fabric> Sweeper<F> {
-    pub(crate) fn new(shared: Arc<Shared<F>>) -> Self {
-        Self { shared, stop: Arc::default(), due: None, running: None }
+    pub(crate) fn new(open: Arc<OpenIndex<F>>) -> Self {
+        Self { open, stop: Arc::default(), due: None, running: None }
     }
 
-    /// Begins a sweep when one is due, and takes note of one that has ended.
+    /// Begins a sweep if one is due, and records the end of the last one.
     pub(crate) fn tend(&mut self) {
         let now = Instant::now();
-        if self.shared.pool.take_buried() {
-            self.due.get_or_insert(now + self.shared.pool.lease());
+        if self.open.pool.take_buried() {
+            self.due.get_or_insert(now + self.open.pool.lease());
         }
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            // A panic over there was reported there, and is not worth another.
+            // A panic of the thread was reported by the thread.
             let (is_done, took) = running.join().unwrap_or((true, Duration::ZERO));
             if !is_done {
-                self.due = Some(now + took * REST + self.shared.pool.lease());
+                self.due = Some(now + took * REST + self.open.pool.lease());
             }
         }
         if self.running.is_none() && self.due.is_some_and(|due| due <= now) {
             self.due = None;
-            let (shared, stop) = (Arc::clone(&self.shared), Arc::clone(&self.stop));
+            let (open, stop) = (Arc::clone(&self.open), Arc::clone(&self.stop));
             let sweep = move || {
                 let begin = Instant::now();
-                let is_done = block_on(unless(&stop, sweep(&shared)));
+                let is_done = block_on(unless(&stop, sweep(&open)));
                 (is_done.is_none_or(|done| done.unwrap_or(false)), begin.elapsed())
             };
-            // Without a thread it is left to another process, or to a repair.
+            // Without a thread, the sweep is left to another process or to a repair.
             self.running = std::thread::Builder::new().name("darter-sweep".to_owned()).spawn(sweep).ok();
         }
     }
 }
 
 impl<F: Fabric> Drop for Sweeper<F> {
-    /// What a sweep cut short has adopted stays with this process until it ends, and is the next one's then.
+    /// What an interrupted sweep has adopted stays with this process until it ends, then another process sweeps it.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(running) = self.running.take() {
@@ -69,14 +69,14 @@ impl<F: Fabric> Drop for Sweeper<F> {
     }
 }
 
-/// Sweeps if there is anything; answers whether that is done with.
-async fn sweep<F: Fabric>(shared: &Shared<F>) -> Result<bool, IndexError> {
-    let mut client = shared.pool.client()?;
-    let usage = shared.pool.usage(&mut client).await?;
+/// Sweeps if there is anything to sweep; returns whether all is done.
+async fn sweep<F: Fabric>(open: &OpenIndex<F>) -> Result<bool, IndexError> {
+    let mut client = open.pool.client()?;
+    let usage = open.pool.usage(&mut client).await?;
     if usage.nodes.iter().all(|node| node.dead + node.sweeping == 0) {
         return Ok(true);
     }
-    Ok(match shared.index.sweep_dead(&mut client).await? {
+    Ok(match open.index.sweep_dead(&mut client).await? {
         Swept::Done(report) => report.finished,
         // A check will say what is broken; trying again will not mend it.
         Swept::Refused(_) => true,

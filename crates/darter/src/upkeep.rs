@@ -1,59 +1,66 @@
-//! The thread that does what is due on nobody's behalf: leases, epochs, reclamation, scrubbing, adjustment.
+//! The thread that does the upkeep of a store: leases, epochs, reclamation, scrubbing, adjustment.
 //!
-//! It must never hold the store: the store's last owner stops it and waits for it.
+//! It must never hold the store: the store's last owner stops the thread and waits for it.
 
 use crate::Error;
-use crate::store::Shared;
+use crate::open_index::OpenIndex;
 use crate::sweeper::Sweeper;
 use darter_fabric::{Fabric, block_on};
-use darter_index::OrderedIndex;
 use darter_pool::Client;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two rounds when all is well.
+/// The pause between two rounds, if the last one succeeded.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Between two rounds after many failures in a row.
+/// The pause between two rounds after many failures in a row.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
-/// A running thread; stopped and joined when dropped.
+/// The running thread. Stopped and joined when dropped.
 pub(crate) struct Upkeep {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells the thread to end.
+/// Has the thread end.
 #[derive(Default)]
 struct Stop {
-    asked: Mutex<bool>,
+    requested: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Stop {
-    fn ask(&self) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    fn request(&self) {
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
 
-    /// Sleeps for `interval` or until asked; answers whether asked.
+    /// Blocks for `interval` or until the stop is requested; returns whether it was.
     fn wait(&self, interval: Duration) -> bool {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(asked, interval, |asked| !*asked);
+        let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(requested, interval, |requested| !*requested);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 impl Upkeep {
-    pub(crate) fn start<F: Fabric>(shared: Arc<Shared<F>>, adjust: bool, sweep: bool) -> Result<Self, Error> {
+    /// Starts the thread, which sweeps too if `sweep`.
+    ///
+    /// # Errors
+    /// Fails if the pool does or the system has no thread.
+    pub(crate) fn start<F: Fabric>(
+        open: Arc<OpenIndex<F>>,
+        adjust: bool,
+        sweep: bool,
+    ) -> Result<Self, Error> {
         let stop = Arc::new(Stop::default());
-        let client = shared.pool.client()?;
-        let told = Arc::clone(&stop);
+        let client = open.pool.client()?;
+        let signal = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("darter-upkeep".to_owned())
             .spawn(move || {
-                let sweeper = sweep.then(|| Sweeper::new(Arc::clone(&shared)));
-                keep_up(&shared, client, sweeper, &told, adjust);
+                let sweeper = sweep.then(|| Sweeper::new(Arc::clone(&open)));
+                keep_up(&open, client, sweeper, &signal, adjust);
             })
             .map_err(Error::Thread)?;
         Ok(Self { stop, thread: Some(thread) })
@@ -62,44 +69,30 @@ impl Upkeep {
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        self.stop.ask();
+        self.stop.request();
         if let Some(thread) = self.thread.take() {
-            // A panic over there was reported there, and there is nothing left to do about it here.
+            // A panic of the thread was reported by the thread.
             let _ = thread.join();
         }
     }
 }
 
 fn keep_up<F: Fabric>(
-    shared: &Shared<F>,
+    open: &OpenIndex<F>,
     mut client: Client<F>,
     mut sweeper: Option<Sweeper<F>>,
     stop: &Stop,
     adjust: bool,
 ) {
-    // However much fails, the lease is to be renewed.
-    let interval_max = INTERVAL_MAX.min(shared.pool.lease() / 8).max(INTERVAL);
+    // However much fails, the lease must be renewed.
+    let interval_max = INTERVAL_MAX.min(open.pool.lease() / 8).max(INTERVAL);
     let mut interval = INTERVAL;
     while !stop.wait(interval) {
-        let outcome = block_on(round(shared, &mut client, adjust));
+        let outcome = block_on(open.maintain(&mut client, adjust));
         interval = if outcome.is_ok() { INTERVAL } else { (interval * 2).min(interval_max) };
         if let Some(sweeper) = &mut sweeper {
             sweeper.tend();
         }
-        shared.note_upkeep(outcome.err().as_ref());
+        open.note_upkeep(outcome.err().as_ref());
     }
-}
-
-/// Everything that is due, once.
-pub(crate) async fn round<F: Fabric>(
-    shared: &Shared<F>,
-    client: &mut Client<F>,
-    adjust: bool,
-) -> Result<(), Error> {
-    shared.pool.maintain(client).await?;
-    shared.index.maintain(client).await?;
-    if adjust && shared.index.wants_adjust() {
-        shared.index.adjust(client).await?;
-    }
-    Ok(())
 }

@@ -151,7 +151,7 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
         }
     }
     match &config.ground {
-        Ground::Pool(Site { url, .. }) if matches!(url.scheme(), Scheme::Memory | Scheme::Sim(_)) => {
+        Ground::Pool(Site { url, .. }) if !matches!(url.scheme(), Scheme::File(_) | Scheme::Tcp(_)) => {
             usage(format!(
                 "pool `{url}`: other processes cannot reach a pool in this one's memory; use `file:PATH?size=256M`"
             ))

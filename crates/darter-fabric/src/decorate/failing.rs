@@ -24,11 +24,11 @@ pub enum FailPoint {
 /// The plan that all endpoints of a [`Failing`] fabric share. Clones are the same plan.
 #[derive(Clone, Debug, Default)]
 pub struct FailPlan {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FailState>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct FailState {
     point: FailPoint,
     /// Whether everything after the point fails too, as for a client that is dead.
     for_good: bool,
@@ -49,17 +49,17 @@ enum Verdict {
 impl FailPlan {
     /// Fails once at `point`, then works again. Counts begin anew.
     pub fn fail_once(&self, point: FailPoint) {
-        self.set(State { point, ..State::default() });
+        self.set(FailState { point, ..FailState::default() });
     }
 
     /// Fails at `point` and ever after. Counts begin anew.
     pub fn fail_from(&self, point: FailPoint) {
-        self.set(State { point, for_good: true, ..State::default() });
+        self.set(FailState { point, for_good: true, ..FailState::default() });
     }
 
     /// Works from now on. Counts begin anew.
     pub fn heal(&self) {
-        self.set(State::default());
+        self.set(FailState::default());
     }
 
     /// Verbs submitted since the plan was set.
@@ -77,17 +77,17 @@ impl FailPlan {
         self.with(|state| state.failed)
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: FailState) {
         self.with(|old| *old = state);
     }
 
     /// A panic elsewhere leaves these numbers whole, so the poison is ignored.
-    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut FailState) -> R) -> R {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl State {
+impl FailState {
     /// Counts a batch of `len` verbs and decides about it. Also returns the number of verbs before it.
     fn judge(&mut self, len: usize) -> (Verdict, u64) {
         let (verbs, submits) = (self.verbs, self.submits);

@@ -5,19 +5,20 @@
 //! spins for as long as the provider says, then sleeps until a socket or another thread has something for it. A waker is
 //! a task's number, made once for each thread; nothing is allocated and no lock is taken for a wake from the same thread.
 //!
-//! A thread of another executor can do the same for its tasks ([`Guest`]).
+//! A thread of another executor can do the same for its tasks ([`ExternalDriver`]).
 //!
 //! Providers whose verbs complete at once never return `Pending`, so the first poll of [`block_on`] is made with a waker
 //! that does nothing and costs nothing.
 
-mod guest;
+mod external;
 mod thread;
 
-pub use guest::Guest;
+pub use external::ExternalDriver;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-pub(crate) use thread::{Drive, Signal, Turn, adopt, is_driving, posted, signal};
+#[cfg(feature = "tcp")]
+pub(crate) use thread::{Drive, Progress, Signal, adopt, is_driving, posted, signal};
 use thread::{Driving, run};
 
 /// Runs a future to its end on this thread.
@@ -70,6 +71,7 @@ pub fn run_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output
 
 #[cfg(test)]
 mod tests {
+    use super::thread::is_driving;
     use super::*;
     use std::cell::RefCell;
     use std::sync::{Arc, Mutex};

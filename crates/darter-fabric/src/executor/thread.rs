@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// What came of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Turn {
+pub(crate) enum Progress {
     /// Nothing is expected.
     Idle,
     /// Answers are expected, none came.
@@ -27,7 +27,7 @@ pub(crate) trait Drive: Send + Sync {
 
     /// Sends and receives what can be without waiting: where answers are expected, or `thorough`ly, before a sleep. Adds
     /// whom to wake, once no lock is held.
-    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn;
+    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Progress;
 
     /// Sends what was posted, and has its connections watched for answers. Adds whom to wake, once no lock is held.
     fn send(&self, wakers: &mut Vec<Waker>);
@@ -38,13 +38,15 @@ pub(crate) trait Drive: Send + Sync {
     /// How long to look again and again for answers before sleeping.
     fn spin(&self) -> Duration;
 
-    /// Nothing will come from it any more.
+    /// Returns whether nothing will come from it any more.
+    #[cfg(feature = "tcp")]
     fn is_closed(&self) -> bool;
 }
 
 /// How other threads reach a thread's loop.
 #[derive(Debug)]
 pub(crate) struct Signal {
+    #[cfg(feature = "tcp")]
     number: ThreadNumber,
     thread: Thread,
     asleep: AtomicBool,
@@ -60,13 +62,13 @@ pub(crate) struct Signal {
 struct Level {
     woken: Vec<u32>,
     /// By task.
-    states: Vec<State>,
+    states: Vec<TaskState>,
     spare: Spare,
 }
 
 /// What a wake of a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TaskState {
     /// Has it polled.
     Waits,
     /// Nothing: it will be polled anyway.
@@ -77,8 +79,8 @@ enum State {
 
 impl Level {
     fn wake(&mut self, task: u32) {
-        if let Some(state @ State::Waits) = self.states.get_mut(task as usize) {
-            *state = State::Woken;
+        if let Some(state @ TaskState::Waits) = self.states.get_mut(task as usize) {
+            *state = TaskState::Woken;
             self.woken.push(task);
         }
     }
@@ -99,8 +101,8 @@ struct Local {
     drives: RefCell<Vec<Arc<dyn Drive>>>,
     /// Counts changes of `drives`.
     version: Cell<u64>,
-    /// A [`super::Guest`] sees to them while no loop runs.
-    has_guest: Cell<bool>,
+    /// A [`super::ExternalDriver`] sees to them while no loop runs.
+    has_external_driver: Cell<bool>,
     /// Called by the next post.
     on_post: Cell<Option<Waker>>,
 }
@@ -114,6 +116,7 @@ thread_local! {
     static NUMBER: Cell<ThreadNumber> = const { Cell::new(0) };
     static LOCAL: Local = Local {
         signal: Arc::new(Signal {
+            #[cfg(feature = "tcp")]
             number: number(),
             thread: thread::current(),
             asleep: AtomicBool::new(false),
@@ -125,12 +128,13 @@ thread_local! {
         levels: RefCell::default(),
         drives: RefCell::default(),
         version: Cell::new(0),
-        has_guest: Cell::new(false),
+        has_external_driver: Cell::new(false),
         on_post: Cell::new(None),
     };
 }
 
 /// Whether a loop of this crate runs in this thread: then whatever it drives is seen to, and may make it sleep.
+#[cfg(any(test, feature = "tcp"))]
 #[inline]
 pub(crate) fn is_driving() -> bool {
     DRIVING.get() != 0
@@ -152,15 +156,15 @@ pub(crate) fn signal() -> Arc<Signal> {
 }
 
 /// Whether this thread has a guest.
-pub(super) fn is_hosting() -> bool {
-    LOCAL.with(|local| local.has_guest.get())
+pub(super) fn has_external_driver() -> bool {
+    LOCAL.with(|local| local.has_external_driver.get())
 }
 
 /// A guest begins or ends to see to this thread's drives.
-pub(super) fn set_hosting(has_guest: bool) {
+pub(super) fn set_external_driver(has_external_driver: bool) {
     // The thread may be about to end.
     let _ = LOCAL.try_with(|local| {
-        local.has_guest.set(has_guest);
+        local.has_external_driver.set(has_external_driver);
         drop(local.on_post.take());
     });
 }
@@ -184,6 +188,7 @@ pub(crate) fn posted() {
 }
 
 /// Has this thread's loops drive something from now on.
+#[cfg(feature = "tcp")]
 pub(crate) fn adopt(drive: Arc<dyn Drive>) {
     LOCAL.with(|local| {
         let mut drives = local.drives.borrow_mut();
@@ -215,6 +220,7 @@ impl Drop for Driving {
 
 impl Signal {
     /// Whether its thread is the calling one, and runs a loop.
+    #[cfg(feature = "tcp")]
     #[inline]
     pub(crate) fn drives_here(&self) -> bool {
         DRIVING.get() == self.number
@@ -314,7 +320,7 @@ impl Loop {
             levels[level].woken.clear();
             levels[level].woken.extend(0..tasks as u32);
             levels[level].states.clear();
-            levels[level].states.resize(tasks, State::Woken);
+            levels[level].states.resize(tasks, TaskState::Woken);
             Self { level, spare }
         })
     }
@@ -336,9 +342,9 @@ impl Loop {
             self.spare.woken.retain(|&task| {
                 let state = &mut states[task as usize];
                 // One that woke itself and ended is listed once more.
-                let goes_on = *state == State::Woken;
+                let goes_on = *state == TaskState::Woken;
                 if goes_on {
-                    *state = State::Waits;
+                    *state = TaskState::Waits;
                 }
                 goes_on
             });
@@ -371,12 +377,14 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
         this.take_woken();
         drives.update();
         let Spare { wakers, woken, to_wake } = &mut this.spare;
-        let mut turn = Turn::Idle;
+        let mut turn = Progress::Idle;
         hold(&drives.all, &mut || {
             for &task in &*woken {
                 let mut context = Context::from_waker(&wakers[task as usize]);
                 if poll(task as usize, &mut context).is_ready() {
-                    LOCAL.with(|local| local.levels.borrow_mut()[level].states[task as usize] = State::Done);
+                    LOCAL.with(|local| {
+                        local.levels.borrow_mut()[level].states[task as usize] = TaskState::Done
+                    });
                     left -= 1;
                 }
             }
@@ -384,14 +392,14 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
                 turn = drives.turn(false, to_wake);
             }
         });
-        let is_idle = woken.is_empty() && to_wake.is_empty() && turn != Turn::Moved;
+        let is_idle = woken.is_empty() && to_wake.is_empty() && turn != Progress::Moved;
         to_wake.drain(..).for_each(Waker::wake);
         if left == 0 || !is_idle {
             idle_since = None;
             continue;
         }
         let since = *idle_since.get_or_insert_with(Instant::now);
-        if turn == Turn::Waiting && since.elapsed() < drives.spin {
+        if turn == Progress::Waiting && since.elapsed() < drives.spin {
             // Not at once: asking takes the socket's lock, which whoever brings the answer needs.
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             continue;
@@ -444,8 +452,8 @@ impl Drives {
         self.all.iter().for_each(|drive| drive.send(wakers));
     }
 
-    pub(super) fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn {
-        self.all.iter().map(|drive| drive.turn(thorough, wakers)).max().unwrap_or(Turn::Idle)
+    pub(super) fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Progress {
+        self.all.iter().map(|drive| drive.turn(thorough, wakers)).max().unwrap_or(Progress::Idle)
     }
 
     /// Waits until something happens. Whoever posts or wakes from now on sees that this thread sleeps; what came just
@@ -453,7 +461,7 @@ impl Drives {
     fn sleep(&self, signal: &Signal, wakers: &mut Vec<Waker>) {
         signal.asleep.store(true, Ordering::SeqCst);
         let is_quiet = !signal.has_wakes.load(Ordering::SeqCst)
-            && self.turn(true, wakers) != Turn::Moved
+            && self.turn(true, wakers) != Progress::Moved
             && wakers.is_empty();
         if is_quiet {
             self.wait(signal);

@@ -10,10 +10,9 @@
 //! A batch with several READs prefetches all of them first, so that their cache misses overlap: that is what a
 //! doorbell batch is for, on memory as on a network.
 
-use super::Shared;
+use super::LocalPool;
 use super::mapping::Mapping;
 use crate::spares::Spares;
-use crate::tcp::wire::FrameVerbs;
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -56,7 +55,7 @@ impl Regions {
 
     /// The words a verb names, when they lie inside its region.
     #[inline]
-    fn locate(&self, verb: &Verb) -> Result<&[AtomicU64], FabricError> {
+    pub(super) fn locate(&self, verb: &Verb) -> Result<&[AtomicU64], FabricError> {
         let (node, offset) = (u64::from(verb.addr.node()), verb.addr.offset());
         // The sum cannot wrap: an offset has 40 bits, a length at most 35.
         let end = offset + u64::from(verb.words) * 8;
@@ -128,41 +127,11 @@ impl Regions {
         }
         Ok(())
     }
-
-    /// The same for verbs as they lie in a frame, on node 0: what they answer is appended to `out`.
-    fn execute_frame(&self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
-        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        // A refusal says that nothing was done.
-        verbs.clone().try_for_each(|(verb, _)| self.locate(&verb).map(drop))?;
-        let mut order = Order::default();
-        for (verb, carried) in verbs {
-            let words = self.locate(&verb)?;
-            match verb.kind {
-                VerbKind::Read => {
-                    let at = out.len();
-                    out.resize(at + words.len() * 8, 0);
-                    let room = out[at..].chunks_exact_mut(8);
-                    room.zip(order.load(words))
-                        .for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
-                }
-                VerbKind::Write => order.store(words, carried.chunks_exact(8).map(word)),
-                VerbKind::Cas => {
-                    let found = order.cas(&words[0], word(carried), word(&carried[8..]));
-                    out.extend_from_slice(&found.to_le_bytes());
-                }
-                VerbKind::Faa => {
-                    let found = order.add(&words[0], word(carried));
-                    out.extend_from_slice(&found.to_le_bytes());
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The memory accesses of one batch, in their order. A store is settled before the next load, and when dropped.
 #[derive(Default)]
-struct Order {
+pub(super) struct Order {
     /// A store of this batch may still be invisible to others.
     unsettled: bool,
 }
@@ -176,20 +145,20 @@ impl Order {
     }
 
     #[inline]
-    fn load<'w>(&mut self, words: &'w [AtomicU64]) -> impl Iterator<Item = u64> + use<'w> {
+    pub(super) fn load<'w>(&mut self, words: &'w [AtomicU64]) -> impl Iterator<Item = u64> + use<'w> {
         self.settle();
         words.iter().map(|word| word.load(Ordering::Acquire))
     }
 
     #[inline]
-    fn store(&mut self, words: &[AtomicU64], values: impl Iterator<Item = u64>) {
+    pub(super) fn store(&mut self, words: &[AtomicU64], values: impl Iterator<Item = u64>) {
         words.iter().zip(values).for_each(|(word, value)| word.store(value, Ordering::Release));
         self.unsettled = true;
     }
 
     /// Answers the word found.
     #[inline]
-    fn cas(&mut self, word: &AtomicU64, expected: u64, desired: u64) -> u64 {
+    pub(super) fn cas(&mut self, word: &AtomicU64, expected: u64, desired: u64) -> u64 {
         let outcome = word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
         self.unsettled = !ATOMICS_FENCE;
         let (Ok(found) | Err(found)) = outcome;
@@ -198,7 +167,7 @@ impl Order {
 
     /// Answers the word found.
     #[inline]
-    fn add(&mut self, word: &AtomicU64, addend: u64) -> u64 {
+    pub(super) fn add(&mut self, word: &AtomicU64, addend: u64) -> u64 {
         self.unsettled = !ATOMICS_FENCE;
         word.fetch_add(addend, Ordering::SeqCst)
     }
@@ -214,22 +183,13 @@ impl Drop for Order {
 /// One thread's way to a [`super::Local`] pool.
 #[derive(Debug)]
 pub struct LocalEndpoint {
-    shared: Arc<Shared>,
+    pub(super) pool: Arc<LocalPool>,
     spares: Spares,
 }
 
 impl LocalEndpoint {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, spares: Spares::default() }
-    }
-
-    /// Executes the verbs of a request on node 0, in their order, and appends what they answer to `out`: how a memory node
-    /// serves this memory to others.
-    ///
-    /// # Errors
-    /// As a batch with these verbs, but that none of them has landed.
-    pub fn execute_frame(&mut self, verbs: FrameVerbs<'_>, out: &mut Vec<u8>) -> Result<(), FabricError> {
-        self.shared.regions.execute_frame(verbs, out)
+    pub(super) fn new(pool: Arc<LocalPool>) -> Self {
+        Self { pool, spares: Spares::default() }
     }
 }
 
@@ -246,18 +206,18 @@ impl Endpoint for LocalEndpoint {
 
     #[inline]
     fn prefetch(&self, addr: GlobalAddr, words: usize) {
-        self.shared.regions.prefetch(addr, words as u32);
+        self.pool.regions.prefetch(addr, words as u32);
     }
 
     #[inline]
     fn glance(&self, addr: GlobalAddr) -> Option<u64> {
-        let words = self.shared.regions.locate(&Verb { kind: VerbKind::Read, addr, at: 0, words: 1 });
+        let words = self.pool.regions.locate(&Verb { kind: VerbKind::Read, addr, at: 0, words: 1 });
         words.ok().map(|words| words[0].load(Ordering::Relaxed))
     }
 
     #[inline]
     async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
-        self.shared.regions.execute(&mut batch)?;
+        self.pool.regions.execute(&mut batch)?;
         Ok(batch)
     }
 }

@@ -7,7 +7,7 @@
 //! Whoever has the file mapped holds a lock on it together with the others; a creator needs it alone. Thus a file
 //! in use cannot be cut off under its users.
 
-use super::identity::{LockKind, MAPPED_LOCK, try_lock};
+use super::locks::{LockKind, MAPPED_LOCK, try_lock};
 use super::mapping::Mapping;
 use super::total_bytes;
 use crate::{

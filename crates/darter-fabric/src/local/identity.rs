@@ -12,71 +12,11 @@
 //! In memory there is no other process, so a set of claimed slots does.
 
 use super::file::PoolFile;
+use super::locks::{LockKind, SLOT_LOCKS, is_locked, try_lock};
 use crate::{FabricError, FenceOutcome, Identity};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Offset of the lock that every process holds shared while it has the file mapped, and a creator alone.
-pub(super) const MAPPED_LOCK: i64 = (1 << 62) - 1;
-/// Offset of the lock of client slot 0; slot `n` is `n` bytes further.
-const SLOT_LOCKS: i64 = 1 << 62;
-
-/// How a byte is locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LockKind {
-    /// Together with others.
-    Shared,
-    /// Alone.
-    Exclusive,
-    /// Not at all. Closing the last descriptor does the same, but a child process that is about to start may have
-    /// inherited a copy of it for a moment.
-    Unlocked,
-}
-
-impl LockKind {
-    fn request(self, offset: i64) -> libc::flock {
-        let kind = match self {
-            Self::Shared => libc::F_RDLCK,
-            Self::Exclusive => libc::F_WRLCK,
-            Self::Unlocked => libc::F_UNLCK,
-        };
-        libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: offset,
-            l_len: 1,
-            l_pid: 0,
-        }
-    }
-}
-
-/// Locks a byte for `file`'s description, without waiting; an earlier lock of it there is replaced. `false` when
-/// another description holds it.
-pub(super) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<bool> {
-    let request = kind.request(offset);
-    // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call only reads.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) } == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-        _ => Err(error),
-    }
-}
-
-/// Whether another description holds a byte. Asking takes no lock, so it disturbs nobody who tries to.
-fn is_locked(file: &File, offset: i64) -> io::Result<bool> {
-    let mut request = LockKind::Exclusive.request(offset);
-    // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call may overwrite.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut request) } == 0 {
-        return Ok(i32::from(request.l_type) != libc::F_UNLCK);
-    }
-    Err(io::Error::last_os_error())
-}
 
 /// A client slot of a pool file, held by the lock of its own description.
 #[derive(Debug)]

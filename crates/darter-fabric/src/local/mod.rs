@@ -18,7 +18,10 @@
 
 mod endpoint;
 mod file;
+#[cfg(feature = "tcp")]
+mod frames;
 mod identity;
+mod locks;
 mod mapping;
 mod notes;
 
@@ -37,18 +40,18 @@ use std::sync::Arc;
 /// Memory nodes in this process's memory or in a mapped file. Clones reach the same pool.
 #[derive(Clone, Debug)]
 pub struct Local {
-    shared: Arc<Shared>,
+    pool: Arc<LocalPool>,
 }
 
-/// What clones and endpoints have in common; the memory lives until the last is gone.
+/// What clones and endpoints share. The memory lives until the last of them is dropped.
 #[derive(Debug)]
-struct Shared {
+struct LocalPool {
     /// Dropped first: unmapped before the file's lock is given up.
     regions: Regions,
     source: Source,
 }
 
-/// Where the regions are kept, and who may be known there.
+/// Where the regions are kept, with the client slots claimed there.
 #[derive(Debug)]
 enum Source {
     Memory(MemoryIdentities),
@@ -130,12 +133,12 @@ impl Local {
     }
 
     fn over(mapping: Mapping, bytes_per_node: u64, nodes: usize, source: Source) -> Self {
-        Self { shared: Arc::new(Shared { regions: Regions::new(mapping, bytes_per_node, nodes), source }) }
+        Self { pool: Arc::new(LocalPool { regions: Regions::new(mapping, bytes_per_node, nodes), source }) }
     }
 
     /// The file the pool lives in; `None` for memory.
     pub fn path(&self) -> Option<&Path> {
-        match &self.shared.source {
+        match &self.pool.source {
             Source::Memory(_) => None,
             Source::File(file) => Some(file.path()),
         }
@@ -161,55 +164,55 @@ impl Fabric for Local {
     type Endpoint = LocalEndpoint;
 
     fn endpoint(&self) -> Result<LocalEndpoint, FabricError> {
-        Ok(LocalEndpoint::new(Arc::clone(&self.shared)))
+        Ok(LocalEndpoint::new(Arc::clone(&self.pool)))
     }
 
     #[inline]
     fn nodes(&self) -> usize {
-        self.shared.regions.nodes()
+        self.pool.regions.nodes()
     }
 
     #[inline]
     fn node_bytes(&self, node: u8) -> u64 {
-        if usize::from(node) < self.nodes() { self.shared.regions.node_bytes() } else { 0 }
+        if usize::from(node) < self.nodes() { self.pool.regions.node_bytes() } else { 0 }
     }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             ordered_batches: true,
             on_chip_bytes: 0,
-            persistent: matches!(self.shared.source, Source::File(_)),
+            persistent: matches!(self.pool.source, Source::File(_)),
             inline_bytes: u32::MAX,
         }
     }
 
     fn notes(&self) -> Vec<String> {
-        let file = match &self.shared.source {
+        let file = match &self.pool.source {
             Source::Memory(_) => None,
             Source::File(file) => Some(file),
         };
-        notes::collect(self.shared.regions.mapping(), file)
+        notes::collect(self.pool.regions.mapping(), file)
     }
 
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {
-        match &self.shared.source {
+        match &self.pool.source {
             Source::Memory(identities) => Ok(Box::new(identities.claim(slot)?)),
             Source::File(file) => Ok(Box::new(FileIdentity::claim(file, slot)?)),
         }
     }
 
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
-        match &self.shared.source {
+        match &self.pool.source {
             Source::Memory(identities) => Ok(identities.fence(suspect.slot)),
             Source::File(file) => FileIdentity::fence(file, suspect.slot),
         }
     }
 
     fn persist(&self) -> Result<(), FabricError> {
-        match &self.shared.source {
+        match &self.pool.source {
             Source::Memory(_) => Ok(()),
             Source::File(file) => self
-                .shared
+                .pool
                 .regions
                 .mapping()
                 .write_back()

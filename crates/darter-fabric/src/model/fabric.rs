@@ -172,7 +172,7 @@ impl Endpoint for ModelEndpoint {
     }
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
-        Submission { endpoint: self, stage: Stage::Unposted(batch) }
+        Submission { endpoint: self, state: ModelBatchState::Unposted(batch) }
     }
 
     fn in_flight(&self) -> usize {
@@ -213,7 +213,7 @@ impl Endpoint for ModelEndpoint {
     }
 }
 
-enum Stage {
+enum ModelBatchState {
     Unposted(Batch),
     Posted(u32),
     Done,
@@ -222,7 +222,7 @@ enum Stage {
 /// The future of a batch. Dropped before its end it leaves the verbs under way.
 struct Submission<'e> {
     endpoint: &'e mut ModelEndpoint,
-    stage: Stage,
+    state: ModelBatchState,
 }
 
 impl Future for Submission<'_> {
@@ -231,8 +231,8 @@ impl Future for Submission<'_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let mut world = this.endpoint.model.world.lock();
-        match std::mem::replace(&mut this.stage, Stage::Done) {
-            Stage::Unposted(mut batch) => {
+        match std::mem::replace(&mut this.state, ModelBatchState::Done) {
+            ModelBatchState::Unposted(mut batch) => {
                 if let Err(error) = world.admit(&batch) {
                     return Poll::Ready(Err(error));
                 }
@@ -240,24 +240,25 @@ impl Future for Submission<'_> {
                     world.execute_all(&mut batch);
                     return Poll::Ready(Ok(batch));
                 };
-                this.stage = Stage::Posted(world.post(task, this.endpoint.model.compute_node, batch));
+                this.state =
+                    ModelBatchState::Posted(world.post(task, this.endpoint.model.compute_node, batch));
                 Poll::Pending
             }
-            Stage::Posted(flight) => {
+            ModelBatchState::Posted(flight) => {
                 let landed = world.take(flight);
                 if landed.is_none() {
-                    this.stage = Stage::Posted(flight);
+                    this.state = ModelBatchState::Posted(flight);
                 }
                 landed.map_or(Poll::Pending, |batch| Poll::Ready(Ok(batch)))
             }
-            Stage::Done => Poll::Pending,
+            ModelBatchState::Done => Poll::Pending,
         }
     }
 }
 
 impl Drop for Submission<'_> {
     fn drop(&mut self) {
-        if let Stage::Posted(flight) = self.stage {
+        if let ModelBatchState::Posted(flight) = self.state {
             self.endpoint.model.world().orphan(flight, &self.endpoint.orphans);
         }
     }

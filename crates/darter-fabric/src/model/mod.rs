@@ -49,9 +49,9 @@ mod world;
 
 pub use cluster::{Cluster, Stuck};
 pub use fabric::{Model, ModelEndpoint};
-pub use parameters::{ModelSpec, PARAMETERS, Parameter};
+pub use parameters::{ModelSpec, PARAMETERS, Parameter, Preset, Unit};
 pub use report::{Bottleneck, MachineUse, Report, Resource};
-pub use spec::{Preset, Seat, Setting, SpecError, Unit};
+pub use spec::{Seat, Setting, SpecError};
 
 #[cfg(test)]
 mod papers;

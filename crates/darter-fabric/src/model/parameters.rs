@@ -3,7 +3,75 @@
 //! One list makes the struct, what a text may say, and the tables that people read. A value's source is a sentence of the
 //! paper where the text gives one, and begins with `assumed:` where it does not.
 
-use super::spec::{Preset, Unit};
+use crate::ByteSize;
+
+/// A published testbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// That of DART, SIGMOD 2026.
+    Dart,
+    /// That of SMART, OSDI 2023.
+    Smart,
+    /// That of Sherman, SIGMOD 2022.
+    Sherman,
+}
+
+impl Preset {
+    /// How many there are.
+    pub const COUNT: usize = 3;
+    /// All of them, in the order of their columns.
+    pub const ALL: [Self; Self::COUNT] = [Self::Dart, Self::Smart, Self::Sherman];
+
+    /// Its name in a `sim:` pool.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dart => "dart",
+            Self::Smart => "smart",
+            Self::Sherman => "sherman",
+        }
+    }
+}
+
+/// What a parameter's value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bytes, written with binary suffixes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// So many in a second, written with decimal suffixes.
+    PerSecond,
+}
+
+impl Unit {
+    /// Its name in tables; a count has none.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Count => "",
+            Self::Bytes => "bytes",
+            Self::Nanoseconds => "ns",
+            Self::PerSecond => "1/s",
+        }
+    }
+
+    pub(super) fn parse(self, text: &str) -> Result<u64, String> {
+        if self == Self::Bytes {
+            return text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string());
+        }
+        let (number, factor) = match text.as_bytes().last() {
+            Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
+            Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
+            Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
+            _ => (text, 1),
+        };
+        let number = Some(number).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        number
+            .and_then(|number| number.parse::<u64>().ok()?.checked_mul(factor))
+            .ok_or_else(|| format!("`{text}` is not a number; write 45000000 or 45M"))
+    }
+}
 
 /// What one parameter is.
 #[derive(Clone, Copy, Debug)]

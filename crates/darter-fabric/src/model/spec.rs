@@ -1,7 +1,7 @@
 //! Which cluster: read from a text such as `preset=smart,threads=64,mn=4`, printed back whole, explained in a table.
 
-use super::parameters::{ModelSpec, PARAMETERS, Parameter};
-use crate::{ByteSize, OFFSET_LIMIT, SUPERBLOCK_BYTES};
+use super::parameters::{ModelSpec, PARAMETERS, Parameter, Preset};
+use crate::{OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
@@ -14,74 +14,6 @@ const TASKS_MAX: u64 = 1 << 20;
 const BUCKETS_MAX: u64 = 1 << 20;
 /// Longest text that is looked at.
 const TEXT_BYTES_MAX: usize = 4096;
-
-/// A published testbed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Preset {
-    /// That of DART, SIGMOD 2026.
-    Dart,
-    /// That of SMART, OSDI 2023.
-    Smart,
-    /// That of Sherman, SIGMOD 2022.
-    Sherman,
-}
-
-impl Preset {
-    /// How many there are.
-    pub const COUNT: usize = 3;
-    /// All of them, in the order of their columns.
-    pub const ALL: [Self; Self::COUNT] = [Self::Dart, Self::Smart, Self::Sherman];
-
-    /// Its name in a `sim:` pool.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dart => "dart",
-            Self::Smart => "smart",
-            Self::Sherman => "sherman",
-        }
-    }
-}
-
-/// What a parameter's value counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Things.
-    Count,
-    /// Bytes, written with binary suffixes.
-    Bytes,
-    /// Nanoseconds.
-    Nanoseconds,
-    /// So many in a second, written with decimal suffixes.
-    PerSecond,
-}
-
-impl Unit {
-    /// Its name in tables; a count has none.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Count => "",
-            Self::Bytes => "bytes",
-            Self::Nanoseconds => "ns",
-            Self::PerSecond => "1/s",
-        }
-    }
-
-    fn parse(self, text: &str) -> Result<u64, String> {
-        if self == Self::Bytes {
-            return text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string());
-        }
-        let (number, factor) = match text.as_bytes().last() {
-            Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
-            Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
-            Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
-            _ => (text, 1),
-        };
-        let number = Some(number).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-        number
-            .and_then(|number| number.parse::<u64>().ok()?.checked_mul(factor))
-            .ok_or_else(|| format!("`{text}` is not a number; write 45000000 or 45M"))
-    }
-}
 
 /// Why a text describes no cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

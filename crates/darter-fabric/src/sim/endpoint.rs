@@ -294,7 +294,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
-        Submission { endpoint: self, stage: Stage::Unposted(Some(batch)) }
+        Submission { endpoint: self, state: SimBatchState::Unposted(Some(batch)) }
     }
 
     fn in_flight(&self) -> usize {
@@ -342,7 +342,7 @@ impl Drop for SimEndpoint {
     }
 }
 
-enum Stage {
+enum SimBatchState {
     Unposted(Option<Batch>),
     Posted(u64),
     Done,
@@ -351,7 +351,7 @@ enum Stage {
 /// The future of a batch. Dropped before its end it leaves the verbs under way.
 struct Submission<'e> {
     endpoint: &'e mut SimEndpoint,
-    stage: Stage,
+    state: SimBatchState,
 }
 
 impl Future for Submission<'_> {
@@ -361,15 +361,15 @@ impl Future for Submission<'_> {
         let this = &mut *self;
         let mut world = this.endpoint.sim.world();
         let process = this.endpoint.sim.process;
-        match &mut this.stage {
-            Stage::Unposted(batch) => {
+        match &mut this.state {
+            SimBatchState::Unposted(batch) => {
                 let batch = batch.take().unwrap_or_default();
                 if let Err(error) = world.admit(process) {
-                    this.stage = Stage::Done;
+                    this.state = SimBatchState::Done;
                     return Poll::Ready(Err(error));
                 }
                 if batch.is_empty() || world.direct {
-                    this.stage = Stage::Done;
+                    this.state = SimBatchState::Done;
                     if !world.admits_direct() {
                         return Poll::Pending;
                     }
@@ -379,24 +379,25 @@ impl Future for Submission<'_> {
                         batch,
                     ));
                 }
-                this.stage = Stage::Posted(world.post(process, (this.endpoint.id, this.endpoint.pin), batch));
+                this.state =
+                    SimBatchState::Posted(world.post(process, (this.endpoint.id, this.endpoint.pin), batch));
                 Poll::Pending
             }
-            Stage::Posted(id) => match world.take(*id) {
+            SimBatchState::Posted(id) => match world.take(*id) {
                 Some(result) => {
-                    this.stage = Stage::Done;
+                    this.state = SimBatchState::Done;
                     Poll::Ready(result)
                 }
                 None => Poll::Pending,
             },
-            Stage::Done => Poll::Pending,
+            SimBatchState::Done => Poll::Pending,
         }
     }
 }
 
 impl Drop for Submission<'_> {
     fn drop(&mut self) {
-        if let Stage::Posted(id) = self.stage {
+        if let SimBatchState::Posted(id) = self.state {
             self.endpoint.sim.world().orphan(id);
         }
     }

@@ -1,6 +1,5 @@
-//! The batches that are under way on a hub: a slab, whose places are used again under another generation.
+//! The batches that are under way on a hub: a slab, whose slots are used again under another generation.
 
-use super::connection::Sent;
 use crate::mutant;
 use crate::{Batch, FabricError};
 use std::sync::Arc;
@@ -60,7 +59,7 @@ pub(super) struct Ticket {
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct BatchSlot {
     generation: u64,
     pending: Option<Pending>,
 }
@@ -68,7 +67,7 @@ struct Place {
 /// All of a hub's batches under way.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
-    places: Vec<Place>,
+    slots: Vec<BatchSlot>,
     free: Vec<usize>,
 }
 
@@ -76,27 +75,22 @@ impl Batches {
     /// A place for a batch that is about to be posted.
     pub(super) fn reserve(&mut self) -> Ticket {
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            self.places.len() - 1
+            self.slots.push(BatchSlot::default());
+            self.slots.len() - 1
         });
-        self.places[at].generation += 1;
-        Ticket { at, generation: self.places[at].generation }
+        self.slots[at].generation += 1;
+        Ticket { at, generation: self.slots[at].generation }
     }
 
-    /// Puts a posted batch into its place.
+    /// Puts a posted batch into its slot.
     pub(super) fn put(&mut self, ticket: Ticket, pending: Pending) {
-        self.places[ticket.at].pending = Some(pending);
+        self.slots[ticket.at].pending = Some(pending);
     }
 
     /// A batch, if it is still under way.
     pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
-        let place = &mut self.places[ticket.at];
-        place.pending.as_mut().filter(|_| place.generation == ticket.generation)
-    }
-
-    /// The batch that a frame is a part of, if it is still under way.
-    pub(super) fn of(&mut self, sent: Sent) -> Option<&mut Pending> {
-        self.get(sent.batch)
+        let slot = &mut self.slots[ticket.at];
+        slot.pending.as_mut().filter(|_| slot.generation == ticket.generation)
     }
 
     /// One of a batch's parts is done, or never will be. Answers whom to wake when it was the last.
@@ -115,12 +109,12 @@ impl Batches {
 
     /// A batch's result, when nothing of it is under way.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Batch, FabricError>> {
-        let pending = self.places[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
+        let pending = self.slots[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
         self.free.push(ticket.at);
         Some(pending.error.map_or(Ok(pending.batch), Err))
     }
 
-    /// Whom to wake when a batch is done. Answers the waker that this one replaces, to be dropped without a lock.
+    /// Whom to wake when a batch is done. Answers the waker that this one reslots, to be dropped without a lock.
     pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         let pending = self.get(ticket)?;
         match &pending.waker {
@@ -142,7 +136,7 @@ impl Batches {
     }
 
     fn clear(&mut self, at: usize) {
-        self.places[at].pending = None;
+        self.slots[at].pending = None;
         self.free.push(at);
     }
 }

@@ -1,10 +1,8 @@
 //! One connection to a memory node: frames out and in without waiting.
 
 use super::batches::Ticket;
-use super::buffer::{Inbox, Outbox};
-use super::channel::Channel;
-use super::wire::{self, Refusal, RequestHead};
 use crate::mutant;
+use crate::wire::{self, Channel, Inbox, Outbox, Refusal, RequestHead};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;

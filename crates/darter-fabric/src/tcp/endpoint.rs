@@ -1,8 +1,8 @@
 //! One task's access to the memory nodes: by the hub of whichever thread polls it.
 
 use super::batches::Ticket;
-use super::fabric::Shared;
 use super::hub::{Driver, Hub};
+use super::links::Links;
 use crate::executor::{Drive, adopt, is_driving};
 use crate::spares::Spares;
 use crate::{Batch, Endpoint, FabricError, Orphans};
@@ -21,7 +21,7 @@ thread_local! {
 /// One task's access to the memory nodes.
 #[derive(Debug)]
 pub struct TcpEndpoint {
-    shared: Arc<Shared>,
+    links: Arc<Links>,
     /// The hub that it used last.
     hub: Option<Arc<Hub>>,
     orphans: Arc<TcpOrphans>,
@@ -31,7 +31,7 @@ pub struct TcpEndpoint {
 /// Batches of an endpoint that are on their way and that nobody waits for.
 #[derive(Debug)]
 struct TcpOrphans {
-    shared: Arc<Shared>,
+    links: Arc<Links>,
     count: Arc<AtomicUsize>,
 }
 
@@ -39,16 +39,16 @@ impl Orphans for TcpOrphans {
     fn in_flight(&self) -> usize {
         if self.count.load(Ordering::Acquire) > 0 {
             // Whichever hub they are on: its thread may run no loop any more.
-            self.shared.turn_all();
+            self.links.turn_all();
         }
         self.count.load(Ordering::Acquire)
     }
 }
 
 impl TcpEndpoint {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let orphans = Arc::new(TcpOrphans { shared: Arc::clone(&shared), count: Arc::default() });
-        Self { shared, hub: None, orphans, spares: Spares::default() }
+    pub(super) fn new(links: Arc<Links>) -> Self {
+        let orphans = Arc::new(TcpOrphans { links: Arc::clone(&links), count: Arc::default() });
+        Self { links, hub: None, orphans, spares: Spares::default() }
     }
 
     /// Posts a batch on the hub that is right here and now, which `hub` then holds.
@@ -56,22 +56,22 @@ impl TcpEndpoint {
     fn post(&mut self, batch: Batch, waker: &Waker) -> Result<Ticket, FabricError> {
         let hub = match self.hub.take() {
             Some(hub) if hub.is_mine() || (hub.is_common() && !is_driving()) => hub,
-            _ if is_driving() => own_hub(&self.shared)?,
-            _ => self.shared.common_hub()?,
+            _ if is_driving() => own_hub(&self.links)?,
+            _ => self.links.common_hub()?,
         };
-        Ok(self.hub.insert(hub).post(&self.shared, batch, waker))
+        Ok(self.hub.insert(hub).post(&self.links.session, batch, waker))
     }
 }
 
 /// The calling thread's own hub.
 #[cold]
-fn own_hub(shared: &Shared) -> Result<Arc<Hub>, FabricError> {
+fn own_hub(links: &Links) -> Result<Arc<Hub>, FabricError> {
     HUBS.with_borrow_mut(|hubs| {
-        if let Some(hub) = hubs.iter().find(|hub| hub.session == shared.session) {
+        if let Some(hub) = hubs.iter().find(|hub| hub.session == links.session.number) {
             return Ok(Arc::clone(hub));
         }
-        let hub = Hub::new(shared, Driver::Tasks)?;
-        shared.enlist(&hub);
+        let hub = Hub::new(&links.session, Driver::Tasks)?;
+        links.enlist(&hub);
         adopt(Arc::clone(&hub) as Arc<dyn Drive>);
         hubs.retain(|hub| !hub.is_closed());
         hubs.push(Arc::clone(&hub));
@@ -91,7 +91,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
-        Submission { endpoint: self, stage: Stage::Unposted(batch) }
+        Submission { endpoint: self, state: TcpBatchState::Unposted(batch) }
     }
 
     fn in_flight(&self) -> usize {
@@ -103,7 +103,7 @@ impl Endpoint for TcpEndpoint {
     }
 }
 
-enum Stage {
+enum TcpBatchState {
     Unposted(Batch),
     /// On the endpoint's hub.
     Posted(Ticket),
@@ -113,7 +113,7 @@ enum Stage {
 /// The future of a batch. Its first poll posts.
 struct Submission<'e> {
     endpoint: &'e mut TcpEndpoint,
-    stage: Stage,
+    state: TcpBatchState,
 }
 
 impl Future for Submission<'_> {
@@ -121,28 +121,28 @@ impl Future for Submission<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        match std::mem::replace(&mut this.stage, Stage::Done) {
-            Stage::Unposted(batch) if batch.is_empty() => Poll::Ready(Ok(batch)),
-            Stage::Unposted(batch) => {
-                this.stage = Stage::Posted(this.endpoint.post(batch, context.waker())?);
+        match std::mem::replace(&mut this.state, TcpBatchState::Done) {
+            TcpBatchState::Unposted(batch) if batch.is_empty() => Poll::Ready(Ok(batch)),
+            TcpBatchState::Unposted(batch) => {
+                this.state = TcpBatchState::Posted(this.endpoint.post(batch, context.waker())?);
                 Poll::Pending
             }
-            Stage::Posted(ticket) => {
+            TcpBatchState::Posted(ticket) => {
                 let Some(hub) = &this.endpoint.hub else { return Poll::Pending };
                 let result = hub.poll(ticket, context);
                 if result.is_pending() {
-                    this.stage = Stage::Posted(ticket);
+                    this.state = TcpBatchState::Posted(ticket);
                 }
                 result
             }
-            Stage::Done => Poll::Pending,
+            TcpBatchState::Done => Poll::Pending,
         }
     }
 }
 
 impl Drop for Submission<'_> {
     fn drop(&mut self) {
-        if let (Stage::Posted(ticket), Some(hub)) = (&self.stage, &self.endpoint.hub) {
+        if let (TcpBatchState::Posted(ticket), Some(hub)) = (&self.state, &self.endpoint.hub) {
             hub.give_up(*ticket, &self.endpoint.orphans.count);
         }
     }

@@ -1,10 +1,9 @@
 //! How a client is let in by a memory node, and comes to believe it.
 
-use super::channel::Channel;
 use super::connection::{Connection, PATIENCE};
-use super::fabric::TcpOptions;
-use super::proof::{self, Side, Transcript};
-use super::wire::{self, Hello, Opening, Refusal, Welcome};
+use super::options::TcpOptions;
+use crate::wire::proof::{self, Side, Transcript};
+use crate::wire::{self, Channel, Hello, Opening, Refusal, Welcome};
 use crate::{FabricError, mutant};
 use bytemuck::Pod;
 use std::io;

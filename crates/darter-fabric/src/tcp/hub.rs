@@ -7,11 +7,11 @@
 
 use super::batches::{Batches, Pending, Ticket};
 use super::connection::{Connection, Sent};
-use super::fabric::Shared;
 use super::handshake::connect;
-use super::wire::{self, Refusal, RequestKind};
-use crate::executor::{Drive, Signal, Turn, posted};
+use super::session::Session;
+use crate::executor::{Drive, Progress, Signal, posted};
 use crate::mutant;
+use crate::wire::{self, Refusal, RequestKind};
 use crate::{Batch, FabricError, GlobalAddr, Verb};
 use parking_lot::ReentrantMutex;
 use rustix::event::epoll;
@@ -35,7 +35,7 @@ pub(super) enum Driver {
 /// Connections and batches of one thread, or of all tasks of other executors.
 #[derive(Debug)]
 pub(super) struct Hub {
-    state: ReentrantMutex<RefCell<State>>,
+    state: ReentrantMutex<RefCell<HubState>>,
     /// An epoll instance with all connections.
     sockets: OwnedFd,
     driver: Driver,
@@ -49,7 +49,7 @@ pub(super) struct Hub {
 }
 
 #[derive(Debug)]
-struct State {
+struct HubState {
     /// A node has said that this session was shut out: then it is, everywhere and for good.
     fenced: Arc<AtomicBool>,
     patience: Duration,
@@ -75,13 +75,13 @@ enum Link {
 
 impl Hub {
     /// A hub of the calling thread.
-    pub(super) fn new(shared: &Shared, driver: Driver) -> Result<Arc<Self>, FabricError> {
+    pub(super) fn new(session: &Session, driver: Driver) -> Result<Arc<Self>, FabricError> {
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
             FabricError::geometry(format!("cannot wait for sockets: {}", io::Error::from(error)))
         })?;
-        let state = State {
-            fenced: Arc::clone(&shared.fenced),
-            patience: shared.options.patience,
+        let state = HubState {
+            fenced: Arc::clone(&session.fenced),
+            patience: session.options.patience,
             links: Vec::new(),
             attempts: 0,
             batches: Batches::default(),
@@ -94,14 +94,14 @@ impl Hub {
             sockets,
             driver,
             signal: crate::executor::signal(),
-            session: shared.session,
-            spin: shared.options.spin,
+            session: session.number,
+            spin: session.options.spin,
             has_posts: AtomicBool::new(false),
         }))
     }
 
     /// The state, which nothing called meanwhile asks for again.
-    fn with<R>(&self, what: impl FnOnce(&mut State) -> R) -> R {
+    fn with<R>(&self, what: impl FnOnce(&mut HubState) -> R) -> R {
         let state = self.state.lock();
         what(&mut state.borrow_mut())
     }
@@ -118,10 +118,10 @@ impl Hub {
 
     /// Puts a batch's frames on their connections, to leave at the next turn, and the waker to be called when they are
     /// answered.
-    pub(super) fn post(self: &Arc<Self>, shared: &Shared, batch: Batch, waker: &Waker) -> Ticket {
+    pub(super) fn post(self: &Arc<Self>, session: &Session, batch: Batch, waker: &Waker) -> Ticket {
         let mut absent = Vec::new();
         let mut wakers = Vec::new();
-        let nodes = shared.node_count();
+        let nodes = session.node_count();
         let ticket = self.with(|state| {
             if state.links.len() < nodes && !state.is_closed {
                 state.links.resize_with(nodes, || Link::Down);
@@ -142,7 +142,7 @@ impl Hub {
             posted();
         }
         for (node, attempt) in absent {
-            self.reach(shared, node, attempt);
+            self.reach(session, node, attempt);
         }
         ticket
     }
@@ -181,14 +181,14 @@ impl Hub {
     }
 
     /// Connects to a node, which must have the memory that the fabric knows, in a thread of its own.
-    fn reach(self: &Arc<Self>, shared: &Shared, node: u8, attempt: u64) {
-        let Some(known) = shared.node(node) else {
+    fn reach(self: &Arc<Self>, session: &Session, node: u8, attempt: u64) {
+        let Some(known) = session.node(node) else {
             return self.reached(node, attempt, Err(FabricError::Unreachable { node }));
         };
         let hub = Arc::clone(self);
-        let (session, options) = (shared.session, shared.options.clone());
+        let (number, options) = (session.number, session.options.clone());
         let connects = move || {
-            let connected = connect(&known.address, node, session, &options).map_err(|error| match error {
+            let connected = connect(&known.address, node, number, &options).map_err(|error| match error {
                 FabricError::Io(_) => FabricError::Unreachable { node },
                 other => other,
             });
@@ -260,11 +260,11 @@ impl Drive for Hub {
         then();
     }
 
-    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Turn {
+    fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Progress {
         let is_common = self.driver == Driver::Reactor;
         let has_posts = is_common && self.has_posts.swap(false, Ordering::SeqCst);
         if is_common && !thorough && !has_posts && !self.is_readable() {
-            return Turn::Waiting;
+            return Progress::Waiting;
         }
         self.with(|state| {
             let turn = state.turn(self.sockets.as_fd(), thorough || is_common);
@@ -303,7 +303,7 @@ impl Hub {
     }
 }
 
-impl State {
+impl HubState {
     /// Puts a batch's frames on their connections; names the nodes that have none yet.
     fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
         let ticket = self.batches.reserve();
@@ -345,15 +345,15 @@ impl State {
     }
 
     /// Sends what waits.
-    fn send(&mut self) -> Turn {
-        let mut turn = Turn::Idle;
+    fn send(&mut self) -> Progress {
+        let mut turn = Progress::Idle;
         for node in 0..self.links.len() {
             let Link::Up(connection) = &mut self.links[node] else { continue };
             if let Ok(moved) = send_on(connection) {
                 turn = turn.max(moved);
             } else {
                 self.lose(node as u8);
-                turn = Turn::Moved;
+                turn = Progress::Moved;
             }
         }
         turn
@@ -371,7 +371,7 @@ impl State {
 
     /// Sends and receives what can be without waiting: from nodes that owe an answer, or `thorough`ly from all, with their
     /// sockets watched from then on.
-    fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Turn {
+    fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Progress {
         let mut turn = self.send();
         for node in 0..self.links.len() {
             match &mut self.links[node] {
@@ -384,14 +384,14 @@ impl State {
                         continue;
                     }
                     match watched.and_then(|()| self.receive(node)) {
-                        Ok(true) => turn = Turn::Moved,
+                        Ok(true) => turn = Progress::Moved,
                         Ok(false) if owes && !(thorough && self.is_out_of_patience(node)) => {
-                            turn = turn.max(Turn::Waiting);
+                            turn = turn.max(Progress::Waiting);
                         }
                         Ok(false) if !owes => {}
                         Ok(false) | Err(_) => {
                             self.lose(node as u8);
-                            turn = Turn::Moved;
+                            turn = Progress::Moved;
                         }
                     }
                 }
@@ -416,7 +416,7 @@ impl State {
             connection.silent_since = None;
         }
         while let Some((sent, refusal, range)) = connection.next_reply()? {
-            let Some(pending) = self.batches.of(sent) else { continue };
+            let Some(pending) = self.batches.get(sent.batch) else { continue };
             if refusal == Refusal::None {
                 let payload = connection.payload(range);
                 if !wire::take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
@@ -447,7 +447,7 @@ impl State {
             Link::Up(connection) => connection,
         };
         for sent in connection.sent {
-            if let Some(pending) = self.batches.of(sent) {
+            if let Some(pending) = self.batches.get(sent.batch) {
                 if mutant!("tcp-lost-told-as-unsent") {
                     pending.error.get_or_insert(FabricError::Unreachable { node });
                 } else {
@@ -523,13 +523,13 @@ fn again(error: &FabricError) -> FabricError {
 }
 
 /// Sends what waits on a connection.
-fn send_on(connection: &mut Connection) -> io::Result<Turn> {
+fn send_on(connection: &mut Connection) -> io::Result<Progress> {
     let waiting = connection.out.waiting();
     if waiting == 0 {
-        return Ok(Turn::Idle);
+        return Ok(Progress::Idle);
     }
     connection.flush()?;
-    Ok(if connection.out.waiting() < waiting { Turn::Moved } else { Turn::Waiting })
+    Ok(if connection.out.waiting() < waiting { Progress::Moved } else { Progress::Waiting })
 }
 
 /// Has a connection's socket watched for what it is waited for, or for nothing: a watch costs whoever brings an answer.

@@ -12,23 +12,21 @@
 //! verbs may have landed or not; the next batch connects again. A node that comes back with another memory (its boot id
 //! differs) is refused for good.
 //!
-//! Both sides prove that they know a token ([`proof`]), and may speak TLS ([`ClientTls`], [`NodeTls`]): the token keeps
+//! Both sides prove that they know a token ([`crate::wire::proof`]), and may speak TLS ([`crate::wire::ClientTls`]): the token keeps
 //! strangers out, TLS keeps what passes secret and whole.
 
 mod batches;
-pub mod buffer;
-mod channel;
 mod connection;
+mod control;
 mod endpoint;
 mod fabric;
 mod handshake;
 mod hub;
-pub mod proof;
+mod links;
+mod options;
 mod reactor;
-mod tls;
-pub mod wire;
+mod session;
 
-pub use channel::Channel;
 pub use endpoint::TcpEndpoint;
-pub use fabric::{Tcp, TcpOptions};
-pub use tls::{ClientTls, IdentityFiles, NodeTls, TlsError};
+pub use fabric::Tcp;
+pub use options::TcpOptions;

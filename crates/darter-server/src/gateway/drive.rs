@@ -1,7 +1,7 @@
 //! The task of a thread that sees to its connections to memory nodes: requests of all its clients leave together, once each client
 //! that was ready has had its turn, and one look hands out all answers that have come.
 
-use darter_fabric::Guest;
+use darter_fabric::ExternalDriver;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// A thread's connections to memory nodes.
 pub(super) struct Drive {
-    guest: AsyncFd<Guest>,
+    guest: AsyncFd<ExternalDriver>,
     look: Interval,
 }
 
@@ -24,7 +24,7 @@ impl Drive {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // SAFETY: the guest has one file, which it opens when it is made and closes when it is dropped.
-        let guest = unsafe { AsyncFd::register(Guest::enter()?) }?;
+        let guest = unsafe { AsyncFd::register(ExternalDriver::enter()?) }?;
         Ok(Self { guest, look })
     }
 

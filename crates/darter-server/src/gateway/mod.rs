@@ -31,7 +31,7 @@ pub use table::page as commands_page;
 
 use crate::{HttpPort, PortError, Stop};
 use darter::Store;
-use darter_fabric::tcp::NodeTls;
+use darter_fabric::wire::NodeTls;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use super::{GatewayError, GatewayOptions, drive, system};
 use crate::Stop;
 use crate::journal::{self, Journal};
 use darter::{Counters, Store};
-use darter_fabric::tcp::buffer::Inbox;
+use darter_fabric::wire::Inbox;
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -21,7 +21,7 @@ pub use exposition::serve_metrics;
 pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor};
 pub use region::Region;
 
-use darter_fabric::tcp::{NodeTls, wire};
+use darter_fabric::wire::{self, NodeTls};
 use darter_fabric::{Fabric, FabricError, Local};
 use sessions::Sessions;
 use std::io;

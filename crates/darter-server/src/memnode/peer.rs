@@ -3,12 +3,12 @@
 use super::metrics::{DroppedFor, RefusedFor};
 use super::{MemNodeError, MemNodeOptions, Service};
 use darter_fabric::local::LocalEndpoint;
-use darter_fabric::tcp::Channel;
-use darter_fabric::tcp::buffer::{Inbox, Outbox};
-use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript, nonce};
-use darter_fabric::tcp::wire::{
+use darter_fabric::wire::Channel;
+use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
+use darter_fabric::wire::{
     self, Challenge, Control, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
 };
+use darter_fabric::wire::{Inbox, Outbox};
 use darter_fabric::{Fabric, FabricError, mutant};
 use std::io;
 use std::net::{SocketAddr, TcpStream};

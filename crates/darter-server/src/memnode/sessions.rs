@@ -6,7 +6,7 @@
 use super::MemNodeError;
 use super::ledger::{Ledger, Remembered};
 use darter_fabric::mutant;
-use darter_fabric::tcp::wire::Refusal;
+use darter_fabric::wire::Refusal;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Sessions that a node has shut out and remembers; the oldest are forgotten beyond this. A session's number is random and

@@ -6,7 +6,7 @@ use super::peer::{Peer, Progress};
 use super::{MemNodeError, Service, Stop, system};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::mutant;
-use darter_fabric::tcp::wire::Refusal;
+use darter_fabric::wire::Refusal;
 use rustix::event::{Timespec, epoll};
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -24,8 +24,8 @@
 //! corpus as it is, but for `raw` lines; `DARTER_FUZZ_KEEP=1` writes today's outcomes into the files.
 
 use super::reading;
-use darter_fabric::tcp::proof::Proof;
-use darter_fabric::tcp::wire::{
+use darter_fabric::wire::proof::Proof;
+use darter_fabric::wire::{
     self, Challenge, Control, FRAME_BYTES_MAX, HEADER_BYTES, Hello, Opening, Refusal, ReplyHead, RequestHead,
     RequestKind, Welcome,
 };

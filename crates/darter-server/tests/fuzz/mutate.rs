@@ -2,7 +2,7 @@
 
 use super::corpus::Frame;
 use crate::dice::Dice;
-use darter_fabric::tcp::wire::FRAME_BYTES_MAX;
+use darter_fabric::wire::FRAME_BYTES_MAX;
 
 /// Numbers at the edges of what fields hold and limits allow.
 const EDGES: [u64; 24] = [

@@ -2,8 +2,8 @@
 //! and what a client has to make of its answers.
 
 use super::corpus::REGION_BYTES;
-use darter_fabric::tcp::proof::{Nonce, Proof, Side, Transcript};
-use darter_fabric::tcp::wire::{
+use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
+use darter_fabric::wire::{
     self, Challenge, Control, HEADER_BYTES, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind,
     Welcome,
 };

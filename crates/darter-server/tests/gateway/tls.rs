@@ -2,7 +2,7 @@
 
 use crate::authority::{Authority, LATER};
 use crate::door::{Door, LONG, has, request};
-use darter_fabric::tcp::{Channel, ClientTls};
+use darter_fabric::wire::{Channel, ClientTls};
 use darter_server::gateway::GatewayOptions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
 //! A certificate authority in a directory of its own, and what it signs.
 
-use darter_fabric::tcp::{ClientTls, IdentityFiles, NodeTls};
+use darter_fabric::wire::{ClientTls, IdentityFiles, NodeTls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use std::path::{Path, PathBuf};
 

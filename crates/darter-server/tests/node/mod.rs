@@ -5,8 +5,8 @@
 pub mod authority;
 pub mod gate;
 
-use darter_fabric::tcp::proof::{Proof, nonce};
-use darter_fabric::tcp::wire::{self, Challenge, Hello, RequestHead, Welcome};
+use darter_fabric::wire::proof::{Proof, nonce};
+use darter_fabric::wire::{self, Challenge, Hello, RequestHead, Welcome};
 use darter_fabric::{FabricError, Tcp, TcpOptions};
 use darter_server::Stop;
 use darter_server::memnode::{MemNode, MemNodeCounts, MemNodeMetrics, MemNodeOptions, Region};

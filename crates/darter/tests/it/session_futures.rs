@@ -1,8 +1,6 @@
 //! What a session's futures promise: one that is dropped halfway leaves a scan where it was, they move between threads, and
 //! their cost is counted. Operations cut short at every place are tested where the index is.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use darter::{Error, OpKind, Store, StoreOptions, block_on};
 use darter_fabric::Local;
 use darter_fabric::decorate::{Delay, Delaying};

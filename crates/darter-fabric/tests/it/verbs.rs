@@ -1,6 +1,5 @@
 //! Verbs on local memory: what each does, what is refused before it touches a word, what many threads see. Small
 //! enough for Miri, which runs them on the heap.
-#![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
 
 use darter_fabric::{
     Batch, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, OFFSET_LIMIT, Suspect, block_on,

@@ -1,8 +1,6 @@
 //! Too little memory, as a program meets it: an error that says so, and everything stored still there. Each allocation of
 //! each operation is tested where the index is.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use darter::{Error, Store};
 
 #[test]

@@ -4,8 +4,9 @@
 //! thread that runs many tasks does better by itself: what all its tasks have posted leaves together, once they have had their
 //! turn, and what has arrived is handed out by one look.
 
-use super::thread::{Drives, Driving, is_hosting, set_hosting, signal};
-use super::{Signal, Turn};
+use super::thread::{
+    Drives, Driving, Progress, Signal, has_external_driver, set_external_driver, signal, wake_on_post,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::io;
 use std::marker::PhantomData;
@@ -13,9 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// As long as it lives, the calling thread drives what its tasks post, if somebody calls [`Guest::turn`]: after
-/// [`Guest::wake_on_post`] has woken, when its file is readable, and once a second, for nodes that are silent for too long.
-pub struct Guest {
+/// As long as it lives, the calling thread drives what its tasks post, if somebody calls [`ExternalDriver::turn`]: after
+/// [`ExternalDriver::wake_on_post`] has woken, when its file is readable, and once a second, for nodes that are silent for too long.
+pub struct ExternalDriver {
     _driving: Driving,
     signal: Arc<Signal>,
     drives: Drives,
@@ -26,21 +27,21 @@ pub struct Guest {
     of_thread: PhantomData<*const ()>,
 }
 
-impl Guest {
+impl ExternalDriver {
     /// Has this thread drive what its tasks post. It must not be doing so already.
     ///
     /// # Errors
     /// When the process has no more files, or this thread has a guest.
     pub fn enter() -> io::Result<Self> {
         let signal = signal();
-        if is_hosting() {
+        if has_external_driver() {
             return Err(io::Error::other("this thread has a guest already"));
         }
         let bell = signal.bell()?;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&sockets, bell, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         signal.answer_bell();
-        set_hosting(true);
+        set_external_driver(true);
         Ok(Self {
             _driving: Driving::begin(),
             drives: Drives::default(),
@@ -53,7 +54,7 @@ impl Guest {
 
     /// Has this waker called once, by the next post of this thread.
     pub fn wake_on_post(&self, waker: &Waker) {
-        super::thread::wake_on_post(waker);
+        wake_on_post(waker);
     }
 
     /// Sends what was posted, as far as the connections take it.
@@ -77,7 +78,7 @@ impl Guest {
         self.wakers.drain(..).for_each(Waker::wake);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let is_readable = poll(&mut [PollFd::new(&self.sockets, PollFlags::IN)], Some(&now))? > 0;
-        Ok(is_readable && turn == Turn::Moved)
+        Ok(is_readable && turn == Progress::Moved)
     }
 
     /// Learns of new drives, and what other threads have to say; whoever rings from now on is heard.
@@ -101,25 +102,25 @@ impl Guest {
     }
 }
 
-impl std::fmt::Debug for Guest {
+impl std::fmt::Debug for ExternalDriver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guest").field("sockets", &self.sockets).finish_non_exhaustive()
+        f.debug_struct("ExternalDriver").field("sockets", &self.sockets).finish_non_exhaustive()
     }
 }
 
-impl Drop for Guest {
+impl Drop for ExternalDriver {
     fn drop(&mut self) {
-        set_hosting(false);
+        set_external_driver(false);
     }
 }
 
-impl AsFd for Guest {
+impl AsFd for ExternalDriver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sockets.as_fd()
     }
 }
 
-impl AsRawFd for Guest {
+impl AsRawFd for ExternalDriver {
     fn as_raw_fd(&self) -> RawFd {
         self.sockets.as_raw_fd()
     }

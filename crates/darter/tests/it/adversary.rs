@@ -1,8 +1,6 @@
 //! Keys that indexes get wrong: empty, prefixes of each other, zero bytes, long common beginnings, 64 KiB; and the
 //! comparison of a whole store with a model.
 
-#![allow(dead_code)] // each test program uses its part
-
 use darter::{Fabric, KEY_BYTES_MAX, Session, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
 //! Decorators: what each adds, and that they stack.
-#![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
 
 use darter_fabric::decorate::{Aging, Delay, FailPoint, Jitter, JitterCounts};
 use darter_fabric::{

@@ -5,11 +5,7 @@
 //! what the store must hold: all acknowledged steps, and perhaps the one after. When a child is started again it repeats
 //! that one and goes on.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod adversary;
-
-use adversary::{Dice, Model, assert_sound, brief};
+use crate::adversary::{Dice, Model, assert_sound, brief};
 use darter::{ScanRange, Session, Store};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -87,7 +83,7 @@ impl Writer {
 
     fn start(&self, url: &str) -> (Child, BufReader<ChildStdout>) {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_process", "--nocapture"])
+            .args(["--exact", "killed_writers::child_process", "--nocapture"])
             .env("DARTER_KILLED_POOL", url)
             .env("DARTER_KILLED_CHILD", self.number.to_string())
             .env("DARTER_KILLED_STEP", self.acknowledged.to_string())

@@ -334,7 +334,7 @@ impl<'f> Iterator for FrameVerbs<'f> {
 }
 
 /// Puts a reply's words where the verbs of `node` among `verbs` want them; answers whether they are just as many.
-pub(super) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
+pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
     let (all, data) = batch.parts_mut();
     let mut rest = payload;
     for verb in all[verbs].iter().filter(|verb| verb.addr.node() == node) {

@@ -1,6 +1,4 @@
 //! Pool files: shared by mappings and processes, refused when they are no pool, locked by those who live.
-#![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
-#![cfg(not(miri))]
 
 use darter_fabric::local::{FileOptions, Space};
 use darter_fabric::{
@@ -254,7 +252,7 @@ fn a_killed_process_is_known_to_be_dead_and_its_writes_stay() {
     let pool = create(&path);
     let at = GlobalAddr::new(1, 64);
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_writes_until_killed", "--nocapture"])
+        .args(["--exact", "files::child_that_writes_until_killed", "--nocapture"])
         .env("DARTER_FABRIC_CHILD", &path)
         .stdout(Stdio::piped())
         .spawn()

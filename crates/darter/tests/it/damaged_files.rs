@@ -1,10 +1,6 @@
 //! Files that are no pool, or no longer one: a clear error, no panic, and nothing changed.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod adversary;
-
-use adversary::Dice;
+use crate::adversary::Dice;
 use darter::{Error, Store};
 use std::fs;
 use std::path::{Path, PathBuf};

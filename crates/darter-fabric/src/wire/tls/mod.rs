@@ -3,6 +3,8 @@
 //! TLS 1.3 by rustls. A client believes the certificates that its CA file's certificates signed, and no others: what the
 //! machine trusts otherwise counts for nothing. Sessions are not resumed, so that each connection shows its certificates.
 
+mod session;
+
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
@@ -12,6 +14,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+pub(super) use session::TlsSession;
 
 /// Most bytes of a file of certificates or keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -102,13 +106,13 @@ impl ClientTls {
     }
 
     /// The client's side of a connection to `host:port`, whose certificate must be for that host, a name or an IP address.
-    pub(super) fn connect(&self, address: &str) -> io::Result<rustls::Connection> {
+    pub(super) fn connect(&self, address: &str) -> io::Result<TlsSession> {
         let unfit = |error: InvalidDnsNameError| io::Error::new(io::ErrorKind::InvalidInput, error);
         let host = address.rsplit_once(':').map_or(address, |(host, _port)| host);
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let name = ServerName::try_from(host.to_owned()).map_err(unfit)?;
         let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;
-        Ok(connection.into())
+        Ok(TlsSession::new(connection.into()))
     }
 }
 
@@ -137,8 +141,9 @@ impl NodeTls {
     }
 
     /// The node's side of a connection.
-    pub(super) fn accept(&self) -> io::Result<rustls::Connection> {
-        Ok(ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?.into())
+    pub(super) fn accept(&self) -> io::Result<TlsSession> {
+        let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
+        Ok(TlsSession::new(connection.into()))
     }
 }
 

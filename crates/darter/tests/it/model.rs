@@ -1,10 +1,6 @@
 //! Every operation against a `BTreeMap`, with keys that indexes get wrong.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod adversary;
-
-use adversary::{Model, assert_holds, assert_sound, brief, key, value};
+use crate::adversary::{Model, assert_holds, assert_sound, brief, key, value};
 use darter::{PutOutcome, ScanRange, Session, Store};
 use proptest::prelude::*;
 use std::ops::Bound;

@@ -2,11 +2,7 @@
 //!
 //! Nothing here depends on who is faster: every assertion holds for every interleaving.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod adversary;
-
-use adversary::{Dice, assert_sound};
+use crate::adversary::{Dice, assert_sound};
 use darter::{Decision, Session, Store};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -268,7 +264,7 @@ fn processes_lose_no_increment() {
     let children: Vec<_> = (0..3)
         .map(|seed| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "child_process", "--nocapture"])
+                .args(["--exact", "contention::child_process", "--nocapture"])
                 .env("DARTER_CONTENTION_POOL", &url)
                 .env("DARTER_CONTENTION_SEED", seed.to_string())
                 .stdout(Stdio::piped())

@@ -1,0 +1,64 @@
+//! Locks on single bytes of a pool file, held by an open file description. They lie far beyond the file's end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Offset of the lock that every process holds shared while it has the file mapped, and a creator holds alone.
+pub(super) const MAPPED_LOCK: i64 = (1 << 62) - 1;
+/// Offset of the lock of client slot 0; slot `n` is `n` bytes further.
+pub(super) const SLOT_LOCKS: i64 = 1 << 62;
+
+/// How a byte is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LockKind {
+    /// Together with others.
+    Shared,
+    /// Alone.
+    Exclusive,
+    /// Not at all. Closing the last descriptor does the same, but a child process that is about to start may have
+    /// inherited a copy of it for a moment.
+    Unlocked,
+}
+
+impl LockKind {
+    fn request(self, offset: i64) -> libc::flock {
+        let kind = match self {
+            Self::Shared => libc::F_RDLCK,
+            Self::Exclusive => libc::F_WRLCK,
+            Self::Unlocked => libc::F_UNLCK,
+        };
+        libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: offset,
+            l_len: 1,
+            l_pid: 0,
+        }
+    }
+}
+
+/// Locks a byte for `file`'s description without blocking, in place of an earlier lock there. Returns `false` if another
+/// description holds it.
+pub(super) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<bool> {
+    let request = kind.request(offset);
+    // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call only reads.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Returns whether another description holds a byte. Takes no lock, so it disturbs no attempt to take one.
+pub(super) fn is_locked(file: &File, offset: i64) -> io::Result<bool> {
+    let mut request = LockKind::Exclusive.request(offset);
+    // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call may overwrite.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut request) } == 0 {
+        return Ok(i32::from(request.l_type) != libc::F_UNLCK);
+    }
+    Err(io::Error::last_os_error())
+}

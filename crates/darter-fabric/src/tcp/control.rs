@@ -1,0 +1,122 @@
+//! Requests other than verbs, each awaited by the calling thread: claims, fences, persistence.
+
+use super::batches::Ticket;
+use super::connection::{Connection, Sent};
+use super::handshake::connect_within;
+use super::session::{NodeInfo, Session};
+use crate::wire::{self, Control, Refusal, RequestKind};
+use crate::{FabricError, mutant};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long to wait for a node while something that must go on waits.
+pub(super) const CONTROL_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a region may take to reach its medium.
+const PERSIST_PATIENCE: Duration = Duration::from_secs(600);
+
+/// One control connection for each node.
+#[derive(Debug, Default)]
+pub(super) struct ControlLinks(Mutex<Vec<ControlLink>>);
+
+impl ControlLinks {
+    fn lock(&self) -> MutexGuard<'_, Vec<ControlLink>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the connection to a node that is new in the pool: the last one.
+    pub(super) fn put(&self, node: u8, connection: Connection) {
+        let mut links = self.lock();
+        links.resize_with(usize::from(node), ControlLink::default);
+        links.push(ControlLink { connection: Some(connection), down_until: None });
+    }
+
+    /// Closes the connections to all but the first `nodes` nodes.
+    pub(super) fn truncate(&self, nodes: usize) {
+        self.lock().truncate(nodes);
+    }
+
+    /// Sends one request and returns the reply.
+    pub(super) fn request(
+        &self,
+        session: &Session,
+        node: u8,
+        kind: RequestKind,
+        about: Control,
+    ) -> Result<Refusal, FabricError> {
+        let mut links = self.lock();
+        let at = usize::from(node);
+        let known = session.node(node).ok_or(FabricError::Disconnected { node })?;
+        if links.len() <= at {
+            links.resize_with(at + 1, ControlLink::default);
+        }
+        let link = &mut links[at];
+        let (refusal, text) = match link.connection.take().and_then(|old| link.exchange(old, kind, about)) {
+            Some(reply) => reply,
+            // No connection, or one that was lost since it was used: every request may be repeated.
+            None => link.reconnect(session, node, &known).and_then(|fresh| {
+                link.exchange(fresh, kind, about).ok_or(FabricError::Disconnected { node })
+            })?,
+        };
+        match refusal {
+            Refusal::None | Refusal::Taken | Refusal::Stranger => Ok(refusal),
+            other => Err(wire::error_of(other, node, &text)),
+        }
+    }
+}
+
+/// A node's connection for requests other than batches.
+#[derive(Debug, Default)]
+struct ControlLink {
+    connection: Option<Connection>,
+    /// The node could not be reached, and is not tried again before.
+    down_until: Option<Instant>,
+}
+
+impl ControlLink {
+    /// Connects again, unless that failed just now: the caller has a lease to renew, and cannot wait for each node in turn.
+    fn reconnect(
+        &mut self,
+        session: &Session,
+        node: u8,
+        known: &NodeInfo,
+    ) -> Result<Connection, FabricError> {
+        if self.down_until.is_some_and(|until| Instant::now() < until) {
+            return Err(FabricError::Disconnected { node });
+        }
+        self.down_until = Some(Instant::now() + CONTROL_PATIENCE * 2);
+        let (connection, welcome) =
+            connect_within(CONTROL_PATIENCE, &known.address, node, session.number, &session.options)?;
+        if welcome.boot_id != known.boot_id && !mutant!("tcp-control-takes-any-memory") {
+            return Err(FabricError::Disconnected { node });
+        }
+        self.down_until = None;
+        Ok(connection)
+    }
+
+    /// Sends a request and returns the reply; keeps the connection if there is one.
+    fn exchange(
+        &mut self,
+        mut connection: Connection,
+        kind: RequestKind,
+        about: Control,
+    ) -> Option<(Refusal, String)> {
+        let reply = exchange(&mut connection, kind, about).ok();
+        if reply.is_some() || mutant!("tcp-late-answer-taken-for-the-next") {
+            self.connection = Some(connection);
+        }
+        reply
+    }
+}
+
+fn exchange(connection: &mut Connection, kind: RequestKind, about: Control) -> io::Result<(Refusal, String)> {
+    let patience = if kind == RequestKind::Persist { PERSIST_PATIENCE } else { CONTROL_PATIENCE };
+    let at = connection.begin_frame();
+    connection.out.bytes.extend_from_slice(wire::as_bytes(&about));
+    let id = connection.end_frame(at, kind, 0);
+    connection.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
+    connection.wait_for(Instant::now() + patience, |connection| {
+        let Some((_, refusal, range)) = connection.next_reply()? else { return Ok(None) };
+        Ok(Some((refusal, connection.text(range))))
+    })
+}

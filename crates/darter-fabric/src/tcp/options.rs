@@ -1,0 +1,30 @@
+//! How a process uses its memory nodes.
+
+use crate::wire::ClientTls;
+use std::time::Duration;
+
+/// How a process uses its memory nodes.
+#[derive(Clone, Debug)]
+pub struct TcpOptions {
+    /// The secret that both sides prove to know; empty for none.
+    pub token: Vec<u8>,
+    /// How to use TLS with the nodes. Without it, all that goes over the wire can be read and changed there.
+    pub tls: Option<ClientTls>,
+    /// How long a thread that waits polls its sockets before it sleeps. Polling sees a reply within a few microseconds,
+    /// sleeping leaves the core to others.
+    pub spin: Duration,
+    /// How long a connected node may leave requests without a reply before the connection is given up. The system notices
+    /// within ten seconds that a node is gone.
+    pub patience: Duration,
+}
+
+impl Default for TcpOptions {
+    fn default() -> Self {
+        Self {
+            token: Vec::new(),
+            tls: None,
+            spin: Duration::from_micros(50),
+            patience: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What a client and a memory node exchange, for both ends: the format of frames, buffers and sockets that never
+//! block, proofs of a shared token, TLS.
+//!
+//! Nothing here knows how a client finds its nodes ([`crate::tcp`]) or what a node does with a frame
+//! ([`crate::local::LocalEndpoint::execute_frame`], `darter-memnode`). Gateways use the buffers and channels too.
+
+mod buffer;
+mod channel;
+mod format;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
+pub mod proof;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use buffer::{Inbox, Outbox};
+pub use channel::Channel;
+pub(crate) use format::take_answers;
+pub use format::{
+    Challenge, Control, FRAME_BYTES_MAX, FrameVerbs, HEADER_BYTES, Hello, MAGIC, Opening, Refusal, ReplyHead,
+    RequestHead, RequestKind, SLOTS_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome,
+    as_bytes, error_of, head, put_verb, reply_words, request_words,
+};
+pub use tls::{ClientTls, NodeTls};
+#[cfg(feature = "tls")]
+pub use tls::{IdentityFiles, TlsError};
+
+#[cfg(not(feature = "tls"))]
+use no_tls as tls;

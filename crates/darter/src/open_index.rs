@@ -1,0 +1,54 @@
+//! An open pool with its index, as the store, its sessions and its upkeep thread share it.
+
+use crate::Error;
+use darter_fabric::Fabric;
+use darter_index::{Dart, OrderedIndex};
+use darter_pool::{Client, Pool};
+use std::sync::{Mutex, PoisonError};
+
+/// Rounds of upkeep before a walk, so that what was retired is freed and does not count as leaked: a node waits two grace
+/// periods, with scrubbing between them (design rule R3), and the last round finds nothing to do.
+const SETTLE_ROUNDS: usize = 4;
+
+/// An open pool with its index.
+pub(crate) struct OpenIndex<F: Fabric> {
+    pub(crate) index: Dart<F>,
+    pub(crate) pool: Pool<F>,
+    /// The error of the last upkeep, if it failed.
+    trouble: Mutex<Option<String>>,
+}
+
+impl<F: Fabric> OpenIndex<F> {
+    pub(crate) fn new(index: Dart<F>, pool: Pool<F>) -> Self {
+        Self { index, pool, trouble: Mutex::new(None) }
+    }
+
+    /// Does all upkeep that is due, once.
+    pub(crate) async fn maintain(&self, client: &mut Client<F>, adjust: bool) -> Result<(), Error> {
+        self.pool.maintain(client).await?;
+        self.index.maintain(client).await?;
+        if adjust && self.index.wants_adjust() {
+            self.index.adjust(client).await?;
+        }
+        Ok(())
+    }
+
+    /// Frees what was retired, as far as other processes allow.
+    pub(crate) async fn settle(&self, client: &mut Client<F>) -> Result<(), Error> {
+        for _ in 0..SETTLE_ROUNDS {
+            self.pool.settle(client).await?;
+            self.index.maintain(client).await?;
+        }
+        Ok(())
+    }
+
+    /// Remembers how upkeep went.
+    pub(crate) fn note_upkeep(&self, error: Option<&Error>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(ToString::to_string);
+    }
+
+    /// Returns the error of the last upkeep, if it failed.
+    pub(crate) fn upkeep_trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

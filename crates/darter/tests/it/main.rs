@@ -1,0 +1,13 @@
+//! The tests of the library as a program meets it, in one binary.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod adversary;
+mod contention;
+mod damaged_files;
+mod examples;
+mod features;
+mod killed_writers;
+mod model;
+mod out_of_space;
+mod session_futures;
