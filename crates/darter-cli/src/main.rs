@@ -22,6 +22,7 @@ mod signals;
 mod sim;
 mod stats;
 mod stress;
+mod tables;
 mod tree;
 mod up;
 

@@ -3,7 +3,7 @@
 use crate::Answer;
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
-use crate::stats::print_pool;
+use crate::tables::print_pool;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use darter_server::json;
 use std::io::Write;

@@ -1,8 +1,5 @@
 //! The program as its user meets it: exit codes, output, files in and out.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-#![allow(clippy::format_collect)] // small inputs, and clear
-
 use assert_cmd::Command;
 use std::fs;
 use std::path::PathBuf;

@@ -1,10 +1,6 @@
 //! What an operator does with memory nodes: starts several at once, reads their numbers and logs, stops them.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{darter, said};
+use crate::common::{darter, said};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};

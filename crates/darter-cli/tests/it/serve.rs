@@ -1,10 +1,6 @@
 //! Gateways as processes: two on one pool, one of them killed and started again while clients go on, and all that they were told judged.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{darter, said};
+use crate::common::{darter, said};
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::{Checker, Verdict, explain};
 use std::io::{BufRead, BufReader, Read, Write};

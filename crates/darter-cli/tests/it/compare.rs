@@ -1,8 +1,6 @@
 //! `compare` and `paper` as their user meets them: tables, files, exit codes; memory nodes of their own over TCP. No time is
 //! judged here.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use std::fs;
 use std::process::{Command, Output};
 

@@ -1,7 +1,5 @@
 //! The program as tests run it, and what it says.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use std::process::{Command, Output};
 
 /// Runs the program on no pool but those it is told of.

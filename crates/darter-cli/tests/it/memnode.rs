@@ -1,10 +1,6 @@
 //! Memory nodes as processes: a pool over three of them, its commands, and what is refused.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{darter, said};
+use crate::common::{darter, said};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! The stress command: real processes, killed and paused, and a verdict that must not depend on when.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 use assert_cmd::Command;
 use serde_json::Value;
 use std::fs;
