@@ -7,9 +7,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes of the line by which a companion says that it is ready.
+/// Bytes of the line by which a child says that it is ready.
 const LINE_BYTES_MAX: u64 = 256;
-/// How long a companion that was asked to end may take.
+/// How long a child that was asked to end may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -21,13 +21,13 @@ fn heard<T>(outcome: io::Result<T>) -> Result<T, BenchError> {
 
 /// A child that is ready; killed when dropped before its end.
 #[derive(Debug)]
-pub(crate) struct Companion {
+pub(crate) struct ChildProcess {
     child: Child,
     /// What it said.
     line: String,
 }
 
-impl Companion {
+impl ChildProcess {
     /// Starts one of the program's commands, `words` after its own, and waits for its line.
     pub(crate) fn start(
         program: &Program,
@@ -39,15 +39,15 @@ impl Companion {
         for variable in &program.credentials {
             process.env_remove(variable);
         }
-        let mut companion = Self { child: heard(process.spawn())?, line: String::new() };
-        if let Some(out) = companion.child.stdout.take() {
-            heard(BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut companion.line))?;
+        let mut child = Self { child: heard(process.spawn())?, line: String::new() };
+        if let Some(out) = child.child.stdout.take() {
+            heard(BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut child.line))?;
         }
-        if companion.line.is_empty() {
+        if child.line.is_empty() {
             let name = command.first().map_or_else(Default::default, |name| name.to_string_lossy());
             return Err(BenchError::Process(format!("`{name}` ended before it was ready")));
         }
-        Ok(companion)
+        Ok(child)
     }
 
     /// Starts a memory node on a port of its own choice.
@@ -97,7 +97,7 @@ impl Companion {
     }
 }
 
-impl Drop for Companion {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

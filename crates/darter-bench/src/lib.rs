@@ -8,22 +8,23 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`datasets`] | the keys |
-//! | `zipf`, `ycsb` | which operation on which record comes next |
+//! | `zipf`, `permutation`, `ycsb` | which operation on which record comes next |
 //! | `target`, `store_target`, `index_target`, `peers` | what is measured |
-//! | `executor`, `driver`, `modelled`, `run`, `teardown` | how it is measured, by this machine's clock or a model's |
-//! | `contest` | targets that take turns |
-//! | `compare` | indexes side by side, with tables, CSV, plots and a page |
-//! | `paper` | the papers' figures, and what their texts say |
+//! | `phase`, `outcome` | one workload under certain conditions, and what came of it |
+//! | `executor`, `driver`, `modelled` | how it is measured, by this machine's clock or a model's |
+//! | `plan`, `run`, `teardown` | `bench` on darter's store |
 //! | `processes` | several processes that drive one pool |
+//! | `rounds` | several candidates that run the same cases in turns |
+//! | `compare` | indexes side by side, with tables, CSV, plots and a page |
+//! | `paper` | the papers' figures, and the numbers that their texts give |
 //! | `fabric` | verbs alone, over TCP |
 //! | `deaths` | what clients notice of another's death |
-//! | `companion` | processes of a measurement's own |
-//! | `report`, `progress` | what people and machines get to see |
+//! | `child_process` | memory nodes and writers that a measurement starts |
+//! | `report`, `progress` | output for people and for programs |
 
 mod args;
-mod companion;
+mod child_process;
 mod compare;
-mod contest;
 pub mod datasets;
 mod deaths;
 mod driver;
@@ -32,13 +33,17 @@ mod executor;
 mod fabric;
 mod index_target;
 mod modelled;
+mod outcome;
 mod paper;
 #[cfg(feature = "peers")]
 mod peers;
 mod permutation;
+mod phase;
+mod plan;
 mod processes;
 mod progress;
 mod report;
+mod rounds;
 mod run;
 mod store_target;
 mod target;
@@ -50,7 +55,7 @@ pub use args::{
     BenchArgs, IN_FLIGHT_MAX, IndexName, PROCESSES_MAX, PrefixList, THREADS_MAX, VALUE_BYTES_MAX,
 };
 pub use compare::{
-    CompareArgs, Comparison, Configuration, Figures, IndexChoice, Measurement, Place, Theta, VARIANTS,
+    CompareArgs, Comparison, Configuration, Figures, IndexChoice, Measurement, PoolLocation, Theta, VARIANTS,
     Variant, run_compare,
 };
 pub use deaths::{DeathsArgs, DeathsReport, LatencyRow, Reclamation, VictimArgs, run_deaths, run_victim};

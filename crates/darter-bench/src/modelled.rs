@@ -5,8 +5,10 @@
 //! an operation costs a processor is the model's affair.
 
 use crate::BenchError;
-use crate::driver::{Outcome, Phase, fill_holes};
+use crate::driver::fill_holes;
 use crate::executor::{Executor, Failure};
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 use crate::target::{Target, TargetSession};
 use crate::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec};
 use darter::block_on;
@@ -64,7 +66,7 @@ impl Feed<'_> {
 }
 
 /// What all tasks of a phase share.
-struct Shared<'a> {
+struct PhaseState<'a> {
     model: &'a Model,
     phase: &'a Phase<'a>,
     space: &'a KeySpace,
@@ -92,7 +94,7 @@ pub(crate) fn run_phase<T: Target>(
 
 fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     let space = KeySpace::new(phase.loaded, phase.threads);
-    let shared = Shared {
+    let state = PhaseState {
         model,
         phase,
         space: &space,
@@ -103,13 +105,13 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
         has_failed: Cell::new(false),
     };
     let feeds: Vec<RefCell<Feed<'_>>> =
-        (0..phase.threads).map(|thread| RefCell::new(shared.feed(thread))).collect();
+        (0..phase.threads).map(|thread| RefCell::new(state.feed(thread))).collect();
     let mut cluster = Cluster::new(model);
     for (thread, feed) in feeds.iter().enumerate() {
         for task in 0..phase.in_flight {
             let session = nodes[thread % nodes.len()].session()?;
             let executor = Executor::new(phase.value_bytes, phase.seed ^ (thread + task) as u64);
-            cluster.spawn(thread, shared.task(thread, feed, session, executor));
+            cluster.spawn(thread, state.task(thread, feed, session, executor));
         }
     }
     model.measure();
@@ -118,7 +120,7 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
     drop(cluster);
     let report = model.report();
     drop(feeds);
-    let Shared { outcome, ends_ns, all_busy_until_ns, failure, .. } = shared;
+    let PhaseState { outcome, ends_ns, all_busy_until_ns, failure, .. } = state;
     if let Some(failure) = failure.take() {
         return Err(failure.of(nodes[0].name(), phase.workload));
     }
@@ -149,7 +151,7 @@ fn reclaim<T: Target>(nodes: &[T]) -> Result<(), BenchError> {
     Ok(())
 }
 
-impl Shared<'_> {
+impl PhaseState<'_> {
     fn feed(&self, thread: usize) -> Feed<'_> {
         let phase = self.phase;
         let spec = StreamSpec {

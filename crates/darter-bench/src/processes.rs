@@ -5,8 +5,11 @@
 //! nodes comes to it the way it came to the parent, by a file or the environment.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Outcome, Part, Phase};
-use crate::run::Plan;
+use crate::driver;
+use crate::outcome::Outcome;
+use crate::phase::{Part, Phase};
+use crate::plan::Plan;
+use crate::report::print_json;
 use crate::store_target::StoreTarget;
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting};
@@ -173,7 +176,7 @@ pub fn run_worker(
     out.flush()?;
     input.read_line(&mut String::new())?;
     let outcome = driver::run_phase(&target, &Phase { part: task.part, ..phase })?;
-    crate::run::print_json(out, &Answer::of(&outcome))
+    print_json(out, &Answer::of(&outcome))
 }
 
 #[cfg(test)]

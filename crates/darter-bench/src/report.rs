@@ -1,12 +1,14 @@
 //! What a run reports: one object per workload for machines, one table for people.
 
-use crate::driver::Outcome;
+use crate::BenchError;
+use crate::outcome::Outcome;
 use crate::ycsb::Workload;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use darter::{Counters, OpCounters, OpKind};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::Write;
 
 /// Latency percentiles in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -295,6 +297,14 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
         Some((name, unit)) => format!("{:.2} {name}", bytes as f64 / unit as f64),
         None => format!("{bytes} B"),
     }
+}
+
+/// One object on one line, at once.
+pub(crate) fn print_json(out: &mut dyn Write, object: &impl serde::Serialize) -> Result<(), BenchError> {
+    serde_json::to_writer(&mut *out, object).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::BenchError;
 use crate::datasets::Dataset;
-use crate::driver::{Outcome, latency_histogram};
+use crate::outcome::{Outcome, latency_histogram};
 use crate::report::CheckOutcome;
 use crate::store_target::StoreTarget;
 use crate::target::{Target, TargetSession};

@@ -1,6 +1,6 @@
 //! What a comparison is asked to do, and the checks that need no pool.
 
-use super::place::Place;
+use super::pool_location::PoolLocation;
 use super::variants::{IndexChoice, VARIANTS};
 use crate::BenchError;
 use crate::args::{IN_FLIGHT_MAX, THREADS_MAX, VALUE_BYTES_MAX, parse_count};
@@ -80,7 +80,7 @@ pub struct Comparison {
     /// Where each index has its pool: `local` (memory of this process), `tcp` (memory nodes that are started for it) or
     /// `sim:preset=dart,…` (a modelled cluster: all times are then modelled)
     #[arg(long, default_value = "local", value_name = "PLACE")]
-    pub pool: Place,
+    pub pool: PoolLocation,
     /// Memory nodes of each pool, where none are modelled [default: 1]
     #[arg(long, value_name = "N")]
     pub memnodes: Option<usize>,
@@ -126,7 +126,7 @@ impl Default for Comparison {
             cache: vec![ByteSize(1 << 20)],
             theta: vec![Theta(0.99)],
             value_bytes: 64,
-            pool: Place::Local,
+            pool: PoolLocation::Local,
             memnodes: None,
             rounds: 3,
             warm_up: None,
@@ -191,8 +191,8 @@ impl Comparison {
     pub(crate) fn thread_counts(&self) -> Vec<usize> {
         match &self.pool {
             _ if !self.threads.is_empty() => self.threads.clone(),
-            Place::Sim { spec, .. } => vec![spec.threads as usize],
-            Place::Local | Place::Tcp => vec![1],
+            PoolLocation::Sim { spec, .. } => vec![spec.threads as usize],
+            PoolLocation::Local | PoolLocation::Tcp => vec![1],
         }
     }
 
@@ -200,16 +200,16 @@ impl Comparison {
     pub(crate) fn in_flight_counts(&self) -> Vec<usize> {
         match &self.pool {
             _ if !self.in_flight.is_empty() => self.in_flight.clone(),
-            Place::Sim { spec, .. } => vec![spec.coroutines as usize],
-            Place::Local | Place::Tcp => vec![1],
+            PoolLocation::Sim { spec, .. } => vec![spec.coroutines as usize],
+            PoolLocation::Local | PoolLocation::Tcp => vec![1],
         }
     }
 
     /// Memory nodes of each pool.
     pub(crate) fn memory_nodes(&self) -> usize {
         match &self.pool {
-            Place::Sim { spec, .. } => spec.memory_nodes as usize,
-            Place::Local | Place::Tcp => self.memnodes.unwrap_or(1),
+            PoolLocation::Sim { spec, .. } => spec.memory_nodes as usize,
+            PoolLocation::Local | PoolLocation::Tcp => self.memnodes.unwrap_or(1),
         }
     }
 

@@ -1,14 +1,14 @@
 //! What was measured of one index in one workload under one set of conditions.
 
 use super::configuration::Configuration;
-use crate::contest::median;
-use crate::driver::Outcome;
+use crate::outcome::Outcome;
 use crate::report::{KindReport, LatencyUs, Sizes};
+use crate::rounds::median;
 use darter::{Counters, OpKind};
 use serde::Serialize;
 
 /// The index that others are measured against, where it takes part.
-const YARDSTICK: &str = "dart";
+const BASELINE: &str = "dart";
 
 /// A configuration with what came of it.
 #[derive(Clone, Debug, Serialize)]
@@ -118,17 +118,17 @@ impl Measurement {
     }
 }
 
-/// Relates throughputs to the yardstick's, or the first index's, in the same workload under the same conditions.
+/// Relates throughputs to the baseline's, or the first index's, in the same workload under the same conditions.
 pub(crate) fn relate(measurements: &mut [Measurement]) {
     let related: Vec<(f64, String)> = measurements
         .iter()
         .map(|one| {
             let mut beside = measurements.iter().filter(|other| one.is_beside(other));
             let first = beside.clone().next();
-            let yardstick = beside.find(|other| other.configuration.index == YARDSTICK).or(first);
-            let yardstick = yardstick.unwrap_or(one);
-            let ratio = one.figures.ops_per_s / yardstick.figures.ops_per_s.max(f64::MIN_POSITIVE);
-            (ratio, yardstick.configuration.index.clone())
+            let baseline = beside.find(|other| other.configuration.index == BASELINE).or(first);
+            let baseline = baseline.unwrap_or(one);
+            let ratio = one.figures.ops_per_s / baseline.figures.ops_per_s.max(f64::MIN_POSITIVE);
+            (ratio, baseline.configuration.index.clone())
         })
         .collect();
     for (one, (ratio, relative_to)) in measurements.iter_mut().zip(related) {
@@ -141,7 +141,7 @@ pub(crate) fn relate(measurements: &mut [Measurement]) {
 pub(crate) mod tests {
     use super::*;
     use crate::compare::configuration::tests::configuration;
-    use crate::contest::tests::outcome;
+    use crate::rounds::tests::outcome;
 
     /// Two indexes, two workloads, two cache sizes; the second index is half as fast.
     pub(crate) fn measurements() -> Vec<Measurement> {

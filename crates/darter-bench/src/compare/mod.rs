@@ -2,34 +2,34 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `args`, `place` | what is asked for, and where the pools are |
+//! | `args`, `pool_location` | what to compare, and where the pools are |
 //! | [`variants`] | the indexes by name |
-//! | `arena`, `entrant` | a pool each, and an index in it of whatever type |
-//! | `run` | stages, warm-ups, rounds |
+//! | `environment`, `candidate` | a pool for each index, and the index in it, whatever its type |
+//! | `run` | points that share pools, warm-ups, rounds |
 //! | `configuration`, `measurement` | what was measured and what came of it |
-//! | `tables`, `sheet`, `chart`, `plots`, `page`, `publish` | for people, for machines, as pictures, all on one page, given out |
+//! | `axis`, `tables`, `csv_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, pictures, one page with all |
 
-mod arena;
 mod args;
 mod axis;
+mod candidate;
 mod chart;
 mod configuration;
-mod entrant;
+mod csv_rows;
+mod environment;
 mod measurement;
 mod page;
-mod place;
 mod plots;
+mod pool_location;
 mod publish;
 mod run;
-mod sheet;
 mod tables;
 mod variants;
 
-pub(crate) use arena::SECRET;
 pub use args::{CompareArgs, Comparison, Theta};
 pub use configuration::Configuration;
+pub(crate) use environment::SECRET;
 pub use measurement::{Figures, Measurement};
-pub use place::Place;
+pub use pool_location::PoolLocation;
 pub use variants::{IndexChoice, VARIANTS, Variant};
 
 pub(crate) use page::About;

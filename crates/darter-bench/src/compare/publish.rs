@@ -4,7 +4,7 @@ use super::measurement::Measurement;
 use super::page::{About, page};
 use super::plots::plots;
 use super::tables::Sheet;
-use super::{configuration, sheet};
+use super::{configuration, csv_rows};
 use crate::BenchError;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -60,7 +60,7 @@ pub(crate) fn publish(
         write_file(path, text.as_bytes())?;
     }
     if let Some(path) = &outputs.csv {
-        write_file(path, &sheet::csv(measurements)?)?;
+        write_file(path, &csv_rows::csv(measurements)?)?;
     }
     if let (Some(path), Some(first)) = (&outputs.first, sheets.first()) {
         write_file(path, &first.csv()?)?;

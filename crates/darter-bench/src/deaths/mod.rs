@@ -17,10 +17,11 @@ pub use report::{DeathsReport, LatencyRow, Reclamation};
 pub use victim::{VictimArgs, run_victim};
 
 use crate::args::{THREADS_MAX, VALUE_BYTES_MAX, parse_count};
-use crate::companion::Companion;
+use crate::child_process::ChildProcess;
 use crate::datasets::{Dataset, RandInt};
-use crate::driver::latency_histogram;
 use crate::executor::Values;
+use crate::outcome::latency_histogram;
+use crate::report::print_json;
 use crate::{BenchError, Program, progress};
 use darter::{ByteSize, PoolUrl, Store, block_on};
 use observers::{Block, Latencies};
@@ -150,9 +151,9 @@ pub fn run_deaths(
     let begin = Instant::now();
     let node_words = ["--size".to_owned(), args.node_size.to_string()];
     let nodes = (0..args.memnodes)
-        .map(|_| Companion::memnode(program, &node_words))
+        .map(|_| ChildProcess::memnode(program, &node_words))
         .collect::<Result<Vec<_>, _>>()?;
-    let addresses: Vec<&str> = nodes.iter().map(Companion::address).collect();
+    let addresses: Vec<&str> = nodes.iter().map(ChildProcess::address).collect();
     let pool = format!("tcp://{}", addresses.join(",")).parse().map_err(darter::Error::from)?;
     let mut run = Run::new(args, program, pool);
     run.load()?;
@@ -161,7 +162,7 @@ pub fn run_deaths(
     let Run { mut report, mut gathered, .. } = run;
     report.judge(&mut gathered);
     if args.json {
-        crate::run::print_json(out, &report)?;
+        print_json(out, &report)?;
     } else {
         report.print(out)?;
     }
@@ -276,7 +277,7 @@ impl<'a> Run<'a> {
             }
             outcome
         })?;
-        victims.into_iter().try_for_each(Companion::end)?;
+        victims.into_iter().try_for_each(ChildProcess::end)?;
         let (turns, early) = block.into_seen();
         let mut outside = Latencies::new();
         for turn in &turns {
@@ -288,7 +289,7 @@ impl<'a> Run<'a> {
         Ok(outside)
     }
 
-    fn victim(&mut self) -> Result<Companion, BenchError> {
+    fn victim(&mut self) -> Result<ChildProcess, BenchError> {
         let victim = VictimArgs {
             pool: self.pool.clone(),
             records: self.args.records,
@@ -296,7 +297,7 @@ impl<'a> Run<'a> {
             keys: self.args.seed,
             seed: self.rng.random(),
         };
-        Companion::start(self.program, &self.program.victim, &victim.words())
+        ChildProcess::start(self.program, &self.program.victim, &victim.words())
     }
 
     /// Ends one victim, sees how the others go on, and replaces it.
@@ -304,7 +305,7 @@ impl<'a> Run<'a> {
         &mut self,
         store: &Store,
         block: &Block,
-        victims: &mut [Companion],
+        victims: &mut [ChildProcess],
         pace: &mut Option<Pace>,
         is_disturbed: bool,
     ) -> Result<(), BenchError> {

@@ -2,8 +2,8 @@
 
 use crate::BenchError;
 use crate::datasets::{Dataset, RandInt};
-use crate::driver::latency_histogram;
 use crate::executor::Values;
+use crate::outcome::latency_histogram;
 use darter::Session;
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};

@@ -1,4 +1,4 @@
-//! The yardstick: READs and CASes over one TCP connection by two loops that can do nothing else.
+//! The baseline: READs and CASes over one TCP connection by two loops that can do nothing else.
 //!
 //! Both sockets never wait and both ends spin. Requests and answers have fixed sizes and no heads: a READ is its offset and
 //! brings 128 bytes, a CAS is offset, expected and desired word and brings the word found. One system call carries whatever is
@@ -6,7 +6,7 @@
 
 use super::node::{Cores, SERVER_CORE};
 use super::{Load, READ_WORDS, REGION_WORDS, Rate, Verb};
-use crate::driver::latency_histogram;
+use crate::outcome::latency_histogram;
 use crate::permutation::mix64;
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};

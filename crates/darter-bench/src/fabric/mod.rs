@@ -7,10 +7,9 @@ mod bare;
 pub(crate) mod node;
 mod verbs;
 
-use crate::report::markdown_table;
+use crate::report::{markdown_table, print_json};
 
-use crate::companion::Companion;
-use crate::run::print_json;
+use crate::child_process::ChildProcess;
 use crate::{BenchError, Program};
 use comfy_table::Table;
 use darter_fabric::{Tcp, TcpOptions};
@@ -124,7 +123,7 @@ impl FabricArgs {
 struct Candidate {
     spin: u64,
     fabric: Tcp,
-    _node: Companion,
+    _node: ChildProcess,
 }
 
 /// Measures and writes the results to `out`.

@@ -1,6 +1,6 @@
 //! Memory nodes as children of a benchmark, and cores to pin them to.
 
-use crate::companion::Companion;
+use crate::child_process::ChildProcess;
 use crate::{BenchError, Program};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -69,10 +69,10 @@ pub(crate) fn start_node(
     cores: &Cores,
     size: &str,
     spin: u64,
-) -> Result<Companion, BenchError> {
+) -> Result<ChildProcess, BenchError> {
     cores.pin(SERVER_CORE);
     let words = ["--size", size, "--spin", &spin.to_string()].map(str::to_owned);
-    let node = Companion::memnode(program, &words);
+    let node = ChildProcess::memnode(program, &words);
     cores.pin(CLIENT_CORE);
     node
 }

@@ -1,7 +1,7 @@
 //! A figure or table of a paper: what is run for it, and what its text says came of it there.
 
 use super::claim::Claim;
-use crate::compare::{Comparison, IndexChoice, Place, Theta};
+use crate::compare::{Comparison, IndexChoice, PoolLocation, Theta};
 use crate::datasets::DatasetSpec;
 use crate::ycsb::Workload;
 use darter::ByteSize;
@@ -78,7 +78,7 @@ pub(crate) fn modelled(
     workloads: &[Workload],
 ) -> Comparison {
     let asked = format!("preset={}", preset.name());
-    let pool = Place::Sim { asked, spec: Box::new(ModelSpec::preset(preset)) };
+    let pool = PoolLocation::Sim { asked, spec: Box::new(ModelSpec::preset(preset)) };
     Comparison { pool, ..counts(scale, indexes, dataset, workloads) }
 }
 

@@ -1,6 +1,6 @@
 //! Picking measurements by what they were of, for claims to be held against.
 
-use super::claim::Span;
+use super::quantity::Span;
 use crate::compare::{Figures, Measurement};
 
 /// Something measured.
@@ -19,9 +19,9 @@ pub(crate) const P99_US: Metric = |figures| figures.p99_us;
 
 /// Some measurements.
 #[derive(Clone)]
-pub(crate) struct Found<'a>(Vec<&'a Measurement>);
+pub(crate) struct Selection<'a>(Vec<&'a Measurement>);
 
-impl<'a> Found<'a> {
+impl<'a> Selection<'a> {
     /// All of them.
     pub(crate) fn of(measurements: &'a [Measurement]) -> Self {
         Self(measurements.iter().collect())
@@ -77,7 +77,7 @@ impl<'a> Found<'a> {
         (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
     }
 
-    /// [`Found::mean`] as a claim's number.
+    /// [`Selection::mean`] as a claim's number.
     pub(crate) fn one(&self, metric: Metric) -> Option<Span> {
         self.mean(metric).map(Span::one)
     }

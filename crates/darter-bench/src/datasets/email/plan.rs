@@ -138,7 +138,7 @@ const CLASSES: &[Class] = &[
 
 /// Where an ordinal lands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Address {
     /// Number of the class.
     pub(super) class: usize,
     /// Its stems.
@@ -207,7 +207,7 @@ impl Plan {
     }
 
     /// Where `ordinal`, below the capacity, lands. `turn` turns the order within blocks, so that domains differ.
-    pub(super) fn place(&self, ordinal: u64, turn: u64) -> Place {
+    pub(super) fn place(&self, ordinal: u64, turn: u64) -> Address {
         debug_assert!(ordinal < self.capacity);
         let phase = &self.phases[self.phases.partition_point(|phase| phase.begin <= ordinal) - 1];
         let width = phase.pattern.len() as u64;
@@ -217,7 +217,7 @@ impl Plan {
         let class = usize::from(number);
         let Class { kind, suffix, weight } = CLASSES[class];
         let stems = self.stems[class];
-        Place {
+        Address {
             class,
             kind,
             suffix,
