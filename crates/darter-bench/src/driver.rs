@@ -1,8 +1,9 @@
 //! Runs one workload on one target: threads, operations in flight, time, latencies, counts.
 //!
-//! A thread has a task and a session for each operation that it keeps under way; on its own loop they take the next operation
-//! as they get free. Each thread prepares its operations a chunk at a time, keys included, and only the running of a chunk is timed; upkeep
-//! runs inline at the end of each chunk, inside the measured time. So with one thread nothing else happens meanwhile, and the
+//! A thread has a task and a session for each operation that it keeps under way; a task takes the
+//! next operation when it has finished one. Each thread prepares its operations a chunk at a time,
+//! keys included, and only the running of a chunk is timed; upkeep runs inline at the end of each
+//! chunk, inside the measured time. So with one thread nothing else happens meanwhile, and the
 //! counts of two runs are equal. `seconds` is the busy time of the busiest thread.
 
 use crate::BenchError;
@@ -22,12 +23,13 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Every how many operations one is timed, once there are [`SAMPLED_FROM_OPS`] of them.
+/// Of how many operations one is timed, in runs of at least [`SAMPLED_FROM_OPS`].
 const LATENCY_EVERY: usize = 8;
-/// Operations of a thread from which on latencies are sampled; below, every operation is timed.
+/// Operations of a thread from which on latencies are sampled. Shorter runs time every operation.
 const SAMPLED_FROM_OPS: u64 = 1_000_000;
 
-/// Runs a phase to its end, then fills the holes that uneven inserts left, so that records are contiguous again.
+/// Runs a phase to its end, then inserts the records that uneven threads left out, so that records
+/// are contiguous again.
 pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     let space = KeySpace::new(phase.loaded, phase.threads * phase.part.processes);
     let sessions = |_| (0..phase.in_flight).map(|_| target.session()).collect::<Result<Vec<_>, _>>();
@@ -77,7 +79,7 @@ impl<T: Target> Candidate for T {
     }
 }
 
-/// Inserts what uneven inserts left out.
+/// Inserts the records below the highest one that no thread has inserted.
 pub(crate) fn fill_holes<T: Target>(
     target: &T,
     phase: &Phase<'_>,
@@ -191,7 +193,7 @@ impl<S: TargetSession> Worker<'_, S> {
     }
 }
 
-/// A chunk that a thread's tasks work off together.
+/// A chunk of operations shared by a thread's tasks.
 struct Work<'a> {
     chunk: &'a Chunk,
     next: Cell<usize>,
@@ -200,7 +202,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Does one operation after another until none is left.
+    /// Runs one operation after another until none is left.
     async fn task(&self, session: &mut impl TargetSession, executor: &mut Executor) -> Result<(), Failure> {
         loop {
             let at = self.next.get();

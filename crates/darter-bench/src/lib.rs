@@ -1,9 +1,11 @@
-//! How well darter does: datasets, the YCSB workloads, a driver that counts exactly, other indexes to compare with.
+//! How well darter does: datasets, the YCSB workloads, a driver that counts exactly, other indexes
+//! to compare with.
 //!
-//! A run loads records into an empty pool, lets the prefix list adjust itself to a warm-up, and measures each workload
-//! (DART, section 5.1). Counts (round trips, verbs, bytes) are exact and repeatable on one thread: no upkeep thread runs,
-//! keys and operations depend on the seed alone, and of two runs only the pools' secrets differ, which place hashed entries
-//! (a few thousandths of a round trip). Times are of this machine, in this run; compare them within it only.
+//! A run loads records into an empty pool, lets the prefix list adjust itself to a warm-up, and
+//! measures each workload (DART, section 5.1). Counts (round trips, verbs, bytes) are exact and
+//! repeatable on one thread: no upkeep thread runs, keys and operations depend on the seed alone,
+//! and of two runs only the pools' secrets differ, which place hashed entries (a few thousandths of
+//! a round trip). Times are of this machine, in this run; compare them within it only.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -72,14 +74,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What a benchmark needs to know of the program that runs it.
+/// What a benchmark needs to know about the program that runs it.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
     /// How `tcp://` pools are reached.
     pub tcp: TcpOptions,
     /// How to start the program again.
     pub program: Program,
-    /// The command line, for pages of results to tell.
+    /// The command line, which pages of results show.
     pub command: String,
 }
 
@@ -90,19 +92,23 @@ pub struct Program {
     pub path: PathBuf,
     /// The arguments of its command that serves memory and prints `tcp://ADDRESS`; others follow.
     pub memnode: Vec<OsString>,
-    /// The arguments of its command that calls [`run_worker`] with this benchmark's arguments; [`WORKER_PART`] follows.
+    /// The arguments of its command that calls [`run_worker`] with this benchmark's arguments;
+    /// [`WORKER_PART`] follows.
     pub worker: Vec<OsString>,
     /// The arguments of its command that calls [`run_victim`]; those of [`VictimArgs`] follow.
     pub victim: Vec<OsString>,
-    /// Variables of the environment that tell of credentials, of which memory nodes made for a measurement, and their clients, are not told.
+    /// Environment variables that name credentials. Memory nodes and clients that a measurement
+    /// starts do not inherit them.
     pub credentials: Vec<&'static str>,
 }
 
-/// Runs the benchmark that `args` describe and writes its results to `out`: a table, or with `--json` one object per
-/// workload and line, each as soon as it is known. Progress goes to the standard error, when that is a terminal.
+/// Runs the benchmark that `args` describe and writes its results to `out`: a table, or with
+/// `--json` one object per workload and line, each as soon as it is known. Progress goes to the
+/// standard error, when that is a terminal.
 ///
 /// # Errors
-/// When the arguments cannot be met ([`BenchError::is_usage`]), the store fails, or the index answers wrongly.
+/// Fails if the arguments cannot be met ([`BenchError::is_usage`]), the store fails, or the index
+/// returns a wrong result.
 pub fn run(
     args: &BenchArgs,
     setting: &Setting,

@@ -1,12 +1,12 @@
-//! What came of a phase: operations, time, latencies and counts.
+//! The outcome of a phase: operations, time, latencies and counts.
 
 use darter::Counters;
 use hdrhistogram::Histogram;
 
-/// Longest latency told apart, in nanoseconds: one minute.
+/// Longest latency that is recorded exactly, in nanoseconds: one minute.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// What came of it.
+/// The measurements of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) ops: u64,
@@ -17,21 +17,21 @@ pub(crate) struct Outcome {
     pub(crate) latency: Histogram<u64>,
     /// `None` when the target does not count.
     pub(crate) counters: Option<Counters>,
-    /// Records there are now.
+    /// Records in the index at the end.
     pub(crate) records: u64,
-    /// What was busiest, where a model knows.
+    /// The busiest resource, where a model reports it.
     pub(crate) bottleneck: Option<String>,
 }
 
 impl Outcome {
-    /// Nothing yet.
+    /// Returns an outcome without operations.
     pub(crate) fn new(records: u64) -> Self {
         let latency = latency_histogram();
         let counters = Some(Counters::default());
         Self { ops: 0, seconds: 0.0, not_found: 0, latency, counters, records, bottleneck: None }
     }
 
-    /// Adds what others did in the same time.
+    /// Adds the outcome of others that ran at the same time.
     pub(crate) fn add(&mut self, other: &Self) {
         self.ops += other.ops;
         self.not_found += other.not_found;
@@ -46,7 +46,8 @@ impl Outcome {
     }
 }
 
-/// A histogram of nanoseconds. One that grows by itself would not when it is asked to saturate.
+/// Returns a histogram of nanoseconds with fixed bounds: one that resizes itself does not when
+/// recording saturates.
 pub(crate) fn latency_histogram() -> Histogram<u64> {
     // Bounds and precision are constants that the constructor accepts.
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)

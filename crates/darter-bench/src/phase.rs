@@ -1,33 +1,33 @@
-//! What a benchmark runs: a workload on a dataset, by so many threads, and the share of one process in it.
+//! A phase: one run of a workload, and the share of one process in it.
 
 use crate::datasets::Dataset;
 use crate::ycsb::Workload;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-/// What to run.
+/// One run of a workload under given conditions.
 #[derive(Clone, Copy)]
 pub(crate) struct Phase<'a> {
     pub(crate) workload: Workload,
     pub(crate) dataset: &'a dyn Dataset,
-    /// Records there are: 0 for LOAD.
+    /// Records in the index at the beginning; 0 for LOAD.
     pub(crate) loaded: u64,
     pub(crate) ops: u64,
     pub(crate) threads: usize,
     /// Operations that each thread has under way at a time.
     pub(crate) in_flight: usize,
-    /// Which process of how many this is; each has as many threads.
+    /// This process's part. Each process has `threads` threads.
     pub(crate) part: Part,
     pub(crate) theta: f64,
     pub(crate) value_bytes: usize,
     pub(crate) seed: u64,
-    /// Which draw of the same workload this is.
+    /// Number of this draw of the workload.
     pub(crate) run: u64,
     pub(crate) progress: &'a ProgressBar,
 }
 
 impl Phase<'_> {
-    /// Operations that fall to a thread, counted over all processes.
+    /// Returns the operations of a thread; threads are counted over all processes.
     pub(crate) fn ops_of(&self, thread: usize) -> u64 {
         let threads = (self.threads * self.part.processes) as u64;
         self.ops / threads + u64::from((thread as u64) < self.ops % threads)
@@ -42,6 +42,6 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// A process that does everything.
+    /// The part of a process that runs everything.
     pub(crate) const WHOLE: Self = Self { process: 0, processes: 1 };
 }

@@ -1,4 +1,5 @@
-//! What a benchmark on darter's store has decided before it begins: keys, number of records, pool and phases.
+//! What a benchmark on darter's store has decided before it begins: keys, number of records, pool
+//! and phases.
 
 use crate::args::{BenchArgs, PrefixList};
 use crate::datasets::{Dataset, DatasetSpec};
@@ -10,12 +11,12 @@ use crate::ycsb::Workload;
 use crate::{BenchError, Setting, progress};
 use darter::{ByteSize, PoolUrl};
 
-/// Records when none are asked for and the dataset has no end of its own.
+/// Records, unless the arguments or the dataset give a number.
 const RECORDS_DEFAULT: u64 = 1_000_000;
-/// Which draw of a workload is the warm-up's; rounds count from 0.
+/// Number of the warm-up's draw of a workload; rounds count from 0.
 const WARM_UP_RUN: u64 = u64::MAX;
 
-/// What a run needs before it begins.
+/// The settings of a run, complete.
 pub(crate) struct Plan<'a> {
     pub(crate) args: &'a BenchArgs,
     pub(crate) setting: &'a Setting,
@@ -25,7 +26,8 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Prepares the keys and chooses what was left open. `rounds` is how often each workload will run.
+    /// Prepares the keys and chooses what the arguments leave open. Each workload will run `rounds`
+    /// times.
     pub(crate) fn new(args: &'a BenchArgs, setting: &'a Setting, rounds: u32) -> Result<Self, BenchError> {
         args.validate()?;
         let dataset = args.dataset.open(args.seed)?;
@@ -48,7 +50,8 @@ impl<'a> Plan<'a> {
         Ok(Self { args, setting, dataset, records, pool })
     }
 
-    /// Opens the pool and refuses one that cannot hold the records, before any memory is spent on keys.
+    /// Opens the pool and refuses one that cannot hold the records, before any memory is spent on
+    /// keys.
     pub(crate) fn open_store(&self) -> Result<StoreTarget, BenchError> {
         let (name, cache) = (self.args.index.name(), self.args.cache.0);
         let target = StoreTarget::open(name, &self.pool, cache, &self.setting.tcp, self.args.create)?
@@ -67,7 +70,7 @@ impl<'a> Plan<'a> {
         Ok(target)
     }
 
-    /// A workload as the driver wants it.
+    /// Returns a phase of `workload`.
     pub(crate) fn phase<'p>(
         &'p self,
         workload: Workload,
@@ -92,7 +95,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A report with what is known before measuring.
+    /// Returns a report with the settings filled in and no measurements.
     pub(crate) fn blank_report(
         &self,
         workload: &str,
@@ -118,8 +121,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Searches as workload C does, unmeasured, then adjusts the prefix list to what was searched. Answers what to tell
-    /// people.
+    /// Runs searches as workload C does without measuring them, then adjusts the prefix list to
+    /// them. Returns a line that describes the list.
     pub(crate) fn adjust(&self, target: &StoreTarget, loaded: u64) -> Result<String, BenchError> {
         if self.args.prefix_list == PrefixList::Powers {
             return Ok(format!("prefix list: {:?}, not adjusted", target.store.index().prefix_list()));
@@ -139,14 +142,16 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Bytes of one record at the least.
+/// Returns the least bytes that a record takes.
 fn record_bytes(dataset: &dyn Dataset, value_bytes: usize) -> u64 {
     dataset.key_bytes_mean() + value_bytes as u64
 }
 
-/// A pool in memory that holds `records` records with room to spare; what is not touched costs nothing.
+/// Returns the URL of a pool in memory with ample room for `records` records. Memory that is not
+/// touched costs nothing.
 fn memory_pool(dataset: &dyn Dataset, records: u64, value_bytes: usize) -> Result<PoolUrl, BenchError> {
-    // A leaf's header and rounding and the record's share of the nodes, twice over for what waits to be reclaimed.
+    // A leaf's header and rounding and the record's share of the nodes, twice over for what waits
+    // to be reclaimed.
     let bytes =
         record_bytes(dataset, value_bytes).saturating_add(64).saturating_mul(records).saturating_mul(2);
     let mebibytes = bytes.div_ceil(1 << 20).saturating_add(256);

@@ -1,5 +1,5 @@
-//! Runs the same cases on several candidates in rounds, in which the candidates take turns: ratios come from
-//! one run, and a slow moment of the machine affects all candidates.
+//! Runs the same cases on several candidates in rounds, in which the candidates take turns: ratios
+//! come from one run, and a slow moment of the machine affects all candidates.
 
 use crate::outcome::Outcome;
 use crate::phase::Phase;
@@ -42,8 +42,9 @@ impl Case {
     }
 }
 
-/// Runs all cases `rounds` times. Each round begins with another candidate. `base` holds the settings that all
-/// phases share; `loaded` holds the number of records of each candidate and is updated.
+/// Runs all cases `rounds` times. Each round begins with another candidate. `base` holds the
+/// settings that all phases share; `loaded` holds the number of records of each candidate and is
+/// updated.
 ///
 /// # Errors
 /// Fails if a candidate fails, and names it.
@@ -88,7 +89,8 @@ pub(crate) fn run_rounds<C: Candidate + ?Sized>(
     Ok(())
 }
 
-/// Returns the outcome with the median throughput; of an even number, the slower of the two in the middle.
+/// Returns the outcome with the median throughput; of an even number, the slower of the two in the
+/// middle.
 pub(crate) fn median(outcomes: &[Outcome]) -> Option<&Outcome> {
     let mut sorted: Vec<&Outcome> = outcomes.iter().collect();
     sorted.sort_by(|a, b| a.ops_per_s().total_cmp(&b.ops_per_s()));

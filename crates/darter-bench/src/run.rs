@@ -1,4 +1,5 @@
-//! One run on darter's store: load, adjust, each workload, report, and the check at the end where asked for.
+//! One run on darter's store: load, adjust, each workload, report, and with `--check` the check at
+//! the end.
 
 use crate::args::BenchArgs;
 use crate::driver::{bulk_load, run_phase};
@@ -55,14 +56,14 @@ struct StoreRun<'a> {
     target: &'a StoreTarget,
     out: &'a mut dyn Write,
     reports: Vec<WorkloadReport>,
-    /// Records there are.
+    /// Records in the store.
     records: u64,
-    /// What the pool held, when empty and at the most.
+    /// Use of the pool when empty, and at the most.
     used: UsedBefore,
 }
 
 impl StoreRun<'_> {
-    /// A line for people; nothing in JSON.
+    /// Prints a line, unless the output is JSON.
     fn remark(&mut self, text: &str) -> Result<(), BenchError> {
         if !self.plan.args.json {
             writeln!(self.out, "{text}")?;
@@ -91,7 +92,7 @@ impl StoreRun<'_> {
         Ok(())
     }
 
-    /// Brings the records in: by measured inserts or by bulk load.
+    /// Loads the records, by measured inserts or in bulk.
     fn load(&mut self) -> Result<(), BenchError> {
         let plan = self.plan;
         if plan.args.loads_by_inserts() {
@@ -120,7 +121,7 @@ impl StoreRun<'_> {
         self.report(WorkloadReport { processes: plan.args.processes, ..report }, &outcome)
     }
 
-    /// Completes a report and prints it when it goes to a machine.
+    /// Completes a report, and prints it if the output is JSON.
     fn report(&mut self, report: WorkloadReport, outcome: &Outcome) -> Result<(), BenchError> {
         let (sizes, prefix_list) = self.target.sizes()?;
         if sizes.keys != outcome.records {
@@ -141,7 +142,8 @@ impl StoreRun<'_> {
         Ok(())
     }
 
-    /// Deletes everything and checks; answers what is unsound.
+    /// Deletes everything and checks the pool. Returns a description of what is wrong, if anything
+    /// is.
     fn check(&mut self) -> Result<Option<String>, BenchError> {
         let progress = progress::bar("delete", self.records);
         let (outcome, check) =
@@ -160,7 +162,7 @@ impl StoreRun<'_> {
         Ok(unsound)
     }
 
-    /// What people read.
+    /// Prints the tables, unless the output is JSON.
     fn tables(&mut self) -> Result<(), BenchError> {
         if self.plan.args.json {
             return Ok(());

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Which pool.
 #[derive(clap::Args)]
 pub(crate) struct PoolArgs {
-    /// The pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it, or `tcp://HOST:PORT,…`
+    /// The pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it, or
+    /// `tcp://HOST:PORT,…`
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
     #[command(flatten)]

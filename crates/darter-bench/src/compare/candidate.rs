@@ -1,5 +1,5 @@
-//! An index that a comparison measures, whatever its type: it has a pool of its own and is driven by
-//! threads of this process or by those of a modelled cluster.
+//! An index that a comparison measures, whatever its type: it has a pool of its own and is driven
+//! by threads of this process or by those of a modelled cluster.
 
 use super::environment::{self, Environment, OwnPool};
 use super::variants::{Adjusts, Demand, Variant, Visitor};

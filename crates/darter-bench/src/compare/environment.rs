@@ -1,5 +1,5 @@
-//! Where an index of a comparison runs: a pool of its own, in memory of this process or on memory nodes
-//! on this machine, or a modelled cluster.
+//! Where an index of a comparison runs: a pool of its own, in memory of this process or on memory
+//! nodes on this machine, or a modelled cluster.
 
 use crate::child_process::ChildProcess;
 use crate::index_target::from_pool;
@@ -27,8 +27,8 @@ pub(crate) struct OwnPool {
 }
 
 impl OwnPool {
-    /// Creates a pool of `bytes` over `nodes` memory nodes in this process. Memory that is not touched costs
-    /// nothing.
+    /// Creates a pool of `bytes` over `nodes` memory nodes in this process. Memory that is not
+    /// touched costs nothing.
     pub(crate) fn local(bytes: u64, nodes: usize) -> Result<Self, BenchError> {
         let fabric = Local::memory(node_bytes(bytes, nodes), nodes).map_err(darter::Error::from)?;
         Ok(Self { pool: create(Counting::new(Provider::Local(fabric)))?, nodes: Vec::new() })

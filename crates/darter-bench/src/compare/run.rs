@@ -1,9 +1,11 @@
-//! Runs a comparison: creates pools, loads records, warms up, runs rounds, and records the measurements.
+//! Runs a comparison: creates pools, loads records, warms up, runs rounds, and records the
+//! measurements.
 //!
-//! All indexes run the same operations on the same records under the same counters. A *point* is one choice
-//! of cache size, threads, operations in flight and exponent. All points share the pools; each cache size
-//! begins with an index handle whose cache is empty, and with the same warm-up for every index. If `load` is
-//! measured, points that differ in more than the exponent have pools of their own.
+//! All indexes run the same operations on the same records under the same counters. A *point* is
+//! one choice of cache size, threads, operations in flight and exponent. All points share the
+//! pools; each cache size begins with an index handle whose cache is empty, and with the same
+//! warm-up for every index. If `load` is measured, points that differ in more than the exponent
+//! have pools of their own.
 
 use super::args::Comparison;
 use super::candidate::{IndexCandidate, open};
@@ -134,7 +136,8 @@ impl Run<'_> {
     fn pool_bytes(&self, variant: &Variant) -> u64 {
         let comparison = self.comparison;
         let record = self.dataset.key_bytes_mean() + comparison.value_bytes as u64;
-        // In a model's milliseconds nothing is reclaimed: what one phase writes has to fit beside what there is.
+        // In a model's milliseconds nothing is reclaimed: what one phase writes has to fit beside
+        // what there is.
         let garbage = match comparison.pool.is_modelled() {
             true if comparison.loads_by_inserts() => comparison.records.max(comparison.ops),
             true => comparison.ops,
@@ -144,8 +147,8 @@ impl Run<'_> {
             comparison.records.saturating_add(comparison.fresh_records_max()).saturating_add(garbage);
         // Each record twice, for what waits to be reclaimed.
         let each = record.saturating_add(64).saturating_mul(2).saturating_add(variant.room);
-        // What nodes keep and what clients have in hand. On a modelled cluster all clients ask at one instant, and each may come
-        // away with a block of every node.
+        // What nodes keep and what clients have in hand. On a modelled cluster all clients ask at
+        // one instant, and each may come away with a block of every node.
         let nodes = comparison.memory_nodes() as u64;
         let clients = most(&comparison.thread_counts()) * most(&comparison.in_flight_counts());
         let in_hand = if comparison.pool.is_modelled() { BLOCK_ROOM * nodes } else { CLIENT_ROOM };
@@ -215,8 +218,8 @@ impl Run<'_> {
         measure_sizes(candidates)
     }
 
-    /// Empties the caches, runs searches as workload C does without measuring them, and adjusts the indexes
-    /// that can be adjusted.
+    /// Empties the caches, runs searches as workload C does without measuring them, and adjusts the
+    /// indexes that can be adjusted.
     fn warm_up(&self, candidates: &mut Candidates, point: &Point) -> Result<(), BenchError> {
         let ops = self.comparison.warm_up_ops();
         for (candidate, &loaded) in candidates.all.iter_mut().zip(&candidates.loaded) {

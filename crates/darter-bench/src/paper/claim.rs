@@ -7,10 +7,10 @@ use super::selection::Selection;
 pub(crate) struct Claim {
     /// The section whose text gives it.
     pub(crate) section: &'static str,
-    /// What the sentence says, in our words. It holds the number as the paper prints it.
+    /// The statement in our words, with the number as the paper prints it.
     pub(crate) statement: &'static str,
     /// The number.
     pub(crate) stated: Stated,
-    /// Ours, as far as measurements tell.
+    /// Computes our number, if there are measurements for it.
     pub(crate) ours: fn(&Selection<'_>) -> Option<Span>,
 }

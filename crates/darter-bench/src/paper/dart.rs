@@ -1,6 +1,6 @@
-//! DART (SIGMOD 2026): figures and tables, and what the text says of them. There: 60 M records with values of 64 bytes, 60 M
-//! operations, 168 threads on 3 compute nodes, 3 memory nodes, caches of 1 MB where nothing else is said (section 5.1). Here those
-//! shrink with the records.
+//! DART (SIGMOD 2026): figures and tables, and the numbers that the text gives. There: 60 M records
+//! with values of 64 bytes, 60 M operations, 168 threads on 3 compute nodes, 3 memory nodes, caches
+//! of 1 MB where nothing else is said (section 5.1). Here those shrink with the records.
 
 use super::claim::Claim;
 use super::figure::{Figure, Unheld, counts, modelled};
@@ -12,7 +12,8 @@ use darter_fabric::model::Preset;
 
 /// Everybody that DART is compared with here.
 const OTHERS: &[&str] = &["smart", "sherman"];
-/// DART and whom it is compared with on integers; on strings, trees of fixed keys are left out, as in the paper.
+/// DART and whom it is compared with on integers; on strings, trees of fixed keys are left out, as
+/// in the paper.
 const ON_INTEGERS: &[&str] = &["dart", "smart", "sherman"];
 const ON_STRINGS: &[&str] = &["dart", "smart"];
 /// The steps from ART to DART.
@@ -21,7 +22,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Records in the paper's Table 2.
 const RECORDS: f64 = 60e6;
 
-/// What Table 2 says of an index's size, and of ours at 60 M records.
+/// The size of an index in Table 2, and of ours at 60 M records.
 macro_rules! size {
     ($index:literal, $dataset:literal, $gib:literal, $statement:literal) => {
         Claim {

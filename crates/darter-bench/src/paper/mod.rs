@@ -1,8 +1,9 @@
-//! The figures and tables of the papers, run here at a scale that this machine can hold, with what their texts say beside them.
+//! The figures and tables of the papers, run here at a scale that this machine can hold, beside the
+//! numbers that their texts give.
 //!
-//! A figure is data: what is run for it, and the numbers that the text gives ([`claim`]), each with the section that it stands
-//! in and what the sentence says, in our words. Times are of the paper's testbed as the model has it, and say so; counts are of
-//! no clock.
+//! A figure is data: what is run for it, and the numbers that the text gives ([`claim`]), each with
+//! the section that it stands in and the statement in our words. Times are those of the modelled
+//! testbed and are marked as such; counts do not depend on a clock.
 
 mod claim;
 mod dart;
@@ -67,7 +68,8 @@ fn unheld() -> impl Iterator<Item = &'static Unheld> {
 /// Runs figures of the papers: tables and distances to `out`, and files to a directory.
 ///
 /// # Errors
-/// When a name is unknown or the scale cannot be met ([`BenchError::is_usage`]), an index fails, or one answers wrongly.
+/// Fails if a name is unknown or the scale cannot be met ([`BenchError::is_usage`]), or an index
+/// fails or returns a wrong result.
 pub fn run_paper(args: &PaperArgs, setting: &Setting, out: &mut dyn Write) -> Result<(), BenchError> {
     let (records, ops) = if args.quick { QUICK } else { (args.records, args.ops) };
     let scale = Scale { records, ops, rounds: args.rounds, seed: args.seed };
@@ -127,7 +129,7 @@ fn list(scale: &Scale) -> String {
     format!("{}\n\n{}", held.text(), not.text())
 }
 
-/// Runs a figure, and holds what came of it against the text.
+/// Runs a figure and compares the results with the paper's text.
 fn hold(
     figure: &Figure,
     scale: &Scale,

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// What a text says of a quantity.
+/// A quantity as a text states it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Stated {
-    /// So much.
+    /// About this much.
     About(f64),
-    /// So much at the most, over workloads and competitors.
+    /// At most this much, over workloads and competitors.
     UpTo(f64),
-    /// From so much to so much, over workloads and competitors.
+    /// Within these bounds, over workloads and competitors.
     Between(f64, f64),
-    /// Less than so much.
+    /// Less than this.
     Below(f64),
 }
 
-/// What we found: the least and the most, which are one where there is one number.
+/// A measured quantity: the least and the most, which are equal for a single number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     pub(crate) least: f64,
@@ -44,12 +44,12 @@ impl fmt::Display for Span {
 }
 
 impl Span {
-    /// One number.
+    /// Returns the span of one number.
     pub(crate) fn one(value: f64) -> Self {
         Self { least: value, most: value }
     }
 
-    /// Of several; `None` without any.
+    /// Returns the span of several numbers; `None` without any.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         values
             .into_iter()
@@ -61,7 +61,8 @@ impl Span {
         self.least.to_bits() == self.most.to_bits()
     }
 
-    /// How far apart ours is from what was stated: what it would have to be multiplied by, as a percentage.
+    /// How far apart ours is from what was stated: what it would have to be multiplied by, as a
+    /// percentage.
     pub(crate) fn deviation(self, stated: Stated) -> String {
         match stated {
             Stated::About(value) => percent(f64::midpoint(self.least, self.most), value),
@@ -74,7 +75,7 @@ impl Span {
     }
 }
 
-/// Ours in relation to theirs: `+3%`, and beyond a factor of two `×2.40`.
+/// Returns our number relative to theirs: `+3%`, and beyond a factor of two `×2.40`.
 fn percent(ours: f64, theirs: f64) -> String {
     let ratio = ours / theirs;
     if (0.5..=2.0).contains(&ratio) {
@@ -84,7 +85,7 @@ fn percent(ours: f64, theirs: f64) -> String {
     }
 }
 
-/// A number with as many digits as it deserves.
+/// Returns a number with the digits that matter.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,

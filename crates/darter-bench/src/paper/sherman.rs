@@ -1,5 +1,6 @@
-//! Sherman (SIGMOD 2022), by the two pages of its authors' summary: there 1 billion entries of 16 bytes, 8 machines that are
-//! compute and memory node at once, 176 threads, caches of 500 MB (section 3).
+//! Sherman (SIGMOD 2022), by the two pages of its authors' summary: there 1 billion entries of 16
+//! bytes, 8 machines that are compute and memory node at once, 176 threads, caches of 500 MB
+//! (section 3).
 
 use super::claim::Claim;
 use super::figure::{Figure, Unheld, modelled};

@@ -1,5 +1,6 @@
-//! SMART (OSDI 2023): figures, and what the text says of them. There: 60 M records with keys and values of 8 bytes (32 bytes for
-//! strings), 60 M operations, 16 compute nodes, 2 memory nodes, caches of 600 MB (sections 3 and 5.1).
+//! SMART (OSDI 2023): figures, and the numbers that the text gives. There: 60 M records with keys
+//! and values of 8 bytes (32 bytes for strings), 60 M operations, 16 compute nodes, 2 memory nodes,
+//! caches of 600 MB (sections 3 and 5.1).
 
 use super::claim::Claim;
 use super::figure::{Figure, Scale, Unheld, modelled};
@@ -26,7 +27,8 @@ fn testbed(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads: &[
     modelled(scale, Preset::Smart, indexes, dataset, workloads).with_caches(&[CACHE]).with_values(VALUE_BYTES)
 }
 
-/// On that of its motivation: 8 compute nodes of 32 clients, one memory node, values of 64 bytes (section 3).
+/// On that of its motivation: 8 compute nodes of 32 clients, one memory node, values of 64 bytes
+/// (section 3).
 fn motivation(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads: &[Workload]) -> Comparison {
     let preset = ModelSpec::preset(Preset::Smart);
     let spec = ModelSpec {

@@ -1,5 +1,5 @@
-//! `compare` and `paper` as their user meets them: tables, files, exit codes; memory nodes of their own over TCP. No time is
-//! judged here.
+//! `compare` and `paper` as their user meets them: tables, files, exit codes; memory nodes of their
+//! own over TCP. No time is judged here.
 
 use std::fs;
 use std::process::{Command, Output};

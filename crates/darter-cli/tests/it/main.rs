@@ -1,4 +1,5 @@
-//! The program as its user meets it, one module a family of commands, and the check of how the workspace is built.
+//! The program as its user meets it, one module a family of commands, and the check of how the
+//! workspace is built.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::format_collect)] // small inputs, and clear

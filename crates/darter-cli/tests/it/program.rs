@@ -204,7 +204,7 @@ fn scans() {
         .out("{\"key\":\"ba\\\\x00\",\"value\":\"vba\\\\x00\"}\n");
 }
 
-/// Whoever stops reading does no harm.
+/// A reader that stops early does no harm.
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let scene = Scene::new();

@@ -1,6 +1,8 @@
-//! Cycles among the modules of a crate: groups of modules each of which reaches all others, and the shortest way around.
+//! Cycles among the modules of a crate: groups of modules each of which reaches all others, and the
+//! shortest way around.
 //!
-//! References between a module and those below it are left out: a module and its children may know each other.
+//! References between a module and those below it are left out: a module and its children may know
+//! each other.
 
 use super::paths::{Reference, References, references};
 use super::source::{ModuleId, Sources, Tree};

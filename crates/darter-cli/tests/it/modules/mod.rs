@@ -1,4 +1,5 @@
-//! No module of any crate of this workspace depends on a module that depends on it, except a module and those below it.
+//! No module of any crate of this workspace depends on a module that depends on it, except a module
+//! and those below it.
 
 pub(crate) mod graph;
 pub(crate) mod paths;

@@ -1,9 +1,10 @@
-//! Which modules each module refers to: every path of `use` declarations, types, expressions, patterns, attributes and
-//! macros' tokens is followed to the module that defines what it names.
+//! Which modules each module refers to: every path of `use` declarations, types, expressions,
+//! patterns, attributes and macros' tokens is followed to the module that defines what it names.
 //!
-//! Re-exports are followed, so importing through a parent's `pub use` counts as importing from the defining module.
-//! Naming a module alone counts for nothing: what is reached through it counts. Method calls name no path and are not
-//! seen, so methods of one type in several modules tie these together unnoticed.
+//! Re-exports are followed, so importing through a parent's `pub use` counts as importing from the
+//! defining module. Naming a module alone counts for nothing: what is reached through it counts.
+//! Method calls name no path and are not seen, so methods of one type in several modules tie these
+//! together unnoticed.
 
 use super::source::{ModuleId, Names, Sources, Tree, attributes, is_test, leaves};
 use proc_macro2::{TokenStream, TokenTree};

@@ -1,4 +1,5 @@
-//! The modules of a crate, read from its sources: files and inline modules, with the names that each of them has.
+//! The modules of a crate, read from its sources: files and inline modules, with the names that
+//! each of them has.
 //!
 //! Unit tests (`#[cfg(test)]`) are left out. Modules that a macro declares are not seen.
 
