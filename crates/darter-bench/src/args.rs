@@ -16,7 +16,7 @@ pub const PROCESSES_MAX: usize = 64;
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 /// Most rounds of a comparison.
 const ROUNDS_MAX: u32 = 1000;
-/// Searches of a warm-up, unless asked for otherwise.
+/// Searches of a warm-up by default.
 const WARM_UP_OPS: u64 = 1_000_000;
 
 /// Which index to measure.
@@ -36,7 +36,7 @@ impl IndexName {
     }
 }
 
-/// How the prefix list of the express skip table comes about (DART, section 3.1).
+/// How the prefix list of the express skip table is chosen (DART, section 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PrefixList {
     /// Adjusted to the access frequencies of a warm-up before measuring.
@@ -53,7 +53,8 @@ pub struct BenchArgs {
     /// Index to measure
     #[arg(long, value_enum, default_value = "dart", value_name = "NAME")]
     pub index: IndexName,
-    /// YCSB workloads, run in this order on the same records; without `load` at the beginning, records are bulk-loaded
+    /// YCSB workloads, run in this order on the same records; without `load` at the beginning,
+    /// records are bulk-loaded
     #[arg(long, value_delimiter = ',', default_value = "load,a,b,c,d,e,f", value_name = "LIST")]
     pub workload: Vec<Workload>,
     /// Keys: randint, email (synthetic), dense, clustered, or `file:PATH` with one key a line
@@ -71,7 +72,8 @@ pub struct BenchArgs {
     /// Operations each thread has under way at a time; several numbers run each workload with each
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
     pub in_flight: Vec<usize>,
-    /// Processes that drive the pool together, each with its own threads; for workloads without inserts, on file: and tcp:// pools
+    /// Processes that drive the pool together, each with its own threads; for workloads without
+    /// inserts, on file: and tcp:// pools
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub processes: usize,
     /// Bytes of a value
@@ -83,8 +85,8 @@ pub struct BenchArgs {
     /// Bytes the client may cache (K, M, G for powers of 1024)
     #[arg(long, default_value = "1M", value_name = "BYTES")]
     pub cache: ByteSize,
-    /// Empty pool to run on: `mem:SIZE`, `file:PATH?size=SIZE` or `tcp://HOST:PORT,…` [default: memory of this process, large
-    /// enough]
+    /// Empty pool to run on: `mem:SIZE`, `file:PATH?size=SIZE` or `tcp://HOST:PORT,…` [default:
+    /// memory of this process, large enough]
     #[arg(long, value_name = "URL")]
     pub pool: Option<PoolUrl>,
     /// Make the pool on memory nodes that hold none, with the secret that makes counts repeatable
@@ -93,7 +95,8 @@ pub struct BenchArgs {
     /// Prefix list: auto adjusts it after a warm-up, powers keeps the powers of two
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     pub prefix_list: PrefixList,
-    /// Unmeasured searches before the prefix list adjusts itself [default: as many as --ops, at most 1M]
+    /// Unmeasured searches before the prefix list adjusts itself [default: as many as --ops, at
+    /// most 1M]
     #[arg(long, value_parser = parse_count, value_name = "N")]
     pub warm_up: Option<u64>,
     /// Seed of keys and operations
@@ -173,17 +176,17 @@ impl BenchArgs {
         Ok(())
     }
 
-    /// Whether the records come by measured inserts.
+    /// Returns whether records are loaded by measured inserts.
     pub(crate) fn loads_by_inserts(&self) -> bool {
         self.workload.first() == Some(&Workload::Load)
     }
 
-    /// Searches of the warm-up.
+    /// Returns the number of searches of the warm-up.
     pub(crate) fn warm_up_ops(&self) -> u64 {
         self.warm_up.unwrap_or(self.ops.min(WARM_UP_OPS))
     }
 
-    /// Fresh records that the inserts of all workloads take at most, `rounds` times over.
+    /// Returns the most fresh records that `rounds` runs of all workloads can insert.
     pub(crate) fn fresh_records_max(&self, rounds: u32) -> u64 {
         let once = self.workload.iter().flat_map(|workload| {
             let once =

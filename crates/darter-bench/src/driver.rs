@@ -1,115 +1,35 @@
 //! Runs one workload on one target: threads, operations in flight, time, latencies, counts.
 //!
-//! A thread has a task and a session for each operation that it keeps under way; on its own loop they take the next operation
-//! as they get free. Each thread prepares its operations a chunk at a time, keys included, and only the running of a chunk is timed; upkeep
-//! runs inline at the end of each chunk, inside the measured time. So with one thread nothing else happens meanwhile, and the
+//! A thread has a task and a session for each operation that it keeps under way; a task takes the
+//! next operation when it has finished one. Each thread prepares its operations a chunk at a time,
+//! keys included, and only the running of a chunk is timed; upkeep runs inline at the end of each
+//! chunk, inside the measured time. So with one thread nothing else happens meanwhile, and the
 //! counts of two runs are equal. `seconds` is the busy time of the busiest thread.
 
 use crate::BenchError;
-use crate::contest::Contender;
 use crate::datasets::Dataset;
 use crate::executor::{Executor, Failure, Values};
+use crate::outcome::Outcome;
+use crate::phase::Phase;
+use crate::rounds::Candidate;
 use crate::target::{SortedPairs, Target, TargetSession};
-use crate::ycsb::{Chunk, KeySpace, OpStream, StreamSpec, Workload};
+use crate::ycsb::{Chunk, KeySpace, OpStream, StreamSpec};
 use darter::{Counters, block_on};
 use darter_fabric::run_all;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
-use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Every how many operations one is timed, once there are [`SAMPLED_FROM_OPS`] of them.
+/// Of how many operations one is timed, in runs of at least [`SAMPLED_FROM_OPS`].
 const LATENCY_EVERY: usize = 8;
-/// Operations of a thread from which on latencies are sampled; below, every operation is timed.
+/// Operations of a thread from which on latencies are sampled. Shorter runs time every operation.
 const SAMPLED_FROM_OPS: u64 = 1_000_000;
-/// Longest latency told apart, in nanoseconds: one minute.
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// What to run.
-#[derive(Clone, Copy)]
-pub(crate) struct Phase<'a> {
-    pub(crate) workload: Workload,
-    pub(crate) dataset: &'a dyn Dataset,
-    /// Records there are: 0 for LOAD.
-    pub(crate) loaded: u64,
-    pub(crate) ops: u64,
-    pub(crate) threads: usize,
-    /// Operations that each thread has under way at a time.
-    pub(crate) in_flight: usize,
-    /// Which process of how many this is; each has as many threads.
-    pub(crate) part: Part,
-    pub(crate) theta: f64,
-    pub(crate) value_bytes: usize,
-    pub(crate) seed: u64,
-    /// Which draw of the same workload this is.
-    pub(crate) run: u64,
-    pub(crate) progress: &'a ProgressBar,
-}
-
-impl Phase<'_> {
-    /// Operations that fall to a thread, counted over all processes.
-    pub(crate) fn ops_of(&self, thread: usize) -> u64 {
-        let threads = (self.threads * self.part.processes) as u64;
-        self.ops / threads + u64::from((thread as u64) < self.ops % threads)
-    }
-}
-
-/// One process among several that share a phase's operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Part {
-    pub(crate) process: usize,
-    pub(crate) processes: usize,
-}
-
-impl Part {
-    /// A process that does everything.
-    pub(crate) const WHOLE: Self = Self { process: 0, processes: 1 };
-}
-
-/// What came of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) ops: u64,
-    pub(crate) seconds: f64,
-    /// Reads, updates and scans that did not find their key.
-    pub(crate) not_found: u64,
-    /// In nanoseconds.
-    pub(crate) latency: Histogram<u64>,
-    /// `None` when the target does not count.
-    pub(crate) counters: Option<Counters>,
-    /// Records there are now.
-    pub(crate) records: u64,
-    /// What was busiest, where a model knows.
-    pub(crate) bottleneck: Option<String>,
-}
-
-impl Outcome {
-    /// Nothing yet.
-    pub(crate) fn new(records: u64) -> Self {
-        let latency = latency_histogram();
-        let counters = Some(Counters::default());
-        Self { ops: 0, seconds: 0.0, not_found: 0, latency, counters, records, bottleneck: None }
-    }
-
-    /// Adds what others did in the same time.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.ops += other.ops;
-        self.not_found += other.not_found;
-        self.seconds = self.seconds.max(other.seconds);
-        self.counters = self.counters.zip(other.counters).map(|(mine, theirs)| mine + theirs);
-        // Equal bounds and precision: nothing can be out of range.
-        let _ = self.latency.add(&other.latency);
-    }
-
-    pub(crate) fn ops_per_s(&self) -> f64 {
-        if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
-    }
-}
-
-/// Runs a phase to its end, then fills the holes that uneven inserts left, so that records are contiguous again.
+/// Runs a phase to its end, then inserts the records that uneven threads left out, so that records
+/// are contiguous again.
 pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     let space = KeySpace::new(phase.loaded, phase.threads * phase.part.processes);
     let sessions = |_| (0..phase.in_flight).map(|_| target.session()).collect::<Result<Vec<_>, _>>();
@@ -149,7 +69,7 @@ pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outc
     Ok(outcome)
 }
 
-impl<T: Target> Contender for T {
+impl<T: Target> Candidate for T {
     fn name(&self) -> &'static str {
         Target::name(self)
     }
@@ -159,7 +79,7 @@ impl<T: Target> Contender for T {
     }
 }
 
-/// Inserts what uneven inserts left out.
+/// Inserts the records below the highest one that no thread has inserted.
 pub(crate) fn fill_holes<T: Target>(
     target: &T,
     phase: &Phase<'_>,
@@ -205,13 +125,6 @@ pub(crate) fn bulk_load<T: Target>(
             what: format!("bulk load took {loaded} of {records} records"),
         })
     }
-}
-
-/// A histogram of nanoseconds. One that grows by itself would not when it is asked to saturate.
-pub(crate) fn latency_histogram() -> Histogram<u64> {
-    // Bounds and precision are constants that the constructor accepts.
-    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
-        .unwrap_or_else(|error| unreachable!("constant histogram bounds: {error:?}"))
 }
 
 /// One thread at work: a session for each operation it has under way.
@@ -280,7 +193,7 @@ impl<S: TargetSession> Worker<'_, S> {
     }
 }
 
-/// A chunk that a thread's tasks work off together.
+/// A chunk of operations shared by a thread's tasks.
 struct Work<'a> {
     chunk: &'a Chunk,
     next: Cell<usize>,
@@ -289,7 +202,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Does one operation after another until none is left.
+    /// Runs one operation after another until none is left.
     async fn task(&self, session: &mut impl TargetSession, executor: &mut Executor) -> Result<(), Failure> {
         loop {
             let at = self.next.get();
@@ -313,11 +226,13 @@ impl Work<'_> {
 mod tests {
     use super::*;
     use crate::datasets::{Dense, Email};
+    use crate::phase::Part;
+    use crate::ycsb::Workload;
     use std::collections::BTreeMap;
     use std::ops::Bound;
     use std::sync::Mutex;
 
-    /// The driver's own yardstick: a locked map that can lie.
+    /// The driver's own baseline: a locked map that can lie.
     #[derive(Default)]
     struct Model {
         map: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,

@@ -14,13 +14,13 @@ pub enum BenchError {
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The store answered with an error: out of space, most often.
+    /// The store failed, most often because it is out of space.
     #[error(transparent)]
     Store(#[from] darter::Error),
-    /// The index answered wrongly: a benchmark of it means nothing.
+    /// The index returned a wrong result: its figures mean nothing.
     #[error("wrong answer from {index}: {what}")]
     WrongAnswer {
         /// The index.
@@ -52,7 +52,7 @@ pub enum BenchError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The results cannot be written.
@@ -61,12 +61,13 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// The dataset ran dry.
+    /// Returns the error of a dataset without keys left.
     pub(crate) fn no_fresh_key() -> Self {
         Self::Usage("the dataset has no key left to insert; use fewer --records or --ops".to_owned())
     }
 
-    /// Whether other arguments would help (exit code 2), as opposed to a failure of the run (exit code 1).
+    /// Returns whether other arguments would help (exit code 2), as opposed to a failure of the run
+    /// (exit code 1).
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Usage(_) | Self::KeyFile { .. } | Self::File { .. } => true,

@@ -1,4 +1,4 @@
-//! Runs single operations of a workload on a session, and judges their answers.
+//! Runs single operations of a workload on a session and checks their results.
 
 use crate::BenchError;
 use crate::target::TargetSession;
@@ -37,7 +37,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// As an error of the benchmark.
+    /// Returns the failure as an error of the benchmark.
     pub(crate) fn of(self, index: &'static str, workload: Workload) -> BenchError {
         match self {
             Self::Error(error) => error,
@@ -68,7 +68,7 @@ impl Executor {
         Self { values: Values::new(value_bytes, seed), read: Vec::new(), value_bytes, not_found: 0 }
     }
 
-    /// Runs one, and judges the answer.
+    /// Runs `op` and checks its result.
     #[inline]
     pub(crate) async fn execute(
         &mut self,

@@ -1,4 +1,5 @@
-//! Any index over any fabric as a target of the driver, so that all of them run the same operations under the same counters.
+//! Any index over any fabric as a target of the driver, so that all of them run the same operations
+//! under the same counters.
 //!
 //! Upkeep of pool and index is called inline by the driver; no thread does it meanwhile.
 

@@ -1,29 +1,32 @@
-//! How well darter does: datasets, the YCSB workloads, a driver that counts exactly, other indexes to compare with.
+//! How well darter does: datasets, the YCSB workloads, a driver that counts exactly, other indexes
+//! to compare with.
 //!
-//! A run loads records into an empty pool, lets the prefix list adjust itself to a warm-up, and measures each workload
-//! (DART, section 5.1). Counts (round trips, verbs, bytes) are exact and repeatable on one thread: no upkeep thread runs,
-//! keys and operations depend on the seed alone, and of two runs only the pools' secrets differ, which place hashed entries
-//! (a few thousandths of a round trip). Times are of this machine, in this run; compare them within it only.
+//! A run loads records into an empty pool, lets the prefix list adjust itself to a warm-up, and
+//! measures each workload (DART, section 5.1). Counts (round trips, verbs, bytes) are exact and
+//! repeatable on one thread: no upkeep thread runs, keys and operations depend on the seed alone,
+//! and of two runs only the pools' secrets differ, which place hashed entries (a few thousandths of
+//! a round trip). Times are of this machine, in this run; compare them within it only.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`datasets`] | the keys |
-//! | `zipf`, `ycsb` | which operation on which record comes next |
+//! | `zipf`, `permutation`, `ycsb` | which operation on which record comes next |
 //! | `target`, `store_target`, `index_target`, `peers` | what is measured |
-//! | `executor`, `driver`, `modelled`, `run`, `teardown` | how it is measured, by this machine's clock or a model's |
-//! | `contest` | targets that take turns |
-//! | `compare` | indexes side by side, with tables, CSV, plots and a page |
-//! | `paper` | the papers' figures, and what their texts say |
+//! | `phase`, `outcome` | one workload under certain conditions, and what came of it |
+//! | `executor`, `driver`, `modelled` | how it is measured, by this machine's clock or a model's |
+//! | `plan`, `run`, `teardown` | `bench` on darter's store |
 //! | `processes` | several processes that drive one pool |
+//! | `rounds` | several candidates that run the same cases in turns |
+//! | `compare` | indexes side by side, with tables, CSV, plots and a page |
+//! | `paper` | the papers' figures, and the numbers that their texts give |
 //! | `fabric` | verbs alone, over TCP |
 //! | `deaths` | what clients notice of another's death |
-//! | `companion` | processes of a measurement's own |
-//! | `report`, `progress` | what people and machines get to see |
+//! | `child_process` | memory nodes and writers that a measurement starts |
+//! | `report`, `progress` | output for people and for programs |
 
 mod args;
-mod companion;
+mod child_process;
 mod compare;
-mod contest;
 pub mod datasets;
 mod deaths;
 mod driver;
@@ -32,13 +35,17 @@ mod executor;
 mod fabric;
 mod index_target;
 mod modelled;
+mod outcome;
 mod paper;
 #[cfg(feature = "peers")]
 mod peers;
 mod permutation;
+mod phase;
+mod plan;
 mod processes;
 mod progress;
 mod report;
+mod rounds;
 mod run;
 mod store_target;
 mod target;
@@ -50,7 +57,7 @@ pub use args::{
     BenchArgs, IN_FLIGHT_MAX, IndexName, PROCESSES_MAX, PrefixList, THREADS_MAX, VALUE_BYTES_MAX,
 };
 pub use compare::{
-    CompareArgs, Comparison, Configuration, Figures, IndexChoice, Measurement, Place, Theta, VARIANTS,
+    CompareArgs, Comparison, Configuration, Figures, IndexChoice, Measurement, PoolLocation, Theta, VARIANTS,
     Variant, run_compare,
 };
 pub use deaths::{DeathsArgs, DeathsReport, LatencyRow, Reclamation, VictimArgs, run_deaths, run_victim};
@@ -67,14 +74,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What a benchmark needs to know of the program that runs it.
+/// What a benchmark needs to know about the program that runs it.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
     /// How `tcp://` pools are reached.
     pub tcp: TcpOptions,
     /// How to start the program again.
     pub program: Program,
-    /// The command line, for pages of results to tell.
+    /// The command line, which pages of results show.
     pub command: String,
 }
 
@@ -85,19 +92,23 @@ pub struct Program {
     pub path: PathBuf,
     /// The arguments of its command that serves memory and prints `tcp://ADDRESS`; others follow.
     pub memnode: Vec<OsString>,
-    /// The arguments of its command that calls [`run_worker`] with this benchmark's arguments; [`WORKER_PART`] follows.
+    /// The arguments of its command that calls [`run_worker`] with this benchmark's arguments;
+    /// [`WORKER_PART`] follows.
     pub worker: Vec<OsString>,
     /// The arguments of its command that calls [`run_victim`]; those of [`VictimArgs`] follow.
     pub victim: Vec<OsString>,
-    /// Variables of the environment that tell of credentials, of which memory nodes made for a measurement, and their clients, are not told.
+    /// Environment variables that name credentials. Memory nodes and clients that a measurement
+    /// starts do not inherit them.
     pub credentials: Vec<&'static str>,
 }
 
-/// Runs the benchmark that `args` describe and writes its results to `out`: a table, or with `--json` one object per
-/// workload and line, each as soon as it is known. Progress goes to the standard error, when that is a terminal.
+/// Runs the benchmark that `args` describe and writes its results to `out`: a table, or with
+/// `--json` one object per workload and line, each as soon as it is known. Progress goes to the
+/// standard error, when that is a terminal.
 ///
 /// # Errors
-/// When the arguments cannot be met ([`BenchError::is_usage`]), the store fails, or the index answers wrongly.
+/// Fails if the arguments cannot be met ([`BenchError::is_usage`]), the store fails, or the index
+/// returns a wrong result.
 pub fn run(
     args: &BenchArgs,
     setting: &Setting,

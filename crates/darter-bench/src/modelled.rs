@@ -1,19 +1,23 @@
-//! Runs one workload on a modelled cluster: the same operations as the driver's, by the model's clock.
+//! Runs one workload on a modelled cluster: the same operations as the driver's, by the model's
+//! clock.
 //!
-//! Threads are dealt to the compute nodes in turn, each of which has a target of its own: an index handle with its cache. A thread
-//! has a stream of operations and a task and a session for each that it keeps under way. Making keys takes no time there; what
-//! an operation costs a processor is the model's affair.
+//! Threads are assigned to the compute nodes round-robin; each node has a target of its own, an
+//! index handle with its cache. A thread has a stream of operations, and a task and a session for
+//! each operation that it keeps under way. Making keys takes no modelled time; the model decides
+//! what an operation costs a processor.
 
 use crate::BenchError;
-use crate::driver::{Outcome, Phase, fill_holes};
+use crate::driver::fill_holes;
 use crate::executor::{Executor, Failure};
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 use crate::target::{Target, TargetSession};
 use crate::ycsb::{Action, Chunk, KeySpace, Op, OpStream, StreamSpec};
 use darter::block_on;
 use darter_fabric::model::{Cluster, Model};
 use std::cell::{Cell, RefCell};
 
-/// Operations prepared at a time: few, so that what others have inserted is known.
+/// Operations prepared at a time: few, so that a stream knows what others have inserted.
 const CHUNK_OPS: usize = 16;
 /// Operations of a session between two rounds of upkeep.
 const UPKEEP_OPS: u64 = 1024;
@@ -56,15 +60,15 @@ impl Feed<'_> {
         Ok(Some(InHand { op, insert }))
     }
 
-    /// An insert is done; answers how many are, from the first on.
+    /// Notes that an insert is done. Returns the number of inserts before the first that is not.
     fn done(&mut self, insert: u64) -> u64 {
         self.under_way.retain(|&other| other != insert);
         self.under_way.iter().copied().min().unwrap_or(self.inserts)
     }
 }
 
-/// What all tasks of a phase share.
-struct Shared<'a> {
+/// State that all tasks of a phase share.
+struct PhaseState<'a> {
     model: &'a Model,
     phase: &'a Phase<'a>,
     space: &'a KeySpace,
@@ -77,8 +81,8 @@ struct Shared<'a> {
     has_failed: Cell<bool>,
 }
 
-/// Runs a phase to its end; `nodes` are the compute nodes' targets. A thread of its own does it, in which nothing is left over
-/// from what ran before, so that equal phases are equal to the picosecond.
+/// Runs a phase to its end; `nodes` are the compute nodes' targets. It runs in a fresh thread,
+/// which has no state of earlier phases, so that equal phases take equal times to the picosecond.
 pub(crate) fn run_phase<T: Target>(
     model: &Model,
     nodes: &[T],
@@ -92,7 +96,7 @@ pub(crate) fn run_phase<T: Target>(
 
 fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<Outcome, BenchError> {
     let space = KeySpace::new(phase.loaded, phase.threads);
-    let shared = Shared {
+    let state = PhaseState {
         model,
         phase,
         space: &space,
@@ -103,13 +107,13 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
         has_failed: Cell::new(false),
     };
     let feeds: Vec<RefCell<Feed<'_>>> =
-        (0..phase.threads).map(|thread| RefCell::new(shared.feed(thread))).collect();
+        (0..phase.threads).map(|thread| RefCell::new(state.feed(thread))).collect();
     let mut cluster = Cluster::new(model);
     for (thread, feed) in feeds.iter().enumerate() {
         for task in 0..phase.in_flight {
             let session = nodes[thread % nodes.len()].session()?;
             let executor = Executor::new(phase.value_bytes, phase.seed ^ (thread + task) as u64);
-            cluster.spawn(thread, shared.task(thread, feed, session, executor));
+            cluster.spawn(thread, state.task(thread, feed, session, executor));
         }
     }
     model.measure();
@@ -118,13 +122,14 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
     drop(cluster);
     let report = model.report();
     drop(feeds);
-    let Shared { outcome, ends_ns, all_busy_until_ns, failure, .. } = shared;
+    let PhaseState { outcome, ends_ns, all_busy_until_ns, failure, .. } = state;
     if let Some(failure) = failure.take() {
         return Err(failure.of(nodes[0].name(), phase.workload));
     }
     fill_holes(&nodes[0], phase, &space)?;
     reclaim(nodes)?;
-    // The rate is that of the time in which every thread had work: what the last ones do alone says little of the cluster.
+    // The rate is that of the time in which every thread had work: what the last ones do alone says
+    // little of the cluster.
     let until_ns = all_busy_until_ns.get().min(begin_ns + report.elapsed_ns);
     let ends_ns = ends_ns.into_inner();
     let ended = ends_ns.iter().filter(|&&end| end <= until_ns).count().max(1);
@@ -137,7 +142,8 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
     })
 }
 
-/// Outside of the model's time: every compute node does its upkeep often enough for what was unlinked to be reused.
+/// Runs upkeep on every compute node, outside of the model's time, until unlinked memory can be
+/// reused.
 fn reclaim<T: Target>(nodes: &[T]) -> Result<(), BenchError> {
     let sessions = nodes.iter().map(Target::session).collect::<Result<Vec<_>, _>>();
     let mut sessions = sessions?;
@@ -149,7 +155,7 @@ fn reclaim<T: Target>(nodes: &[T]) -> Result<(), BenchError> {
     Ok(())
 }
 
-impl Shared<'_> {
+impl PhaseState<'_> {
     fn feed(&self, thread: usize) -> Feed<'_> {
         let phase = self.phase;
         let spec = StreamSpec {
@@ -165,7 +171,7 @@ impl Shared<'_> {
         Feed { stream, chunk: Chunk::of(CHUNK_OPS), next: 0, inserts: 0, under_way: Vec::new() }
     }
 
-    /// Does one operation after another until none is left, or somebody has failed.
+    /// Runs one operation after another until none is left or a task has failed.
     async fn task(
         &self,
         thread: usize,

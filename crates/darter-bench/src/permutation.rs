@@ -1,8 +1,9 @@
 //! Bijections on integers: how a record number becomes a key without a table of the keys given out.
 //!
-//! [`Permutation`] shuffles `0..n` for any `n` by a four-round Feistel network on the next even power of two, walking on
-//! while it lands outside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). [`Mixer`] shuffles all
-//! integers of a given width by invertible multiplications and shifts. Neither is a cipher.
+//! [`Permutation`] shuffles `0..n` for any `n` by a four-round Feistel network on the next even
+//! power of two, walking on while it lands outside (Black and Rogaway, "Ciphers with Arbitrary
+//! Finite Domains", CT-RSA 2002). [`Mixer`] shuffles all integers of a given width by invertible
+//! multiplications and shifts. Neither is a cipher.
 
 /// Scrambles one word (the finaliser of Steele's `SplitMix64`); a bijection on 64 bits.
 #[inline]

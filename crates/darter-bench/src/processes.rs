@@ -1,12 +1,17 @@
-//! Several processes that drive one pool, each its share of a phase's operations, and what they did together.
+//! Several processes that drive one pool: each runs its share of a phase's operations, and the
+//! results are added up.
 //!
-//! The program starts itself again with the benchmark's own arguments and a part: what a worker is told beyond them. A worker
-//! opens the pool, says that it is ready, waits for the word to go, and answers what it did in one line. The token of memory
-//! nodes comes to it the way it came to the parent, by a file or the environment.
+//! The program starts itself again with the benchmark's own arguments and a *part*, which adds what
+//! these leave open. A worker opens the pool, prints that it is ready, waits for a line on its
+//! standard input, and prints its results in one line. The token of memory nodes reaches it as it
+//! reached the parent, by a file or the environment.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Outcome, Part, Phase};
-use crate::run::Plan;
+use crate::driver;
+use crate::outcome::Outcome;
+use crate::phase::{Part, Phase};
+use crate::plan::Plan;
+use crate::report::print_json;
 use crate::store_target::StoreTarget;
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting};
@@ -19,7 +24,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 /// The argument that a worker's part follows.
 pub const WORKER_PART: &str = "--part";
 
-/// What a worker is told beyond the benchmark's arguments.
+/// A worker's task, beyond the benchmark's arguments.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     workload: String,
@@ -29,7 +34,7 @@ struct Task {
     loaded: u64,
 }
 
-/// What a worker answers.
+/// A worker's results.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Answer {
     ops: u64,
@@ -96,7 +101,7 @@ impl Worker {
         }
     }
 
-    /// Its next line.
+    /// Returns the next line that the worker prints.
     fn hear(&mut self) -> Result<String, BenchError> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
@@ -115,7 +120,7 @@ impl Drop for Worker {
     }
 }
 
-/// Runs a phase in so many processes, and adds up what they did.
+/// Runs a phase in `processes` processes and adds up their results.
 pub(crate) fn run_phase(
     setting: &Setting,
     phase: &Phase<'_>,
@@ -146,10 +151,10 @@ pub(crate) fn run_phase(
     Ok(all)
 }
 
-/// A worker's side: `part` as the parent gave it, `input` and `out` its pipes.
+/// Runs a worker: `part` is what the parent passed, `input` and `out` are the pipes to it.
 ///
 /// # Errors
-/// As [`crate::run`]; the parent notices.
+/// Fails as [`crate::run`] does; the parent notices.
 pub fn run_worker(
     args: &BenchArgs,
     setting: &Setting,
@@ -173,7 +178,7 @@ pub fn run_worker(
     out.flush()?;
     input.read_line(&mut String::new())?;
     let outcome = driver::run_phase(&target, &Phase { part: task.part, ..phase })?;
-    crate::run::print_json(out, &Answer::of(&outcome))
+    print_json(out, &Answer::of(&outcome))
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
-//! What a run reports: one object per workload for machines, one table for people.
+//! Reports of a run: one object per workload as JSON, or tables.
 
-use crate::driver::Outcome;
+use crate::BenchError;
+use crate::outcome::Outcome;
 use crate::ycsb::Workload;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use darter::{Counters, OpCounters, OpKind};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::Write;
 
 /// Latency percentiles in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -75,7 +77,7 @@ pub(crate) struct Sizes {
 pub struct CheckOutcome {
     /// Broken invariants; empty when the pool is sound.
     pub violations: Vec<String>,
-    /// Bytes that nobody can reach and nobody will free.
+    /// Bytes that no client can reach and none will free.
     pub leaked_bytes: u64,
     /// Bytes of the pool in use before anything was stored.
     pub pool_used_bytes_empty: u64,
@@ -98,9 +100,9 @@ pub struct WorkloadReport {
     pub workload: String,
     /// The dataset's name.
     pub dataset: String,
-    /// What a reader must know of its keys: that e-mail addresses are synthetic, for one.
+    /// A remark on the keys, such as that e-mail addresses are synthetic.
     pub dataset_note: String,
-    /// Records there were when the workload began; for `load`, when it ended.
+    /// Records when the workload began; for `load`, when it ended.
     pub records: u64,
     /// Operations measured.
     pub ops: u64,
@@ -158,7 +160,7 @@ pub struct WorkloadReport {
 }
 
 impl WorkloadReport {
-    /// Takes over what was measured.
+    /// Returns the report with the measurements filled in.
     pub(crate) fn measured(mut self, outcome: &Outcome) -> Self {
         self.ops = outcome.ops;
         self.seconds = outcome.seconds;
@@ -171,7 +173,7 @@ impl WorkloadReport {
         self
     }
 
-    /// Takes over what was counted.
+    /// Fills in the counts.
     fn count(&mut self, counters: &Counters) {
         let upkeep = counters[OpKind::Maintain];
         let cost = KindReport::new(counters.total() - upkeep, self.ops);
@@ -187,7 +189,7 @@ impl WorkloadReport {
             .collect();
     }
 
-    /// Takes over sizes.
+    /// Returns the report with the sizes filled in.
     pub(crate) fn sized(mut self, sizes: Sizes, prefix_list: Vec<u8>) -> Self {
         self.index_bytes = Some(sizes.index);
         self.kv_bytes = Some(sizes.kv);
@@ -198,12 +200,12 @@ impl WorkloadReport {
     }
 }
 
-/// A workload's name in tables.
+/// Returns a workload's name in tables.
 pub(crate) fn title(workload: Workload) -> String {
     workload.name().to_uppercase()
 }
 
-/// The table of all workloads: throughput, costs per operation, latencies.
+/// Returns the table of all workloads: throughput, costs per operation, latencies.
 pub(crate) fn workload_table(reports: &[WorkloadReport]) -> Table {
     let mut table = markdown_table(&[
         "workload",
@@ -243,7 +245,7 @@ pub(crate) fn workload_table(reports: &[WorkloadReport]) -> Table {
     table
 }
 
-/// The table of costs by kind of operation.
+/// Returns the table of costs by kind of operation.
 pub(crate) fn kind_table(reports: &[WorkloadReport]) -> Table {
     let headers = [
         "workload",
@@ -277,7 +279,8 @@ pub(crate) fn kind_table(reports: &[WorkloadReport]) -> Table {
     table
 }
 
-/// A table that reads well on a terminal and renders in Markdown; all columns but the first are numbers.
+/// Returns an empty table that reads well on a terminal and renders in Markdown; all columns but
+/// the first are numbers.
 pub(crate) fn markdown_table(headers: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
@@ -288,13 +291,21 @@ pub(crate) fn markdown_table(headers: &[&str]) -> Table {
     table
 }
 
-/// Bytes for people: `1.23 GiB`.
+/// Returns `bytes` with a binary unit: `1.23 GiB`.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{:.2} {name}", bytes as f64 / unit as f64),
         None => format!("{bytes} B"),
     }
+}
+
+/// Prints `object` as JSON on one line, and flushes.
+pub(crate) fn print_json(out: &mut dyn Write, object: &impl serde::Serialize) -> Result<(), BenchError> {
+    serde_json::to_writer(&mut *out, object).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Darter's own store as a target of the driver.
 //!
-//! No upkeep thread and no automatic adjustment: upkeep is called inline by the driver, so that what is counted depends
-//! on the operations alone.
+//! No upkeep thread and no automatic adjustment: upkeep is called inline by the driver, so that
+//! what is counted depends on the operations alone.
 
 use crate::BenchError;
 use crate::compare::SECRET;
@@ -82,7 +82,7 @@ pub(crate) struct StoreSession {
 }
 
 impl StoreSession {
-    /// Removes a key; answers whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(crate) async fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         Ok(self.session.delete(key).await?)
     }

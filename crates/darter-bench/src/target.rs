@@ -8,41 +8,44 @@ pub(crate) type SortedPairs<'a> = Box<dyn Iterator<Item = (Vec<u8>, Vec<u8>)> + 
 
 /// An ordered index under test.
 pub(crate) trait Target: Send + Sync {
-    /// One thread's way in.
+    /// The session of one thread or task.
     type Session<'a>: TargetSession
     where
         Self: 'a;
 
-    /// The name in tables.
+    /// Returns the name in tables.
     fn name(&self) -> &'static str;
 
     /// Opens a session.
     fn session(&self) -> Result<Self::Session<'_>, BenchError>;
 }
 
-/// One thread's or task's way into a [`Target`]. Values that are read are copied out into a buffer of the caller's, by everyone.
+/// One thread's or task's session of a [`Target`]. Every target copies the values that it reads
+/// into the caller's buffer.
 pub(crate) trait TargetSession: Send {
-    /// Puts a key's value into `value`, replacing what was there; answers whether the key is present.
+    /// Puts a key's value into `value`, replacing what was there. Returns whether the key is
+    /// present.
     async fn read(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BenchError>;
 
-    /// Replaces a present key's value; answers whether it was present.
+    /// Replaces a present key's value. Returns whether it was present.
     async fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError>;
 
-    /// Adds an absent key; answers whether it was absent.
+    /// Adds an absent key. Returns whether it was absent.
     async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError>;
 
-    /// Appends the values of the first `limit` keys from `from` on to `values`, after clearing it; answers how many.
+    /// Appends the values of the first `limit` keys from `from` on to `values`, after clearing it.
+    /// Returns how many.
     async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError>;
 
-    /// Fills the empty index; answers how many pairs it took.
+    /// Fills the empty index. Returns how many pairs it took.
     async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError>;
 
-    /// Upkeep that is due.
+    /// Runs the upkeep that is due.
     async fn maintain(&mut self) -> Result<(), BenchError> {
         Ok(())
     }
 
-    /// What this session's operations have cost so far, where that is counted.
+    /// Returns what this session's operations have cost so far, if the target counts.
     fn counters(&self) -> Option<Counters> {
         None
     }

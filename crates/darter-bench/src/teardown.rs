@@ -1,8 +1,8 @@
-//! The last act of `--check`: delete everything, then let the checker say what is left and what leaked.
+//! The end of `--check`: delete everything, then check what is left and what leaked.
 
 use crate::BenchError;
 use crate::datasets::Dataset;
-use crate::driver::{Outcome, latency_histogram};
+use crate::outcome::{Outcome, latency_histogram};
 use crate::report::CheckOutcome;
 use crate::store_target::StoreTarget;
 use crate::target::{Target, TargetSession};
@@ -37,7 +37,7 @@ pub(crate) fn delete_and_check(
     Ok((outcome, check))
 }
 
-/// What the pool held at other times.
+/// Use of the pool at other times, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UsedBefore {
     /// In blocks, before anything was stored.

@@ -1,4 +1,5 @@
-//! The YCSB workloads (Cooper et al., 2010) as the papers use them, two that only write, and the streams of operations they make.
+//! The YCSB workloads (Cooper et al., 2010) as the papers use them, two that only write, and the
+//! streams of operations they make.
 //!
 //! | workload | operations | records |
 //! |---|---|---|
@@ -12,9 +13,10 @@
 //! | I | 100% insert, not one of YCSB's: LOAD into what is loaded | fresh ones |
 //! | U | 100% update, not one of YCSB's | scrambled Zipf |
 //!
-//! Each thread has a stream and a generator of its own, so that what it does depends on the seed, the workload and its
-//! number alone; the one exception is D on several threads, where "newest" depends on how far the others are. Inserts take
-//! fresh records: the k-th of thread t is number `loaded + k × threads + t`.
+//! Each thread has a stream and a generator of its own, so that what it does depends on the seed,
+//! the workload and its number alone; the one exception is D on several threads, where "newest"
+//! depends on how far the others are. Inserts take fresh records: the k-th of thread t is number
+//! `loaded + k × threads + t`.
 
 use crate::datasets::Dataset;
 use crate::permutation::derive_seed;
@@ -107,8 +109,8 @@ impl Workload {
         self.mix().iter().any(|(action, _)| *action == Action::Insert)
     }
 
-    /// Fresh records that `ops` operations on `threads` threads need at most, LOAD aside. The number is drawn; the bound is
-    /// ten standard deviations above its mean.
+    /// Fresh records that `ops` operations on `threads` threads need at most, LOAD aside. The
+    /// number is drawn; the bound is ten standard deviations above its mean.
     pub(crate) fn fresh_records_max(self, ops: u64, threads: u64) -> u64 {
         let per_thread = ops.div_ceil(threads);
         match self {
@@ -163,7 +165,7 @@ impl KeySpace {
         self.loaded + k * self.finished.len() as u64 + thread as u64
     }
 
-    /// Says that a thread's first `inserts` inserts are done.
+    /// Notes that a thread's first `inserts` inserts are done.
     pub(crate) fn finish(&self, thread: usize, inserts: u64) {
         self.finished[thread].0.store(inserts, Ordering::Release);
     }
@@ -180,8 +182,8 @@ impl KeySpace {
         self.loaded + least * self.finished.len() as u64
     }
 
-    /// Fresh records below the highest one inserted that no thread got to, once all have stopped; inserting them makes the
-    /// records contiguous again.
+    /// Fresh records below the highest one inserted that no thread got to, once all have stopped;
+    /// inserting them makes the records contiguous again.
     pub(crate) fn holes(&self) -> Vec<u64> {
         let inserted: Vec<u64> =
             self.finished.iter().map(|finished| finished.0.load(Ordering::Acquire)).collect();
@@ -203,7 +205,7 @@ pub(crate) struct Op {
     pub(crate) action: Action,
     key_at: u32,
     key_bytes: u32,
-    /// Records a scan asks for.
+    /// Records that a scan returns at most.
     pub(crate) limit: u32,
 }
 
@@ -216,12 +218,12 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// A chunk for so many tasks, long enough that they all are at work most of the time.
+    /// Returns a chunk for `tasks` tasks, long enough that all are busy most of the time.
     pub(crate) fn for_tasks(tasks: usize) -> Self {
         Self::of(CHUNK_OPS.max(CHUNK_OPS_OF_TASK * tasks))
     }
 
-    /// A chunk of so many operations at most.
+    /// Returns a chunk of at most `ops` operations.
     pub(crate) fn of(ops_max: usize) -> Self {
         Self { ops: Vec::new(), keys: Vec::new(), ops_max }
     }
@@ -252,7 +254,8 @@ pub(crate) struct StreamSpec<'a> {
     pub(crate) seed: u64,
     /// Names the draws; different for warm-up and measurement, and for each round.
     pub(crate) run: u64,
-    /// Whether a thread's operations run one after another, so that its inserts are done when a later one asks for them.
+    /// Whether a thread's operations run one after another, so that an insert is done before a
+    /// later operation accesses its record.
     pub(crate) in_order: bool,
 }
 
@@ -286,8 +289,8 @@ impl<'a> OpStream<'a> {
         self.inserted
     }
 
-    /// Puts the next operations into `chunk`; none are left when it stays empty. `None` when the dataset has no fresh record
-    /// left for an insert.
+    /// Puts the next operations into `chunk`; none are left when it stays empty. `None` when the
+    /// dataset has no fresh record left for an insert.
     pub(crate) fn fill(&mut self, chunk: &mut Chunk) -> Option<()> {
         chunk.ops.clear();
         chunk.keys.clear();

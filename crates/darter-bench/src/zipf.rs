@@ -1,9 +1,10 @@
-//! Which record an operation asks for: scrambled Zipf, or latest (YCSB, section 5.1 of DART).
+//! Which record an operation accesses: scrambled Zipf, or latest (YCSB, section 5.1 of DART).
 //!
-//! Ranks come from [`rand_distr::Zipf`], which samples in constant time for any number of records and any theta by
-//! rejection; YCSB's own generator (Gray et al., SIGMOD 1994) approximates and needs a sum over all records first. Scrambling is a
-//! seeded shuffle of the records, where YCSB hashes ranks into them and lets some collide: here the most popular record
-//! has exactly the share that theta says, and every record can be asked for.
+//! Ranks come from [`rand_distr::Zipf`], which samples in constant time for any number of records
+//! and any theta by rejection; YCSB's own generator (Gray et al., SIGMOD 1994) approximates and
+//! needs a sum over all records first. Scrambling is a seeded shuffle of the records, where YCSB
+//! hashes ranks into them and lets some collide: here the most popular record has exactly the share
+//! that theta says, and every record can be accessed.
 
 use crate::permutation::{Permutation, derive_seed};
 use rand::Rng;

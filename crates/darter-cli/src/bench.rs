@@ -28,7 +28,8 @@ pub(crate) struct BenchCommand {
 enum OtherBench {
     /// Measure verbs over TCP on this machine, beside a bare loop that does the same
     Fabric(FabricArgs),
-    /// Kill clients of memory nodes at random moments, and measure what the others notice and when memory is reclaimed again
+    /// Kill clients of memory nodes at random moments, and measure what the others notice and when
+    /// memory is reclaimed again
     Deaths(DeathsArgs),
 }
 

@@ -3,7 +3,7 @@
 use crate::Answer;
 use crate::failure::Failure;
 use crate::pool::PoolArgs;
-use crate::stats::bytes_text;
+use crate::tables::bytes_text;
 use darter::Check;
 use darter_server::json;
 use std::io::Write;

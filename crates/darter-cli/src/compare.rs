@@ -1,4 +1,5 @@
-//! `compare` and `paper`: indexes side by side, and the papers' figures, by the benchmark crate, with this program's exit codes.
+//! `compare` and `paper`: indexes side by side, and the papers' figures, by the benchmark crate,
+//! with this program's exit codes.
 
 use crate::Answer;
 use crate::bench::{answer, program};

@@ -1,4 +1,5 @@
-//! What commands and memory nodes show each other: tokens and certificates, from files or variables of the environment.
+//! What commands and memory nodes show each other: tokens and certificates, from files or variables
+//! of the environment.
 
 use crate::failure::Failure;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where memory nodes look for their certificate, when no option says it.
+/// Where memory nodes look for their certificate by default.
 pub(crate) const NODE_TLS_VARIABLES: [&str; 3] =
     ["DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
 
@@ -87,13 +88,14 @@ pub(crate) struct ClientArgs {
     tls_ca: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
-    /// Microseconds that a thread looks again and again for answers of memory nodes before it sleeps
+    /// Microseconds that a thread looks again and again for answers of memory nodes before it
+    /// sleeps
     #[arg(long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
 }
 
 impl ClientArgs {
-    /// A child process that is told the same, by its environment.
+    /// Passes the same credentials to a child process, in its environment.
     pub(crate) fn tell(&self, command: &mut Command) {
         let files = [
             ("DARTER_TOKEN_FILE", &self.token.token_file),
@@ -123,7 +125,7 @@ impl ClientArgs {
         }
     }
 
-    /// What the files say.
+    /// Reads the files.
     pub(crate) fn options(&self) -> Result<TcpOptions, Failure> {
         let identity = self.identity.files();
         let tls = match &self.tls_ca {
@@ -155,7 +157,7 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// What the files say.
+    /// Reads the files.
     pub(crate) fn options(&self) -> Result<MemNodeOptions, Failure> {
         let tls = |identity| NodeTls::from_files(identity, self.tls_client_ca.as_deref());
         let tls = self.identity.files().map(tls).transpose().map_err(Failure::usage)?;
@@ -168,8 +170,8 @@ impl NodeArgs {
     }
 }
 
-/// What a gateway shows the pool's memory nodes, under names that leave the plain ones to what it shows its own clients. The variables
-/// are those of every client.
+/// What a gateway shows the pool's memory nodes, under names that leave the plain ones to what it
+/// shows its own clients. The variables are those of every client.
 #[derive(clap::Args)]
 pub(crate) struct GatewayPoolArgs {
     #[command(flatten)]
@@ -183,7 +185,8 @@ pub(crate) struct GatewayPoolArgs {
     /// A PEM file with the key of that certificate
     #[arg(long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "pool_tls_cert")]
     pool_tls_key: Option<PathBuf>,
-    /// Microseconds that a thread looks again and again for answers of memory nodes before it sleeps
+    /// Microseconds that a thread looks again and again for answers of memory nodes before it
+    /// sleeps
     #[arg(long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
 }
@@ -209,7 +212,8 @@ pub(crate) struct GatewayArgs {
     /// A file whose content, line end left off, clients must show by AUTH or HELLO
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Speak TLS with clients: a PEM file with the certificate to show them, and those between it and its CA's
+    /// Speak TLS with clients: a PEM file with the certificate to show them, and those between it
+    /// and its CA's
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// A PEM file with the key of that certificate
@@ -221,7 +225,7 @@ pub(crate) struct GatewayArgs {
 }
 
 impl GatewayArgs {
-    /// What the files say.
+    /// Reads the files.
     pub(crate) fn options(&self) -> Result<GatewayOptions, Failure> {
         let identity = IdentityArgs { tls_cert: self.tls_cert.clone(), tls_key: self.tls_key.clone() };
         let tls = |identity| NodeTls::from_files(identity, self.tls_client_ca.as_deref());

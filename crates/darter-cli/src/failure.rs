@@ -1,4 +1,4 @@
-//! Why a command ended early, and the exit code that tells it.
+//! Why a command ended early, and its exit code.
 
 use std::fmt::Display;
 use std::io;
@@ -11,7 +11,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// It was tried, and failed; exit code 1.
     Failed(String),
-    /// Whoever read our output has seen enough; exit code 0.
+    /// The reader of the output has closed it; exit code 0.
     OutputClosed,
 }
 
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// Says something on stderr, whoever listens.
+/// Prints a line on stderr, and ignores a failure to do so.
 pub(crate) fn complain(what: impl Display) {
     use io::Write;
     // A closed stderr leaves nobody to tell.

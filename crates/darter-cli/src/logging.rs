@@ -4,7 +4,8 @@ use std::io;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::LevelFilter;
 
-/// Lines that wait for a slow reader of stderr; what comes beyond is lost, as the node waits for nobody.
+/// Lines that wait for a slow reader of stderr; what comes beyond is lost, as the node waits for
+/// nobody.
 const LINES_MAX: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

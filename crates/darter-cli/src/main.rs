@@ -1,8 +1,8 @@
 //! The program `darter`: parses arguments, calls the crates below, prints.
 //!
-//! Exit codes: 0, done; 1, the answer is no (an absent key, a refused condition, a broken invariant, bad lines) or the
-//! operation failed; 2, the command cannot be carried out as given (arguments, pool name, no such pool or file).
-//! Results go to stdout, everything else to stderr.
+//! Exit codes: 0, done; 1, a negative result (an absent key, a refused condition, a broken
+//! invariant, bad lines) or the operation failed; 2, the command cannot be carried out as given
+//! (arguments, pool name, no such pool or file). Results go to stdout, everything else to stderr.
 
 mod bench;
 mod check;
@@ -22,6 +22,7 @@ mod signals;
 mod sim;
 mod stats;
 mod stress;
+mod tables;
 mod tree;
 mod up;
 
@@ -31,9 +32,10 @@ use std::process::ExitCode;
 
 /// An ordered key-value index in disaggregated memory.
 ///
-/// Pools are named `mem:SIZE`, this process's memory, or `file:PATH`, a file shared by all processes that open it (also
-/// in /dev/shm), or `tcp://HOST:PORT,HOST:PORT`, memory nodes started by `darter memnode`. `?size=8G` creates an absent
-/// file, `nodes=N` splits the pool into several memory nodes.
+/// Pools are named `mem:SIZE`, this process's memory, or `file:PATH`, a file shared by all
+/// processes that open it (also in /dev/shm), or `tcp://HOST:PORT,HOST:PORT`, memory nodes started
+/// by `darter memnode`. `?size=8G` creates an absent file, `nodes=N` splits the pool into several
+/// memory nodes.
 #[derive(Parser)]
 #[command(name = "darter", version, max_term_width = 110)]
 struct Arguments {
@@ -45,9 +47,11 @@ struct Arguments {
 enum Command {
     /// Run the YCSB workloads and report throughput, round trips, bytes and latency
     Bench(Box<bench::BenchCommand>),
-    /// Run indexes side by side on the same operations, and report counts and times as tables, CSV, plots and a page
+    /// Run indexes side by side on the same operations, and report counts and times as tables, CSV,
+    /// plots and a page
     Compare(Box<compare::CompareCommand>),
-    /// Run figures and tables of the papers at a scale that this machine can hold, beside the numbers that their texts give
+    /// Run figures and tables of the papers at a scale that this machine can hold, beside the
+    /// numbers that their texts give
     Paper(compare::PaperCommand),
     /// Store the pairs of a CSV, TSV or JSON-lines file
     Load(load::LoadCommand),
@@ -61,18 +65,21 @@ enum Command {
     Scan(scan::ScanCommand),
     /// Print counts, depth, node types, skip table and memory
     Stats(stats::StatsCommand),
-    /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an invariant is broken
+    /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an
+    /// invariant is broken
     Check(check::CheckCommand),
-    /// Explore schedules of simulated clients, judge each, and replay what was found; exit code 1 on a violation
+    /// Explore schedules of simulated clients, judge each, and replay what was found; exit code 1
+    /// on a violation
     Sim(Box<sim::SimCommand>),
-    /// Kill and pause processes that work on one pool file, and judge whether all they were told can be true; exit code 1
-    /// when it cannot
+    /// Kill and pause processes that work on one pool file, and judge whether all they were told
+    /// can be true; exit code 1 when it cannot
     Stress(stress::StressCommand),
     /// Serve memory to clients over TCP, as one memory node of a pool, until SIGTERM
     Memnode(memnode::MemNodeCommand),
     /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
     Serve(serve::ServeCommand),
-    /// Run memory nodes on this machine with a pool over them, and gateways to it, and print their URLs, until SIGTERM or Ctrl-C
+    /// Run memory nodes on this machine with a pool over them, and gateways to it, and print their
+    /// URLs, until SIGTERM or Ctrl-C
     Up(up::UpCommand),
     /// Make a pool of memory nodes, or describe one
     #[command(subcommand)]
@@ -90,12 +97,12 @@ enum Command {
     StressWorker(stress::WorkerCommand),
 }
 
-/// What a command that did not fail answers.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// Done; exit code 0.
     Done,
-    /// Done, and the answer is no; exit code 1. The command has said why.
+    /// Done, with a negative result; exit code 1. The command has printed why.
     No,
 }
 
@@ -139,13 +146,13 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    /// What stands in a file of `deploy/`.
+    /// Returns the text of a file of `deploy/`.
     fn deployed(name: &str) -> String {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// What a command line of a daemon asks for.
+    /// Parses a daemon's command line.
     fn daemon(words: &[String]) -> Command {
         let arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
         arguments.command

@@ -24,17 +24,19 @@ pub(crate) struct MemNodeCommand {
     /// Bytes of the region, such as 8G; the system grants them as they are touched
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
-    /// Keep the region in this file, to be offered again by the next node that is started with it; FILE.node goes with it
+    /// Keep the region in this file, to be offered again by the next node that is started with it;
+    /// FILE.node goes with it
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     credentials: NodeArgs,
-    /// Serve numbers for Prometheus over HTTP here, at /metrics, and how the node is, at /healthz; port 0 takes any, and the log
-    /// says which. It asks for no token: choose an address that only operators reach
+    /// Serve numbers for Prometheus over HTTP here, at /metrics, and how the node is, at /healthz;
+    /// port 0 takes any, and the log says which. It asks for no token: choose an address that only
+    /// operators reach
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Take the region from huge pages that the system has reserved, all at once; without it the kernel is only asked for
-    /// huge pages
+    /// Take the region from huge pages that the system has reserved, all at once; without it the
+    /// kernel is only asked for huge pages
     #[arg(long, conflicts_with = "file")]
     huge_pages: bool,
     #[command(flatten)]
@@ -58,7 +60,8 @@ struct Limits {
     /// Bytes of answers that may wait for one peer before it is heard no further
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     waiting_bytes: ByteSize,
-    /// Memory of all connections together, beyond which the one that has most is dropped; 16M or more
+    /// Memory of all connections together, beyond which the one that has most is dropped; 16M or
+    /// more
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = buffer_bytes)]
     buffer_bytes: ByteSize,
     /// Seconds that a peer may leave its answers unread, or its greeting or a request unfinished
@@ -146,10 +149,12 @@ impl Limits {
     }
 }
 
-/// Open files beside the connections let in: those that have not greeted, the metrics port's, the log, the region.
+/// Open files beside the connections let in: those that have not greeted, the metrics port's, the
+/// log, the region.
 const OTHER_FILES: u64 = 512;
 
-/// Raises this process's limit of open files to what its connections may need, as far as that is allowed.
+/// Raises this process's limit of open files to what its connections may need, as far as that is
+/// allowed.
 pub(crate) fn allow_open_files(connections: usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = (connections as u64).saturating_add(OTHER_FILES);

@@ -1,4 +1,5 @@
-//! `darter sim --mutants`: the errors that can be planted, and whether the explorer finds them as the list says.
+//! `darter sim --mutants`: plants every known error and checks that the explorer finds it as the
+//! list states.
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -8,11 +9,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Instant;
 
-/// How many of a hundred errors must be found. Which schedules there are changes with every verb that the code posts, so an error
-/// or two that need a rare one may be missed for a while.
+/// How many of a hundred errors must be found. Which schedules there are changes with every verb
+/// that the code posts, so an error or two that need a rare one may be missed for a while.
 const FOUND_PERCENT_MIN: u64 = 95;
 
-/// What came of the errors of one area.
+/// The results for the errors of one area.
 #[derive(Default)]
 struct Score {
     listed: u64,
@@ -34,7 +35,8 @@ pub(crate) fn list() -> Result<Answer, Failure> {
     Ok(Answer::Done)
 }
 
-/// Plants each error of the list whose name holds `text`, and looks for those that the explorer or the sweep is to find.
+/// Plants each error of the list whose name holds `text`, and looks for those that the explorer or
+/// the sweep is to find.
 pub(crate) fn seek_all(text: &str, threads: usize, is_json: bool) -> Result<Answer, Failure> {
     if !darter_fabric::mutants::is_available() {
         let what = "--mutants: this build can plant no errors; build it with --features mutants";

@@ -1,7 +1,8 @@
 //! How keys and values, which are any bytes, are written as text.
 //!
-//! Escaped text, the default: printable UTF-8 stands for itself, `\\` for a backslash, `\n`, `\t`, `\r` for themselves
-//! and `\xNN` for any byte. Hexadecimal: two digits for each byte. Both give back exactly the bytes they were made from.
+//! Escaped text, the default: printable UTF-8 stands for itself, `\\` for a backslash, `\n`, `\t`,
+//! `\r` for themselves and `\xNN` for any byte. Hexadecimal: two digits for each byte. Both give
+//! back exactly the bytes they were made from.
 
 use std::ffi::OsStr;
 use std::fmt::Write;

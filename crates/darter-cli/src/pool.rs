@@ -3,7 +3,7 @@
 use crate::Answer;
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
-use crate::stats::print_pool;
+use crate::tables::print_pool;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
 use darter_server::json;
 use std::io::Write;
@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Which pool.
 #[derive(clap::Args)]
 pub(crate) struct PoolArgs {
-    /// The pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it, or `tcp://HOST:PORT,…`
+    /// The pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it, or
+    /// `tcp://HOST:PORT,…`
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
     #[command(flatten)]

@@ -33,7 +33,8 @@ pub(crate) struct ScanCommand {
     /// Print keys without values
     #[arg(long)]
     keys_only: bool,
-    /// Print a JSON object a line, with `key` and `value` in the notation chosen; `load --escaped` reads it back
+    /// Print a JSON object a line, with `key` and `value` in the notation chosen; `load --escaped`
+    /// reads it back
     #[arg(long)]
     json: bool,
 }

@@ -16,18 +16,21 @@ use tracing::{info, warn};
 
 #[derive(clap::Args)]
 pub(crate) struct ServeCommand {
-    /// Where to listen for Redis's clients: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
+    /// Where to listen for Redis's clients: ADDRESS:PORT; port 0 takes any, and the line on stdout
+    /// says which
     #[arg(long, value_name = "ADDR")]
     resp: SocketAddr,
-    /// The pool: `tcp://HOST:PORT,…`, or `file:PATH`, or `file:PATH?size=SIZE` to create it, or `mem:SIZE`, which ends with the gateway
+    /// The pool: `tcp://HOST:PORT,…`, or `file:PATH`, or `file:PATH?size=SIZE` to create it, or
+    /// `mem:SIZE`, which ends with the gateway
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
     #[command(flatten)]
     pool_credentials: GatewayPoolArgs,
     #[command(flatten)]
     credentials: GatewayArgs,
-    /// Serve a status page over HTTP here, with /metrics for Prometheus and /healthz: ADDRESS:PORT, or PORT on this machine alone;
-    /// port 0 takes any, and the log says which. Page and tree ask for the password, where there is one, in clear
+    /// Serve a status page over HTTP here, with /metrics for Prometheus and /healthz: ADDRESS:PORT,
+    /// or PORT on this machine alone; port 0 takes any, and the log says which. Page and tree ask
+    /// for the password, where there is one, in clear
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address_or_port)]
     http: Option<SocketAddr>,
     /// Threads that serve clients

@@ -7,7 +7,7 @@ use signal_hook::iterator::Signals;
 use std::io::Read;
 use std::sync::Arc;
 
-/// What a daemon is asked to stop by: signals, and stdin's end where it is told to heed that.
+/// What stops a daemon: signals, and on request the end of stdin.
 pub(crate) fn asked_to_stop(until_stdin_closes: bool) -> Result<Arc<Stop>, Failure> {
     let stop = Arc::new(Stop::default());
     stop_on_signals(&stop)?;
@@ -17,14 +17,14 @@ pub(crate) fn asked_to_stop(until_stdin_closes: bool) -> Result<Arc<Stop>, Failu
     Ok(stop)
 }
 
-/// Every SIGTERM and SIGINT asks to stop.
+/// Requests a stop at every SIGTERM and SIGINT.
 fn stop_on_signals(stop: &Arc<Stop>) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(Failure::failed)?;
     let stop = Arc::clone(stop);
     in_a_thread("signals", move || signals.forever().for_each(|_| stop.ask()))
 }
 
-/// The end of stdin asks to stop: whoever holds its other end is gone, however it went.
+/// Requests a stop at the end of stdin: the process that held its other end is gone.
 fn stop_when_stdin_closes(stop: &Arc<Stop>) -> Result<(), Failure> {
     let stop = Arc::clone(stop);
     in_a_thread("stdin", move || {

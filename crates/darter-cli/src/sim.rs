@@ -1,4 +1,5 @@
-//! `sim`: many schedules of a few simulated clients, each judged; a violation ends it with a line that shows it again.
+//! `sim`: many schedules of a few simulated clients, each judged; a violation ends it with a line
+//! that shows it again.
 
 use crate::Answer;
 use crate::failure::Failure;
@@ -60,17 +61,19 @@ pub(crate) struct SimCommand {
     /// Bring an error back, to see it found; may be repeated. An unknown name lists those there are
     #[arg(long = "hole", value_name = "NAME")]
     holes: Vec<String>,
-    /// Show where the published design breaks: bring back each error that it has, or those of --hole, one at a time, and fail
-    /// when one is not found
+    /// Show where the published design breaks: bring back each error that it has, or those of
+    /// --hole, one at a time, and fail when one is not found
     #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs"])]
     published: bool,
-    /// Plant the errors of the project's list that the explorer or the sweep is said to find, one at a time, and fail when more
-    /// than one in twenty is not found; needs a build with the feature `mutants`. With a text, those whose names hold it
+    /// Plant the errors of the project's list that the explorer or the sweep is said to find, one
+    /// at a time, and fail when more than one in twenty is not found; needs a build with the
+    /// feature `mutants`. With a text, those whose names hold it
     #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
           conflicts_with_all = ["sweep", "replay", "plan", "faults", "scenarios", "runs", "published"])]
     mutants: Option<String>,
-    /// Print the errors that can be planted, a line each, separated by tabs: area, name, the indexes under which the explorer can
-    /// meet it, and `equivalent` where nothing can tell the difference
+    /// Print the errors that can be planted, a line each, separated by tabs: area, name, the
+    /// indexes under which the explorer can meet it, and `equivalent` where nothing can tell the
+    /// difference
     #[arg(long)]
     list_mutants: bool,
     /// Do not make a violation short, which takes thousands of runs

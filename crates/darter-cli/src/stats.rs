@@ -3,8 +3,8 @@
 use crate::Answer;
 use crate::failure::Failure;
 use crate::pool::PoolArgs;
-use comfy_table::{CellAlignment, Table, presets};
-use darter::{PoolUsage, Stats};
+use crate::tables::{bytes_text, print_pool, table};
+use darter::Stats;
 use darter_server::json;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -36,11 +36,6 @@ impl StatsCommand {
     }
 }
 
-/// Bytes as people read them.
-pub(crate) fn bytes_text(bytes: u64) -> String {
-    indicatif::BinaryBytes(bytes).to_string()
-}
-
 fn as_json(stats: &Stats, notes: &[String]) -> Value {
     json!({
         "index": json::index(&stats.index),
@@ -49,17 +44,6 @@ fn as_json(stats: &Stats, notes: &[String]) -> Value {
         "prefix_list": stats.prefix_list,
         "notes": notes,
     })
-}
-
-/// A table with a header and numbers to the right.
-pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table.add_rows(rows);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
@@ -103,32 +87,4 @@ fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
         )?;
     }
     print_pool(out, &stats.pool)
-}
-
-/// The pool's part for people: how much of each node is taken, and by whom.
-pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Result<()> {
-    let (used, all) = (bytes_text(usage.used_bytes()), bytes_text(usage.bytes()));
-    writeln!(
-        out,
-        "\npool          {used} of {all} in blocks of {} that are taken",
-        bytes_text(usage.block_bytes)
-    )?;
-    let rows = usage.nodes.iter().map(|node| {
-        let counts = [node.blocks, node.free, node.mine, node.others, node.closed, node.dead + node.sweeping];
-        let taken = (node.blocks - node.free) as f64 * 100.0 / (node.blocks as f64).max(1.0);
-        let address = node.address.clone().unwrap_or_default();
-        let mut row = vec![node.node.to_string(), address, bytes_text(node.bytes), format!("{taken:.0}%")];
-        row.extend(counts.map(|count| count.to_string()));
-        row
-    });
-    let header =
-        ["memory node", "address", "bytes", "taken", "blocks", "free", "mine", "others", "closed", "dead"];
-    writeln!(out, "\n{}", table(&header, rows))?;
-    let members = usage.members.iter().map(|member| {
-        let who = if member.is_me { "this command" } else { "" };
-        let numbers = [member.slot.into(), member.pid, member.epoch, member.nodes].map(|n| n.to_string());
-        numbers.into_iter().chain([member.lease_left_ms.to_string(), who.to_owned()]).collect()
-    });
-    let header = ["member", "process", "epoch", "nodes it reaches", "lease left, ms", ""];
-    writeln!(out, "\n{}", table(&header, members))
 }

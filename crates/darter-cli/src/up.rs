@@ -1,8 +1,10 @@
-//! `up`: a pool over memory nodes of this machine, and gateways to it, each a process of its own, for as long as the command runs.
+//! `up`: a pool over memory nodes of this machine, and gateways to it, each a process of its own,
+//! for as long as the command runs.
 //!
-//! A process serves until its stdin ends, and the other end is held here: so none outlives this one, however it ends.
-//! They listen on loopback only, and speak no TLS. Without a memory node the pool is not whole, so when one ends all do; a gateway
-//! keeps nothing, and when one ends the others go on.
+//! A process serves until its stdin ends, and the other end is held here: so none outlives this
+//! one, however it ends. They listen on loopback only, and speak no TLS. Without a memory node the
+//! pool is not whole, so when one ends all do; a gateway keeps nothing, and when one ends the
+//! others go on.
 
 use crate::Answer;
 use crate::credentials::{TokenArgs, without_credentials};
@@ -32,14 +34,15 @@ pub(crate) struct UpCommand {
     /// The first gateway's port; the others have those behind it. Without it they take any
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
     resp_port: u16,
-    /// The port of the first gateway's status page; the others have those behind it. Without it they take any, and the log says which
+    /// The port of the first gateway's status page; the others have those behind it. Without it
+    /// they take any, and the log says which
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
     http_port: u16,
     /// Bytes of each node's region; the system grants them as they are touched
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
-    /// Keep the regions in this directory, made when absent; a pool that it holds from before is opened. Without it the pool
-    /// ends with the command
+    /// Keep the regions in this directory, made when absent; a pool that it holds from before is
+    /// opened. Without it the pool ends with the command
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
@@ -52,13 +55,14 @@ pub(crate) struct UpCommand {
 const END_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at processes that should end.
 const LOOK: Duration = Duration::from_millis(10);
-/// Bytes of the line that says where a process listens, at most.
+/// Longest line that reports where a process listens, in bytes.
 const LINE_BYTES_MAX: u64 = 256;
 
-/// The file in a directory that says where its nodes listen.
+/// The file in a directory with the addresses of its nodes.
 const ADDRESSES: &str = "addresses";
 
-/// A memory node's process, or a gateway's; killed when dropped before it has ended. Its stdin is held open.
+/// A memory node's process, or a gateway's; killed when dropped before it has ended. Its stdin is
+/// held open.
 struct Daemon {
     name: String,
     child: Child,
@@ -163,7 +167,7 @@ impl UpCommand {
         Ok(answer)
     }
 
-    /// Makes the directory; answers whether the regions are there already, all of them.
+    /// Creates the directory. Returns whether it already holds all regions.
     fn prepare(&self, dir: &Path) -> Result<bool, Failure> {
         std::fs::create_dir_all(dir)
             .map_err(|error| Failure::usage(format!("{}: cannot create it: {error}", dir.display())))?;
@@ -178,8 +182,8 @@ impl UpCommand {
         Ok(there > 0)
     }
 
-    /// Where the nodes of a pool from before listened, in their order: there they are looked for, since the pool's own
-    /// directory says so. None where nothing sensible is noted.
+    /// Where the nodes of a pool from before listened, in their order: there they are looked for,
+    /// since the pool's own directory says so. None where nothing sensible is noted.
     fn known_addresses(&self) -> Vec<String> {
         let text = self.dir.as_ref().and_then(|dir| std::fs::read_to_string(dir.join(ADDRESSES)).ok());
         let addresses: Vec<String> = text.unwrap_or_default().lines().map(str::to_owned).collect();
@@ -187,7 +191,7 @@ impl UpCommand {
         if is_sound { addresses } else { Vec::new() }
     }
 
-    /// What a process of either sort is told.
+    /// Returns the arguments of a process of either kind.
     fn arguments(&self, words: &[&str]) -> Vec<OsString> {
         let format = match self.log.log_format {
             Format::Text => "text",
@@ -202,7 +206,7 @@ impl UpCommand {
         arguments
     }
 
-    /// What node `at` is told.
+    /// Returns the arguments of memory node `at`.
     fn node_arguments(&self, at: u16, listen: &str) -> Vec<OsString> {
         let mut arguments =
             self.arguments(&["memnode", "--listen", listen, "--size", &self.size.to_string()]);
@@ -212,7 +216,7 @@ impl UpCommand {
         arguments
     }
 
-    /// What gateway `at` is told.
+    /// Returns the arguments of gateway `at`.
     fn gateway_arguments(&self, at: u16, url: &str) -> Vec<OsString> {
         let address = |first: u16| {
             let port = if first == 0 { 0 } else { first + at };

@@ -1,6 +1,6 @@
-//! What a comparison is asked to do, and the checks that need no pool.
+//! The arguments of a comparison, and the checks that need no pool.
 
-use super::place::Place;
+use super::pool_location::PoolLocation;
 use super::variants::{IndexChoice, VARIANTS};
 use crate::BenchError;
 use crate::args::{IN_FLIGHT_MAX, THREADS_MAX, VALUE_BYTES_MAX, parse_count};
@@ -18,7 +18,7 @@ const ROUNDS_MAX: u32 = 100;
 const MODELLED_THREADS_MAX: usize = 1 << 14;
 /// Most memory nodes of each pool.
 const MEMNODES_MAX: usize = 16;
-/// Searches of a warm-up, unless asked for otherwise.
+/// Searches of a warm-up by default.
 const WARM_UP_OPS: u64 = 200_000;
 
 /// A Zipf exponent; 0 is uniform.
@@ -43,14 +43,16 @@ impl fmt::Display for Theta {
     }
 }
 
-/// What to compare, and under which conditions. Where there are several thread counts, cache sizes and so on, each is run
-/// with each.
+/// What to compare, and under which conditions. Where there are several thread counts, cache sizes
+/// and so on, each is run with each.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Comparison {
-    /// Indexes, by name; the first is what the others are measured against, unless `dart` is among them
+    /// Indexes, by name; the first is what the others are measured against, unless `dart` is among
+    /// them
     #[arg(long, value_delimiter = ',', default_value = "dart,art,smart,sherman,fg+", value_name = "LIST")]
     pub indexes: Vec<IndexChoice>,
-    /// YCSB workloads, run in this order on the same records; without `load` at the beginning, records are bulk-loaded
+    /// YCSB workloads, run in this order on the same records; without `load` at the beginning,
+    /// records are bulk-loaded
     #[arg(long, value_delimiter = ',', default_value = "load,a,b,c,d,e,f", value_name = "LIST")]
     pub workloads: Vec<Workload>,
     /// Keys: randint, email (synthetic), dense, clustered, or `file:PATH` with one key a line
@@ -77,17 +79,18 @@ pub struct Comparison {
     /// Bytes of a value
     #[arg(long, default_value_t = 64, value_name = "BYTES")]
     pub value_bytes: usize,
-    /// Where each index has its pool: `local` (memory of this process), `tcp` (memory nodes that are started for it) or
-    /// `sim:preset=dart,…` (a modelled cluster: all times are then modelled)
+    /// Where each index has its pool: `local` (memory of this process), `tcp` (memory nodes that
+    /// are started for it) or `sim:preset=dart,…` (a modelled cluster: all times are then modelled)
     #[arg(long, default_value = "local", value_name = "PLACE")]
-    pub pool: Place,
+    pub pool: PoolLocation,
     /// Memory nodes of each pool, where none are modelled [default: 1]
     #[arg(long, value_name = "N")]
     pub memnodes: Option<usize>,
     /// Rounds, of which the median counts; `load` has one
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub rounds: u32,
-    /// Unmeasured searches before each cache size is measured [default: as many as --ops, at most 200K]
+    /// Unmeasured searches before each cache size is measured [default: as many as --ops, at most
+    /// 200K]
     #[arg(long, value_parser = parse_count, value_name = "N")]
     pub warm_up: Option<u64>,
     /// Seed of keys and operations
@@ -101,7 +104,8 @@ pub struct CompareArgs {
     /// What to compare.
     #[command(flatten)]
     pub comparison: Comparison,
-    /// Write a row for each measurement to this file, with its whole configuration and a hash of that
+    /// Write a row for each measurement to this file, with its whole configuration and a hash of
+    /// that
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Write a page with tables and plots to this file
@@ -126,7 +130,7 @@ impl Default for Comparison {
             cache: vec![ByteSize(1 << 20)],
             theta: vec![Theta(0.99)],
             value_bytes: 64,
-            pool: Place::Local,
+            pool: PoolLocation::Local,
             memnodes: None,
             rounds: 3,
             warm_up: None,
@@ -187,43 +191,43 @@ impl Comparison {
         Ok(())
     }
 
-    /// Threads of all compute nodes together, to be measured with in turn.
+    /// Returns the thread counts to measure, of all compute nodes together.
     pub(crate) fn thread_counts(&self) -> Vec<usize> {
         match &self.pool {
             _ if !self.threads.is_empty() => self.threads.clone(),
-            Place::Sim { spec, .. } => vec![spec.threads as usize],
-            Place::Local | Place::Tcp => vec![1],
+            PoolLocation::Sim { spec, .. } => vec![spec.threads as usize],
+            PoolLocation::Local | PoolLocation::Tcp => vec![1],
         }
     }
 
-    /// Operations under way of each thread, to be measured with in turn.
+    /// Returns the numbers of operations in flight to measure, of each thread.
     pub(crate) fn in_flight_counts(&self) -> Vec<usize> {
         match &self.pool {
             _ if !self.in_flight.is_empty() => self.in_flight.clone(),
-            Place::Sim { spec, .. } => vec![spec.coroutines as usize],
-            Place::Local | Place::Tcp => vec![1],
+            PoolLocation::Sim { spec, .. } => vec![spec.coroutines as usize],
+            PoolLocation::Local | PoolLocation::Tcp => vec![1],
         }
     }
 
-    /// Memory nodes of each pool.
+    /// Returns the number of memory nodes of each pool.
     pub(crate) fn memory_nodes(&self) -> usize {
         match &self.pool {
-            Place::Sim { spec, .. } => spec.memory_nodes as usize,
-            Place::Local | Place::Tcp => self.memnodes.unwrap_or(1),
+            PoolLocation::Sim { spec, .. } => spec.memory_nodes as usize,
+            PoolLocation::Local | PoolLocation::Tcp => self.memnodes.unwrap_or(1),
         }
     }
 
-    /// Whether the records come by measured inserts.
+    /// Returns whether records are loaded by measured inserts.
     pub(crate) fn loads_by_inserts(&self) -> bool {
         self.workloads.first() == Some(&Workload::Load)
     }
 
-    /// Searches of a warm-up.
+    /// Returns the number of searches of a warm-up.
     pub(crate) fn warm_up_ops(&self) -> u64 {
         self.warm_up.unwrap_or(self.ops.min(WARM_UP_OPS))
     }
 
-    /// Fresh records that the inserts of everything but `load` take at most.
+    /// Returns the most fresh records that all workloads but `load` can insert.
     pub(crate) fn fresh_records_max(&self) -> u64 {
         let points = (self.in_flight_counts().len() * self.cache.len() * self.theta.len()) as u64;
         let threads = self.thread_counts();
@@ -234,7 +238,10 @@ impl Comparison {
         once.saturating_mul(points).saturating_mul(u64::from(self.rounds))
     }
 
-    /// The keys, or an error when there are too few.
+    /// Returns the dataset.
+    ///
+    /// # Errors
+    /// Fails if it has too few keys.
     pub(crate) fn open_dataset(&self) -> Result<Box<dyn Dataset>, BenchError> {
         let dataset = self.dataset.open(self.seed)?;
         let fresh = self.fresh_records_max();

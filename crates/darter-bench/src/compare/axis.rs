@@ -1,4 +1,5 @@
-//! The conditions that can differ between measurements of one run: columns of tables and axes of plots.
+//! The conditions that can differ between measurements of one run: columns of tables and axes of
+//! plots.
 
 use super::args::Theta;
 use super::configuration::Configuration;
@@ -31,7 +32,7 @@ impl Axis {
         Self::Theta,
     ];
 
-    /// What it is called in tables and plots.
+    /// Returns the name in tables and plots.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Dataset => "dataset",
@@ -45,7 +46,7 @@ impl Axis {
         }
     }
 
-    /// The name of files.
+    /// Returns the name in file names.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dataset => "dataset",
@@ -59,7 +60,7 @@ impl Axis {
         }
     }
 
-    /// Where a configuration stands on it, for people.
+    /// Returns a configuration's value on this axis, as text.
     pub(crate) fn place(self, configuration: &Configuration) -> String {
         match self {
             Self::Dataset => configuration.dataset.clone(),
@@ -73,18 +74,18 @@ impl Axis {
         }
     }
 
-    /// Its places among some measurements, in their order.
+    /// Returns the values of some measurements on this axis, each once, in their order.
     pub(crate) fn places<'a>(self, measurements: impl IntoIterator<Item = &'a Measurement>) -> Vec<String> {
         distinct(measurements.into_iter().map(|one| self.place(&one.configuration)))
     }
 
-    /// Those on which measurements differ.
+    /// Returns the axes on which measurements differ.
     pub(crate) fn varying(measurements: &[Measurement]) -> Vec<Self> {
         Self::ALL.into_iter().filter(|axis| axis.places(measurements).len() > 1).collect()
     }
 }
 
-/// Each once, in the order in which they first come.
+/// Returns each item once, in the order of first occurrence.
 pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     for one in all {

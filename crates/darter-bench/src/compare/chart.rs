@@ -1,4 +1,5 @@
-//! A chart as SVG: grouped bars, lines over steps, or lines between points. The legend stands beside the plot, never over it.
+//! A chart as SVG: grouped bars, lines over steps, or lines between points. The legend stands
+//! beside the plot, never over it.
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;

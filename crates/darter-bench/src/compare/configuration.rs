@@ -1,8 +1,9 @@
-//! Everything that decides what a measurement measures, in one canonical form with a hash, so that figures of two files can be
-//! matched by it.
+//! All settings that decide a measurement, in one canonical form with a hash, by which figures of
+//! two files can be matched.
 //!
-//! The canonical form is a line: [`FORM`], a space, and the configuration as JSON with its fields in the order given here.
-//! Whoever adds, removes or renames a field, or lets one mean something else, raises the number in [`FORM`].
+//! The canonical form is a line: [`FORM`], a space, and the configuration as JSON with its fields
+//! in the order given here. To add, remove or rename a field, or to change its meaning, increment
+//! the number in [`FORM`].
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -11,7 +12,7 @@ use std::fmt::Write;
 /// The name and version of the canonical form.
 const FORM: &str = "darter-compare/1";
 
-/// What a measurement was of. Sizes are in bytes.
+/// The settings of a measurement. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Configuration {
     /// The program's version.
@@ -51,20 +52,20 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The canonical form.
+    /// Returns the canonical form.
     pub fn canonical(&self) -> String {
         let json = serde_json::to_string(self);
         // Strings and finite numbers: nothing that JSON could refuse.
         format!("{FORM} {}", json.unwrap_or_else(|error| unreachable!("{error}")))
     }
 
-    /// SHA-256 of the canonical form, in hexadecimal.
+    /// Returns the SHA-256 of the canonical form, in hexadecimal.
     pub fn hash(&self) -> String {
         hash(&self.canonical())
     }
 }
 
-/// SHA-256 of a text, in hexadecimal.
+/// Returns the SHA-256 of a text, in hexadecimal.
 pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
         // Writing to a string does not fail.

@@ -1,35 +1,36 @@
-//! What was measured of one index in one workload under one set of conditions.
+//! The measurement of one index in one workload under one set of conditions.
 
 use super::configuration::Configuration;
-use crate::contest::median;
-use crate::driver::Outcome;
+use crate::outcome::Outcome;
 use crate::report::{KindReport, LatencyUs, Sizes};
+use crate::rounds::median;
 use darter::{Counters, OpKind};
 use serde::Serialize;
 
 /// The index that others are measured against, where it takes part.
-const YARDSTICK: &str = "dart";
+const BASELINE: &str = "dart";
 
-/// A configuration with what came of it.
+/// A configuration and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
     /// What was measured.
     pub configuration: Configuration,
-    /// What came of it.
+    /// The results.
     pub figures: Figures,
 }
 
-/// What came of a measurement. Counts are of all rounds together, upkeep left out, so that on one thread they repeat exactly;
-/// times are of the round with the median throughput. Times of a model are the model's.
+/// The results of a measurement. Counts are of all rounds together, upkeep left out, so that on one
+/// thread they repeat exactly; times are of the round with the median throughput. Times of a model
+/// are the model's.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figures {
     /// The configuration's hash.
     pub hash: String,
     /// Whether times are of a model's clock.
     pub modelled: bool,
-    /// What was busiest, where a model knows.
+    /// The busiest resource, where a model reports it.
     pub bottleneck: String,
-    /// Records there were when the workload began; for `load`, when it ended.
+    /// Records when the workload began; for `load`, when it ended.
     pub records_then: u64,
     /// Round trips per operation.
     pub round_trips_per_op: f64,
@@ -43,7 +44,7 @@ pub struct Figures {
     pub retries_per_op: f64,
     /// Busy time of the busiest thread.
     pub seconds: f64,
-    /// Operations a second, everybody together.
+    /// Operations a second, all threads together.
     pub ops_per_s: f64,
     /// Throughput of the slowest round.
     pub ops_per_s_least: f64,
@@ -53,7 +54,7 @@ pub struct Figures {
     pub ratio: f64,
     /// The index that `ratio` is in relation to.
     pub relative_to: String,
-    /// Half of the operations took at most so many microseconds.
+    /// Half of the operations took at most this long, in microseconds.
     pub p50_us: f64,
     /// 99% did.
     pub p99_us: f64,
@@ -70,7 +71,7 @@ pub struct Figures {
 }
 
 impl Measurement {
-    /// Of the rounds that were played; `None` when there were none.
+    /// Returns the measurement of these rounds; `None` without any.
     pub(crate) fn of(
         configuration: Configuration,
         modelled: bool,
@@ -111,24 +112,25 @@ impl Measurement {
         Some(Self { configuration, figures })
     }
 
-    /// Whether the other differs in nothing but the index.
+    /// Returns whether `other` differs in nothing but the index.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         let index = other.configuration.index.clone();
         Configuration { index, ..self.configuration.clone() } == other.configuration
     }
 }
 
-/// Relates throughputs to the yardstick's, or the first index's, in the same workload under the same conditions.
+/// Relates throughputs to the baseline's, or the first index's, in the same workload under the same
+/// conditions.
 pub(crate) fn relate(measurements: &mut [Measurement]) {
     let related: Vec<(f64, String)> = measurements
         .iter()
         .map(|one| {
             let mut beside = measurements.iter().filter(|other| one.is_beside(other));
             let first = beside.clone().next();
-            let yardstick = beside.find(|other| other.configuration.index == YARDSTICK).or(first);
-            let yardstick = yardstick.unwrap_or(one);
-            let ratio = one.figures.ops_per_s / yardstick.figures.ops_per_s.max(f64::MIN_POSITIVE);
-            (ratio, yardstick.configuration.index.clone())
+            let baseline = beside.find(|other| other.configuration.index == BASELINE).or(first);
+            let baseline = baseline.unwrap_or(one);
+            let ratio = one.figures.ops_per_s / baseline.figures.ops_per_s.max(f64::MIN_POSITIVE);
+            (ratio, baseline.configuration.index.clone())
         })
         .collect();
     for (one, (ratio, relative_to)) in measurements.iter_mut().zip(related) {
@@ -141,7 +143,7 @@ pub(crate) fn relate(measurements: &mut [Measurement]) {
 pub(crate) mod tests {
     use super::*;
     use crate::compare::configuration::tests::configuration;
-    use crate::contest::tests::outcome;
+    use crate::rounds::tests::outcome;
 
     /// Two indexes, two workloads, two cache sizes; the second index is half as fast.
     pub(crate) fn measurements() -> Vec<Measurement> {

@@ -1,35 +1,36 @@
-//! Indexes side by side: the same operations on the same records, on a pool each, under the same counters, in one run.
+//! Indexes side by side: the same operations on the same records, on a pool each, under the same
+//! counters, in one run.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `args`, `place` | what is asked for, and where the pools are |
+//! | `args`, `pool_location` | what to compare, and where the pools are |
 //! | [`variants`] | the indexes by name |
-//! | `arena`, `entrant` | a pool each, and an index in it of whatever type |
-//! | `run` | stages, warm-ups, rounds |
-//! | `configuration`, `measurement` | what was measured and what came of it |
-//! | `tables`, `sheet`, `chart`, `plots`, `page`, `publish` | for people, for machines, as pictures, all on one page, given out |
+//! | `environment`, `candidate` | a pool for each index, and the index in it, whatever its type |
+//! | `run` | points that share pools, warm-ups, rounds |
+//! | `configuration`, `measurement` | the settings of a measurement and its results |
+//! | `axis`, `tables`, `csv_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, pictures, one page with all |
 
-mod arena;
 mod args;
 mod axis;
+mod candidate;
 mod chart;
 mod configuration;
-mod entrant;
+mod csv_rows;
+mod environment;
 mod measurement;
 mod page;
-mod place;
 mod plots;
+mod pool_location;
 mod publish;
 mod run;
-mod sheet;
 mod tables;
 mod variants;
 
-pub(crate) use arena::SECRET;
 pub use args::{CompareArgs, Comparison, Theta};
 pub use configuration::Configuration;
+pub(crate) use environment::SECRET;
 pub use measurement::{Figures, Measurement};
-pub use place::Place;
+pub use pool_location::PoolLocation;
 pub use variants::{IndexChoice, VARIANTS, Variant};
 
 pub(crate) use page::About;
@@ -40,10 +41,11 @@ use crate::datasets::Dataset;
 use crate::{BenchError, Setting};
 use std::io::Write;
 
-/// Compares indexes, and writes the tables to `out` and whatever files were asked for.
+/// Compares indexes and writes the tables to `out` and the requested files.
 ///
 /// # Errors
-/// When the arguments cannot be met ([`BenchError::is_usage`]), an index fails, or one answers wrongly.
+/// Fails if the arguments cannot be met ([`BenchError::is_usage`]), or an index fails or returns a
+/// wrong result.
 pub fn run_compare(
     args: &CompareArgs,
     setting: &Setting,
@@ -70,13 +72,13 @@ pub fn run_compare(
     Ok(measurements)
 }
 
-/// Runs a comparison and keeps what came of it.
+/// Runs a comparison and returns its measurements without writing them.
 pub(crate) fn measure(comparison: &Comparison, setting: &Setting) -> Result<Vec<Measurement>, BenchError> {
     comparison.validate()?;
     run::measure(comparison, setting, &*comparison.open_dataset()?)
 }
 
-/// What was asked for, in one line.
+/// Returns the settings of a comparison in one line.
 fn introduction(comparison: &Comparison, dataset: &dyn Dataset) -> String {
     format!(
         "{} ({}), {} records, {} operations, values of {} bytes, seed {}, each index on a pool of its own: {} with {} \

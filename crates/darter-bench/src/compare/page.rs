@@ -1,5 +1,5 @@
-//! Results on one page that needs nothing else: tables and plots, the command that made them, the machine, the hash of what was
-//! asked for, and the day.
+//! Results on one page that needs nothing else: tables and plots, the command that made them, the
+//! machine, the hash of all settings, and the date.
 
 use super::chart::Chart;
 use super::tables::Sheet;
@@ -16,10 +16,10 @@ th:first-child, td:first-child { text-align: left } .scroll { overflow-x: auto }
 dl { display: grid; grid-template-columns: max-content auto; gap: 2px 1em } dt { color: #5a6478 } dd { margin: 0 }
 .modelled { background: #fff1d6; padding: 0.5em 1em } figure { display: inline-block; margin: 0 1em 1em 0 }";
 
-/// What a page tells beside tables and plots.
+/// What a page shows beside tables and plots.
 pub(crate) struct About<'a> {
     pub(crate) title: String,
-    /// What was asked for, in words.
+    /// The settings in words.
     pub(crate) what: Vec<String>,
     /// The command that made the page.
     pub(crate) command: &'a str,
@@ -27,7 +27,7 @@ pub(crate) struct About<'a> {
     pub(crate) modelled: bool,
 }
 
-/// The page; `asked` is the hash of what was asked for.
+/// Returns the page; `asked` is the hash of all settings.
 pub(crate) fn page(about: &About<'_>, asked: &str, sheets: &[Sheet], charts: &[Chart]) -> String {
     let body = html! {
         (DOCTYPE)
@@ -66,12 +66,12 @@ pub(crate) fn page(about: &About<'_>, asked: &str, sheets: &[Sheet], charts: &[C
     body.into_string()
 }
 
-/// A picture as part of a page, where its name space goes without saying.
+/// Returns a picture as part of a page, where its name space is implied.
 fn inline(svg: &str) -> String {
     svg.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
 }
 
-/// The machine that measured.
+/// Returns a description of this machine.
 pub(crate) fn machine() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let named = |line: &str| Some(line.strip_prefix("model name")?.split_once(':')?.1.trim().to_owned());
@@ -85,7 +85,7 @@ pub(crate) fn machine() -> String {
     format!("{cpu}, {cores} cores, {:.1} GiB, Linux {}", memory as f64 / f64::from(1 << 20), kernel.trim())
 }
 
-/// The day, by the clock of Greenwich.
+/// Returns today's date in UTC.
 pub(crate) fn today() -> String {
     let now = OffsetDateTime::now_utc();
     format!("{:04}-{:02}-{:02}", now.year(), u8::from(now.month()), now.day())

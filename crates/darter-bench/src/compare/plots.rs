@@ -1,6 +1,6 @@
-//! Which plots a comparison draws: bars for each workload; lines over every condition that differs, round trips and bytes above
-//! all, since with room for its inner nodes a B+tree needs one round trip and a single cache size hides that; and latency over
-//! throughput.
+//! Which plots a comparison draws: bars for each workload; lines over every condition that differs,
+//! round trips and bytes above all, since with room for its inner nodes a B+tree needs one round
+//! trip and a single cache size hides that; and latency over throughput.
 
 use super::axis::{Axis, distinct};
 use super::chart::{Chart, Shape};

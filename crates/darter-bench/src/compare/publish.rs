@@ -1,16 +1,16 @@
-//! Gives results out: tables to whoever asked, and files where they were asked for.
+//! Writes the results: tables to the output, and the requested files.
 
 use super::measurement::Measurement;
 use super::page::{About, page};
 use super::plots::plots;
 use super::tables::Sheet;
-use super::{configuration, sheet};
+use super::{configuration, csv_rows};
 use crate::BenchError;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Files that are asked for.
+/// The requested files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outputs {
     /// A row for each measurement.
@@ -26,7 +26,11 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// Makes the directory, and fails where a file cannot be written; what files hold stays. Better now than after hours.
+    /// Creates the directory and checks that every file can be written, without changing it: a run
+    /// can take hours.
+    ///
+    /// # Errors
+    /// Fails if a file or the directory cannot be written.
     pub(crate) fn prepare(&self) -> Result<(), BenchError> {
         for path in [&self.csv, &self.html, &self.text, &self.first].into_iter().flatten() {
             let opened = OpenOptions::new().append(true).create(true).open(path);
@@ -60,7 +64,7 @@ pub(crate) fn publish(
         write_file(path, text.as_bytes())?;
     }
     if let Some(path) = &outputs.csv {
-        write_file(path, &sheet::csv(measurements)?)?;
+        write_file(path, &csv_rows::csv(measurements)?)?;
     }
     if let (Some(path), Some(first)) = (&outputs.first, sheets.first()) {
         write_file(path, &first.csv()?)?;
@@ -77,7 +81,7 @@ pub(crate) fn publish(
     Ok(())
 }
 
-/// The hash of all that was asked for: of all measurements' hashes.
+/// Returns the hash of all settings: of the hashes of all measurements.
 fn asked_for(measurements: &[Measurement]) -> String {
     configuration::hash(&measurements.iter().map(|one| one.figures.hash.as_str()).collect::<String>())
 }

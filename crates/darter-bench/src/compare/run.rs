@@ -1,20 +1,23 @@
-//! Runs a comparison: pools, records, warm-ups, rounds that take turns, and what came of each.
+//! Runs a comparison: creates pools, loads records, warms up, runs rounds, and records the
+//! measurements.
 //!
-//! All indexes run the same operations on the same records under the same counters. A *point* is one choice of cache size, threads,
-//! operations in flight and exponent; all points share the pools, and each cache size begins with an index handle whose cache
-//! is empty and a warm-up, the same for everyone. Where `load` is measured, each point but for the exponent has pools of its own.
+//! All indexes run the same operations on the same records under the same counters. A *point* is
+//! one choice of cache size, threads, operations in flight and exponent. All points share the
+//! pools; each cache size begins with an index handle whose cache is empty, and with the same
+//! warm-up for every index. If `load` is measured, points that differ in more than the exponent
+//! have pools of their own.
 
-use super::arena::{Arena, node_bytes};
 use super::args::Comparison;
+use super::candidate::{IndexCandidate, open};
 use super::configuration::Configuration;
-use super::entrant::{Entrant, Ground, enter};
+use super::environment::{Environment, OwnPool, node_bytes};
 use super::measurement::{Measurement, relate};
-use super::place::Place;
+use super::pool_location::PoolLocation;
 use super::variants::{Demand, Variant};
-use crate::contest::{self, Match};
 use crate::datasets::Dataset;
-use crate::driver::{Part, Phase};
+use crate::phase::{Part, Phase};
 use crate::report::{Sizes, bytes_text};
+use crate::rounds::{Case, run_rounds};
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting, progress};
 use darter_fabric::{Model, ModelSpec};
@@ -46,9 +49,9 @@ struct Run<'a> {
     measurements: Vec<Measurement>,
 }
 
-/// Entrants of one set of pools.
-struct Field {
-    entrants: Vec<Box<dyn Entrant>>,
+/// The indexes under comparison, each on a pool of its own.
+struct Candidates {
+    all: Vec<Box<dyn IndexCandidate>>,
     /// Records that each has.
     loaded: Vec<u64>,
     /// By the last walk of each.
@@ -62,15 +65,15 @@ pub(crate) fn measure(
     dataset: &dyn Dataset,
 ) -> Result<Vec<Measurement>, BenchError> {
     let mut run = Run { comparison, setting, dataset, measurements: Vec::new() };
-    for stage in stages(comparison) {
-        run.stage(&stage)?;
+    for points in groups_of_points(comparison) {
+        run.run_group(&points)?;
     }
     relate(&mut run.measurements);
     Ok(run.measurements)
 }
 
-/// Points that share pools.
-fn stages(comparison: &Comparison) -> Vec<Vec<Point>> {
+/// Returns all points, those together that share pools.
+fn groups_of_points(comparison: &Comparison) -> Vec<Vec<Point>> {
     let mut points = Vec::new();
     for cache in &comparison.cache {
         for &threads in &comparison.thread_counts() {
@@ -93,31 +96,32 @@ fn stages(comparison: &Comparison) -> Vec<Vec<Point>> {
 
 impl Run<'_> {
     /// Runs the points that share pools.
-    fn stage(&mut self, points: &[Point]) -> Result<(), BenchError> {
+    fn run_group(&mut self, points: &[Point]) -> Result<(), BenchError> {
         let Some(first) = points.first() else { return Ok(()) };
-        let mut field = self.enter(first)?;
-        self.load(&mut field, first)?;
+        let mut candidates = self.open(first)?;
+        self.load(&mut candidates, first)?;
         for group in points.chunk_by(|one, next| one.cache_bytes == next.cache_bytes) {
             if self.comparison.workloads.iter().any(|&workload| workload != Workload::Load) {
-                self.warm_up(&mut field, &group[0])?;
+                self.warm_up(&mut candidates, &group[0])?;
             }
-            self.group(&mut field, group)?;
+            self.run_points(&mut candidates, group)?;
         }
-        field.entrants.into_iter().try_for_each(Entrant::leave)
+        candidates.all.into_iter().try_for_each(IndexCandidate::close)
     }
 
-    fn enter(&self, first: &Point) -> Result<Field, BenchError> {
-        let mut entrants = Vec::new();
+    /// Opens every index on an empty pool.
+    fn open(&self, first: &Point) -> Result<Candidates, BenchError> {
+        let mut all = Vec::new();
         for choice in &self.comparison.indexes {
             let (variant, bytes) = (choice.0, self.pool_bytes(choice.0));
-            let entered = self
-                .ground(bytes)
-                .and_then(|ground| enter(variant, ground, self.demand(first)))
+            let candidate = self
+                .environment(bytes)
+                .and_then(|environment| open(variant, environment, self.demand(first)))
                 .map_err(|error| too_large(error, variant, bytes))?;
-            entrants.push(entered);
+            all.push(candidate);
         }
-        let (loaded, sizes) = (vec![0; entrants.len()], vec![Sizes::default(); entrants.len()]);
-        Ok(Field { entrants, loaded, sizes })
+        let (loaded, sizes) = (vec![0; all.len()], vec![Sizes::default(); all.len()]);
+        Ok(Candidates { all, loaded, sizes })
     }
 
     fn demand(&self, point: &Point) -> Demand {
@@ -132,7 +136,8 @@ impl Run<'_> {
     fn pool_bytes(&self, variant: &Variant) -> u64 {
         let comparison = self.comparison;
         let record = self.dataset.key_bytes_mean() + comparison.value_bytes as u64;
-        // In a model's milliseconds nothing is reclaimed: what one phase writes has to fit beside what there is.
+        // In a model's milliseconds nothing is reclaimed: what one phase writes has to fit beside
+        // what there is.
         let garbage = match comparison.pool.is_modelled() {
             true if comparison.loads_by_inserts() => comparison.records.max(comparison.ops),
             true => comparison.ops,
@@ -142,8 +147,8 @@ impl Run<'_> {
             comparison.records.saturating_add(comparison.fresh_records_max()).saturating_add(garbage);
         // Each record twice, for what waits to be reclaimed.
         let each = record.saturating_add(64).saturating_mul(2).saturating_add(variant.room);
-        // What nodes keep and what clients have in hand. On a modelled cluster all clients ask at one instant, and each may come
-        // away with a block of every node.
+        // What nodes keep and what clients have in hand. On a modelled cluster all clients ask at
+        // one instant, and each may come away with a block of every node.
         let nodes = comparison.memory_nodes() as u64;
         let clients = most(&comparison.thread_counts()) * most(&comparison.in_flight_counts());
         let in_hand = if comparison.pool.is_modelled() { BLOCK_ROOM * nodes } else { CLIENT_ROOM };
@@ -151,14 +156,14 @@ impl Run<'_> {
         each.saturating_mul(records).saturating_add(nodes).saturating_add(clients)
     }
 
-    /// Where an index will have a pool of so many bytes to itself.
-    fn ground(&self, bytes: u64) -> Result<Ground, BenchError> {
+    /// Creates the environment of an index, with a pool of `bytes`.
+    fn environment(&self, bytes: u64) -> Result<Environment, BenchError> {
         let comparison = self.comparison;
         let nodes = comparison.memory_nodes();
         match &comparison.pool {
-            Place::Local => Arena::local(bytes, nodes).map(Ground::Real),
-            Place::Tcp => Arena::tcp(bytes, nodes, &self.setting.program).map(Ground::Real),
-            Place::Sim { spec, .. } => {
+            PoolLocation::Local => OwnPool::local(bytes, nodes).map(Environment::Real),
+            PoolLocation::Tcp => OwnPool::tcp(bytes, nodes, &self.setting.program).map(Environment::Real),
+            PoolLocation::Sim { spec, .. } => {
                 // Points use as many of the threads as they ask for.
                 let spec = ModelSpec {
                     threads: most(&comparison.thread_counts()),
@@ -166,12 +171,12 @@ impl Run<'_> {
                     memory_bytes: node_bytes(bytes, nodes),
                     ..(**spec).clone()
                 };
-                Ok(Ground::Modelled(Model::new(&spec).map_err(darter::Error::from)?))
+                Ok(Environment::Modelled(Model::new(&spec).map_err(darter::Error::from)?))
             }
         }
     }
 
-    /// A phase with what all have in common.
+    /// Returns a phase with the settings that all phases share.
     fn phase<'p>(&'p self, point: &Point, progress: &'p ProgressBar) -> Phase<'p> {
         Phase {
             workload: Workload::C,
@@ -189,40 +194,41 @@ impl Run<'_> {
         }
     }
 
-    /// Brings the records in: by measured inserts or by bulk load.
-    fn load(&mut self, field: &mut Field, first: &Point) -> Result<(), BenchError> {
+    /// Loads the records, by measured inserts or in bulk.
+    fn load(&mut self, candidates: &mut Candidates, first: &Point) -> Result<(), BenchError> {
         let records = self.comparison.records;
         if self.comparison.loads_by_inserts() {
             let at_once = (first.threads, first.in_flight);
-            let matches = [Match::new(Workload::Load, at_once, first.theta, field.entrants.len())];
-            let mut matches = matches.to_vec();
-            self.play(field, &mut matches, first, 1, records)?;
-            for one in &mut matches {
+            let cases = [Case::new(Workload::Load, at_once, first.theta, candidates.all.len())];
+            let mut cases = cases.to_vec();
+            self.run_cases(candidates, &mut cases, first, 1, records)?;
+            for one in &mut cases {
                 one.records = records;
             }
-            weigh(field)?;
-            self.record(field, &matches, first.cache_bytes, 1);
+            measure_sizes(candidates)?;
+            self.record(candidates, &cases, first.cache_bytes, 1);
             return Ok(());
         }
-        for (entrant, loaded) in field.entrants.iter().zip(&mut field.loaded) {
-            let progress = progress::bar(&format!("fill {}", entrant.name()), records);
-            entrant.bulk_load(self.dataset, records, self.comparison.value_bytes, &progress)?;
+        for (candidate, loaded) in candidates.all.iter().zip(&mut candidates.loaded) {
+            let progress = progress::bar(&format!("fill {}", candidate.name()), records);
+            candidate.bulk_load(self.dataset, records, self.comparison.value_bytes, &progress)?;
             progress.finish_and_clear();
             *loaded = records;
         }
-        weigh(field)
+        measure_sizes(candidates)
     }
 
-    /// Begins with empty caches, searches as workload C does, unmeasured, and has those adjust that can.
-    fn warm_up(&self, field: &mut Field, point: &Point) -> Result<(), BenchError> {
+    /// Empties the caches, runs searches as workload C does without measuring them, and adjusts the
+    /// indexes that can be adjusted.
+    fn warm_up(&self, candidates: &mut Candidates, point: &Point) -> Result<(), BenchError> {
         let ops = self.comparison.warm_up_ops();
-        for (entrant, &loaded) in field.entrants.iter_mut().zip(&field.loaded) {
-            entrant.reopen(self.demand(point))?;
-            let search = |entrant: &dyn Entrant| -> Result<(), BenchError> {
+        for (candidate, &loaded) in candidates.all.iter_mut().zip(&candidates.loaded) {
+            candidate.reopen(self.demand(point))?;
+            let search = |candidate: &dyn IndexCandidate| -> Result<(), BenchError> {
                 if ops > 0 {
-                    let progress = progress::bar(&format!("warm {}", entrant.name()), ops);
+                    let progress = progress::bar(&format!("warm {}", candidate.name()), ops);
                     let phase = self.phase(point, &progress);
-                    entrant.search(&Phase {
+                    candidate.search(&Phase {
                         ops,
                         loaded,
                         run: WARM_UP_RUN,
@@ -234,67 +240,69 @@ impl Run<'_> {
                 }
                 Ok(())
             };
-            search(&**entrant)?;
-            if entrant.adjust()? {
-                search(&**entrant)?;
+            search(&**candidate)?;
+            if candidate.adjust()? {
+                search(&**candidate)?;
             }
         }
         Ok(())
     }
 
-    /// Plays all workloads under the conditions of points that share a cache size.
-    fn group(&mut self, field: &mut Field, points: &[Point]) -> Result<(), BenchError> {
+    /// Runs all workloads at `points`, which share a cache size.
+    fn run_points(&mut self, candidates: &mut Candidates, points: &[Point]) -> Result<(), BenchError> {
         let workloads = self.comparison.workloads.iter().filter(|&&workload| workload != Workload::Load);
         for &workload in workloads {
-            let mut matches: Vec<Match> = points
+            let mut cases: Vec<Case> = points
                 .iter()
                 .map(|point| {
                     let at_once = (point.threads, point.in_flight);
-                    Match::new(workload, at_once, point.theta, field.entrants.len())
+                    Case::new(workload, at_once, point.theta, candidates.all.len())
                 })
                 .collect();
             let rounds = self.comparison.rounds;
-            self.play(field, &mut matches, &points[0], rounds, self.comparison.ops)?;
+            self.run_cases(candidates, &mut cases, &points[0], rounds, self.comparison.ops)?;
             if workload.inserts() {
-                weigh(field)?;
+                measure_sizes(candidates)?;
             }
-            self.record(field, &matches, points[0].cache_bytes, rounds);
+            self.record(candidates, &cases, points[0].cache_bytes, rounds);
         }
         Ok(())
     }
 
-    fn play(
+    fn run_cases(
         &self,
-        field: &mut Field,
-        matches: &mut [Match],
+        candidates: &mut Candidates,
+        cases: &mut [Case],
         point: &Point,
         rounds: u32,
         ops: u64,
     ) -> Result<(), BenchError> {
         let hidden = ProgressBar::hidden();
         let base = Phase { ops, ..self.phase(point, &hidden) };
-        let contenders: Vec<&dyn Entrant> = field.entrants.iter().map(|entrant| &**entrant).collect();
-        contest::play(&contenders, matches, rounds, &mut field.loaded, &base)?;
-        for one in matches {
-            for (contender, outcomes) in contenders.iter().zip(&one.outcomes) {
+        let all: Vec<&dyn IndexCandidate> = candidates.all.iter().map(|candidate| &**candidate).collect();
+        run_rounds(&all, cases, rounds, &mut candidates.loaded, &base)?;
+        for one in cases {
+            for (candidate, outcomes) in all.iter().zip(&one.outcomes) {
                 let not_found: u64 = outcomes.iter().map(|outcome| outcome.not_found).sum();
-                if not_found > 0 && contender.keeps() {
+                if not_found > 0 && candidate.keeps() {
                     let what = format!("{not_found} records were not found in workload {}", one.workload);
-                    return Err(BenchError::WrongAnswer { index: contender.name(), what });
+                    return Err(BenchError::WrongAnswer { index: candidate.name(), what });
                 }
             }
         }
         Ok(())
     }
 
-    /// Makes measurements of matches that were played.
-    fn record(&mut self, field: &Field, matches: &[Match], cache_bytes: u64, rounds: u32) {
+    /// Adds the measurements of `cases`, which have run.
+    fn record(&mut self, candidates: &Candidates, cases: &[Case], cache_bytes: u64, rounds: u32) {
         let comparison = self.comparison;
-        for one in matches {
-            for ((entrant, outcomes), sizes) in field.entrants.iter().zip(&one.outcomes).zip(&field.sizes) {
+        for one in cases {
+            for ((candidate, outcomes), sizes) in
+                candidates.all.iter().zip(&one.outcomes).zip(&candidates.sizes)
+            {
                 let configuration = Configuration {
                     program: env!("CARGO_PKG_VERSION").to_owned(),
-                    index: entrant.name().to_owned(),
+                    index: candidate.name().to_owned(),
                     workload: one.workload.name().to_owned(),
                     dataset: comparison.dataset.to_string(),
                     records: comparison.records,
@@ -311,7 +319,7 @@ impl Run<'_> {
                     rounds,
                     seed: comparison.seed,
                 };
-                let sizes = Sizes { cache_used: entrant.cache_used_bytes(), ..*sizes };
+                let sizes = Sizes { cache_used: candidate.cache_used_bytes(), ..*sizes };
                 let modelled = comparison.pool.is_modelled();
                 let made = Measurement::of(configuration, modelled, one.records, outcomes, sizes);
                 self.measurements.extend(made);
@@ -324,7 +332,7 @@ fn most(counts: &[usize]) -> u64 {
     counts.iter().copied().max().unwrap_or(1) as u64
 }
 
-/// A pool that cannot be had is a matter of the arguments.
+/// Turns a failure to create a pool into a usage error.
 fn too_large(error: BenchError, variant: &Variant, bytes: u64) -> BenchError {
     match error {
         BenchError::Store(error) => {
@@ -334,13 +342,15 @@ fn too_large(error: BenchError, variant: &Variant, bytes: u64) -> BenchError {
     }
 }
 
-/// Walks every index: sizes, and whether all keys are there.
-fn weigh(field: &mut Field) -> Result<(), BenchError> {
-    for ((entrant, sizes), &loaded) in field.entrants.iter().zip(&mut field.sizes).zip(&field.loaded) {
-        *sizes = entrant.sizes()?;
-        if sizes.keys != loaded && entrant.keeps() {
+/// Measures the size of every index by a walk, which must find all keys.
+fn measure_sizes(candidates: &mut Candidates) -> Result<(), BenchError> {
+    for ((candidate, sizes), &loaded) in
+        candidates.all.iter().zip(&mut candidates.sizes).zip(&candidates.loaded)
+    {
+        *sizes = candidate.sizes()?;
+        if sizes.keys != loaded && candidate.keeps() {
             let what = format!("a walk finds {} keys where {loaded} were stored", sizes.keys);
-            return Err(BenchError::WrongAnswer { index: entrant.name(), what });
+            return Err(BenchError::WrongAnswer { index: candidate.name(), what });
         }
     }
     Ok(())

@@ -64,8 +64,8 @@ fn headers(axes: &[Axis], measurements: &[&Measurement]) -> Vec<String> {
     let mut headers = vec!["index".to_owned()];
     headers.extend(axes.iter().map(|axis| axis.title().to_owned()));
     headers.extend(["round trips", "verbs", "B read", "B written", "retries", "kop/s"].map(str::to_owned));
-    let yardsticks = distinct(measurements.iter().map(|one| one.figures.relative_to.as_str()));
-    headers.push(match yardsticks[..] {
+    let baselines = distinct(measurements.iter().map(|one| one.figures.relative_to.as_str()));
+    headers.push(match baselines[..] {
         [only] => format!("× {only}"),
         _ => "×".to_owned(),
     });

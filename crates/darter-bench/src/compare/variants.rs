@@ -1,7 +1,8 @@
-//! The indexes that can be compared, by name. A variant is one line: an index with certain switches.
+//! The indexes that can be compared, by name. A variant is one line: an index with certain
+//! switches.
 //!
-//! Whoever works with one generically is a [`Visitor`], which [`Variant::visit`] calls with the index's type and with what
-//! makes its options from what is asked of it.
+//! Code that is generic over the index is a [`Visitor`], which [`Variant::visit`] calls with the
+//! index's type and with what makes its options from what is asked of it.
 
 use crate::BenchError;
 use crate::index_target::from_index;
@@ -21,17 +22,17 @@ pub struct Variant {
     pub name: &'static str,
     /// What it is.
     pub what: &'static str,
-    /// Bytes of pool that a record can take beyond its key and value, at the worst: sizes pools.
+    /// Most bytes of pool that a record can take beyond its key and value. Pools are sized by it.
     pub(crate) room: u64,
     /// Whether it adjusts itself to a warm-up before it is measured.
     pub(crate) adjusts: bool,
-    /// Whether it keeps what it was given, as an index does.
+    /// Whether it keeps all it was given; a variant without locks may lose writes.
     pub(crate) keeps: bool,
 }
 
 /// An index that may adjust itself to what is searched in it.
 pub(crate) trait Adjusts: OrderedIndex<DefaultFabric> {
-    /// Does so, where there is something to adjust; answers whether there was.
+    /// Adjusts the index, if there is something to adjust. Returns whether there was.
     fn adjust_now(
         &self,
         _client: &mut Client<DefaultFabric>,
@@ -54,7 +55,7 @@ impl Adjusts for Dart<DefaultFabric> {
     }
 }
 
-/// What is asked of an index: how much it may cache, and what it will hold.
+/// The requirements of an index: how much it may cache, and what it will hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     /// Bytes that a compute node may cache.
@@ -67,23 +68,23 @@ pub(crate) struct Demand {
 
 /// Work that is the same for every index.
 pub(crate) trait Visitor {
-    /// What comes of it.
+    /// The result.
     type Output;
 
-    /// Does it with one: `options` makes its options from what is asked of it.
+    /// Runs the work for one index; `options` returns its options for a demand.
     fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Self::Output;
 }
 
-/// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it adjusts
-/// itself, whether it keeps what it was given, options.
+/// Lists the variants: name, what it is, type, bytes a record can take beyond its own, whether it
+/// adjusts itself, whether it keeps what it was given, options.
 macro_rules! variants {
     ($($name:literal, $what:literal, $index:ident, $room:expr, $adjusts:literal, $keeps:literal, $options:expr;)*) => {
-        /// All of them, in the order in which they are told of.
+        /// All variants, in the order of `--indexes`' help.
         pub const VARIANTS: &[Variant] =
             &[$(Variant { name: $name, what: $what, room: $room, adjusts: $adjusts, keeps: $keeps }),*];
 
         impl Variant {
-            /// Has a visitor work with this one.
+            /// Calls a visitor with this variant's type.
             pub(crate) fn visit<V: Visitor>(&'static self, visitor: V) -> V::Output {
                 match self.name {
                     $($name => visitor.visit::<$index<DefaultFabric>>(self, $options),)*

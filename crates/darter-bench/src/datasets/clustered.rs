@@ -1,4 +1,5 @@
-//! `clustered`: runs of 64 consecutive integers at uniformly spread places below 2^63, as 8-byte big-endian keys.
+//! `clustered`: runs of 64 consecutive integers at uniformly spread places below 2^63, as 8-byte
+//! big-endian keys.
 
 use super::{Dataset, RECORDS_MAX, sorted_integers};
 use crate::permutation::{Mixer, derive_seed};

@@ -1,7 +1,8 @@
 //! `file:PATH`: any keys, one a line, taken as bytes without the newline.
 //!
-//! The file is held in memory with one index per line. Lines may come in any order; they are shuffled by the seed, so that
-//! the keys left for inserts are a fair sample. Blank lines are skipped and repeated keys dropped, both counted in the note.
+//! The file is held in memory with one index per line. Lines may come in any order; they are
+//! shuffled by the seed, so that the keys left for inserts are a fair sample. Blank lines are
+//! skipped and repeated keys dropped, both counted in the note.
 
 use super::{Dataset, RECORDS_MAX};
 use crate::BenchError;
@@ -26,7 +27,8 @@ impl KeyFile {
     /// Reads the keys of `path`.
     ///
     /// # Errors
-    /// When the file cannot be read, is not a regular file, holds no key, or has a line above [`KEY_BYTES_MAX`] bytes.
+    /// Fails if the file cannot be read, is not a regular file, holds no key, or has a line above
+    /// [`KEY_BYTES_MAX`] bytes.
     pub fn read(path: &Path, seed: u64) -> Result<Self, BenchError> {
         let failed = |source| BenchError::KeyFile { path: path.to_owned(), source };
         if !std::fs::metadata(path).map_err(failed)?.is_file() {

@@ -1,8 +1,8 @@
-//! The sets of keys to measure with (DART, section 5.1): each gives a key for every record number, without storing them
-//! where the set allows it.
+//! The sets of keys to measure with (DART, section 5.1): each gives a key for every record number,
+//! without storing them where the set allows it.
 //!
-//! A dataset is a fixed sequence of distinct keys. Records `0..n` are loaded, later ones are the fresh keys of inserts. What
-//! a dataset gives depends only on its name and the seed.
+//! A dataset is a fixed sequence of distinct keys. Records `0..n` are loaded, later ones are the
+//! fresh keys of inserts. What a dataset gives depends only on its name and the seed.
 
 mod clustered;
 mod dense;
@@ -32,7 +32,8 @@ pub trait Dataset: Send + Sync {
     /// Puts the key of `record` (below [`Dataset::capacity`]) into `key`, replacing what was there.
     fn key(&self, record: u64, key: &mut Vec<u8>);
 
-    /// The keys of records `0..records` (at most [`Dataset::capacity`]) in ascending order, for bulk load.
+    /// The keys of records `0..records` (at most [`Dataset::capacity`]) in ascending order, for
+    /// bulk load.
     fn sorted(&self, records: u64) -> Box<dyn Iterator<Item = Vec<u8>> + Send + '_>;
 
     /// Whether all keys are 8-byte big-endian integers.
@@ -64,7 +65,7 @@ impl DatasetSpec {
     /// Prepares the dataset.
     ///
     /// # Errors
-    /// When a key file cannot be read or used; the message names the line.
+    /// Fails if a key file cannot be read or used; the message names the line.
     pub fn open(&self, seed: u64) -> Result<Box<dyn Dataset>, BenchError> {
         Ok(match self {
             Self::RandInt => Box::new(RandInt::new(seed)),

@@ -1,13 +1,15 @@
-//! What other clients notice of a client's death (`bench deaths`): their latencies, and when memory is reclaimed again.
+//! What other clients notice of a client's death (`bench deaths`): their latencies, and when memory
+//! is reclaimed again.
 //!
-//! Memory nodes of the measurement's own, a pool over them, observers in this process, and *victims*: processes that write as
-//! fast as they can. In a *disturbed* block victims are killed by SIGKILL, one after the other, at random moments. In the
-//! *undisturbed* block that follows, as many are asked to end, after the same pauses, and are replaced after the same times:
-//! whatever it costs that processes come and go is in both, and a slow hour of the machine hits both.
+//! The measurement starts memory nodes with a pool over them, observers in this process, and
+//! *victims*: processes that write as fast as they can. In a *disturbed* block victims are killed
+//! by SIGKILL, one after the other, at random moments. In the *undisturbed* block that follows, the
+//! same number end by themselves, after the same pauses, and are replaced after the same times: the
+//! cost of processes that come and go is in both, and a slow hour of the machine affects both.
 //!
-//! A victim is replaced when reclamation has gone on without it, never before: a process that joins asks about the dead at
-//! once, and would find them out sooner than those do who are there. Observers take one operation after the other, so that one
-//! which is held up is one slow operation, not as many as would have been asked for meanwhile.
+//! A victim is replaced when reclamation has gone on without it, never before: a process that joins
+//! looks for dead members at once, and would find them sooner than the members that are there.
+//! Observers run one operation after the other, so that a delay counts as one slow operation.
 
 mod observers;
 mod report;
@@ -17,10 +19,11 @@ pub use report::{DeathsReport, LatencyRow, Reclamation};
 pub use victim::{VictimArgs, run_victim};
 
 use crate::args::{THREADS_MAX, VALUE_BYTES_MAX, parse_count};
-use crate::companion::Companion;
+use crate::child_process::ChildProcess;
 use crate::datasets::{Dataset, RandInt};
-use crate::driver::latency_histogram;
 use crate::executor::Values;
+use crate::outcome::latency_histogram;
+use crate::report::print_json;
 use crate::{BenchError, Program, progress};
 use darter::{ByteSize, PoolUrl, Store, block_on};
 use observers::{Block, Latencies};
@@ -34,9 +37,10 @@ use std::time::{Duration, Instant};
 const BLOCK_MAX: u64 = 100;
 /// Most records.
 const RECORDS_MAX: u64 = 100_000_000;
-/// Bytes of the pool's blocks: small, since all that a victim leaves lies idle until the next repair.
+/// Bytes of the pool's blocks: small, since all that a victim leaves lies idle until the next
+/// repair.
 const POOL_BLOCK_BYTES: u64 = 256 << 10;
-/// Between two looks at the pool's epoch and members.
+/// Pause between two looks at the pool's epoch and members.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 /// Leases after which reclamation is said not to resume.
 const PATIENCE_LEASES: u32 = 10;
@@ -96,21 +100,21 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     millis.filter(|millis| (1..=3_600_000).contains(millis)).map(Duration::from_millis).ok_or_else(wrong)
 }
 
-/// How a victim went, to be done alike in the next undisturbed block.
+/// The times of a victim's end, repeated in the next undisturbed block.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// Which place it had.
+    /// Index of the victim.
     place: usize,
-    /// How long it was waited before its end.
+    /// Pause before its end.
     pause: Duration,
     /// From its end until it was replaced.
     gone: Duration,
 }
 
-/// What came after an end.
+/// What happened after an end.
 #[derive(Clone, Copy, Debug)]
 struct Aftermath {
-    /// Until the epoch had moved on by two; `None` when it did not.
+    /// Time until the epoch had advanced by two; `None` if it did not.
     resumed: Option<Duration>,
     /// Whether the victim was a member when it was looked at first.
     was_member: bool,
@@ -129,12 +133,13 @@ struct Run<'a> {
     report: DeathsReport,
 }
 
-/// Measures what `args` describe, and writes a table, or with `--json` one object, to `out`. `program` is how to
-/// start memory nodes and victims.
+/// Measures what `args` describe, and writes a table, or with `--json` one object, to `out`.
+/// `program` is how to start memory nodes and victims.
 ///
 /// # Errors
-/// When the arguments cannot be met ([`BenchError::is_usage`]), a process does not start, the pool fails or an answer is
-/// wrong; [`BenchError::Unsound`], after the results, when an invariant of the pool is broken.
+/// Fails if the arguments cannot be met ([`BenchError::is_usage`]), a process does not start, the
+/// pool fails or returns a wrong result; [`BenchError::Unsound`], after the results, when an
+/// invariant of the pool is broken.
 pub fn run_deaths(
     args: &DeathsArgs,
     program: &Program,
@@ -150,9 +155,9 @@ pub fn run_deaths(
     let begin = Instant::now();
     let node_words = ["--size".to_owned(), args.node_size.to_string()];
     let nodes = (0..args.memnodes)
-        .map(|_| Companion::memnode(program, &node_words))
+        .map(|_| ChildProcess::memnode(program, &node_words))
         .collect::<Result<Vec<_>, _>>()?;
-    let addresses: Vec<&str> = nodes.iter().map(Companion::address).collect();
+    let addresses: Vec<&str> = nodes.iter().map(ChildProcess::address).collect();
     let pool = format!("tcp://{}", addresses.join(",")).parse().map_err(darter::Error::from)?;
     let mut run = Run::new(args, program, pool);
     run.load()?;
@@ -161,7 +166,7 @@ pub fn run_deaths(
     let Run { mut report, mut gathered, .. } = run;
     report.judge(&mut gathered);
     if args.json {
-        crate::run::print_json(out, &report)?;
+        print_json(out, &report)?;
     } else {
         report.print(out)?;
     }
@@ -240,8 +245,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One block: as many ends as there are paces, which a disturbed block fills in and an undisturbed one follows. Answers what
-    /// the observers saw outside of the first moments after kills.
+    /// Runs one block with an end for each of `paces`, which a disturbed block fills in and an
+    /// undisturbed one follows. Returns the observers' latencies outside of the first moments after
+    /// kills.
     fn block(&mut self, paces: &mut [Option<Pace>], is_disturbed: bool) -> Result<Latencies, BenchError> {
         let store = self.open()?;
         let block = Block::new(paces.len(), is_disturbed);
@@ -276,7 +282,7 @@ impl<'a> Run<'a> {
             }
             outcome
         })?;
-        victims.into_iter().try_for_each(Companion::end)?;
+        victims.into_iter().try_for_each(ChildProcess::end)?;
         let (turns, early) = block.into_seen();
         let mut outside = Latencies::new();
         for turn in &turns {
@@ -288,7 +294,7 @@ impl<'a> Run<'a> {
         Ok(outside)
     }
 
-    fn victim(&mut self) -> Result<Companion, BenchError> {
+    fn victim(&mut self) -> Result<ChildProcess, BenchError> {
         let victim = VictimArgs {
             pool: self.pool.clone(),
             records: self.args.records,
@@ -296,7 +302,7 @@ impl<'a> Run<'a> {
             keys: self.args.seed,
             seed: self.rng.random(),
         };
-        Companion::start(self.program, &self.program.victim, &victim.words())
+        ChildProcess::start(self.program, &self.program.victim, &victim.words())
     }
 
     /// Ends one victim, sees how the others go on, and replaces it.
@@ -304,7 +310,7 @@ impl<'a> Run<'a> {
         &mut self,
         store: &Store,
         block: &Block,
-        victims: &mut [Companion],
+        victims: &mut [ChildProcess],
         pace: &mut Option<Pace>,
         is_disturbed: bool,
     ) -> Result<(), BenchError> {
@@ -347,7 +353,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Looks at the pool until what was retired when the victim ended can be freed, and for `least` at least.
+    /// Watches the pool until memory retired before the victim's end can be freed, and for `least`
+    /// at least.
     fn watch(&self, store: &Store, pid: u32, at: Instant, least: Duration) -> Result<Aftermath, BenchError> {
         let pool = store.pool();
         let mut client = pool.client().map_err(darter::Error::from)?;

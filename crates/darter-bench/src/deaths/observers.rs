@@ -1,9 +1,10 @@
-//! The clients that live on: threads that get and update, and how long that took, told apart by when a victim ended.
+//! The clients that stay alive: threads that get and update. Latencies are kept apart by the last
+//! victim that ended.
 
 use crate::BenchError;
 use crate::datasets::{Dataset, RandInt};
-use crate::driver::latency_histogram;
 use crate::executor::Values;
+use crate::outcome::latency_histogram;
 use darter::Session;
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How long after a kill operations may take as long as they like.
+/// How long after a kill latencies are not limited.
 pub(super) const GRACE: Duration = Duration::from_millis(10);
 
 /// Latencies in nanoseconds, by kind of operation.
@@ -52,7 +53,7 @@ struct End {
     at: Instant,
 }
 
-/// What the observers of a block share with whoever ends the victims.
+/// State shared by the observers of a block and the thread that ends the victims.
 pub(super) struct Block {
     last: RwLock<End>,
     is_over: AtomicBool,
@@ -75,20 +76,20 @@ impl Block {
         }
     }
 
-    /// A victim ends now; answers when that is.
+    /// Notes that a victim ends now. Returns the time.
     pub(super) fn note_end(&self) -> Instant {
         let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
         *last = End { number: last.number + 1, at: Instant::now() };
         last.at
     }
 
-    /// Lets the observers end.
+    /// Tells the observers to end.
     pub(super) fn finish(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// What was seen after each end, and in the first moments after kills. What came before the first end has warmed things
-    /// up, and does not count.
+    /// Returns the latencies after each end, and those of the first moments after kills. Operations
+    /// before the first end are a warm-up and do not count.
     pub(super) fn into_seen(self) -> (Vec<Latencies>, Latencies) {
         let mut turns = self.turns.into_inner().unwrap_or_else(PoisonError::into_inner);
         turns.remove(0);
@@ -105,7 +106,7 @@ impl Block {
         }
     }
 
-    /// Works until the block is over: half gets, half updates, of records chosen evenly.
+    /// Runs operations until the block is over: half gets, half updates, of records chosen evenly.
     pub(super) fn observe(
         &self,
         mut session: Session,

@@ -1,4 +1,4 @@
-//! What `bench deaths` reports, and whether that is what is asked for.
+//! The report of `bench deaths`, and whether it meets the targets.
 
 use super::observers::Latencies;
 use crate::report::{bytes_text, markdown_table};
@@ -6,9 +6,9 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// The largest p99 outside of the first moments, relative to undisturbed, that is asked for.
+/// Target: the largest p99 outside of the first moments, relative to undisturbed.
 pub(super) const RATIO_MAX: f64 = 2.0;
-/// The longest time until memory is reclaimed again that is asked for, in leases.
+/// Target: the longest time until memory is reclaimed again, in leases.
 pub(super) const LEASES_MAX: f64 = 2.0;
 
 /// Latencies of one kind of operation at one kind of moment, in microseconds.
@@ -62,12 +62,12 @@ impl Reclamation {
     }
 }
 
-/// What a measurement of deaths came to.
+/// The results of a measurement of deaths.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeathsReport {
     /// Whether both targets are reached.
     pub reached: bool,
-    /// What was not, each in words.
+    /// The targets that are missed, in words.
     pub misses: Vec<String>,
     /// Victims killed.
     pub kills: u64,
@@ -85,9 +85,11 @@ pub struct DeathsReport {
     pub ratio_get: f64,
     /// The same of updates.
     pub ratio_update: f64,
-    /// The larger of both in each pair of neighbouring blocks: the median, which noise of the machine moves least.
+    /// The larger of both in each pair of neighbouring blocks: the median, which noise of the
+    /// machine moves least.
     pub ratio_median: f64,
-    /// Kills after which the p99 of the observers, until the next, was at most twice the undisturbed one.
+    /// Kills after which the p99 of the observers, until the next, was at most twice the
+    /// undisturbed one.
     pub kills_within: u64,
     /// The same for ends in undisturbed blocks: what noise alone does.
     pub ends_within: u64,
@@ -119,7 +121,7 @@ pub struct DeathsReport {
     pub seconds: f64,
 }
 
-/// What is gathered over all blocks.
+/// Measurements of all blocks.
 pub(super) struct Gathered {
     pub(super) undisturbed: Latencies,
     pub(super) outside: Latencies,
@@ -155,7 +157,7 @@ pub(super) fn both(latencies: &Latencies) -> Histogram<u64> {
 }
 
 impl DeathsReport {
-    /// Takes over what was gathered, and says whether it will do.
+    /// Fills in the report and decides whether the targets are met.
     pub(super) fn judge(&mut self, gathered: &mut Gathered) {
         let lease_ns = self.lease_ms as f64 * 1e6;
         self.latencies = [
@@ -191,7 +193,7 @@ impl DeathsReport {
         self.reached = self.misses.is_empty();
     }
 
-    /// For people.
+    /// Prints the report as tables.
     pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { kills, ends, lost, lapsed, members_left, .. } = self;
         writeln!(

@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a victim must know.
+/// Arguments of a victim.
 #[derive(Clone, Debug, clap::Args)]
 pub struct VictimArgs {
     /// The pool
@@ -30,7 +30,7 @@ pub struct VictimArgs {
 }
 
 impl VictimArgs {
-    /// The command line that says the same.
+    /// Returns the command line with these arguments.
     pub(super) fn words(&self) -> Vec<String> {
         let words = [
             ("--pool", self.pool.to_string()),
@@ -43,12 +43,12 @@ impl VictimArgs {
     }
 }
 
-/// Writes to the pool until killed, or until a thread that reads the standard input meets its end. Says a line on `out` when
-/// it has begun. Half of its writes are updates of the records; a quarter each store and delete keys beside them, so that it
-/// dies in splits and collapses too.
+/// Writes to the pool until killed, or until a thread that reads the standard input meets its end.
+/// Prints a line on `out` when it has begun. Half of its writes are updates of the records; a
+/// quarter each store and delete keys beside them, so that it dies in splits and collapses too.
 ///
 /// # Errors
-/// When the pool fails, or has shut this process out.
+/// Fails if the pool fails, or has shut this process out.
 pub fn run_victim(args: &VictimArgs, out: &mut dyn Write) -> Result<(), BenchError> {
     static STOP: AtomicBool = AtomicBool::new(false);
     let records = args.records;
@@ -58,7 +58,7 @@ pub fn run_victim(args: &VictimArgs, out: &mut dyn Write) -> Result<(), BenchErr
     let store = Store::options().must_exist(true).open_url(&args.pool)?;
     let mut session = store.session()?;
     std::thread::spawn(|| {
-        // Whatever it is that ends the input, the parent is through with us.
+        // However the input ends, the parent needs this process no longer.
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
         STOP.store(true, Ordering::Relaxed);
     });

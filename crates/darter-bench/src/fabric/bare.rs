@@ -1,12 +1,13 @@
-//! The yardstick: READs and CASes over one TCP connection by two loops that can do nothing else.
+//! The baseline: READs and CASes over one TCP connection, by two loops that do nothing else.
 //!
-//! Both sockets never wait and both ends spin. Requests and answers have fixed sizes and no heads: a READ is its offset and
-//! brings 128 bytes, a CAS is offset, expected and desired word and brings the word found. One system call carries whatever is
-//! there. The server checks an offset as little as safety allows: it masks it.
+//! Both sockets are non-blocking and both ends spin. Requests and responses have fixed sizes and no
+//! headers: a READ is its offset and returns 128 bytes; a CAS is offset, expected and desired word
+//! and returns the word found. One system call carries all that is there. The server does not check
+//! an offset but masks it.
 
 use super::node::{Cores, SERVER_CORE};
 use super::{Load, READ_WORDS, REGION_WORDS, Rate, Verb};
-use crate::driver::latency_histogram;
+use crate::outcome::latency_histogram;
 use crate::permutation::mix64;
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
@@ -55,7 +56,7 @@ fn write_all(socket: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves one connection until its other end closes it, which it does with answers unread.
+/// Serves one connection until the client closes it, which leaves responses unread.
 fn serve(listener: &TcpListener, verb: Verb, memory: &[AtomicU64]) -> io::Result<()> {
     use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     let (mut socket, _) = listener.accept()?;

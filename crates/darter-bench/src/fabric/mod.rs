@@ -1,16 +1,16 @@
-//! How fast verbs go over TCP (`bench fabric`): the provider beside the barest loop that could do the same.
+//! Speed of verbs over TCP (`bench fabric`): the provider beside a bare loop that does the same.
 //!
-//! One server core, one client core, loopback. All candidates take turns in every round, so that a slow moment of the machine
-//! hits all of them, and the medians of the rounds count. What matters are the ratios within one run.
+//! One server core, one client core, loopback. All candidates take turns in every round, so that a
+//! slow moment of the machine affects all of them, and the medians of the rounds count. What
+//! matters are the ratios within one run.
 
 mod bare;
 pub(crate) mod node;
 mod verbs;
 
-use crate::report::markdown_table;
+use crate::report::{markdown_table, print_json};
 
-use crate::companion::Companion;
-use crate::run::print_json;
+use crate::child_process::ChildProcess;
 use crate::{BenchError, Program};
 use comfy_table::Table;
 use darter_fabric::{Tcp, TcpOptions};
@@ -28,7 +28,8 @@ const REGION_WORDS: usize = 1 << 17;
 const REGION_SIZE: &str = "1M";
 /// Most operations in flight.
 const IN_FLIGHT_MAX: usize = 4096;
-/// Longest spin, in microseconds. It has to end soon after a measurement, since all memory nodes share a core.
+/// Longest spin, in microseconds. It has to end soon after a measurement, since all memory nodes
+/// share a core.
 const SPIN_US_MAX: u64 = 1000;
 
 /// Arguments of `bench fabric`.
@@ -37,7 +38,8 @@ pub struct FabricArgs {
     /// Verbs in flight on the one connection; several numbers measure each
     #[arg(long, value_delimiter = ',', default_value = "1,8,64,256,1024", value_name = "LIST")]
     pub in_flight: Vec<usize>,
-    /// Microseconds that both ends look again and again before they sleep, each measured at every number in flight; 0 sleeps at once
+    /// Microseconds that both ends look again and again before they sleep, each measured at every
+    /// number in flight; 0 sleeps at once
     #[arg(long, value_delimiter = ',', default_value = "0,10,50,1000", value_name = "LIST")]
     pub spin: Vec<u64>,
     /// Rounds, of which the median counts
@@ -51,7 +53,7 @@ pub struct FabricArgs {
     pub json: bool,
 }
 
-/// What is measured.
+/// The measured verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verb {
@@ -70,7 +72,7 @@ impl Verb {
     }
 }
 
-/// One measurement's task.
+/// The settings of one measurement.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     verb: Verb,
@@ -78,7 +80,7 @@ struct Load {
     seconds: f64,
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     per_s: f64,
@@ -124,13 +126,13 @@ impl FabricArgs {
 struct Candidate {
     spin: u64,
     fabric: Tcp,
-    _node: Companion,
+    _node: ChildProcess,
 }
 
 /// Measures and writes the results to `out`.
 ///
 /// # Errors
-/// When the arguments cannot be met or a memory node fails.
+/// Fails if the arguments cannot be met or a memory node fails.
 pub fn run_fabric(
     args: &FabricArgs,
     program: &Program,

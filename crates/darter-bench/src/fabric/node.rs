@@ -1,6 +1,6 @@
 //! Memory nodes as children of a benchmark, and cores to pin them to.
 
-use crate::companion::Companion;
+use crate::child_process::ChildProcess;
 use crate::{BenchError, Program};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -15,7 +15,8 @@ fn cores() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
 }
 
-/// Which of the cores this process may use a benchmark gives to whom. Gives the calling thread its freedom back when dropped.
+/// The cores that this process may use, one for the server and one for the client. Unpins the
+/// calling thread when dropped.
 #[derive(Debug)]
 pub(crate) struct Cores {
     all: Vec<usize>,
@@ -29,7 +30,8 @@ impl Cores {
         cores
     }
 
-    /// Keeps the calling thread, and the threads and processes it starts, on a core, where there are two.
+    /// Keeps the calling thread, and the threads and processes it starts, on a core, where there
+    /// are two.
     pub(crate) fn pin(&self, number: usize) {
         if self.all.len() > 1 {
             Self::keep_to(&self.all[number..=number]);
@@ -45,7 +47,7 @@ impl Cores {
         let _ = sched_setaffinity(None, &set);
     }
 
-    /// What to tell people when server and client share what there is.
+    /// Returns a note if server and client share a core.
     pub(crate) fn note(&self) -> Option<&'static str> {
         match self.all.len() {
             0 => Some("the system does not say which cores there are; nothing is pinned"),
@@ -69,10 +71,10 @@ pub(crate) fn start_node(
     cores: &Cores,
     size: &str,
     spin: u64,
-) -> Result<Companion, BenchError> {
+) -> Result<ChildProcess, BenchError> {
     cores.pin(SERVER_CORE);
     let words = ["--size", size, "--spin", &spin.to_string()].map(str::to_owned);
-    let node = Companion::memnode(program, &words);
+    let node = ChildProcess::memnode(program, &words);
     cores.pin(CLIENT_CORE);
     node
 }

@@ -1,7 +1,7 @@
 //! The `tcp` provider under load: tasks that post one verb after another on one thread's loop.
 
 use super::{Load, READ_WORDS, REGION_WORDS, Rate, Verb};
-use crate::driver::latency_histogram;
+use crate::outcome::latency_histogram;
 use crate::permutation::mix64;
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Tcp, run_all};
 use hdrhistogram::Histogram;

@@ -1,129 +1,16 @@
-//! A number that a paper's text gives, and how the same is found among measurements.
+//! A number that a paper's text gives, and how the same number is taken from measurements.
 
-use super::found::Found;
-use std::fmt;
-
-/// What a text says of a quantity.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Said {
-    /// So much.
-    About(f64),
-    /// So much at the most, over workloads and competitors.
-    UpTo(f64),
-    /// From so much to so much, over workloads and competitors.
-    Between(f64, f64),
-    /// Less than so much.
-    Below(f64),
-}
-
-/// What we found: the least and the most, which are one where there is one number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Span {
-    pub(crate) least: f64,
-    pub(crate) most: f64,
-}
+use super::quantity::{Span, Stated};
+use super::selection::Selection;
 
 /// A number of a paper, with where it stands there, in our words.
 pub(crate) struct Claim {
     /// The section whose text gives it.
     pub(crate) section: &'static str,
-    /// What the sentence says, in our words. It holds the number as the paper prints it.
+    /// The statement in our words, with the number as the paper prints it.
     pub(crate) statement: &'static str,
     /// The number.
-    pub(crate) said: Said,
-    /// Ours, as far as measurements tell.
-    pub(crate) ours: fn(&Found<'_>) -> Option<Span>,
-}
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::About(value) => f.write_str(&number(*value)),
-            Self::UpTo(most) => write!(f, "up to {}", number(*most)),
-            Self::Between(least, most) => write!(f, "{} to {}", number(*least), number(*most)),
-            Self::Below(bound) => write!(f, "below {}", number(*bound)),
-        }
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_one() {
-            f.write_str(&number(self.most))
-        } else {
-            write!(f, "{} to {}", number(self.least), number(self.most))
-        }
-    }
-}
-
-impl Span {
-    /// One number.
-    pub(crate) fn one(value: f64) -> Self {
-        Self { least: value, most: value }
-    }
-
-    /// Of several; `None` without any.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        values
-            .into_iter()
-            .map(Self::one)
-            .reduce(|all, next| Self { least: all.least.min(next.least), most: all.most.max(next.most) })
-    }
-
-    fn is_one(self) -> bool {
-        self.least.to_bits() == self.most.to_bits()
-    }
-
-    /// How far apart ours is from what was said: what it would have to be multiplied by, as a percentage.
-    pub(crate) fn apart(self, said: Said) -> String {
-        match said {
-            Said::About(value) => percent(f64::midpoint(self.least, self.most), value),
-            Said::UpTo(most) => percent(self.most, most),
-            Said::Between(least, most) => {
-                format!("{} and {}", percent(self.least, least), percent(self.most, most))
-            }
-            Said::Below(bound) => if self.most < bound { "holds" } else { "does not hold" }.to_owned(),
-        }
-    }
-}
-
-/// Ours in relation to theirs: `+3%`, and beyond a factor of two `×2.40`.
-fn percent(ours: f64, theirs: f64) -> String {
-    let ratio = ours / theirs;
-    if (0.5..=2.0).contains(&ratio) {
-        format!("{:+.0}%", (ratio - 1.0) * 100.0)
-    } else {
-        format!("×{ratio:.2}")
-    }
-}
-
-/// A number with as many digits as it deserves.
-fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        size if size >= 100.0 => 0,
-        size if size >= 0.01 => 2,
-        _ => 4,
-    };
-    let text = format!("{value:.digits$}");
-    if digits > 0 { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances_read_well() {
-        assert_eq!(Span::one(3.9).apart(Said::About(3.9)), "+0%");
-        assert_eq!(Span::one(3.0).apart(Said::About(4.0)), "-25%");
-        assert_eq!(Span::one(9.0).apart(Said::UpTo(3.0)), "×3.00");
-        let span = Span::of([2.0, 1.3, 5.8]).unwrap();
-        assert_eq!(span.apart(Said::Between(1.3, 5.8)), "+0% and +0%");
-        assert_eq!(span.to_string(), "1.3 to 5.8");
-        assert_eq!(Span::one(2.0).apart(Said::Below(3.0)), "holds");
-        assert_eq!(Span::one(3.0).apart(Said::Below(3.0)), "does not hold");
-        assert_eq!(Span::of([]), None);
-        assert_eq!(Said::UpTo(23.6).to_string(), "up to 23.6");
-        assert_eq!([6500.0, 16.8, 0.39, 0.0012].map(number), ["6500", "16.8", "0.39", "0.0012"]);
-    }
+    pub(crate) stated: Stated,
+    /// Computes our number, if there are measurements for it.
+    pub(crate) ours: fn(&Selection<'_>) -> Option<Span>,
 }

@@ -1,17 +1,19 @@
-//! DART (SIGMOD 2026): figures and tables, and what the text says of them. There: 60 M records with values of 64 bytes, 60 M
-//! operations, 168 threads on 3 compute nodes, 3 memory nodes, caches of 1 MB where nothing else is said (section 5.1). Here those
-//! shrink with the records.
+//! DART (SIGMOD 2026): figures and tables, and the numbers that the text gives. There: 60 M records
+//! with values of 64 bytes, 60 M operations, 168 threads on 3 compute nodes, 3 memory nodes, caches
+//! of 1 MB where nothing else is said (section 5.1). Here those shrink with the records.
 
-use super::claim::{Claim, Said, Span};
+use super::claim::Claim;
 use super::figure::{Figure, Unheld, counts, modelled};
-use super::found::{BYTES_READ, Found, MOPS, P50_US, ROUND_TRIPS};
+use super::quantity::{Span, Stated};
+use super::selection::{BYTES_READ, MOPS, P50_US, ROUND_TRIPS, Selection};
 use crate::datasets::DatasetSpec::{Email, RandInt};
 use crate::ycsb::Workload::{A, B, C, D, E, Load, U};
 use darter_fabric::model::Preset;
 
 /// Everybody that DART is compared with here.
 const OTHERS: &[&str] = &["smart", "sherman"];
-/// DART and whom it is compared with on integers; on strings, trees of fixed keys are left out, as in the paper.
+/// DART and whom it is compared with on integers; on strings, trees of fixed keys are left out, as
+/// in the paper.
 const ON_INTEGERS: &[&str] = &["dart", "smart", "sherman"];
 const ON_STRINGS: &[&str] = &["dart", "smart"];
 /// The steps from ART to DART.
@@ -20,15 +22,15 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Records in the paper's Table 2.
 const RECORDS: f64 = 60e6;
 
-/// What Table 2 says of an index's size, and of ours at 60 M records.
+/// The size of an index in Table 2, and of ours at 60 M records.
 macro_rules! size {
     ($index:literal, $dataset:literal, $gib:literal, $statement:literal) => {
         Claim {
             section: "5.7, Table 2",
             statement: $statement,
-            said: Said::About($gib),
-            ours: |found| {
-                let each = found.dataset($dataset).index($index).index_bytes_per_record()?;
+            stated: Stated::About($gib),
+            ours: |selection| {
+                let each = selection.dataset($dataset).index($index).index_bytes_per_record()?;
                 Some(Span::one(each * RECORDS / GIB))
             },
         }
@@ -41,8 +43,8 @@ macro_rules! cost {
         Claim {
             section: $section,
             statement: $statement,
-            said: Said::About($said),
-            ours: |found| found.dataset($dataset).index($index).workload("c").one($metric),
+            stated: Stated::About($said),
+            ours: |selection| selection.dataset($dataset).index($index).workload("c").one($metric),
         }
     };
 }
@@ -53,20 +55,20 @@ macro_rules! writes {
         Claim {
             section: "2.2, Table 1",
             statement: $statement,
-            said: Said::About($said),
-            ours: |found| found.index($index).threads($threads).theta($theta).one($metric),
+            stated: Stated::About($said),
+            ours: |selection| selection.index($index).threads($threads).theta($theta).one($metric),
         }
     };
 }
 
 /// A step's throughput in relation to the step before, over all workloads.
-fn step(found: &Found<'_>, to: &str, from: &str) -> Option<Span> {
-    found.ratios(MOPS, to, &[from])
+fn step(selection: &Selection<'_>, to: &str, from: &str) -> Option<Span> {
+    selection.ratios(MOPS, to, &[from])
 }
 
 /// Bytes that a step saves, as a factor, over all workloads but scans.
-fn bytes_saved(found: &Found<'_>, dataset: &str) -> Option<Span> {
-    found.dataset(dataset).ratios(BYTES_READ, "art", &["art+hashed"])
+fn bytes_saved(selection: &Selection<'_>, dataset: &str) -> Option<Span> {
+    selection.dataset(dataset).ratios(BYTES_READ, "art", &["art+hashed"])
 }
 
 pub(super) const FIGURES: &[Figure] = &[
@@ -117,14 +119,16 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "2.2",
                 statement: "locks slow skewed writes down 3.71 times",
-                said: Said::About(3.71),
-                ours: |found| found.threads(168).theta(0.99).ratios(MOPS, "art+unlocked", &["art+locked"]),
+                stated: Stated::About(3.71),
+                ours: |selection| {
+                    selection.threads(168).theta(0.99).ratios(MOPS, "art+unlocked", &["art+locked"])
+                },
             },
             Claim {
                 section: "2.2",
                 statement: "locks add 30% to a write's latency, a factor of 1.30",
-                said: Said::About(1.3),
-                ours: |found| found.threads(1).ratios(P50_US, "art+locked", &["art+unlocked"]),
+                stated: Stated::About(1.3),
+                ours: |selection| selection.threads(1).ratios(P50_US, "art+locked", &["art+unlocked"]),
             },
         ],
     },
@@ -145,35 +149,35 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.2",
                 statement: "DART has 1.3 to 5.8 times the others' throughput on randint",
-                said: Said::Between(1.3, 5.8),
-                ours: |found| found.dataset("randint").ratios(MOPS, "dart", OTHERS),
+                stated: Stated::Between(1.3, 5.8),
+                ours: |selection| selection.dataset("randint").ratios(MOPS, "dart", OTHERS),
             },
             Claim {
                 section: "5.2",
                 statement: "and 2.4 to 3.4 times on email",
-                said: Said::Between(2.4, 3.4),
-                ours: |found| found.dataset("email").ratios(MOPS, "dart+frugal", OTHERS),
+                stated: Stated::Between(2.4, 3.4),
+                ours: |selection| selection.dataset("email").ratios(MOPS, "dart+frugal", OTHERS),
             },
             Claim {
                 section: "5.2",
                 statement: "others' latencies are up to 5.9 times DART's",
-                said: Said::UpTo(5.9),
-                ours: |found| {
-                    let inverse = found.dataset("randint").ratios(P50_US, "dart", OTHERS)?;
+                stated: Stated::UpTo(5.9),
+                ours: |selection| {
+                    let inverse = selection.dataset("randint").ratios(P50_US, "dart", OTHERS)?;
                     Some(Span { least: 1.0 / inverse.most, most: 1.0 / inverse.least })
                 },
             },
             Claim {
                 section: "1",
                 statement: "DART is up to 5.8 times as fast as B+ trees",
-                said: Said::UpTo(5.8),
-                ours: |found| found.ratios(MOPS, "dart", &["sherman"]),
+                stated: Stated::UpTo(5.8),
+                ours: |selection| selection.ratios(MOPS, "dart", &["sherman"]),
             },
             Claim {
                 section: "1",
                 statement: "and up to 3.2 times as fast as SMART",
-                said: Said::UpTo(3.2),
-                ours: |found| found.dataset("randint").ratios(MOPS, "dart", &["smart"]),
+                stated: Stated::UpTo(3.2),
+                ours: |selection| selection.dataset("randint").ratios(MOPS, "dart", &["smart"]),
             },
         ],
     },
@@ -215,39 +219,39 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.3",
                 statement: "hashed nodes make ART up to 1.7 times as fast",
-                said: Said::UpTo(1.7),
-                ours: |found| step(found, "art+hashed", "art"),
+                stated: Stated::UpTo(1.7),
+                ours: |selection| step(selection, "art+hashed", "art"),
             },
             Claim {
                 section: "5.3",
                 statement: "they read 6.4 to 6.7 times fewer bytes on randint",
-                said: Said::Between(6.4, 6.7),
-                ours: |found| bytes_saved(found, "randint"),
+                stated: Stated::Between(6.4, 6.7),
+                ours: |selection| bytes_saved(selection, "randint"),
             },
             Claim {
                 section: "5.3",
                 statement: "and 2.1 to 2.3 times fewer on email",
-                said: Said::Between(2.1, 2.3),
-                ours: |found| bytes_saved(found, "email"),
+                stated: Stated::Between(2.1, 2.3),
+                ours: |selection| bytes_saved(selection, "email"),
             },
             Claim {
                 section: "5.3",
                 statement: "decoupled metadata makes it up to 4.8 times as fast",
-                said: Said::UpTo(4.8),
-                ours: |found| step(found, "art+hashed+decoupled", "art+hashed"),
+                stated: Stated::UpTo(4.8),
+                ours: |selection| step(selection, "art+hashed+decoupled", "art+hashed"),
             },
             Claim {
                 section: "5.3",
                 statement: "and the skip table up to 3.4 times",
-                said: Said::UpTo(3.4),
-                ours: |found| step(found, "dart", "art+hashed+decoupled"),
+                stated: Stated::UpTo(3.4),
+                ours: |selection| step(selection, "dart", "art+hashed+decoupled"),
             },
             Claim {
                 section: "5.3",
                 statement: "the skip table saves about 2 round trips on randint",
-                said: Said::About(2.0),
-                ours: |found| {
-                    found.dataset("randint").workload("c").difference(
+                stated: Stated::About(2.0),
+                ours: |selection| {
+                    selection.dataset("randint").workload("c").difference(
                         ROUND_TRIPS,
                         "art+hashed+decoupled",
                         "dart",
@@ -257,9 +261,9 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.3",
                 statement: "and 8.7 on email",
-                said: Said::About(8.7),
-                ours: |found| {
-                    found.dataset("email").workload("c").difference(
+                stated: Stated::About(8.7),
+                ours: |selection| {
+                    selection.dataset("email").workload("c").difference(
                         ROUND_TRIPS,
                         "art+hashed+decoupled",
                         "dart",
@@ -279,8 +283,8 @@ pub(super) const FIGURES: &[Figure] = &[
         claims: &[Claim {
             section: "5.3",
             statement: "the adjustment makes searches up to 21% faster, a factor of 1.21",
-            said: Said::UpTo(1.21),
-            ours: |found| found.ratios(MOPS, "dart", &["dart+powers"]),
+            stated: Stated::UpTo(1.21),
+            ours: |selection| selection.ratios(MOPS, "dart", &["dart+powers"]),
         }],
     },
     Figure {
@@ -292,14 +296,14 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.4",
                 statement: "DART is comparable to SMART, a factor of 1 or so",
-                said: Said::About(1.0),
-                ours: |found| found.ratios(MOPS, "dart", &["smart"]),
+                stated: Stated::About(1.0),
+                ours: |selection| selection.ratios(MOPS, "dart", &["smart"]),
             },
             Claim {
                 section: "5.4",
                 statement: "B+ trees scan up to 2.0 times as fast",
-                said: Said::UpTo(2.0),
-                ours: |found| found.ratios(MOPS, "sherman", &["dart", "smart"]),
+                stated: Stated::UpTo(2.0),
+                ours: |selection| selection.ratios(MOPS, "sherman", &["dart", "smart"]),
             },
         ],
     },
@@ -325,8 +329,8 @@ pub(super) const FIGURES: &[Figure] = &[
         claims: &[Claim {
             section: "5.5",
             statement: "DART is 1.6 to 5.7 times as fast as the others at every skew",
-            said: Said::Between(1.6, 5.7),
-            ours: |found| found.ratios(MOPS, "dart", OTHERS),
+            stated: Stated::Between(1.6, 5.7),
+            ours: |selection| selection.ratios(MOPS, "dart", OTHERS),
         }],
     },
     Figure {
@@ -354,9 +358,9 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.7, Table 2",
                 statement: "keys and values take 7.15 GiB, at 128 bytes a record",
-                said: Said::About(7.15),
-                ours: |found| {
-                    let each = found.dataset("randint").index("dart").kv_bytes_per_record()?;
+                stated: Stated::About(7.15),
+                ours: |selection| {
+                    let each = selection.dataset("randint").index("dart").kv_bytes_per_record()?;
                     Some(Span::one(each * RECORDS / GIB))
                 },
             },

@@ -1,7 +1,7 @@
-//! A figure or table of a paper: what is run for it, and what its text says came of it there.
+//! A figure or table of a paper: the runs that reproduce it, and the numbers that its text gives.
 
 use super::claim::Claim;
-use crate::compare::{Comparison, IndexChoice, Place, Theta};
+use crate::compare::{Comparison, IndexChoice, PoolLocation, Theta};
 use crate::datasets::DatasetSpec;
 use crate::ycsb::Workload;
 use darter::ByteSize;
@@ -27,7 +27,7 @@ pub(crate) struct Figure {
     pub(crate) differs: &'static str,
     /// What is run.
     pub(crate) comparisons: fn(&Scale) -> Vec<Comparison>,
-    /// What the text says.
+    /// The numbers that the text gives.
     pub(crate) claims: &'static [Claim],
 }
 
@@ -44,7 +44,8 @@ fn choose(names: &[&str]) -> Vec<IndexChoice> {
     names.iter().map(known).collect()
 }
 
-/// Bytes of a cache that holds the share of these records' index that 1 MB holds of 60 M records' (DART, section 5.1).
+/// Bytes of a cache that holds the share of these records' index that 1 MB holds of 60 M records'
+/// (DART, section 5.1).
 fn shrunk_cache(records: u64) -> u64 {
     (records as f64 / 60e6 * f64::from(1 << 20)) as u64
 }
@@ -78,17 +79,17 @@ pub(crate) fn modelled(
     workloads: &[Workload],
 ) -> Comparison {
     let asked = format!("preset={}", preset.name());
-    let pool = Place::Sim { asked, spec: Box::new(ModelSpec::preset(preset)) };
+    let pool = PoolLocation::Sim { asked, spec: Box::new(ModelSpec::preset(preset)) };
     Comparison { pool, ..counts(scale, indexes, dataset, workloads) }
 }
 
 impl Comparison {
-    /// With so many threads, in turn.
+    /// Returns the scale with these thread counts.
     pub(crate) fn with_threads(self, threads: &[usize]) -> Self {
         Self { threads: threads.to_vec(), ..self }
     }
 
-    /// With caches of so many bytes, in turn.
+    /// Returns the scale with caches of these sizes, in bytes.
     pub(crate) fn with_caches(self, caches: &[u64]) -> Self {
         Self { cache: caches.iter().map(|&bytes| ByteSize(bytes)).collect(), ..self }
     }
@@ -98,7 +99,7 @@ impl Comparison {
         Self { theta: thetas.iter().map(|&theta| Theta(theta)).collect(), ..self }
     }
 
-    /// With values of so many bytes.
+    /// Returns the scale with values of this size, in bytes.
     pub(crate) fn with_values(self, value_bytes: usize) -> Self {
         Self { value_bytes, ..self }
     }

@@ -1,13 +1,15 @@
-//! The figures and tables of the papers, run here at a scale that this machine can hold, with what their texts say beside them.
+//! The figures and tables of the papers, run here at a scale that this machine can hold, beside the
+//! numbers that their texts give.
 //!
-//! A figure is data: what is run for it, and the numbers that the text gives ([`claim`]), each with the section that it stands
-//! in and what the sentence says, in our words. Times are of the paper's testbed as the model has it, and say so; counts are of
-//! no clock.
+//! A figure is data: what is run for it, and the numbers that the text gives ([`claim`]), each with
+//! the section that it stands in and the statement in our words. Times are those of the modelled
+//! testbed and are marked as such; counts do not depend on a clock.
 
 mod claim;
 mod dart;
 mod figure;
-mod found;
+mod quantity;
+mod selection;
 mod sherman;
 mod smart;
 
@@ -16,7 +18,7 @@ use crate::compare::{self, About, Measurement, Outputs, Sheet};
 use crate::{BenchError, Setting};
 use claim::Claim;
 use figure::{Figure, Scale, Unheld};
-use found::Found;
+use selection::Selection;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -66,7 +68,8 @@ fn unheld() -> impl Iterator<Item = &'static Unheld> {
 /// Runs figures of the papers: tables and distances to `out`, and files to a directory.
 ///
 /// # Errors
-/// When a name is unknown or the scale cannot be met ([`BenchError::is_usage`]), an index fails, or one answers wrongly.
+/// Fails if a name is unknown or the scale cannot be met ([`BenchError::is_usage`]), or an index
+/// fails or returns a wrong result.
 pub fn run_paper(args: &PaperArgs, setting: &Setting, out: &mut dyn Write) -> Result<(), BenchError> {
     let (records, ops) = if args.quick { QUICK } else { (args.records, args.ops) };
     let scale = Scale { records, ops, rounds: args.rounds, seed: args.seed };
@@ -126,7 +129,7 @@ fn list(scale: &Scale) -> String {
     format!("{}\n\n{}", held.text(), not.text())
 }
 
-/// Runs a figure, and holds what came of it against the text.
+/// Runs a figure and compares the results with the paper's text.
 fn hold(
     figure: &Figure,
     scale: &Scale,
@@ -160,16 +163,16 @@ fn hold(
 
 /// The paper's numbers beside ours.
 fn distances(claims: &[Claim], measurements: &[Measurement]) -> Sheet {
-    let found = Found::of(measurements);
+    let selection = Selection::of(measurements);
     let modelled = measurements.iter().any(|one| one.figures.modelled);
     let ours = if modelled { "ours, modelled" } else { "ours" };
     let mut sheet =
         Sheet::new("The paper's numbers and ours", &["the text says", "section", "paper", ours, "apart"]);
     for claim in claims {
-        let held = (claim.ours)(&found);
-        let ours = held.map_or_else(|| "not measured".to_owned(), |span| span.to_string());
-        let apart = held.map_or_else(String::new, |span| span.apart(claim.said));
-        sheet.row([claim.statement, claim.section, &claim.said.to_string(), &ours, &apart]);
+        let measured = (claim.ours)(&selection);
+        let ours = measured.map_or_else(|| "not measured".to_owned(), |span| span.to_string());
+        let apart = measured.map_or_else(String::new, |span| span.deviation(claim.stated));
+        sheet.row([claim.statement, claim.section, &claim.stated.to_string(), &ours, &apart]);
     }
     sheet
 }
@@ -177,7 +180,7 @@ fn distances(claims: &[Claim], measurements: &[Measurement]) -> Sheet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use claim::Said;
+    use quantity::Stated;
     use std::collections::HashSet;
 
     const SMALL: Scale = Scale { records: 1000, ops: 200, rounds: 1, seed: 1 };
@@ -208,12 +211,12 @@ mod tests {
         for figure in figures() {
             for claim in figure.claims {
                 assert!(claim.section.starts_with(|c: char| c.is_ascii_digit()), "{}", claim.statement);
-                let numbers = match claim.said {
-                    Said::About(one) | Said::UpTo(one) | Said::Below(one) => vec![one],
-                    Said::Between(least, most) => vec![least, most],
+                let numbers = match claim.stated {
+                    Stated::About(one) | Stated::UpTo(one) | Stated::Below(one) => vec![one],
+                    Stated::Between(least, most) => vec![least, most],
                 };
                 for number in numbers {
-                    let printed = Said::About(number).to_string();
+                    let printed = Stated::About(number).to_string();
                     assert!(claim.statement.contains(&printed), "{printed} is not in: {}", claim.statement);
                 }
             }

@@ -1,9 +1,11 @@
-//! Sherman (SIGMOD 2022), by the two pages of its authors' summary: there 1 billion entries of 16 bytes, 8 machines that are
-//! compute and memory node at once, 176 threads, caches of 500 MB (section 3).
+//! Sherman (SIGMOD 2022), by the two pages of its authors' summary: there 1 billion entries of 16
+//! bytes, 8 machines that are compute and memory node at once, 176 threads, caches of 500 MB
+//! (section 3).
 
-use super::claim::{Claim, Said};
+use super::claim::Claim;
 use super::figure::{Figure, Unheld, modelled};
-use super::found::{MOPS, P50_US, P99_US};
+use super::quantity::Stated;
+use super::selection::{MOPS, P50_US, P99_US};
 use crate::datasets::DatasetSpec::RandInt;
 use crate::ycsb::Workload::{A, B};
 use darter_fabric::model::Preset;
@@ -23,38 +25,38 @@ pub(super) const FIGURES: &[Figure] = &[Figure {
         Claim {
             section: "3",
             statement: "Sherman is 23.6 times as fast as FG+ with half writes",
-            said: Said::About(23.6),
-            ours: |found| found.workload("a").ratios(MOPS, "sherman", &["fg+"]),
+            stated: Stated::About(23.6),
+            ours: |selection| selection.workload("a").ratios(MOPS, "sherman", &["fg+"]),
         },
         Claim {
             section: "3",
             statement: "FG+'s p50 is 1.4 times as long",
-            said: Said::About(1.4),
-            ours: |found| found.workload("a").ratios(P50_US, "fg+", &["sherman"]),
+            stated: Stated::About(1.4),
+            ours: |selection| selection.workload("a").ratios(P50_US, "fg+", &["sherman"]),
         },
         Claim {
             section: "3",
             statement: "and its p99 30.2 times",
-            said: Said::About(30.2),
-            ours: |found| found.workload("a").ratios(P99_US, "fg+", &["sherman"]),
+            stated: Stated::About(30.2),
+            ours: |selection| selection.workload("a").ratios(P99_US, "fg+", &["sherman"]),
         },
         Claim {
             section: "3",
             statement: "with few writes there is no considerable difference, a factor of 1 or so",
-            said: Said::About(1.0),
-            ours: |found| found.workload("b").ratios(MOPS, "sherman", &["fg+"]),
+            stated: Stated::About(1.0),
+            ours: |selection| selection.workload("b").ratios(MOPS, "sherman", &["fg+"]),
         },
         Claim {
             section: "1",
             statement: "one-sided trees before it stay below 0.4 Mops with half writes",
-            said: Said::Below(0.4),
-            ours: |found| found.workload("a").index("fg+").one(MOPS),
+            stated: Stated::Below(0.4),
+            ours: |selection| selection.workload("a").index("fg+").one(MOPS),
         },
         Claim {
             section: "1",
             statement: "with tails of about 20 ms, 20000 µs",
-            said: Said::About(20_000.0),
-            ours: |found| found.workload("a").index("fg+").one(P99_US),
+            stated: Stated::About(20_000.0),
+            ours: |selection| selection.workload("a").index("fg+").one(P99_US),
         },
     ],
 }];

@@ -1,10 +1,12 @@
-//! SMART (OSDI 2023): figures, and what the text says of them. There: 60 M records with keys and values of 8 bytes (32 bytes for
-//! strings), 60 M operations, 16 compute nodes, 2 memory nodes, caches of 600 MB (sections 3 and 5.1).
+//! SMART (OSDI 2023): figures, and the numbers that the text gives. There: 60 M records with keys
+//! and values of 8 bytes (32 bytes for strings), 60 M operations, 16 compute nodes, 2 memory nodes,
+//! caches of 600 MB (sections 3 and 5.1).
 
-use super::claim::{Claim, Said, Span};
+use super::claim::Claim;
 use super::figure::{Figure, Scale, Unheld, modelled};
-use super::found::{Found, MOPS, Metric, P50_US, P99_US};
-use crate::compare::{Comparison, Place};
+use super::quantity::{Span, Stated};
+use super::selection::{MOPS, Metric, P50_US, P99_US, Selection};
+use crate::compare::{Comparison, PoolLocation};
 use crate::datasets::DatasetSpec::{self, Email, RandInt};
 use crate::ycsb::Workload::{self, A, B, C, D, E, Load};
 use darter_fabric::ModelSpec;
@@ -25,7 +27,8 @@ fn testbed(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads: &[
     modelled(scale, Preset::Smart, indexes, dataset, workloads).with_caches(&[CACHE]).with_values(VALUE_BYTES)
 }
 
-/// On that of its motivation: 8 compute nodes of 32 clients, one memory node, values of 64 bytes (section 3).
+/// On that of its motivation: 8 compute nodes of 32 clients, one memory node, values of 64 bytes
+/// (section 3).
 fn motivation(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads: &[Workload]) -> Comparison {
     let preset = ModelSpec::preset(Preset::Smart);
     let spec = ModelSpec {
@@ -37,7 +40,7 @@ fn motivation(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads:
         ..preset
     };
     let asked = "preset=smart,cn=8,mn=1,shared=0,threads=256,coroutines=1".to_owned();
-    let pool = Place::Sim { asked, spec: Box::new(spec) };
+    let pool = PoolLocation::Sim { asked, spec: Box::new(spec) };
     Comparison { pool, ..testbed(scale, indexes, dataset, workloads).with_values(64) }
 }
 
@@ -47,8 +50,8 @@ macro_rules! peak {
         Claim {
             section: "5.2",
             statement: $statement,
-            said: Said::About($said),
-            ours: |found| found.workload($workload).peak_ratio(MOPS, "smart", $other),
+            stated: Stated::About($said),
+            ours: |selection| selection.workload($workload).peak_ratio(MOPS, "smart", $other),
         }
     };
 }
@@ -59,8 +62,8 @@ macro_rules! tail {
         Claim {
             section: "5.2",
             statement: $statement,
-            said: Said::About($said),
-            ours: |found| found.workload($workload).threads(896).ratios(P99_US, $other, &["smart"]),
+            stated: Stated::About($said),
+            ours: |selection| selection.workload($workload).threads(896).ratios(P99_US, $other, &["smart"]),
         }
     };
 }
@@ -71,8 +74,8 @@ macro_rules! gain {
         Claim {
             section: "5.3",
             statement: $statement,
-            said: Said::About($said),
-            ours: |found| found.workload($workload).ratios(MOPS, $to, &[$from]),
+            stated: Stated::About($said),
+            ours: |selection| selection.workload($workload).ratios(MOPS, $to, &[$from]),
         }
     };
 }
@@ -83,25 +86,25 @@ macro_rules! relief {
         Claim {
             section: "5.3",
             statement: $statement,
-            said: Said::About($said),
-            ours: |found| found.workload($workload).ratios($metric, $from, &[$to]),
+            stated: Stated::About($said),
+            ours: |selection| selection.workload($workload).ratios($metric, $from, &[$to]),
         }
     };
 }
 
 /// How many times an index's number at one end of a sweep is that at the other.
-fn fall(from: &Found<'_>, to: &Found<'_>, metric: Metric, index: &str) -> Option<Span> {
+fn fall(from: &Selection<'_>, to: &Selection<'_>, metric: Metric, index: &str) -> Option<Span> {
     Some(Span::one(from.index(index).mean(metric)? / to.index(index).mean(metric)?))
 }
 
 /// How much slower one becomes as values grow from 8 to 1024 bytes.
-fn fall_by_value(found: &Found<'_>, index: &str) -> Option<Span> {
-    fall(&found.value_bytes(8), &found.value_bytes(1024), MOPS, index)
+fn fall_by_value(selection: &Selection<'_>, index: &str) -> Option<Span> {
+    fall(&selection.value_bytes(8), &selection.value_bytes(1024), MOPS, index)
 }
 
 /// How much slower one becomes as accesses get skewed from 0.5 to 0.99.
-fn fall_by_skew(found: &Found<'_>, index: &str) -> Option<Span> {
-    fall(&found.theta(0.5), &found.theta(0.99), MOPS, index)
+fn fall_by_skew(selection: &Selection<'_>, index: &str) -> Option<Span> {
+    fall(&selection.theta(0.5), &selection.theta(0.99), MOPS, index)
 }
 
 pub(super) const FIGURES: &[Figure] = &[
@@ -119,14 +122,14 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "3.1.2",
                 statement: "Sherman does not get beyond 4.17 Mops",
-                said: Said::About(4.17),
-                ours: |found| found.index("sherman").peak(MOPS).map(Span::one),
+                stated: Stated::About(4.17),
+                ours: |selection| selection.index("sherman").peak(MOPS).map(Span::one),
             },
             Claim {
                 section: "3.1.2",
                 statement: "ART reaches about 45 Mops, which is what the NIC can do",
-                said: Said::About(45.0),
-                ours: |found| found.index("smart+oop").peak(MOPS).map(Span::one),
+                stated: Stated::About(45.0),
+                ours: |selection| selection.index("smart+oop").peak(MOPS).map(Span::one),
             },
         ],
     },
@@ -138,8 +141,8 @@ pub(super) const FIGURES: &[Figure] = &[
         claims: &[Claim {
             section: "3.2",
             statement: "out of place, throughput is 44.5% lower, a factor of 0.56",
-            said: Said::About(0.56),
-            ours: |found| found.ratios(MOPS, "smart+oop", &["smart+in-place"]),
+            stated: Stated::About(0.56),
+            ours: |selection| selection.ratios(MOPS, "smart+oop", &["smart+in-place"]),
         }],
     },
     Figure {
@@ -151,8 +154,8 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.2",
                 statement: "SMART reaches 96 Mops in workload C, above what the memory nodes' NICs can do",
-                said: Said::About(96.0),
-                ours: |found| found.workload("c").index("smart").peak(MOPS).map(Span::one),
+                stated: Stated::About(96.0),
+                ours: |selection| selection.workload("c").index("smart").peak(MOPS).map(Span::one),
             },
             peak!("c", "sherman", 2.8, "2.8 times Sherman in C"),
             peak!("c", "art", 1.2, "1.2 times ART in C"),
@@ -193,8 +196,8 @@ pub(super) const FIGURES: &[Figure] = &[
         claims: &[Claim {
             section: "5.2",
             statement: "with values above 64 bytes SMART scans faster than Sherman: Sherman has below 1 times its throughput",
-            said: Said::Below(1.0),
-            ours: |found| found.value_bytes(256).ratios(MOPS, "sherman", &["smart"]),
+            stated: Stated::Below(1.0),
+            ours: |selection| selection.value_bytes(256).ratios(MOPS, "sherman", &["smart"]),
         }],
     },
     Figure {
@@ -255,20 +258,20 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.4",
                 statement: "from 0.5 to 0.99 SMART becomes 2.6 times slower",
-                said: Said::About(2.6),
-                ours: |found| fall_by_skew(found, "smart"),
+                stated: Stated::About(2.6),
+                ours: |selection| fall_by_skew(selection, "smart"),
             },
             Claim {
                 section: "5.4",
                 statement: "and so does ART, 2.6 times",
-                said: Said::About(2.6),
-                ours: |found| fall_by_skew(found, "art"),
+                stated: Stated::About(2.6),
+                ours: |selection| fall_by_skew(selection, "art"),
             },
             Claim {
                 section: "5.4",
                 statement: "Sherman becomes 7.4 times slower",
-                said: Said::About(7.4),
-                ours: |found| fall_by_skew(found, "sherman"),
+                stated: Stated::About(7.4),
+                ours: |selection| fall_by_skew(selection, "sherman"),
             },
         ],
     },
@@ -284,20 +287,20 @@ pub(super) const FIGURES: &[Figure] = &[
             Claim {
                 section: "5.4",
                 statement: "from 8 to 1024 bytes SMART becomes 3.1 times slower",
-                said: Said::About(3.1),
-                ours: |found| fall_by_value(found, "smart"),
+                stated: Stated::About(3.1),
+                ours: |selection| fall_by_value(selection, "smart"),
             },
             Claim {
                 section: "5.4",
                 statement: "ART 3.4 times",
-                said: Said::About(3.4),
-                ours: |found| fall_by_value(found, "art"),
+                stated: Stated::About(3.4),
+                ours: |selection| fall_by_value(selection, "art"),
             },
             Claim {
                 section: "5.4",
                 statement: "and Sherman 64 times, since it reads whole leaves",
-                said: Said::About(64.0),
-                ours: |found| fall_by_value(found, "sherman"),
+                stated: Stated::About(64.0),
+                ours: |selection| fall_by_value(selection, "sherman"),
             },
         ],
     },

@@ -6,10 +6,11 @@ use super::locked_btree::LockedBTreeTarget;
 use super::scc_tree_index::TreeIndexTarget;
 use super::{VALUE_BYTES, verbs};
 use crate::args::BenchArgs;
-use crate::contest::{self, Contender, Match, median};
-use crate::driver::{Outcome, bulk_load};
-use crate::report::{WorkloadReport, markdown_table, title};
-use crate::run::{Plan, print_json};
+use crate::driver::bulk_load;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::report::{WorkloadReport, markdown_table, print_json, title};
+use crate::rounds::{Candidate, Case, median, run_rounds};
 use crate::target::Target;
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting, progress};
@@ -19,7 +20,7 @@ use serde::Serialize;
 use std::io::Write;
 
 /// A peer, or darter's store.
-trait Peer: Contender {
+trait Peer: Candidate {
     fn load(&self, plan: &Plan<'_>, progress: &ProgressBar) -> Result<(), BenchError>;
 }
 
@@ -63,16 +64,16 @@ pub(crate) fn compare(
     }
     let (congee, skip_list) = (CongeeTarget::new(), SkipListTarget::new());
     let (tree_index, locked_btree) = (TreeIndexTarget::new(), LockedBTreeTarget::new());
-    let contenders: [&dyn Peer; 5] = [&store, &congee, &skip_list, &tree_index, &locked_btree];
-    for contender in contenders {
-        let progress = progress::bar(&format!("load {}", contender.name()), plan.records);
-        contender.load(&plan, &progress)?;
+    let candidates: [&dyn Peer; 5] = [&store, &congee, &skip_list, &tree_index, &locked_btree];
+    for candidate in candidates {
+        let progress = progress::bar(&format!("load {}", candidate.name()), plan.records);
+        candidate.load(&plan, &progress)?;
         progress.finish_and_clear();
     }
     remark(out, plan.adjust(&store, plan.records)?)?;
 
-    let matches = play(&plan, &contenders)?;
-    let reports = report(&plan, &contenders, &matches);
+    let cases = run_cases(&plan, &candidates)?;
+    let reports = report(&plan, &candidates, &cases);
     let costs = verbs::measure()?;
     if args.json {
         for report in &reports {
@@ -80,9 +81,9 @@ pub(crate) fn compare(
         }
         print_json(out, &VerbReport { verbs: &costs })?;
     } else {
-        let names: Vec<&str> = contenders.iter().map(|contender| contender.name()).collect();
+        let names: Vec<&str> = candidates.iter().map(|candidate| candidate.name()).collect();
         writeln!(out, "\nMillion operations a second, in brackets relative to dart, the winner bold:\n")?;
-        writeln!(out, "{}\n", table(&names, &matches))?;
+        writeln!(out, "{}\n", table(&names, &cases))?;
         writeln!(out, "What a READ costs above plain loads of the same bytes:\n\n{}", verbs::table(&costs))?;
     }
     Ok(reports)
@@ -115,27 +116,27 @@ fn validate(args: &BenchArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Plays all rounds. Every contender has run the same operations at the end of each match.
-fn play(plan: &Plan<'_>, contenders: &[&dyn Peer]) -> Result<Vec<Match>, BenchError> {
+/// Plays all rounds. Every candidate has run the same operations at the end of each match.
+fn run_cases(plan: &Plan<'_>, candidates: &[&dyn Peer]) -> Result<Vec<Case>, BenchError> {
     let workloads = plan.args.workload.iter().filter(|&&workload| workload != Workload::Load);
-    let mut matches: Vec<Match> = workloads
+    let mut cases: Vec<Case> = workloads
         .flat_map(|&workload| plan.args.threads.iter().map(move |&threads| (workload, threads)))
-        .map(|(workload, threads)| Match::new(workload, (threads, 1), plan.args.theta, contenders.len()))
+        .map(|(workload, threads)| Case::new(workload, (threads, 1), plan.args.theta, candidates.len()))
         .collect();
-    let mut loaded = vec![plan.records; contenders.len()];
+    let mut loaded = vec![plan.records; candidates.len()];
     let hidden = ProgressBar::hidden();
     let base = plan.phase(Workload::C, (1, 1), plan.records, &hidden);
-    contest::play(contenders, &mut matches, plan.args.rounds, &mut loaded, &base)?;
-    Ok(matches)
+    run_rounds(candidates, &mut cases, plan.args.rounds, &mut loaded, &base)?;
+    Ok(cases)
 }
 
-fn report(plan: &Plan<'_>, contenders: &[&dyn Peer], matches: &[Match]) -> Vec<WorkloadReport> {
+fn report(plan: &Plan<'_>, candidates: &[&dyn Peer], cases: &[Case]) -> Vec<WorkloadReport> {
     let mut reports = Vec::new();
-    for one in matches {
-        for (contender, outcomes) in contenders.iter().zip(&one.outcomes) {
+    for one in cases {
+        for (candidate, outcomes) in candidates.iter().zip(&one.outcomes) {
             let Some(outcome) = median(outcomes) else { continue };
             let mut report = WorkloadReport {
-                index: contender.name().to_owned(),
+                index: candidate.name().to_owned(),
                 rounds: plan.args.rounds,
                 ..plan.blank_report(one.workload.name(), (one.threads, 1), one.records)
             };
@@ -149,10 +150,10 @@ fn report(plan: &Plan<'_>, contenders: &[&dyn Peer], matches: &[Match]) -> Vec<W
     reports
 }
 
-fn table(names: &[&str], matches: &[Match]) -> Table {
+fn table(names: &[&str], cases: &[Case]) -> Table {
     let headers: Vec<&str> = ["workload", "threads"].into_iter().chain(names.iter().copied()).collect();
     let mut table = markdown_table(&headers);
-    for one in matches {
+    for one in cases {
         let speeds: Vec<f64> = one
             .outcomes
             .iter()
@@ -176,13 +177,13 @@ fn table(names: &[&str], matches: &[Match]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contest::tests::outcome;
+    use crate::rounds::tests::outcome;
 
     #[test]
     fn the_winner_is_bold() {
         let slow = vec![outcome(2.0), outcome(9.0), outcome(1.0)];
         let fast = vec![outcome(0.5)];
-        let one = Match { outcomes: vec![slow, fast], ..Match::new(Workload::C, (2, 1), 0.99, 2) };
+        let one = Case { outcomes: vec![slow, fast], ..Case::new(Workload::C, (2, 1), 0.99, 2) };
         let text = table(&["dart", "other"], &[one]).to_string();
         assert!(text.contains("0.500") && text.contains("**2.000** (4.00×)"), "{text}");
     }

@@ -1,7 +1,8 @@
 //! congee: an adaptive radix tree with optimistic lock coupling, 8-byte keys to 8-byte words.
 //!
-//! It holds words only, so the word is the address of a boxed value. A value never changes once published; an update
-//! publishes a new box and leaves the old one to congee's own epoch scheme, which frees it when no pinned reader can hold it.
+//! It holds words only, so the word is the address of a boxed value. A value never changes once
+//! published; an update publishes a new box and leaves the old one to congee's own epoch scheme,
+//! which frees it when no pinned reader can hold it.
 
 use super::{VALUE_BYTES, Value, integer, value};
 use crate::BenchError;
@@ -19,8 +20,9 @@ impl CongeeTarget {
     /// An empty tree.
     pub(super) fn new() -> Self {
         let drainer = |_key: usize, word: usize| {
-            // SAFETY: the drainer runs once for each word still in the tree when the tree is dropped, and each such word came
-            // from `Box::into_raw` in `boxed` and was not replaced, hence not freed.
+            // SAFETY: the drainer runs once for each word still in the tree when the tree is
+            // dropped, and each such word came from `Box::into_raw` in `boxed` and was not
+            // replaced, hence not freed.
             drop(unsafe { Box::from_raw(word as *mut Value) });
         };
         Self { tree: Congee::new_with_drainer(DefaultAllocator {}, drainer) }
@@ -35,8 +37,9 @@ fn boxed(bytes: &[u8]) -> usize {
 /// Copies out the value at an address found under `guard`.
 #[inline]
 fn copy_out(word: usize, _guard: &Guard, out: &mut Vec<u8>) {
-    // SAFETY: the word was found in the tree while the guard was pinned, so it is the address of a box from `boxed` that is
-    // freed, if at all, after the guard is gone; and no one writes to a published box.
+    // SAFETY: the word was found in the tree while the guard was pinned, so it is the address of a
+    // box from `boxed` that is freed, if at all, after the guard is gone; and no one writes to a
+    // published box.
     out.extend_from_slice(unsafe { &*(word as *const Value) });
 }
 
@@ -59,7 +62,7 @@ pub(super) struct CongeeSession<'a> {
 }
 
 impl CongeeSession<'_> {
-    /// Stores a value; answers whether the key was there.
+    /// Stores a value. Returns whether the key was there.
     fn put(&self, key: &[u8], bytes: &[u8]) -> Result<bool, BenchError> {
         let guard = self.tree.pin();
         let old = self
@@ -67,8 +70,9 @@ impl CongeeSession<'_> {
             .insert(integer(key) as usize, boxed(bytes), &guard)
             .map_err(|error| BenchError::WrongAnswer { index: "congee", what: error.to_string() })?;
         if let Some(word) = old {
-            // SAFETY: `insert` took this word out of the tree and gave it to no one else, so only readers pinned by now can
-            // still hold it, and the guard defers the call until they are gone. It came from `Box::into_raw` in `boxed`.
+            // SAFETY: `insert` took this word out of the tree and gave it to no one else, so only
+            // readers pinned by now can still hold it, and the guard defers the call until they are
+            // gone. It came from `Box::into_raw` in `boxed`.
             unsafe { guard.defer_unchecked(move || drop(Box::from_raw(word as *mut Value))) };
         }
         Ok(old.is_some())

@@ -1,7 +1,7 @@
 //! crossbeam-skiplist: a lock-free skip list.
 //!
-//! Its `insert` replaces the whole entry and does not tell whether there was one, so inserts and updates here are that one
-//! call and claim success: the cheaper choice, in the peer's favour.
+//! Its `insert` replaces the whole entry and does not report whether there was one, so inserts and
+//! updates here are that one call and claim success: the cheaper choice, in the peer's favour.
 
 use super::{Value, integer, value};
 use crate::BenchError;

@@ -1,4 +1,5 @@
-//! `RwLock<BTreeMap>`: what one reaches for first. The lock is the standard library's, and updates are in place.
+//! `RwLock<BTreeMap>`: what one reaches for first. The lock is the standard library's, and updates
+//! are in place.
 
 use super::{Value, integer, value};
 use crate::BenchError;

@@ -1,9 +1,11 @@
-//! Other ordered indexes in the same process (feature `peers`): same keys, same values, same operations, same driver.
+//! Other ordered indexes in the same process (feature `peers`): same keys, same values, same
+//! operations, same driver.
 //!
-//! Each peer is wrapped in a file of its own, as its documentation advises. All of them are plain memory structures of
-//! one process; darter pays for verbs, checks and addresses on top, so that its bytes can live elsewhere and be shared.
-//! Rounds are interleaved and the order of the indexes turns with each, so that a slow moment of the machine hits all.
-//! Keys are 8-byte integers, which the peers get as `u64`; values are 64 bytes and are copied out by everyone.
+//! Each peer is wrapped in a file of its own, as its documentation advises. All of them are plain
+//! memory structures of one process; darter pays for verbs, checks and addresses on top, so that
+//! its bytes can live elsewhere and be shared. Rounds are interleaved and the order of the indexes
+//! turns with each, so that a slow moment of the machine hits all. Keys are 8-byte integers, which
+//! the peers get as `u64`; values are 64 bytes and are copied out by everyone.
 //!
 //! Never compare with numbers of another run, least of all of another machine.
 
@@ -22,7 +24,8 @@ const VALUE_BYTES: usize = 64;
 /// A value as the peers hold it.
 type Value = [u8; VALUE_BYTES];
 
-/// A dataset's key as an integer of the same order. Keys of a comparison have 8 bytes; others are cut or padded.
+/// A dataset's key as an integer of the same order. Keys of a comparison have 8 bytes; others are
+/// cut or padded.
 #[inline]
 fn integer(key: &[u8]) -> u64 {
     u64::from_be_bytes(padded(key))
@@ -51,7 +54,7 @@ mod tests {
     use darter::block_on;
     use std::collections::BTreeMap;
 
-    /// Puts a peer to work beside a map and compares every answer.
+    /// Runs the same operations on a peer and on a map and compares every result.
     fn assert_agrees<T: Target>(peer: &T) {
         let key = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1).to_be_bytes().to_vec();
         let mut model = BTreeMap::new();

@@ -1,8 +1,10 @@
-//! What a verb costs above a plain load: READs of 64 and 128 bytes against word-wise copies of as many.
+//! What a verb costs above a plain load: READs of 64 and 128 bytes against word-wise copies of as
+//! many.
 //!
-//! Both copy aligned words of random lines by atomic loads, from a region that fits the cache and from one that does not; as
-//! in a search, which line comes next depends on what the last one held. The verb goes the whole way: a batch from the
-//! endpoint, bounds and alignment checked, posted, awaited, given back.
+//! Both copy aligned words of random lines by atomic loads, from a region that fits the cache and
+//! from one that does not; as in a search, which line comes next depends on what the last one held.
+//! The verb goes the whole way: a batch from the endpoint, bounds and alignment checked, posted,
+//! awaited, given back.
 
 use crate::BenchError;
 use crate::permutation::mix64;
@@ -102,8 +104,8 @@ fn advise_huge_pages(words: &mut Vec<AtomicU64>) {
     let begin = (spare.start as usize).next_multiple_of(PAGE);
     let end = spare.end as usize / PAGE * PAGE;
     if begin < end {
-        // SAFETY: the whole pages from `begin` to `end` lie within one live allocation, and this advice changes how they
-        // are backed, never what they hold. A refusal is harmless.
+        // SAFETY: the whole pages from `begin` to `end` lie within one live allocation, and this
+        // advice changes how they are backed, never what they hold. A refusal is harmless.
         unsafe { libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_HUGEPAGE) };
     }
 }

@@ -1,9 +1,10 @@
 //! CSV and TSV: fields between delimiters, in CSV quoted where need be (RFC 4180).
 //!
-//! A forgotten quote must not swallow the lines after it, as it does in lenient readers. So a record's extent is found
-//! first, strictly: a quoted field may go on over lines, but after its closing quote a delimiter or the end must follow.
-//! A record that breaks this, or is not closed within [`RECORD_LINES_MAX`] lines, condemns its first line only; reading
-//! resumes with the second. `csv-core` then splits what is well-formed.
+//! A forgotten quote must not swallow the lines after it, as it does in lenient readers. So a
+//! record's extent is found first, strictly: a quoted field may go on over lines, but after its
+//! closing quote a delimiter or the end must follow. A record that breaks this, or is not closed
+//! within [`RECORD_LINES_MAX`] lines, condemns its first line only; reading resumes with the
+//! second. `csv-core` then splits what is well-formed.
 
 use super::lines::{Line, Lines};
 use super::{Pair, Record, Records};

@@ -1,6 +1,7 @@
 //! JSON lines: an object a line, of which one field is the key and one the value.
 //!
-//! A string stands for its characters, in UTF-8 or in the notation chosen. Any other value stands for its JSON text.
+//! A string stands for its characters, in UTF-8 or in the notation chosen. Any other value stands
+//! for its JSON text.
 
 use super::delimited::unreadable;
 use super::lines::{Line, Lines};

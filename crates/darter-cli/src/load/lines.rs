@@ -1,12 +1,14 @@
 //! The lines of a file with their numbers, whatever bytes they hold.
 //!
-//! Lines end with LF or CR LF. A byte-order mark before the first is dropped. A line above [`LINE_BYTES_MAX`] is passed
-//! over without being held, and lines can be put back, to be read again.
+//! Lines end with LF or CR LF. A byte-order mark before the first is dropped. A line above
+//! [`LINE_BYTES_MAX`] is passed over without being held, and lines can be put back, to be read
+//! again.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
 
-/// Bytes of a line that are held, at most: enough for a 16 MiB value with every byte written as `\xNN`.
+/// Bytes of a line that are held, at most: enough for a 16 MiB value with every byte written as
+/// `\xNN`.
 pub(super) const LINE_BYTES_MAX: usize = 72 << 20;
 
 /// A line of a file.

@@ -1,8 +1,8 @@
 //! `load`: the pairs of a file into a pool.
 //!
-//! A line that cannot be read or stored is reported with its number, and the others go on; at the end the exit code is 1
-//! if there was one. Pairs are stored in batches sorted by key, which keeps neighbours together; of equal keys in a
-//! batch the last wins, as it does between batches.
+//! A line that cannot be read or stored is reported with its number, and the others go on; at the
+//! end the exit code is 1 if there was one. Pairs are stored in batches sorted by key, which keeps
+//! neighbours together; of equal keys in a batch the last wins, as it does between batches.
 
 mod delimited;
 mod json_lines;
@@ -48,7 +48,8 @@ pub(crate) struct LoadCommand {
     /// The column (or JSON field) that holds the keys: a name, or a number from 1 with --no-header
     #[arg(long, value_name = "COLUMN", default_value = "key")]
     key: String,
-    /// The column (or JSON field) that holds the values: a name, or a number from 1 with --no-header
+    /// The column (or JSON field) that holds the values: a name, or a number from 1 with
+    /// --no-header
     #[arg(long, value_name = "COLUMN", default_value = "value")]
     value: String,
     /// The first line is a pair already; columns are numbers, by default 1 and 2
@@ -86,7 +87,7 @@ pub(crate) trait Records {
     /// The next record; `None` at the end.
     ///
     /// # Errors
-    /// When the file cannot be read on.
+    /// Fails if the file cannot be read on.
     fn next(&mut self) -> Result<Option<Record>, Failure>;
 }
 
@@ -139,7 +140,8 @@ impl LoadCommand {
         }
     }
 
-    /// The file, and a progress bar that knows its length. No bar is drawn where stderr is no terminal.
+    /// The file, and a progress bar that knows its length. No bar is drawn where stderr is no
+    /// terminal.
     fn input(&self) -> Result<(Box<dyn Read>, ProgressBar), Failure> {
         if self.file.as_os_str() == "-" {
             let style = ProgressStyle::with_template("{spinner} {bytes} read, {binary_bytes_per_sec}  {msg}");

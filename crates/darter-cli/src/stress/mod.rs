@@ -1,4 +1,5 @@
-//! `stress`: processes that are killed and paused on one pool, memory nodes and links too, and the judgement of all they were told.
+//! `stress`: processes that are killed and paused on one pool, memory nodes and links too, and the
+//! judgement of all they were told.
 
 mod summary;
 
@@ -30,7 +31,8 @@ pub(crate) struct StressCommand {
     /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or the name of one without keys
     #[arg(long, value_name = "URL", env = "DARTER_POOL", required_unless_present = "memnodes")]
     pool: Option<PoolUrl>,
-    /// Start so many memory nodes for the run, with their regions in files, and work on a pool over them
+    /// Start so many memory nodes for the run, with their regions in files, and work on a pool over
+    /// them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(cluster::NODES_MAX)))]
     memnodes: Option<u8>,
     #[command(flatten)]
@@ -103,7 +105,8 @@ struct ClusterArgs {
     /// Bytes of each memory node's region
     #[arg(long, value_name = "SIZE", default_value = "128M")]
     node_size: ByteSize,
-    /// Give each memory node and each worker a network namespace and an address of its own (needs root)
+    /// Give each memory node and each worker a network namespace and an address of its own (needs
+    /// root)
     #[arg(long)]
     apart: bool,
     /// Memory nodes killed a second, by SIGKILL; each is started again with its file

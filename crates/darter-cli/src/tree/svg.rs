@@ -1,7 +1,7 @@
 //! The tree as SVG: levels from top to bottom, a parent centred over its children.
 //!
-//! Nodes without children drawn take the next free column, from left to right; so no two overlap, and the picture is
-//! as wide as it has such nodes.
+//! Nodes without children drawn take the next free column, from left to right; so no two overlap,
+//! and the picture is as wide as it has such nodes.
 
 use super::{caption, edge, shown};
 use crate::notation::Notation;

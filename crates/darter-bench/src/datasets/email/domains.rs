@@ -1,8 +1,9 @@
 //! Domains and their shares: which positions of a round belong to which host.
 //!
-//! Providers get the share in [`super::names::PROVIDERS`]; small made-up sites, shares falling with rank, get the rest; a few
-//! positions belong to addresses without a domain. Hosts are stored reversed and with their '@': `com.gmail@`. No host is
-//! the beginning of another, since '@' occurs at the end only, so sorting hosts sorts addresses of different hosts.
+//! Providers get the share in [`super::names::PROVIDERS`]; small made-up sites, shares falling with
+//! rank, get the rest; a few positions belong to addresses without a domain. Hosts are stored
+//! reversed and with their '@': `com.gmail@`. No host is the beginning of another, since '@' occurs
+//! at the end only, so sorting hosts sorts addresses of different hosts.
 
 use super::KEY_BYTES_MAX;
 use super::names::{CONSONANTS, PROVIDERS, TOP_LEVEL, VOWELS, WORD};

@@ -1,12 +1,15 @@
-//! `email`: synthetic e-mail addresses, domain first, 2 to 32 bytes, 18 on average, from a seeded generator.
+//! `email`: synthetic e-mail addresses, domain first, 2 to 32 bytes, 18 on average, from a seeded
+//! generator.
 //!
-//! The papers use a collection of real addresses that cannot be shipped. This stands in for it: host-reversed addresses
-//! (`com.gmail@john.smith84`, the form of SMART and DART), popular providers with skewed shares, a long tail of small
-//! sites, common names ahead of rare ones, initials, nicknames, years and other digits. A sliver of addresses have lost their
-//! domain, as in real collections; they are the shortest. **No address is real**, and figures on it are figures on synthetic
-//! data.
+//! The papers use a collection of real addresses that cannot be shipped. This stands in for it:
+//! host-reversed addresses (`com.gmail@john.smith84`, the form of SMART and DART), popular
+//! providers with skewed shares, a long tail of small sites, common names ahead of rare ones,
+//! initials, nicknames, years and other digits. A sliver of addresses have lost their domain, as in
+//! real collections; they are the shortest. **No address is real**, and figures on it are figures
+//! on synthetic data.
 //!
-//! No address is stored, and none comes twice, because every step from record number to address is injective:
+//! No address is stored, and none comes twice, because every step from record number to address is
+//! injective:
 //!
 //! ```text
 //!  record ──> round, position ──> domain, ordinal ──> class, ordinal ──> stem, digits ──> domain @ stem digits
@@ -15,8 +18,9 @@
 //!                                                     (`plan.rs`)                           (`stems.rs`)
 //! ```
 //!
-//! Ascending order comes one domain at a time, in the order of domains: only the largest domain's local parts, a fifth of
-//! all records at 32 bytes each, are held at once (0.4 GiB for 60 M records).
+//! Ascending order comes one domain at a time, in the order of domains: only the largest domain's
+//! local parts, a fifth of all records at 32 bytes each, are held at once (0.4 GiB for 60 M
+//! records).
 
 mod domains;
 mod names;

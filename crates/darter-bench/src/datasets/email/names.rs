@@ -1,7 +1,9 @@
-//! Word lists behind the synthetic e-mail addresses: names and words in common use, no real person's address.
+//! Word lists behind the synthetic e-mail addresses: names and words in common use, no real
+//! person's address.
 //!
-//! Each list is in rough order of how common the entry is; the generator draws more addresses from the head of a list.
-//! Only the letters a to z occur: the generator relies on it to keep stems and digits apart (see the parent module).
+//! Each list is in rough order of how common the entry is; the generator draws more addresses from
+//! the head of a list. Only the letters a to z occur: the generator relies on it to keep stems and
+//! digits apart (see the parent module).
 
 /// Given names, common ones first.
 pub(super) const FIRST: &str = "
@@ -80,7 +82,8 @@ garden kitchen coffee pizza cookie candy sugar honey cherry apple mango banana l
 devil magic mystic legend phoenix falcon panther cobra viper turbo diesel nitro rocket laser cyber digital techno
 ";
 
-/// Providers with their share of all addresses, in ten-thousandths; what is left over goes to small domains.
+/// Providers with their share of all addresses, in ten-thousandths; what is left over goes to small
+/// domains.
 pub(super) const PROVIDERS: &[(&str, u32)] = &[
     ("yahoo.com", 1850),
     ("gmail.com", 1700),

@@ -1,9 +1,12 @@
-//! How a domain's ordinals are shared among classes of address: `john84` is a given name with two digits, and so on.
+//! How a domain's ordinals are shared among classes of address: `john84` is a given name with two
+//! digits, and so on.
 //!
-//! Each [`Class`] has a weight, and room for as many addresses as it has stems that fit times digit strings. Ordinals are
-//! dealt out in blocks: in a block every class gets its weight. When a class has no room for another block it leaves, and a
-//! new phase begins with the rest. Small domains stay within the first phase and have the common forms; large ones go on to
-//! those with more digits. What a place is depends on the ordinal alone, so the deal is injective and needs no memory.
+//! Each [`Class`] has a weight, and room for as many addresses as it has stems that fit times digit
+//! strings. Ordinals are dealt out in blocks: in a block every class gets its weight. When a class
+//! has no room for another block it leaves, and a new phase begins with the rest. Small domains
+//! stay within the first phase and have the common forms; large ones go on to those with more
+//! digits. What a place is depends on the ordinal alone, so the deal is injective and needs no
+//! memory.
 
 use super::stems::{Kind, Stems};
 use crate::permutation::{Permutation, derive_seed};
@@ -77,7 +80,8 @@ const fn class(kind: Kind, suffix: Suffix, weight: u16) -> Class {
     Class { kind, suffix, weight }
 }
 
-/// The forms. Weights are chosen for a mean key of 18 bytes from a hundred thousand to a hundred million records.
+/// The forms. Weights are chosen for a mean key of 18 bytes from a hundred thousand to a hundred
+/// million records.
 const CLASSES: &[Class] = &[
     class(Kind::Letter, Suffix::None, 1),
     class(Kind::Letter, Suffix::Two, 1),
@@ -138,7 +142,7 @@ const CLASSES: &[Class] = &[
 
 /// Where an ordinal lands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Address {
     /// Number of the class.
     pub(super) class: usize,
     /// Its stems.
@@ -206,8 +210,9 @@ impl Plan {
         self.capacity
     }
 
-    /// Where `ordinal`, below the capacity, lands. `turn` turns the order within blocks, so that domains differ.
-    pub(super) fn place(&self, ordinal: u64, turn: u64) -> Place {
+    /// Where `ordinal`, below the capacity, lands. `turn` turns the order within blocks, so that
+    /// domains differ.
+    pub(super) fn place(&self, ordinal: u64, turn: u64) -> Address {
         debug_assert!(ordinal < self.capacity);
         let phase = &self.phases[self.phases.partition_point(|phase| phase.begin <= ordinal) - 1];
         let width = phase.pattern.len() as u64;
@@ -217,7 +222,7 @@ impl Plan {
         let class = usize::from(number);
         let Class { kind, suffix, weight } = CLASSES[class];
         let stems = self.stems[class];
-        Place {
+        Address {
             class,
             kind,
             suffix,

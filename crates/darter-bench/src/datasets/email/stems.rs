@@ -1,8 +1,10 @@
-//! Stems: the part of an address between '@' and the digits, such as `john.smith`, `jsmith`, `mikado`.
+//! Stems: the part of an address between '@' and the digits, such as `john.smith`, `jsmith`,
+//! `mikado`.
 //!
-//! All stems are distinct and free of digits, so that a stem followed by digits can be read back in one way only: this is what
-//! makes addresses distinct. About a million stems are built at start, 20 MB in all, grouped by [`Kind`] and within a
-//! kind by length, so that those that fit a long domain are a prefix of the kind's list.
+//! All stems are distinct and free of digits, so that a stem followed by digits can be read back in
+//! one way only: this is what makes addresses distinct. About a million stems are built at start,
+//! 20 MB in all, grouped by [`Kind`] and within a kind by length, so that those that fit a long
+//! domain are a prefix of the kind's list.
 
 use super::names::{CONSONANTS, FIRST, LAST, VOWELS, WORD};
 use crate::permutation::mix64;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Where each index of a comparison has its pool.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum PoolLocation {
     /// Memory of this process.
     Local,
     /// Memory nodes in processes of their own on this machine, over TCP.
@@ -20,7 +20,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl PoolLocation {
     /// A modelled cluster.
     pub fn sim(spec: ModelSpec) -> Self {
         Self::Sim { asked: spec.to_string(), spec: Box::new(spec) }
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PoolLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local"),
@@ -58,7 +58,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for PoolLocation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -81,13 +81,13 @@ mod tests {
     #[test]
     fn places_survive_parsing() {
         for text in ["local", "tcp", "sim:preset=smart,mn=4"] {
-            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<PoolLocation>().unwrap().to_string(), text);
         }
-        let place: Place = "sim:preset=dart,cn=2".parse().unwrap();
+        let place: PoolLocation = "sim:preset=dart,cn=2".parse().unwrap();
         assert!(place.is_modelled() && place.canonical().contains("cn=2,") && place.compute_nodes() == 2);
-        assert_ne!(place.canonical(), "sim:preset=dart".parse::<Place>().unwrap().canonical());
+        assert_ne!(place.canonical(), "sim:preset=dart".parse::<PoolLocation>().unwrap().canonical());
         for text in ["", "mem:1G", "sim", "sim:cn=none"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<PoolLocation>().is_err(), "{text}");
         }
     }
 }

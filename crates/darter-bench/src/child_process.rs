@@ -1,5 +1,5 @@
-//! Processes of a measurement's own: memory nodes and writers, which say a line when they are ready and end when their
-//! standard input does.
+//! Child processes of a measurement: memory nodes and writers. Each prints a line when it is ready
+//! and ends when its standard input does.
 
 use crate::{BenchError, Program};
 use std::ffi::OsString;
@@ -7,28 +7,28 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes of the line by which a companion says that it is ready.
+/// Longest line by which a child reports that it is ready, in bytes.
 const LINE_BYTES_MAX: u64 = 256;
-/// How long a companion that was asked to end may take.
+/// How long a child may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks whether it has.
+/// Pause between two checks whether a child has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What the system said of a process, as an error of the benchmark.
+/// Turns an error of the system into one of the benchmark.
 fn heard<T>(outcome: io::Result<T>) -> Result<T, BenchError> {
     outcome.map_err(|error| BenchError::Process(error.to_string()))
 }
 
-/// A child that is ready; killed when dropped before its end.
+/// A child process that is ready. It is killed when dropped before its end.
 #[derive(Debug)]
-pub(crate) struct Companion {
+pub(crate) struct ChildProcess {
     child: Child,
-    /// What it said.
+    /// The line that it printed.
     line: String,
 }
 
-impl Companion {
-    /// Starts one of the program's commands, `words` after its own, and waits for its line.
+impl ChildProcess {
+    /// Starts one of the program's commands with `words` appended, and waits until it is ready.
     pub(crate) fn start(
         program: &Program,
         command: &[OsString],
@@ -39,15 +39,15 @@ impl Companion {
         for variable in &program.credentials {
             process.env_remove(variable);
         }
-        let mut companion = Self { child: heard(process.spawn())?, line: String::new() };
-        if let Some(out) = companion.child.stdout.take() {
-            heard(BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut companion.line))?;
+        let mut child = Self { child: heard(process.spawn())?, line: String::new() };
+        if let Some(out) = child.child.stdout.take() {
+            heard(BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut child.line))?;
         }
-        if companion.line.is_empty() {
+        if child.line.is_empty() {
             let name = command.first().map_or_else(Default::default, |name| name.to_string_lossy());
             return Err(BenchError::Process(format!("`{name}` ended before it was ready")));
         }
-        Ok(companion)
+        Ok(child)
     }
 
     /// Starts a memory node on a port of its own choice.
@@ -57,32 +57,35 @@ impl Companion {
         Self::start(program, &program.memnode, &own.chain(words.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// A memory node's address.
+    /// Returns a memory node's address.
     pub(crate) fn address(&self) -> &str {
         self.line.trim().trim_start_matches("tcp://")
     }
 
-    /// What the system and the pool call it.
+    /// Returns the process id, by which the pool's member table knows it too.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has ended already.
+    /// Returns whether the process has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool, BenchError> {
         Ok(heard(self.child.try_wait())?.is_some())
     }
 
-    /// Ends it by SIGKILL.
+    /// Kills the process (SIGKILL) and waits for its end.
     pub(crate) fn kill(&mut self) -> Result<(), BenchError> {
         heard(self.child.kill().and_then(|()| self.child.wait())).map(drop)
     }
 
-    /// Asks it to end by itself.
+    /// Closes the child's standard input, which makes it end.
     pub(crate) fn ask_to_end(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Makes the process end and waits until it has.
+    ///
+    /// # Errors
+    /// Fails if it does not end in time.
     pub(crate) fn end(mut self) -> Result<(), BenchError> {
         self.ask_to_end();
         let begin = Instant::now();
@@ -97,7 +100,7 @@ impl Companion {
     }
 }
 
-impl Drop for Companion {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

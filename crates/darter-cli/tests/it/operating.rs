@@ -1,10 +1,7 @@
-//! What an operator does with memory nodes: starts several at once, reads their numbers and logs, stops them.
+//! What an operator does with memory nodes: starts several at once, reads their numbers and logs,
+//! stops them.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{darter, said};
+use crate::common::{darter, said};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -164,7 +161,7 @@ fn nodes_do_not_outlive_up() {
     until("the nodes end", || !is_anybody_there(&up.line));
 }
 
-/// What a gateway answers to a line.
+/// Returns a gateway's reply to a line.
 fn answer(gateway: &str, line: &str, ends: &str) -> String {
     let mut stream = TcpStream::connect(gateway.strip_prefix("redis://").unwrap()).unwrap();
     stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();

@@ -1,10 +1,6 @@
 //! Memory nodes as processes: a pool over three of them, its commands, and what is refused.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{darter, said};
+use crate::common::{darter, said};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -74,7 +70,8 @@ fn a_pool_over_three_memory_nodes() {
     assert_eq!(gone.status.code(), Some(1), "{}", said(&gone));
 }
 
-/// A paused node costs what needs it a typed error, and nobody else anything; when it goes on, it is used again.
+/// A paused node costs what needs it a typed error, and nobody else anything; when it goes on, it
+/// is used again.
 #[test]
 fn a_silent_memory_node_is_given_up_and_found_again() {
     use darter::TcpOptions;
@@ -241,7 +238,8 @@ fn tls_and_token_together() {
     assert_eq!(absent.status.code(), Some(2), "{}", said(&absent));
 }
 
-/// What `bench --json` counted in one line: workload, operations in flight, and everything that is counted by kind.
+/// What `bench --json` counted in one line: workload, operations in flight, and everything that is
+/// counted by kind.
 type Counted = (String, u64, Vec<(String, Vec<u64>)>);
 
 fn bench_counts(arguments: &[&str]) -> Vec<Counted> {
@@ -280,7 +278,8 @@ fn counts_over_tcp_are_those_of_a_local_pool() {
     let local = bench_counts(&[&all[..], &["--pool", "mem:64M"]].concat());
     assert_eq!(over_tcp.len(), 7);
     assert_eq!(over_tcp, local);
-    // With more under way, tasks may fetch what others are just fetching; apart from that searches cost the same.
+    // With more under way, tasks may fetch what others are just fetching; apart from that searches
+    // cost the same.
     let searches = ["--workload", "c", "--cache", "0", "--in-flight", "1,8,64"];
     let node = Node::start(&[]);
     let url = format!("tcp://{}", node.address);

@@ -1,10 +1,7 @@
-//! Gateways as processes: two on one pool, one of them killed and started again while clients go on, and all that they were told judged.
+//! Gateways as processes: two on one pool, one of them killed and started again while clients go
+//! on, and all that they were told judged.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
-use common::{darter, said};
+use crate::common::{darter, said};
 use darter_check::history::{Action, Operation, Outcome};
 use darter_check::linear::{Checker, Verdict, explain};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A `darter` process that tells its address in its first line; killed when dropped.
+/// A `darter` process that prints its address in its first line. It is killed when dropped.
 struct Daemon {
     child: Child,
     address: String,
@@ -140,7 +137,8 @@ fn operate(client: &mut Client, who: u32, dice: &mut u64, clock: &AtomicU64) -> 
     Operation { client: who, key, action, invoked, returned }
 }
 
-/// Clients of two gateways; one gateway is killed and started again, again and again. Judges what all of them were told.
+/// Clients of two gateways; one gateway is killed and started again, again and again. Judges what
+/// all of them were told.
 fn kill_one_of_two(pool: &str, kills: usize) {
     let steady = Daemon::gateway(pool, "127.0.0.1:0");
     let mut mortal = Daemon::gateway(pool, "127.0.0.1:0");

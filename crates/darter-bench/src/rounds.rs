@@ -1,65 +1,70 @@
-//! Several targets that run the same operations, in rounds that take turns: ratios come from one run, and a slow moment of
-//! the machine hits all.
+//! Runs the same cases on several candidates in rounds, in which the candidates take turns: ratios
+//! come from one run, and a slow moment of the machine affects all candidates.
 
-use crate::driver::{Outcome, Phase};
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 use crate::report::title;
 use crate::ycsb::Workload;
 use crate::{BenchError, progress};
 
-/// A target of any type.
-pub(crate) trait Contender {
-    /// The name in tables.
+/// A target under comparison, of any type.
+pub(crate) trait Candidate {
+    /// Returns the name in tables.
     fn name(&self) -> &'static str;
 
     /// Runs a phase to its end.
     fn run(&self, phase: &Phase<'_>) -> Result<Outcome, BenchError>;
 }
 
-/// A workload under certain conditions, and what each contender made of it in each round.
+/// A workload under certain conditions, with the outcome of each candidate in each round.
 #[derive(Clone, Debug)]
-pub(crate) struct Match {
+pub(crate) struct Case {
     pub(crate) workload: Workload,
     pub(crate) threads: usize,
     pub(crate) in_flight: usize,
     pub(crate) theta: f64,
-    /// Records there were in the first round.
+    /// Records when the first round began.
     pub(crate) records: u64,
-    /// By contender, then by round.
+    /// By candidate, then by round.
     pub(crate) outcomes: Vec<Vec<Outcome>>,
 }
 
-impl Match {
-    /// One that is yet to be played.
+impl Case {
+    /// Returns a case that has not run yet.
     pub(crate) fn new(
         workload: Workload,
         (threads, in_flight): (usize, usize),
         theta: f64,
-        contenders: usize,
+        candidates: usize,
     ) -> Self {
-        let outcomes = (0..contenders).map(|_| Vec::new()).collect();
+        let outcomes = (0..candidates).map(|_| Vec::new()).collect();
         Self { workload, threads, in_flight, theta, records: 0, outcomes }
     }
 }
 
-/// Plays all matches `rounds` times; who begins turns with each round. `base` holds what all phases have in common, `loaded`
-/// the records that each contender has, which are brought up to date.
-pub(crate) fn play<C: Contender + ?Sized>(
-    contenders: &[&C],
-    matches: &mut [Match],
+/// Runs all cases `rounds` times. Each round begins with another candidate. `base` holds the
+/// settings that all phases share; `loaded` holds the number of records of each candidate and is
+/// updated.
+///
+/// # Errors
+/// Fails if a candidate fails, and names it.
+pub(crate) fn run_rounds<C: Candidate + ?Sized>(
+    candidates: &[&C],
+    cases: &mut [Case],
     rounds: u32,
     loaded: &mut [u64],
     base: &Phase<'_>,
 ) -> Result<(), BenchError> {
     for round in 0..rounds {
-        for one in &mut *matches {
+        for one in &mut *cases {
             if round == 0 {
                 one.records = loaded[0];
             }
-            for turn in 0..contenders.len() {
-                let number = (turn + round as usize) % contenders.len();
-                let contender = contenders[number];
+            for turn in 0..candidates.len() {
+                let number = (turn + round as usize) % candidates.len();
+                let candidate = candidates[number];
                 let progress =
-                    progress::bar(&format!("{} {}", title(one.workload), contender.name()), base.ops);
+                    progress::bar(&format!("{} {}", title(one.workload), candidate.name()), base.ops);
                 let phase = Phase {
                     workload: one.workload,
                     loaded: loaded[number],
@@ -70,8 +75,8 @@ pub(crate) fn play<C: Contender + ?Sized>(
                     progress: &progress,
                     ..*base
                 };
-                let outcome = contender.run(&phase).map_err(|error| BenchError::In {
-                    index: contender.name(),
+                let outcome = candidate.run(&phase).map_err(|error| BenchError::In {
+                    index: candidate.name(),
                     workload: one.workload.name(),
                     source: Box::new(error),
                 })?;
@@ -84,7 +89,8 @@ pub(crate) fn play<C: Contender + ?Sized>(
     Ok(())
 }
 
-/// The outcome with the median throughput; of an even number, the slower of the two in the middle.
+/// Returns the outcome with the median throughput; of an even number, the slower of the two in the
+/// middle.
 pub(crate) fn median(outcomes: &[Outcome]) -> Option<&Outcome> {
     let mut sorted: Vec<&Outcome> = outcomes.iter().collect();
     sorted.sort_by(|a, b| a.ops_per_s().total_cmp(&b.ops_per_s()));

@@ -1,6 +1,6 @@
-//! Picking measurements by what they were of, for claims to be held against.
+//! Measurements selected by their settings, to compare claims with.
 
-use super::claim::Span;
+use super::quantity::Span;
 use crate::compare::{Figures, Measurement};
 
 /// Something measured.
@@ -19,10 +19,10 @@ pub(crate) const P99_US: Metric = |figures| figures.p99_us;
 
 /// Some measurements.
 #[derive(Clone)]
-pub(crate) struct Found<'a>(Vec<&'a Measurement>);
+pub(crate) struct Selection<'a>(Vec<&'a Measurement>);
 
-impl<'a> Found<'a> {
-    /// All of them.
+impl<'a> Selection<'a> {
+    /// Selects all measurements.
     pub(crate) fn of(measurements: &'a [Measurement]) -> Self {
         Self(measurements.iter().collect())
     }
@@ -31,63 +31,63 @@ impl<'a> Found<'a> {
         Self(self.0.iter().copied().filter(|one| keep(one)).collect())
     }
 
-    /// Those of an index.
+    /// Selects those of an index.
     pub(crate) fn index(&self, name: &str) -> Self {
         self.filter(|one| one.configuration.index == name)
     }
 
-    /// Those of a workload.
+    /// Selects those of a workload.
     pub(crate) fn workload(&self, name: &str) -> Self {
         self.filter(|one| one.configuration.workload == name)
     }
 
-    /// Those of a dataset.
+    /// Selects those of a dataset.
     pub(crate) fn dataset(&self, name: &str) -> Self {
         self.filter(|one| one.configuration.dataset == name)
     }
 
-    /// Those with so many threads.
+    /// Selects those with `count` threads.
     pub(crate) fn threads(&self, count: usize) -> Self {
         self.filter(|one| one.configuration.threads == count)
     }
 
-    /// Those with values of so many bytes.
+    /// Selects those with values of `bytes` bytes.
     pub(crate) fn value_bytes(&self, bytes: usize) -> Self {
         self.filter(|one| one.configuration.value_bytes == bytes)
     }
 
-    /// Those with this exponent.
+    /// Selects those with this exponent.
     pub(crate) fn theta(&self, theta: f64) -> Self {
         self.filter(|one| (one.configuration.theta - theta).abs() < 1e-9)
     }
 
-    /// What was measured, from the least to the most.
+    /// Returns the least and the most that was measured.
     pub(crate) fn span(&self, metric: Metric) -> Option<Span> {
         Span::of(self.0.iter().map(|one| metric(&one.figures)))
     }
 
-    /// The largest, as a curve's peak.
+    /// Returns the largest number, the peak of a curve.
     pub(crate) fn peak(&self, metric: Metric) -> Option<f64> {
         self.span(metric).map(|span| span.most)
     }
 
-    /// The only one; the mean of several.
+    /// Returns the mean of all.
     pub(crate) fn mean(&self, metric: Metric) -> Option<f64> {
         let sum: f64 = self.0.iter().map(|one| metric(&one.figures)).sum();
         (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
     }
 
-    /// [`Found::mean`] as a claim's number.
+    /// Returns [`Selection::mean`] as a span.
     pub(crate) fn one(&self, metric: Metric) -> Option<Span> {
         self.mean(metric).map(Span::one)
     }
 
-    /// How many times an index's number is another's, each at its peak.
+    /// Returns the ratio of two indexes' peaks.
     pub(crate) fn peak_ratio(&self, metric: Metric, index: &str, other: &str) -> Option<Span> {
         Some(Span::one(self.index(index).peak(metric)? / self.index(other).peak(metric)?))
     }
 
-    /// How many times an index's number is those of others, beside each other: over all conditions and competitors.
+    /// Returns the ratios of an index's numbers to those of others under equal conditions.
     pub(crate) fn ratios(&self, metric: Metric, index: &str, others: &[&str]) -> Option<Span> {
         let own = self.index(index);
         Span::of(own.0.iter().flat_map(|one| {
@@ -99,18 +99,18 @@ impl<'a> Found<'a> {
         }))
     }
 
-    /// By how much an index's number is above another's, beside each other, on average.
+    /// Returns by how much an index's mean is above another's.
     pub(crate) fn difference(&self, metric: Metric, index: &str, other: &str) -> Option<Span> {
         Some(Span::one(self.index(index).mean(metric)? - self.index(other).mean(metric)?))
     }
 
-    /// Bytes of index structure a record.
+    /// Returns the bytes of index structure per record.
     pub(crate) fn index_bytes_per_record(&self) -> Option<f64> {
         let last = self.0.last()?;
         Some(last.figures.index_bytes as f64 / last.figures.records_then as f64)
     }
 
-    /// Bytes of keys and values a record.
+    /// Returns the bytes of keys and values per record.
     pub(crate) fn kv_bytes_per_record(&self) -> Option<f64> {
         let last = self.0.last()?;
         Some(last.figures.kv_bytes as f64 / last.figures.records_then as f64)

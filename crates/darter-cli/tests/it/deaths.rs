@@ -1,6 +1,5 @@
-//! `bench deaths`: writers that are killed beside observers, and a report whose counts add up. No time is judged here.
-
-#![allow(clippy::unwrap_used)] // a test may panic
+//! `bench deaths`: writers that are killed beside observers, and a report whose counts add up. No
+//! time is judged here.
 
 use serde_json::Value;
 use std::process::{Command, Output};

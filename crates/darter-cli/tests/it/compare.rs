@@ -1,7 +1,5 @@
-//! `compare` and `paper` as their user meets them: tables, files, exit codes; memory nodes of their own over TCP. No time is
-//! judged here.
-
-#![allow(clippy::unwrap_used)] // a test may panic
+//! `compare` and `paper` as their user meets them: tables, files, exit codes; memory nodes of their
+//! own over TCP. No time is judged here.
 
 use std::fs;
 use std::process::{Command, Output};

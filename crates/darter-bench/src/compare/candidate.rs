@@ -1,23 +1,25 @@
-//! An index that takes part in a comparison, whatever its type: with a pool of its own, driven by threads of this process or by
-//! those of a modelled cluster.
+//! An index that a comparison measures, whatever its type: it has a pool of its own and is driven
+//! by threads of this process or by those of a modelled cluster.
 
-use super::arena::{self, Arena};
+use super::environment::{self, Environment, OwnPool};
 use super::variants::{Adjusts, Demand, Variant, Visitor};
 use crate::BenchError;
-use crate::companion::Companion;
-use crate::contest::Contender;
+use crate::child_process::ChildProcess;
 use crate::datasets::Dataset;
-use crate::driver::{Outcome, Phase, bulk_load, run_phase};
+use crate::driver::{bulk_load, run_phase};
 use crate::index_target::{IndexTarget, from_pool};
 use crate::modelled;
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 use crate::report::Sizes;
+use crate::rounds::Candidate;
 use darter::{DefaultFabric, Pool, block_on};
 use darter_fabric::{Counting, Model, Provider};
 use indicatif::ProgressBar;
 
-/// An index that takes part.
-pub(crate) trait Entrant: Contender {
-    /// Begins anew with an empty cache; what is stored stays.
+/// An index under comparison.
+pub(crate) trait IndexCandidate: Candidate {
+    /// Opens the index again with an empty cache. The stored records stay.
     fn reopen(&mut self, demand: Demand) -> Result<(), BenchError>;
 
     /// Fills the empty index with the dataset's first `records` records.
@@ -29,35 +31,35 @@ pub(crate) trait Entrant: Contender {
         progress: &ProgressBar,
     ) -> Result<(), BenchError>;
 
-    /// Searches unmeasured, on every compute node, to fill caches.
+    /// Runs searches on every compute node to fill caches, without measuring them.
     fn search(&self, phase: &Phase<'_>) -> Result<(), BenchError>;
 
-    /// Has the index adjust itself to what was searched, where it can; answers whether there was something to do.
+    /// Adjusts the index to the searches it has seen, if it can. Returns whether it did.
     fn adjust(&self) -> Result<bool, BenchError>;
 
-    /// Bytes in use, by a walk of the index.
+    /// Returns the bytes in use, found by walking the index.
     fn sizes(&self) -> Result<Sizes, BenchError>;
 
-    /// Bytes that a compute node caches now.
+    /// Returns the bytes that a compute node caches now.
     fn cache_used_bytes(&self) -> u64;
 
-    /// Whether it keeps what it was given, as an index does.
+    /// Returns whether the index keeps all it was given (a variant without locks may lose writes).
     fn keeps(&self) -> bool;
 
-    /// Ends the memory nodes that were started for it.
-    fn leave(self: Box<Self>) -> Result<(), BenchError>;
+    /// Closes the pool and ends the memory nodes that were started for it.
+    fn close(self: Box<Self>) -> Result<(), BenchError>;
 }
 
 /// An index of type `I` in a pool of its own.
-struct Entered<I: Adjusts> {
+struct RealCandidate<I: Adjusts> {
     target: IndexTarget<I, DefaultFabric>,
     variant: &'static Variant,
     options: fn(Demand) -> I::Options,
-    nodes: Vec<Companion>,
+    nodes: Vec<ChildProcess>,
 }
 
 /// An index of type `I` on a modelled cluster of its own, with a handle at each compute node.
-struct Modelled<I: Adjusts> {
+struct ModelledCandidate<I: Adjusts> {
     model: Model,
     /// By compute node.
     targets: Vec<IndexTarget<I, DefaultFabric>>,
@@ -65,60 +67,55 @@ struct Modelled<I: Adjusts> {
     options: fn(Demand) -> I::Options,
 }
 
-/// Where an index is entered.
-pub(crate) enum Ground {
-    /// By this machine's clock.
-    Real(Arena),
-    /// By a model's.
-    Modelled(Model),
-}
-
-/// Gives an entrant its type.
-struct Enter<G> {
-    ground: G,
+/// Opens an index whose type the variant decides.
+struct Opening<E> {
+    environment: E,
     demand: Demand,
 }
 
-/// Enters a variant with an empty pool.
-pub(crate) fn enter(
+/// Opens a variant on an empty pool.
+///
+/// # Errors
+/// Fails if the pool cannot be made or the index cannot be opened in it.
+pub(crate) fn open(
     variant: &'static Variant,
-    ground: Ground,
+    environment: Environment,
     demand: Demand,
-) -> Result<Box<dyn Entrant>, BenchError> {
-    match ground {
-        Ground::Real(ground) => variant.visit(Enter { ground, demand }),
-        Ground::Modelled(ground) => variant.visit(Enter { ground, demand }),
+) -> Result<Box<dyn IndexCandidate>, BenchError> {
+    match environment {
+        Environment::Real(environment) => variant.visit(Opening { environment, demand }),
+        Environment::Modelled(environment) => variant.visit(Opening { environment, demand }),
     }
 }
 
-type Entering = Result<Box<dyn Entrant>, BenchError>;
+type Opened = Result<Box<dyn IndexCandidate>, BenchError>;
 
-impl Visitor for Enter<Arena> {
-    type Output = Entering;
+impl Visitor for Opening<OwnPool> {
+    type Output = Opened;
 
-    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Entering {
-        let Arena { pool, nodes } = self.ground;
+    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Opened {
+        let OwnPool { pool, nodes } = self.environment;
         let target = IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?;
-        Ok(Box::new(Entered { target, variant, options, nodes }))
+        Ok(Box::new(RealCandidate { target, variant, options, nodes }))
     }
 }
 
-impl Visitor for Enter<Model> {
-    type Output = Entering;
+impl Visitor for Opening<Model> {
+    type Output = Opened;
 
-    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Entering {
-        let model = self.ground;
+    fn visit<I: Adjusts>(self, variant: &'static Variant, options: fn(Demand) -> I::Options) -> Opened {
+        let model = self.environment;
         let mut targets = Vec::new();
         for node in 0..model.spec().compute_nodes as usize {
             let fabric = Counting::new(Provider::Model(model.compute_node(node)));
             let pool = if node == 0 {
-                arena::create(fabric)?
+                environment::create(fabric)?
             } else {
                 block_on(Pool::open(fabric)).map_err(from_pool)?
             };
             targets.push(IndexTarget::<I, _>::open(variant.name, pool, options(self.demand))?);
         }
-        Ok(Box::new(Modelled { model, targets, variant, options }))
+        Ok(Box::new(ModelledCandidate { model, targets, variant, options }))
     }
 }
 
@@ -130,7 +127,7 @@ fn adjust<I: Adjusts>(variant: &Variant, target: &IndexTarget<I, DefaultFabric>)
     block_on(target.index.adjust_now(&mut client))
 }
 
-impl<I: Adjusts> Contender for Entered<I> {
+impl<I: Adjusts> Candidate for RealCandidate<I> {
     fn name(&self) -> &'static str {
         self.variant.name
     }
@@ -140,7 +137,7 @@ impl<I: Adjusts> Contender for Entered<I> {
     }
 }
 
-impl<I: Adjusts> Entrant for Entered<I> {
+impl<I: Adjusts> IndexCandidate for RealCandidate<I> {
     fn reopen(&mut self, demand: Demand) -> Result<(), BenchError> {
         let pool = self.target.pool.clone();
         self.target = IndexTarget::open(self.variant.name, pool, (self.options)(demand))?;
@@ -177,15 +174,15 @@ impl<I: Adjusts> Entrant for Entered<I> {
         self.variant.keeps
     }
 
-    fn leave(self: Box<Self>) -> Result<(), BenchError> {
+    fn close(self: Box<Self>) -> Result<(), BenchError> {
         let Self { target, nodes, .. } = *self;
-        // The pool is closed before its nodes go.
+        // Close the pool before its nodes end.
         drop(target);
-        nodes.into_iter().try_for_each(Companion::end)
+        nodes.into_iter().try_for_each(ChildProcess::end)
     }
 }
 
-impl<I: Adjusts> Contender for Modelled<I> {
+impl<I: Adjusts> Candidate for ModelledCandidate<I> {
     fn name(&self) -> &'static str {
         self.variant.name
     }
@@ -195,7 +192,7 @@ impl<I: Adjusts> Contender for Modelled<I> {
     }
 }
 
-impl<I: Adjusts> Entrant for Modelled<I> {
+impl<I: Adjusts> IndexCandidate for ModelledCandidate<I> {
     fn reopen(&mut self, demand: Demand) -> Result<(), BenchError> {
         for target in &mut self.targets {
             *target = IndexTarget::open(self.variant.name, target.pool.clone(), (self.options)(demand))?;
@@ -213,7 +210,7 @@ impl<I: Adjusts> Entrant for Modelled<I> {
         bulk_load(&self.targets[0], dataset, records, value_bytes, progress)
     }
 
-    /// Outside of the model's time, in which only what is measured happens.
+    /// Runs outside of the model's time: its clock covers measured operations only.
     fn search(&self, phase: &Phase<'_>) -> Result<(), BenchError> {
         self.targets.iter().try_for_each(|target| run_phase(target, phase).map(drop))
     }
@@ -234,7 +231,7 @@ impl<I: Adjusts> Entrant for Modelled<I> {
         self.variant.keeps
     }
 
-    fn leave(self: Box<Self>) -> Result<(), BenchError> {
+    fn close(self: Box<Self>) -> Result<(), BenchError> {
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Small whole runs on the real store: every workload, exact repeatability, the check at the end, clear refusals.
+//! Small whole runs on the real store: every workload, exact repeatability, the check at the end,
+//! clear refusals.
 
 use clap::Parser;
 use darter_bench::{BenchArgs, BenchError, Setting, WorkloadReport, run};
@@ -10,7 +11,7 @@ struct Program {
     bench: BenchArgs,
 }
 
-/// Runs `bench` with these words; answers reports and output.
+/// Runs `bench` with these words. Returns reports and output.
 fn bench(words: &str) -> Result<(Vec<WorkloadReport>, String), BenchError> {
     let words = std::iter::once("bench").chain(words.split_whitespace());
     let args = Program::try_parse_from(words).expect("arguments that parse").bench;

@@ -1,15 +1,13 @@
-//! The program as tests run it, and what it says.
-
-#![allow(clippy::unwrap_used)] // a test may panic
+//! Runs the program and collects its output.
 
 use std::process::{Command, Output};
 
-/// Runs the program on no pool but those it is told of.
+/// Runs the program without a pool from the environment.
 pub(crate) fn darter(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_darter")).args(arguments).env_remove("DARTER_POOL").output().unwrap()
 }
 
-/// All that it said.
+/// Returns all output.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

@@ -1,6 +1,5 @@
-//! The stress command: real processes, killed and paused, and a verdict that must not depend on when.
-
-#![allow(clippy::unwrap_used)] // a test may panic
+//! The stress command: real processes, killed and paused, and a verdict that must not depend on
+//! when.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -8,7 +7,8 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Runs `darter stress` on a pool in a new directory; answers its exit code, what it printed, and the directory.
+/// Runs `darter stress` on a pool in a new directory. Returns its exit code, its output and the
+/// directory.
 fn stress(words: &[&str]) -> (i32, Value, String, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let (code, out, err) = stress_on(directory.path(), "?size=64M&nodes=2", words);
@@ -58,8 +58,9 @@ fn killed_and_paused_processes_leave_histories_that_are_linearizable() {
     assert_eq!(code, 0, "{out}\n{err}");
 }
 
-/// Clients, memory nodes and links all fail, and nothing that was acknowledged is lost. Without the right to make network
-/// namespaces the links stay whole, which the project's own checks do not accept.
+/// Clients, memory nodes and links all fail, and nothing that was acknowledged is lost. Without the
+/// right to make network namespaces the links stay whole, which the project's own checks do not
+/// accept.
 #[test]
 fn killed_clients_and_memory_nodes_leave_histories_that_are_linearizable() {
     let nodes =
@@ -113,7 +114,7 @@ fn delays_and_stopped_threads_leave_histories_that_both_judges_accept() {
 }
 
 /// A pool that is far too small for what is written into it in all: memory is used again and again,
-/// and whoever finds none is told so and changes nothing.
+/// and a run that finds none fails without changing anything.
 #[test]
 fn a_pool_that_is_written_many_times_over_keeps_what_it_should() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,8 +1,5 @@
 //! The program as its user meets it: exit codes, output, files in and out.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-#![allow(clippy::format_collect)] // small inputs, and clear
-
 use assert_cmd::Command;
 use std::fs;
 use std::path::PathBuf;
@@ -207,7 +204,7 @@ fn scans() {
         .out("{\"key\":\"ba\\\\x00\",\"value\":\"vba\\\\x00\"}\n");
 }
 
-/// Whoever stops reading does no harm.
+/// A reader that stops early does no harm.
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let scene = Scene::new();

@@ -1,4 +1,5 @@
-//! Small whole comparisons: every index in every workload, local and modelled, and the files that come of it.
+//! Small whole comparisons: every index in every workload, local and modelled, and the files that
+//! come of it.
 
 use clap::Parser;
 use darter_bench::{
@@ -23,7 +24,7 @@ fn setting() -> Setting {
     Setting { command: "darter compare --and <so> on".to_owned(), ..Setting::default() }
 }
 
-/// Runs `compare` with these words; answers measurements and output.
+/// Runs `compare` with these words. Returns measurements and output.
 fn compare(words: &str) -> Result<(Vec<Measurement>, String), BenchError> {
     let words = std::iter::once("compare").chain(words.split_whitespace());
     let args = Compare::try_parse_from(words).expect("arguments that parse").args;

@@ -1,0 +1,162 @@
+//! What a benchmark on darter's store has decided before it begins: keys, number of records, pool
+//! and phases.
+
+use crate::args::{BenchArgs, PrefixList};
+use crate::datasets::{Dataset, DatasetSpec};
+use crate::driver::run_phase;
+use crate::phase::{Part, Phase};
+use crate::report::{WorkloadReport, bytes_text};
+use crate::store_target::StoreTarget;
+use crate::ycsb::Workload;
+use crate::{BenchError, Setting, progress};
+use darter::{ByteSize, PoolUrl};
+
+/// Records, unless the arguments or the dataset give a number.
+const RECORDS_DEFAULT: u64 = 1_000_000;
+/// Number of the warm-up's draw of a workload; rounds count from 0.
+const WARM_UP_RUN: u64 = u64::MAX;
+
+/// The settings of a run, complete.
+pub(crate) struct Plan<'a> {
+    pub(crate) args: &'a BenchArgs,
+    pub(crate) setting: &'a Setting,
+    pub(crate) dataset: Box<dyn Dataset>,
+    pub(crate) records: u64,
+    pub(crate) pool: PoolUrl,
+}
+
+impl<'a> Plan<'a> {
+    /// Prepares the keys and chooses what the arguments leave open. Each workload will run `rounds`
+    /// times.
+    pub(crate) fn new(args: &'a BenchArgs, setting: &'a Setting, rounds: u32) -> Result<Self, BenchError> {
+        args.validate()?;
+        let dataset = args.dataset.open(args.seed)?;
+        let fresh = args.fresh_records_max(rounds);
+        let room = dataset.capacity().saturating_sub(fresh);
+        let unasked = if matches!(args.dataset, DatasetSpec::File(_)) { room } else { RECORDS_DEFAULT };
+        let records = args.records.unwrap_or(unasked);
+        if records == 0 || records > room {
+            return Err(BenchError::Usage(format!(
+                "{} has {} keys and the workloads may insert {fresh}, which leaves {room} to load; use fewer --records or \
+                 --ops, or leave out d and e",
+                args.dataset,
+                dataset.capacity()
+            )));
+        }
+        let pool = match &args.pool {
+            Some(pool) => pool.clone(),
+            None => memory_pool(&*dataset, records.saturating_add(fresh), args.value_size)?,
+        };
+        Ok(Self { args, setting, dataset, records, pool })
+    }
+
+    /// Opens the pool and refuses one that cannot hold the records, before any memory is spent on
+    /// keys.
+    pub(crate) fn open_store(&self) -> Result<StoreTarget, BenchError> {
+        let (name, cache) = (self.args.index.name(), self.args.cache.0);
+        let target = StoreTarget::open(name, &self.pool, cache, &self.setting.tcp, self.args.create)?
+            .without_keys(&self.pool)?;
+        let least = record_bytes(&*self.dataset, self.args.value_size).saturating_mul(self.records);
+        if least > target.pool_bytes() {
+            return Err(BenchError::Usage(format!(
+                "{} records of this size need more than {}, and the pool {} has {}; use fewer --records or a larger \
+                 pool",
+                self.records,
+                bytes_text(least),
+                self.pool,
+                bytes_text(target.pool_bytes())
+            )));
+        }
+        Ok(target)
+    }
+
+    /// Returns a phase of `workload`.
+    pub(crate) fn phase<'p>(
+        &'p self,
+        workload: Workload,
+        (threads, in_flight): (usize, usize),
+        loaded: u64,
+        progress: &'p indicatif::ProgressBar,
+    ) -> Phase<'p> {
+        let load = workload == Workload::Load;
+        Phase {
+            workload,
+            dataset: &*self.dataset,
+            loaded: if load { 0 } else { loaded },
+            ops: if load { self.records } else { self.args.ops },
+            threads,
+            in_flight,
+            part: Part::WHOLE,
+            theta: self.args.theta,
+            value_bytes: self.args.value_size,
+            seed: self.args.seed,
+            run: 0,
+            progress,
+        }
+    }
+
+    /// Returns a report with the settings filled in and no measurements.
+    pub(crate) fn blank_report(
+        &self,
+        workload: &str,
+        (threads, in_flight): (usize, usize),
+        records: u64,
+    ) -> WorkloadReport {
+        WorkloadReport {
+            index: self.args.index.name().to_owned(),
+            workload: workload.to_owned(),
+            dataset: self.args.dataset.to_string(),
+            dataset_note: self.dataset.note(),
+            records,
+            threads,
+            in_flight,
+            processes: 1,
+            value_bytes: self.args.value_size,
+            theta: self.args.theta,
+            pool: self.pool.to_string(),
+            cache_bytes: Some(self.args.cache.0),
+            seed: self.args.seed,
+            rounds: 1,
+            ..WorkloadReport::default()
+        }
+    }
+
+    /// Runs searches as workload C does without measuring them, then adjusts the prefix list to
+    /// them. Returns a line that describes the list.
+    pub(crate) fn adjust(&self, target: &StoreTarget, loaded: u64) -> Result<String, BenchError> {
+        if self.args.prefix_list == PrefixList::Powers {
+            return Ok(format!("prefix list: {:?}, not adjusted", target.store.index().prefix_list()));
+        }
+        let ops = self.args.warm_up_ops();
+        if ops > 0 {
+            let progress = progress::bar("warm-up", ops);
+            let phase = self.phase(Workload::C, (1, 1), loaded, &progress);
+            run_phase(target, &Phase { ops, run: WARM_UP_RUN, ..phase })?;
+            progress.finish_and_clear();
+        }
+        let adjusted = target.store.adjust()?;
+        Ok(format!(
+            "prefix list: {:?}, adjusted from {:?} after {ops} searches",
+            adjusted.after, adjusted.before
+        ))
+    }
+}
+
+/// Returns the least bytes that a record takes.
+fn record_bytes(dataset: &dyn Dataset, value_bytes: usize) -> u64 {
+    dataset.key_bytes_mean() + value_bytes as u64
+}
+
+/// Returns the URL of a pool in memory with ample room for `records` records. Memory that is not
+/// touched costs nothing.
+fn memory_pool(dataset: &dyn Dataset, records: u64, value_bytes: usize) -> Result<PoolUrl, BenchError> {
+    // A leaf's header and rounding and the record's share of the nodes, twice over for what waits
+    // to be reclaimed.
+    let bytes =
+        record_bytes(dataset, value_bytes).saturating_add(64).saturating_mul(records).saturating_mul(2);
+    let mebibytes = bytes.div_ceil(1 << 20).saturating_add(256);
+    let size = ByteSize(mebibytes.saturating_mul(1 << 20));
+    format!("mem:{size}").parse().map_err(|error| {
+        BenchError::Usage(format!("{records} records need a pool of {}: {error}", bytes_text(size.0)))
+    })
+}
