@@ -12,8 +12,11 @@ use std::ops::Bound;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 
-/// Refuses keys longer than that.
-pub(crate) fn check_key(key: &[u8]) -> Result<(), IndexError> {
+/// Returns an error for a key that is too long.
+///
+/// # Errors
+/// [`IndexError::KeyTooLong`] if the key is longer than [`KEY_BYTES_MAX`].
+pub fn check_key(key: &[u8]) -> Result<(), IndexError> {
     if key.len() > KEY_BYTES_MAX {
         return Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
     }
@@ -49,7 +52,7 @@ pub enum Decision {
 
 impl Condition<'_> {
     /// Whether it can hold only for a key that is there.
-    pub(crate) const fn wants_key(self) -> bool {
+    pub const fn wants_key(self) -> bool {
         matches!(self, Self::Present | Self::Equals(_))
     }
 
@@ -64,7 +67,7 @@ impl Condition<'_> {
     }
 
     /// What a put under this condition counts as.
-    pub(crate) const fn op_kind(self) -> OpKind {
+    pub const fn op_kind(self) -> OpKind {
         match self {
             Self::Always | Self::Absent => OpKind::Insert,
             Self::Present | Self::Equals(_) => OpKind::Update,
@@ -113,7 +116,7 @@ impl ScanRange {
     }
 
     /// Whether a key lies in it.
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+    pub fn contains(&self, key: &[u8]) -> bool {
         let above = match &self.from {
             Bound::Included(from) => key >= &from[..],
             Bound::Excluded(from) => key > &from[..],
@@ -251,20 +254,22 @@ pub struct CheckReport {
 const FINDINGS_MAX: usize = 1000;
 
 impl CheckReport {
-    pub(crate) fn violation(&mut self, text: String) {
+    /// Adds a broken invariant, unless as many as are kept are there.
+    pub fn violation(&mut self, text: String) {
         if self.violations.len() < FINDINGS_MAX {
             self.violations.push(text);
         }
     }
 
-    pub(crate) fn remark(&mut self, text: String) {
+    /// Adds a remark, unless as many as are kept are there.
+    pub fn remark(&mut self, text: String) {
         if self.remarks.len() < FINDINGS_MAX {
             self.remarks.push(text);
         }
     }
 
-    /// Notes an object as reached; answers whether it was not before, and overlaps none.
-    pub(crate) fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
+    /// Notes an object as reached. Returns whether it is new and overlaps no other; otherwise that is a violation.
+    pub fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
         let is_fresh = self.reachable.insert(addr, bytes);
         if !is_fresh {
             self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));

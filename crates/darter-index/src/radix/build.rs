@@ -21,7 +21,7 @@ const BATCH_WORDS: usize = 16 << 10;
 const LEAF_RUN: u64 = 64;
 
 /// What the nodes of the tree look like.
-pub(crate) trait Shape: Send {
+pub trait Shape: Send {
     /// The types of node.
     type Type: NodeCode + Send;
 
@@ -49,11 +49,13 @@ pub(crate) trait Shape: Send {
 
 /// A finished node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Built<T> {
-    pub(crate) addr: GlobalAddr,
-    pub(crate) ty: T,
+pub struct Built<T> {
+    /// Where it is.
+    pub addr: GlobalAddr,
+    /// Its type.
+    pub ty: T,
     /// Length of its prefix in bytes.
-    pub(crate) depth: usize,
+    pub depth: usize,
 }
 
 /// A node whose last child has not come yet.
@@ -71,8 +73,9 @@ struct Child<T> {
 }
 
 /// A tree under construction.
-pub(crate) struct Builder<S: Shape> {
-    pub(crate) shape: S,
+pub struct Builder<S: Shape> {
+    /// The format of its nodes.
+    pub shape: S,
     keys: HashKeys,
     stack: Vec<Open<S::Type>>,
     /// The finished root, which has the children of the lowest open node.
@@ -80,17 +83,22 @@ pub(crate) struct Builder<S: Shape> {
     batch: Option<Batch>,
     batch_words: usize,
     /// Keys taken.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 impl<S: Shape> Builder<S> {
-    pub(crate) fn new(shape: S, keys: HashKeys) -> Self {
+    /// An empty tree; `keys` hashes the prefixes of its nodes.
+    pub fn new(shape: S, keys: HashKeys) -> Self {
         let stack = vec![Open { depth: 0, children: Vec::new() }];
         Self { shape, keys, stack, root: None, batch: None, batch_words: 0, count: 0 }
     }
 
-    /// Takes all keys; answers the finished root.
-    pub(crate) async fn run<F: Fabric, I>(
+    /// Takes all keys and returns the finished root, which nothing points to yet.
+    ///
+    /// # Errors
+    /// [`IndexError::NotSorted`], a key or value that is too long, or those of the pool and the fabric. What was built is
+    /// still the builder's: see [`Builder::give_back`].
+    pub async fn run<F: Fabric, I>(
         &mut self,
         client: &mut Client<F>,
         sorted: I,
@@ -267,7 +275,10 @@ impl<S: Shape> Builder<S> {
     }
 
     /// Frees everything built, none of which was ever visible.
-    pub(crate) async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+    ///
+    /// # Errors
+    /// Those of the fabric; what was not freed by then is left to the sweep.
+    pub async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
         self.flush(client).await?;
         if let Some(Built { addr, ty, .. }) = self.root {
             client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);

@@ -6,8 +6,9 @@
 use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_baselines::{HoclOptions, Records, Sherman, ShermanOptions, sherman_situations};
 use darter_fabric::Sim;
-use darter_index::{HoclOptions, Records, Sherman, ShermanOptions, Situation, sherman_situations};
+use darter_index::Situation;
 use darter_pool::AllocKind;
 use std::marker::PhantomData;
 

@@ -4,8 +4,8 @@
 use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_baselines::{Smart, SmartHoles, SmartOptions};
 use darter_fabric::Sim;
-use darter_index::{Smart, SmartHoles, SmartOptions};
 use darter_pool::AllocKind;
 
 /// The subject, with leaves out of place or in place.
