@@ -13,12 +13,16 @@ mod sherman;
 mod smart;
 
 #[doc(hidden)]
+#[cfg(feature = "checker")]
 pub use art::art_situations;
 pub use art::{Art, ArtOptions};
 pub use hocl::{HoclOptions, Unlock};
 #[doc(hidden)]
+#[cfg(feature = "checker")]
 pub use sherman::sherman_situations;
 pub use sherman::{Records, Sherman, ShermanOptions};
 #[doc(hidden)]
-pub use smart::SmartHoles;
+pub use sherman::{ShermanHole, ShermanHoles};
 pub use smart::{Smart, SmartOptions};
+#[doc(hidden)]
+pub use smart::{SmartHole, SmartHoles};

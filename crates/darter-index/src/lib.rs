@@ -4,21 +4,23 @@
 //! [`OrderedIndex`] is the contract, [`Dart`] the main index, and [`radix`] the engine that radix trees share. The indexes
 //! that DART is compared with are in the crate `darter-baselines`.
 
+#[doc(hidden)]
+pub mod checker;
 mod dart;
 mod error;
 mod ordered;
 pub mod radix;
-mod situations;
 mod sweep;
 
+#[doc(hidden)]
+#[cfg(feature = "checker")]
+pub use dart::dart_situations;
 pub use dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples, TreeView};
 #[doc(hidden)]
-pub use dart::{Hole, Holes, dart_situations};
+pub use dart::{Hole, Holes};
 pub use error::IndexError;
 pub use ordered::{
     CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
     OrderedIndex, PutOutcome, ScanRange, check_key,
 };
-#[doc(hidden)]
-pub use situations::{Situation, note, take_situations, take_trail, trail_len, without_situations};
 pub use sweep::Swept;

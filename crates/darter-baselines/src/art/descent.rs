@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::situations::ROOT_STALE;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
 use darter_index::IndexError;
-use darter_index::note;
+use darter_index::checker::note;
 use darter_index::radix::leaf;
 use darter_index::radix::prefix_hash::HashedKey;
 use darter_index::radix::slot::END;

@@ -17,6 +17,7 @@ mod descend_any;
 mod descent;
 mod locks;
 mod node;
+mod publish;
 mod replace;
 mod scan;
 mod search;
@@ -25,6 +26,7 @@ mod situations;
 mod stats;
 mod write;
 
+#[cfg(feature = "checker")]
 pub use situations::art_situations;
 
 use crate::hocl::{self, Hocl, HoclOptions};

@@ -1,7 +1,7 @@
 //! Rare situations of ART's protocol, and which of them a full exploration must meet.
 
 use super::node::{HASHED, Held, NodeType, PUBLISHED, Slot};
-use darter_index::Situation;
+use darter_index::checker::Situation;
 
 /// A node replaced by its lone child.
 const COLLAPSE_TO_CHILD: Situation = Situation::Met("CollapseToChild");
@@ -32,6 +32,7 @@ pub(super) fn replaced(from: NodeType, by: Slot, is_copy: bool) -> Situation {
 }
 
 /// Every situation that a full exploration must meet; of the hashed layout or of the published ones.
+#[cfg(feature = "checker")]
 pub fn art_situations(hashed: bool) -> Vec<Situation> {
     let mut expected = vec![
         COLLAPSE_TO_CHILD,

@@ -10,11 +10,12 @@ use super::descend_any::keys_below;
 use super::descent::{Descent, End, Here, Purpose, SlotAt};
 use super::locks::Locks;
 use super::node::{self, HEADER_WORDS, Header, Part, Slot, Vacancy};
+use super::publish::Change;
 use super::replace::{Replaced, Wanted};
 use super::situations::{ROOM_GONE, SEALED_SLOT, SPLIT_ABOVE, SPLIT_LEAF};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_index::check_key;
-use darter_index::note;
+use darter_index::checker::note;
 use darter_index::radix::drafts::{Draft, Drafts};
 use darter_index::radix::slot::edge_of;
 use darter_index::radix::{TURNS_MAX, common_prefix, leaf, no_progress};
@@ -26,14 +27,6 @@ use darter_pool::{AllocKind, Pinned, PoolError};
 enum Turn {
     Done(PutOutcome),
     Again,
-}
-
-/// One published change: what is written before, the word that names the slot's edge, and the slot.
-pub(super) struct Change<'a> {
-    pub(super) writes: &'a [(GlobalAddr, &'a [u64])],
-    pub(super) key: Option<(GlobalAddr, u64)>,
-    pub(super) at: SlotAt,
-    pub(super) new: Slot,
 }
 
 impl<F: Fabric> Art<F> {
@@ -474,57 +467,6 @@ impl<F: Fabric> Art<F> {
             }
         }
         Err(no_progress(self.shared.words.root))
-    }
-
-    /// Writes what is new and links it by one CAS, the locks given back with it: one round trip when all of it is on one
-    /// memory node.
-    pub(super) async fn publish(
-        &self,
-        client: &mut Pinned<'_, F>,
-        change: Change<'_>,
-        mut locks: Locks,
-    ) -> Result<bool, IndexError> {
-        let lost = self.post(client, change, &mut locks).await?;
-        locks.end(client).await?;
-        Ok(lost.is_none())
-    }
-
-    /// Does so, and answers what the slot holds instead when the CAS lost. The locks still have to be ended.
-    async fn post(
-        &self,
-        client: &mut Pinned<'_, F>,
-        change: Change<'_>,
-        locks: &mut Locks,
-    ) -> Result<Option<Slot>, IndexError> {
-        let Change { writes, key, at, new } = change;
-        let mut batch = client.batch();
-        for (addr, words) in writes {
-            batch.write(*addr, words);
-        }
-        if writes.iter().any(|(addr, _)| addr.node() != at.addr.node()) {
-            // Complete before the CAS that links it: batches order verbs of one memory node only.
-            batch = client.submit(batch).await?;
-            batch.clear();
-        }
-        let (is_key_late, is_unlocked_first) =
-            (mutant!("art-key-byte-behind-its-slot"), mutant!("art-unlocks-before-it-publishes"));
-        if is_unlocked_first {
-            locks.unlock_in(&mut batch);
-        }
-        if let Some((addr, word)) = key.filter(|_| !is_key_late) {
-            batch.write(addr, &[word]);
-        }
-        let cas = batch.cas(at.addr, at.slot.word(), new.word());
-        if let Some((addr, word)) = key.filter(|_| is_key_late) {
-            batch.write(addr, &[word]);
-        }
-        if !is_unlocked_first {
-            locks.unlock_in(&mut batch);
-        }
-        let done = client.submit(batch).await?;
-        let lost = (!done.swapped(cas)).then(|| Slot::from_word(done.found(cas)));
-        client.recycle(done);
-        Ok(lost)
     }
 }
 

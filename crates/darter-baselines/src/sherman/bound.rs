@@ -9,7 +9,7 @@
 //!
 //! A code of one byte says how it is stored: its length, or that it is long.
 
-use super::options::SHORT_MAX;
+use super::format::SHORT_MAX;
 use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId};
 use darter_index::IndexError;
 use darter_index::radix::common_prefix;

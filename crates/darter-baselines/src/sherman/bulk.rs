@@ -6,8 +6,9 @@
 use super::Sherman;
 use super::bound::{Bound, separator};
 use super::entry::{Block, Entry, EntryState, Words};
+use super::format::HEADER_WORDS;
 use super::nodes::{Change, Seen, is_harmless};
-use super::page::{Body, Draft, HEADER_WORDS, Link, Page};
+use super::page::{Body, Draft, Link, Page};
 use super::split::{Item, leaf_body};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::leaf as pair;

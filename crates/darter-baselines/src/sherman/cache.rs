@@ -5,8 +5,8 @@
 //! one that misled is dropped. The root's copy is always kept. Beyond the budget, of two copies picked at random the one
 //! used longer ago goes, until the rest fits: every step drops one, so eviction ends whatever the copies' sizes.
 
-use super::page::{Page, Place, mix};
-use super::walk::Aim;
+use super::format::mix;
+use super::page::{Aim, Page, Place};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};

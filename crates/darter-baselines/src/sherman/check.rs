@@ -6,9 +6,9 @@
 
 use super::bound::Bound;
 use super::entry::{EntryState, key_words};
-use super::page::{Link, Page, Place, redo_image, state_of};
+use super::page::{Aim, Link, Page, Place, redo_image, state_of};
 use super::search::entry_key;
-use super::walk::{Aim, fetch_bounds};
+use super::walk::fetch_bounds;
 use super::{DESCRIPTOR_BYTES, Sherman};
 use darter_fabric::{Fabric, OpKind};
 use darter_index::radix::leaf as pair;

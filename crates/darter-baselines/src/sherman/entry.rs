@@ -13,7 +13,7 @@
 //! *Digest.* Of a key of any length: the 5 bytes behind the prefix that all keys of the leaf share, so that digests are in the
 //! keys' order as far as they differ there, then 24 bits of a keyed hash of the key.
 
-use super::page::{Format, mix};
+use super::format::{Format, mix};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_bytes;
 use smallvec::{SmallVec, smallvec};
@@ -227,7 +227,8 @@ pub(super) fn same_order(a: &Entry, b: &Entry) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::{Records, Shape, ShermanOptions};
+    use super::super::format::Shape;
+    use super::super::options::{Records, ShermanOptions};
     use super::*;
 
     fn format(records: Records) -> Format {

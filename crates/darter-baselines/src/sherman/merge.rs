@@ -15,14 +15,14 @@
 use super::bound::Bound;
 use super::entry::EntryState;
 use super::nodes::{Change, Seen, is_harmless};
-use super::page::{Body, Draft, Link, Page};
+use super::page::{Aim, Body, Draft, Link, Page};
 use super::split::leaf_body;
-use super::walk::{Aim, fetch_bounds};
+use super::walk::fetch_bounds;
 use super::{Sherman, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::IndexError;
-use darter_index::note;
+use darter_index::checker::note;
 use darter_pool::{Client, Pinned, PoolError};
 
 /// Locks that an operation holds, in the order of locking; one can cover several nodes.

@@ -13,6 +13,8 @@ mod bulk;
 mod cache;
 mod check;
 mod entry;
+mod format;
+mod holes;
 mod merge;
 mod nodes;
 mod options;
@@ -24,7 +26,10 @@ mod split;
 mod walk;
 mod write;
 
+#[doc(hidden)]
+pub use holes::{ShermanHole, ShermanHoles};
 pub use options::{Records, ShermanOptions};
+#[cfg(feature = "checker")]
 pub use situations::sherman_situations;
 
 use crate::hocl::Hocl;
@@ -37,8 +42,9 @@ use darter_index::{
 };
 use darter_pool::{AllocKind, Client};
 use entry::STAMP_BITS;
-use options::Shape;
-use page::{Body, Draft, Format, Link, is_plausible, mix, tag_of};
+use format::Shape;
+use format::{Format, mix};
+use page::{Body, Draft, Link, is_plausible, tag_of};
 use split::Parted;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,16 +11,16 @@
 //! Readers do not look at the state; for them the words fit together or not.
 
 use super::entry::{Entry, EntryState, mended};
+use super::format::HEADER_WORDS;
 use super::page::{
-    DEAD, Draft, HEADER_WORDS, Link, Page, Place, is_alive, is_plausible, redo_image, redo_state, state_of,
-    tag_of,
+    Aim, DEAD, Draft, Link, Page, Place, is_alive, is_plausible, redo_image, redo_state, state_of, tag_of,
 };
-use super::walk::{Aim, fetch_bounds};
+use super::walk::fetch_bounds;
 use super::{Sherman, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
 use darter_index::IndexError;
-use darter_index::note;
+use darter_index::checker::note;
 use darter_index::radix::drafts::Drafts;
 use darter_pool::{AllocKind, Client, Pinned, PoolError};
 

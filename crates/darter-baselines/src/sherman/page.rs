@@ -22,13 +22,11 @@
 
 use super::bound::Bound;
 use super::entry::{Entry, EntryState};
-use super::options::Shape;
+use super::format::{Format, HEADER_WORDS, mix};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pool;
-use std::ops::Deref;
+use std::cmp::Ordering;
 
-/// Words before the fences.
-pub(super) const HEADER_WORDS: usize = 6;
 const STATE: usize = 0;
 const CHECK: usize = 1;
 const STAMP: usize = 2;
@@ -40,40 +38,12 @@ pub(super) const DEAD: u64 = 1 << 63;
 /// The code of an upper fence that does not exist.
 const NO_FENCE: u8 = 254;
 const TAG_BITS: u32 = 22;
-const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Deepest tree there can be.
 pub(super) const LEVELS_MAX: u8 = 32;
 
-/// One step of the hash: for a given state, another word gives another state.
-#[inline]
-pub(super) fn mix(state: u64, word: u64) -> u64 {
-    let product = (state ^ word).wrapping_mul(PRIME);
-    product ^ product >> 29
-}
-
-/// How nodes are read and written: the shape, and the key of the hashes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Format {
-    shape: Shape,
-    pub(super) seed: u64,
-}
-
-impl Deref for Format {
-    type Target = Shape;
-
-    fn deref(&self) -> &Shape {
-        &self.shape
-    }
-}
-
-impl Format {
-    pub(super) fn new(shape: Shape, secret: [u64; 4]) -> Self {
-        Self { shape, seed: secret[3] }
-    }
-
-    fn check(&self, addr: GlobalAddr, words: &[u64]) -> u64 {
-        words[STAMP..].iter().fold(mix(self.seed, addr.bits()), |state, &word| mix(state, word))
-    }
+/// The check of a node's words, of an inner node all, of a leaf those before its entries.
+fn check(format: &Format, addr: GlobalAddr, words: &[u64]) -> u64 {
+    words[STAMP..].iter().fold(mix(format.seed, addr.bits()), |state, &word| mix(state, word))
 }
 
 /// A pointer to a node: its address and birth tag. Zero for none.
@@ -152,6 +122,17 @@ pub(super) enum Place {
     Beyond,
 }
 
+/// What a walk is after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim<'k> {
+    /// The node whose range holds a key.
+    At(&'k [u8]),
+    /// The node whose range holds the keys right below one.
+    Below(&'k [u8]),
+    /// The last node.
+    Last,
+}
+
 /// Whether the header words of a node say that it is the one a link leads to, and in the tree.
 pub(super) fn is_alive(header: &[u64], link: Link) -> bool {
     header[STATE] & DEAD == 0 && (header[KIND] >> 8) as u32 & ((1 << TAG_BITS) - 1) == link.tag()
@@ -191,7 +172,7 @@ impl Page {
         }
         let level = kind as u8;
         let checked = if level == 0 { body } else { words.len() };
-        if format.check(addr, &words[..checked]) != words[CHECK] || level > LEVELS_MAX {
+        if check(format, addr, &words[..checked]) != words[CHECK] || level > LEVELS_MAX {
             return None;
         }
         let fences: &[u8] = bytemuck::cast_slice(&words[HEADER_WORDS..body]);
@@ -237,6 +218,32 @@ impl Page {
         }
         self.offsets = offsets.into();
         Some(())
+    }
+
+    /// Where an aim stands to the fences; `None` when that takes bytes of a long fence.
+    pub(super) fn place(&self, aim: Aim<'_>) -> Option<Place> {
+        let (key, below) = match aim {
+            Aim::At(key) => (key, false),
+            Aim::Below(key) => (key, true),
+            Aim::Last => return Some(if self.high.is_some() { Place::Beyond } else { Place::Within }),
+        };
+        let to_low = self.low.place(key)?;
+        if to_low == Ordering::Less || below && to_low == Ordering::Equal && !self.low.bytes().is_empty() {
+            return Some(Place::Below);
+        }
+        let Some(high) = &self.high else { return Some(Place::Within) };
+        let to_high = high.place(key)?;
+        let within = to_high == Ordering::Less || below && to_high == Ordering::Equal;
+        Some(if within { Place::Within } else { Place::Beyond })
+    }
+
+    /// The child that an aim leads to.
+    pub(super) fn towards(&self, aim: Aim<'_>) -> usize {
+        match aim {
+            Aim::At(key) => self.last_child(|low| low <= key),
+            Aim::Below(key) => self.last_child(|low| low < key),
+            Aim::Last => self.children().saturating_sub(1),
+        }
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -418,7 +425,7 @@ impl Draft {
             | u64::from(self.high.is_some()) << 63;
         let high_code = self.high.as_ref().map_or(NO_FENCE, Bound::code);
         words[CODES] = u64::from(self.low.code()) | u64::from(high_code) << 8;
-        words[CHECK] = format.check(addr, &words[..checked]);
+        words[CHECK] = check(format, addr, &words[..checked]);
         Some(words)
     }
 }

@@ -6,9 +6,9 @@
 
 use super::Sherman;
 use super::entry::{Entry, EntryState, key_words, order_of};
-use super::page::{Link, Page, Place};
+use super::page::{Aim, Link, Page, Place};
 use super::search::{entry_key, inline_value};
-use super::walk::{Aim, fetch_bounds};
+use super::walk::fetch_bounds;
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::radix::leaf as pair;
 use darter_index::radix::sink::is_void;

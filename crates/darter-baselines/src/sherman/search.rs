@@ -1,8 +1,10 @@
 //! Search and multi-get: a leaf, from the cache on, and the pair's block where pairs lie in blocks.
 
 use super::entry::{Block, Entry, EntryState, key_words, unpack};
-use super::page::{Format, Link, Page};
-use super::walk::{Aim, End, Walk};
+use super::format::Format;
+use super::holes::ShermanHole;
+use super::page::{Aim, Link, Page};
+use super::walk::{End, Walk};
 use super::{Shared, Sherman};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, ReadId};
 use darter_index::IndexError;
@@ -116,7 +118,7 @@ impl<'k> Search<'k> {
             }
         };
         match page.matches(format, self.key) {
-            None if shared.options.trusts_torn => Ok(Some(Found::Value(None))),
+            None if shared.options.holes.has(ShermanHole::TrustTorn) => Ok(Some(Found::Value(None))),
             None => Ok(self.again(&page)),
             Some(matches) if matches.is_empty() => Ok(self.absent(shared, &page)),
             Some(matches) if format.is_inline() => {
@@ -132,7 +134,7 @@ impl<'k> Search<'k> {
     }
 
     fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
-        let is_torn = !shared.options.trusts_torn && page.is_torn(&shared.format);
+        let is_torn = !shared.options.holes.has(ShermanHole::TrustTorn) && page.is_torn(&shared.format);
         if is_torn { self.again(page) } else { Some(Found::Value(None)) }
     }
 

@@ -1,6 +1,6 @@
 //! Rare situations of Sherman's protocol, and which of them a full exploration must meet.
 
-use darter_index::Situation;
+use darter_index::checker::Situation;
 
 /// A lock was taken over from a holder that died or gave up.
 pub(super) const TAKEN_OVER: Situation = Situation::Met("TakenOver");
@@ -24,6 +24,7 @@ pub(super) const MOVED_RIGHT: Situation = Situation::Met("MovedRight");
 pub(super) const COPY_MISLED: Situation = Situation::Met("CopyMisled");
 
 /// Every situation that a full exploration must meet, with values inline or in blocks of their own.
+#[cfg(feature = "checker")]
 pub fn sherman_situations(inline: bool) -> Vec<Situation> {
     let mut expected = vec![
         TAKEN_OVER,

@@ -5,14 +5,15 @@
 
 use super::bound::{Bound, separator};
 use super::entry::{Entry, EntryState, Words, key_words};
+use super::format::Format;
 use super::nodes::{Change, is_harmless};
-use super::page::{Body, Draft, Format, LEVELS_MAX, Link, Page};
+use super::page::{Body, Draft, LEVELS_MAX, Link, Page};
 use super::search::entry_key;
 use super::{Sherman, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::IndexError;
-use darter_index::note;
+use darter_index::checker::note;
 use darter_index::radix::common_prefix;
 use darter_index::radix::leaf as pair;
 use darter_pool::{Client, Pinned, PoolError};

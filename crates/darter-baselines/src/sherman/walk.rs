@@ -6,13 +6,12 @@
 
 use super::bound::{self, Bound};
 use super::cache::Copy;
-use super::page::{Link, Page, Place};
+use super::page::{Aim, Link, Page, Place};
 use super::{Shared, Sherman, situations};
 use darter_fabric::{Batch, Fabric, ReadId, mutant};
 use darter_index::IndexError;
-use darter_index::note;
+use darter_index::checker::note;
 use darter_pool::{Client, Pinned};
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// READs of a node that do not fit together before it is looked at under its lock.
@@ -21,45 +20,6 @@ const TORN_MAX: u32 = 16;
 const DEAD_ENDS_MAX: u32 = 4;
 /// Steps that no sound tree takes.
 const STEPS_MAX: u32 = 1 << 16;
-
-/// What a walk is after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim<'k> {
-    /// The node whose range holds a key.
-    At(&'k [u8]),
-    /// The node whose range holds the keys right below one.
-    Below(&'k [u8]),
-    /// The last node.
-    Last,
-}
-
-impl Page {
-    /// Where an aim stands to the fences; `None` when that takes bytes of a long fence.
-    pub(super) fn place(&self, aim: Aim<'_>) -> Option<Place> {
-        let (key, below) = match aim {
-            Aim::At(key) => (key, false),
-            Aim::Below(key) => (key, true),
-            Aim::Last => return Some(if self.high.is_some() { Place::Beyond } else { Place::Within }),
-        };
-        let to_low = self.low.place(key)?;
-        if to_low == Ordering::Less || below && to_low == Ordering::Equal && !self.low.bytes().is_empty() {
-            return Some(Place::Below);
-        }
-        let Some(high) = &self.high else { return Some(Place::Within) };
-        let to_high = high.place(key)?;
-        let within = to_high == Ordering::Less || below && to_high == Ordering::Equal;
-        Some(if within { Place::Within } else { Place::Beyond })
-    }
-
-    /// The child that an aim leads to.
-    pub(super) fn towards(&self, aim: Aim<'_>) -> usize {
-        match aim {
-            Aim::At(key) => self.last_child(|low| low <= key),
-            Aim::Below(key) => self.last_child(|low| low < key),
-            Aim::Last => self.children().saturating_sub(1),
-        }
-    }
-}
 
 /// How the node being read was reached.
 #[derive(Debug)]

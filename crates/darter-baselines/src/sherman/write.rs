@@ -9,8 +9,9 @@
 
 use super::Sherman;
 use super::entry::{Block, Entry, EntryState, Words, key_words};
+use super::format::mix;
 use super::nodes::{Change, is_harmless};
-use super::page::{Body, Page, mix};
+use super::page::{Body, Page};
 use super::search::{Matches, inline_value};
 use super::split::Parted;
 use crate::hocl::Locked;

@@ -46,7 +46,7 @@ impl<F: Fabric> Smart<F> {
             let mut client = client.pin(OpKind::Load).await?;
             let (_, (root, _)) = self.read_root(&mut client).await?;
             let words = self.read_words(&mut client, root).await?;
-            if super::collapse::live_count(&words[HEADER_WORDS..]) > 0 {
+            if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
                 return Err(IndexError::NotEmpty);
             }
         }
@@ -69,11 +69,11 @@ impl<F: Fabric> Smart<F> {
         let mut client = client.pin(OpKind::Load).await?;
         let (slot, (old, _)) = self.read_root(&mut client).await?;
         let mut words = self.read_words(&mut client, old).await?;
-        if super::collapse::live_count(&words[HEADER_WORDS..]) > 0 {
+        if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
             return Err(IndexError::NotEmpty);
         }
         self.seal(&mut client, old, &mut words).await?;
-        if super::collapse::live_count(&words[HEADER_WORDS..]) > 0 {
+        if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
             // Somebody put a key while we were sealing: what the seals began is to be finished.
             self.help(&mut client, &[], old).await?;
             return Err(IndexError::NotEmpty);

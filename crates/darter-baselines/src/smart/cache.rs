@@ -8,7 +8,7 @@
 //! An entry is a hint. What it leads to is looked at before it is believed ([`super::descent`]), but an address must not
 //! lead into memory that has become something else. Before such memory is freed all caches are cleared ([`super::quarantine`]).
 
-use super::node::NodeType;
+use super::node_type::NodeType;
 use super::slot::Slot;
 use darter_fabric::GlobalAddr;
 use darter_index::radix::common_prefix;

@@ -17,10 +17,10 @@ use super::descent::{Descent, End, Purpose, Upper};
 use super::node::{self, HEADER_WORDS, Header, NODE_WORDS, NodeType, PARTIAL_MAX};
 use super::slot::{Held, SEAL, Slot};
 use super::split::home;
-use super::write::{TURNS_MAX, no_progress};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_index::IndexError;
 use darter_index::radix::drafts::Drafts;
+use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_pool::{AllocKind, Pinned, PoolError};
 use smallvec::SmallVec;
 
@@ -295,9 +295,4 @@ impl<F: Fabric> Smart<F> {
         client.recycle(done);
         Ok(words)
     }
-}
-
-/// Live children among slots.
-pub(super) fn live_count(slots: &[u64]) -> usize {
-    slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count()
 }

@@ -19,6 +19,7 @@
 //! Below a believed node every child was linked at some moment of this operation, so its slots are answered as they stand,
 //! sealed or not.
 
+use super::holes::SmartHole;
 use super::leaf::{self, Read};
 use super::node::{self, HEADER_WORDS, Header, NodeType};
 use super::shared::Shared;
@@ -361,7 +362,7 @@ impl<'k> Descent<'k> {
         }
         (self.node, self.header) = (addr, header);
         self.slots = SmallVec::from_slice(&words[HEADER_WORDS..]);
-        let sees_all = shared.options.holes.unseen_slots && self.purpose == Purpose::Write;
+        let sees_all = shared.options.holes.has(SmartHole::UnseenSlots) && self.purpose == Purpose::Write;
         let ty = if sees_all { NodeType::LARGEST } else { ty };
         if ty > read_as {
             self.stage = Stage::Rest { ty, read: None, cas: None };

@@ -16,14 +16,16 @@
 
 use super::Smart;
 use super::descent::{Descent, End, LeafAt, Purpose};
+use super::holes::SmartHole;
 use super::leaf::{self, DEAD, Read};
 use super::node::HEADER_WORDS;
 use super::rdwc::Lead;
 use super::slot::{Slot, SlotAt};
-use super::write::{Deletion, Draft, TURNS_MAX, Turn, no_progress};
+use super::write::{Deletion, Draft, Turn};
 use crate::compute_node::yield_now;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_index::radix::slot::edge_of;
+use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome};
 use darter_pool::{AllocKind, Client, Hold, Pinned};
 
@@ -98,7 +100,7 @@ impl<F: Fabric> Smart<F> {
 
     /// Waits, unpinned, until a holder is over or has had time to go on; answers whom to take the lock over from, 0 for nobody.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64, IndexError> {
-        if !self.shared.options.holes.locks_of_the_dead && client.is_over(holder).await? {
+        if !self.shared.options.holes.has(SmartHole::LocksOfTheDead) && client.is_over(holder).await? {
             return Ok(holder);
         }
         client.pause().await;
@@ -212,7 +214,7 @@ impl<F: Fabric> Smart<F> {
         let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;
         let mut batch = client.batch();
-        let end = if self.shared.options.holes.lock_in_write { image.len() } else { lock_word };
+        let end = if self.shared.options.holes.has(SmartHole::LockInWrite) { image.len() } else { lock_word };
         if mutant!("smart-leaf-unlocked-before-it-is-written") {
             batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
         }
@@ -384,7 +386,7 @@ impl<F: Fabric> Smart<F> {
         let read = batch.read(descent.node, HEADER_WORDS + descent.known_type().slots());
         let done = client.submit(batch).await?;
         let swapped = done.swapped(cas);
-        let left = super::collapse::live_count(&done.words(read)[HEADER_WORDS..]);
+        let left = super::node::live_count(&done.words(read)[HEADER_WORDS..]);
         client.recycle(done);
         locked.hold.release();
         if !swapped {

@@ -14,9 +14,11 @@ mod cache;
 mod check;
 mod collapse;
 mod descent;
+mod holes;
 mod in_place;
 mod leaf;
 mod node;
+mod node_type;
 mod quarantine;
 mod rdwc;
 mod scan;
@@ -25,6 +27,9 @@ mod shared;
 mod slot;
 mod split;
 mod write;
+
+#[doc(hidden)]
+pub use holes::{SmartHole, SmartHoles};
 
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::check_key;
@@ -65,18 +70,6 @@ pub struct SmartOptions {
     /// Not for use.
     #[doc(hidden)]
     pub holes: SmartHoles,
-}
-
-/// Errors of the published system that can be brought back, to see them found.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SmartHoles {
-    /// Writers follow slots beyond a header's type without raising it.
-    pub unseen_slots: bool,
-    /// Locks have no lease: one of a client that died is taken for ever.
-    pub locks_of_the_dead: bool,
-    /// A lock is released by the last word of a WRITE, as if words landed in order.
-    pub lock_in_write: bool,
 }
 
 impl Default for SmartOptions {

@@ -24,18 +24,13 @@
 //! arrives knows at which byte of the key it does, and that is at or behind the header's depth, at most six bytes: so eight bits of depth tell
 //! exactly which bytes are left to be compared, whatever the length of the keys. A header's bytes only ever become more, to the front.
 
+pub(super) use super::node_type::{NodeType, SLOTS_MAX};
 use super::slot::Slot;
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
 
-/// The types of inner node, smallest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NodeType(u8);
-
 /// Words before the slots.
 pub(super) const HEADER_WORDS: usize = 2;
-/// Slots of the largest type.
-pub(super) const SLOTS_MAX: usize = 257;
 /// Words of a node.
 pub(super) const NODE_WORDS: usize = HEADER_WORDS + SLOTS_MAX;
 /// Bytes of a node as allocated.
@@ -47,37 +42,6 @@ pub(super) const PARTIAL_MAX: usize = 6;
 
 /// Bytes that one node of a chain takes: those of its header and its slot's.
 pub(super) const CHAIN_BYTES: usize = PARTIAL_MAX + 1;
-
-impl NodeType {
-    pub(super) const SMALLEST: Self = Self(1);
-    pub(super) const LARGEST: Self = Self(8);
-    pub(super) const ALL: [Self; 8] =
-        [Self(1), Self(2), Self(3), Self(4), Self(5), Self(6), Self(7), Self(8)];
-
-    pub(super) const fn code(self) -> u8 {
-        self.0
-    }
-
-    pub(super) const fn from_code(code: u8) -> Option<Self> {
-        if code >= 1 && code <= 8 { Some(Self(code)) } else { None }
-    }
-
-    /// Slots of the type.
-    #[inline]
-    pub(super) const fn slots(self) -> usize {
-        if self.0 >= 8 { SLOTS_MAX } else { 2 << self.0 }
-    }
-
-    /// The smallest type with so many slots.
-    pub(super) fn fit(slots: usize) -> Self {
-        Self::ALL.into_iter().find(|ty| ty.slots() >= slots).unwrap_or(Self::LARGEST)
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        ["?", "NODE_4", "NODE_8", "NODE_16", "NODE_32", "NODE_64", "NODE_128", "NODE_256", "NODE_257"]
-            [self.0 as usize % 9]
-    }
-}
 
 /// The bytes of a compressed path that a header holds.
 pub(super) type Partial = SmallVec<[u8; PARTIAL_MAX]>;
@@ -177,6 +141,11 @@ pub(super) fn children_in_order(slots: &[u64]) -> SmallVec<[Slot; 16]> {
     children
 }
 
+/// Live children among slots.
+pub(super) fn live_count(slots: &[u64]) -> usize {
+    slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,15 +155,18 @@ mod tests {
         for depth in [0_usize, 1, 255, 256, 65_530] {
             for len in 0..=PARTIAL_MAX {
                 let bytes: Vec<u8> = (0..len as u8).map(|at| at * 40 + 7).collect();
-                let header = Header::new(depth, NodeType(8), &bytes);
-                assert_eq!(header.ty(), Some(NodeType(8)));
+                let header = Header::new(depth, NodeType::LARGEST, &bytes);
+                assert_eq!(header.ty(), Some(NodeType::LARGEST));
                 assert!(header.ends_at(depth + len) && !header.ends_at(depth + len + 1));
                 for skip in 0..=len {
                     assert_eq!(header.partial_from(depth + skip).unwrap()[..], bytes[skip..]);
                 }
                 assert!(header.partial_from(depth + len + 1).is_none());
                 assert!(depth == 0 || header.partial_from(depth - 1).is_none());
-                assert_eq!(header.with_type(NodeType(1)), Header::new(depth, NodeType(1), &bytes));
+                assert_eq!(
+                    header.with_type(NodeType::SMALLEST),
+                    Header::new(depth, NodeType::SMALLEST, &bytes)
+                );
             }
         }
         assert_eq!(Header::from_word(0).ty(), None);

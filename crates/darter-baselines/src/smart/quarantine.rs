@@ -14,10 +14,9 @@
 //! What dead clients had unlinked is freed by the sweep, which raises the generation too and waits for all to pass its epoch.
 
 use super::Smart;
-use super::shared::Shared;
-use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::IndexError;
-use darter_pool::{AllocKind, Client, Unlinked};
+use darter_pool::{Client, Unlinked};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Of a pool's bytes, one in this many may be set aside before caches are cleared for them.
@@ -49,24 +48,15 @@ impl Quarantine {
         self.rounds_full.store(ROUNDS_FULL, Ordering::Relaxed);
     }
 
+    /// Counts an object that is set aside.
+    pub(super) fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     fn is_due(&self) -> bool {
         let rounds = &self.rounds_full;
         let is_full = rounds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         is_full.is_ok() || self.bytes.load(Ordering::Relaxed) >= self.bytes_max
-    }
-}
-
-impl Shared {
-    /// Hands over an object that was taken out of the tree and that compute nodes may remember. Call while pinned.
-    pub(super) fn set_aside<F: Fabric>(
-        &self,
-        client: &mut Client<F>,
-        addr: GlobalAddr,
-        bytes: u64,
-        kind: AllocKind,
-    ) {
-        self.quarantine.bytes.fetch_add(bytes, Ordering::Relaxed);
-        client.unlink(addr, bytes, kind, Box::default());
     }
 }
 

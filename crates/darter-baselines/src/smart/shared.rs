@@ -10,7 +10,7 @@ use super::quarantine::Quarantine;
 use super::slot::Slot;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::IndexError;
-use darter_pool::{Client, Pool};
+use darter_pool::{AllocKind, Client, Pool};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// "SMART" and the format's version, in the kind word of a pool's root.
@@ -109,5 +109,17 @@ impl Shared {
         }
         self.view_epoch.fetch_max(epoch + 1, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Hands over an object that was taken out of the tree and that compute nodes may remember. Call while pinned.
+    pub(super) fn set_aside<F: Fabric>(
+        &self,
+        client: &mut Client<F>,
+        addr: GlobalAddr,
+        bytes: u64,
+        kind: AllocKind,
+    ) {
+        self.quarantine.add(bytes);
+        client.unlink(addr, bytes, kind, Box::default());
     }
 }

@@ -19,7 +19,7 @@
 //! The zero word is EMPTY. Slots of a node are taken in order.
 
 use super::leaf;
-use super::node::NodeType;
+use super::node_type::NodeType;
 use darter_fabric::GlobalAddr;
 use darter_index::radix::slot::END;
 use std::fmt;

@@ -10,16 +10,16 @@
 //! first, before it answers or goes on; else what is acknowledged below that slot would not be found, for ever if the other died.
 
 use super::Smart;
-use super::collapse::live_count;
 use super::descent::{Descent, End, LeafAt, Purpose};
 use super::leaf;
-use super::node::{self, HEADER_WORDS, Header, NodeType, SLOTS_MAX};
+use super::node::{self, HEADER_WORDS, Header, NodeType, SLOTS_MAX, live_count};
 use super::rdwc::Lead;
 use super::slot::{Held, Slot, SlotAt};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_index::check_key;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::slot::edge_of;
+use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome};
 use darter_pool::{AllocKind, Client, Pinned, PoolError};
 
@@ -85,13 +85,6 @@ pub(super) enum Turn {
     Again,
     /// A leaf is locked by this holder.
     Busy(u64),
-}
-
-/// Turns of one operation beyond which no contention explains that it does not end, but a damaged pool does.
-pub(super) const TURNS_MAX: u32 = 50_000;
-
-pub(super) fn no_progress(addr: GlobalAddr) -> IndexError {
-    IndexError::Corrupt { addr, what: "an operation that never comes to an end" }
 }
 
 impl<F: Fabric> Smart<F> {

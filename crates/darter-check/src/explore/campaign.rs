@@ -9,7 +9,7 @@ use super::shrink::shrink;
 use super::stage::Stage;
 use super::subject::{Explored, Holes};
 use crate::dice::Dice;
-use darter_index::{Situation, take_situations, take_trail, without_situations};
+use darter_index::checker::{Situation, take_situations, take_trail, without_situations};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

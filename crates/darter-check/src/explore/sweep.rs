@@ -7,7 +7,7 @@ use super::scenario::Scenario;
 use super::schedule::{Paced, Random, Scheduler};
 use super::shrink::shrink;
 use super::subject::{Explored, Holes};
-use darter_index::take_situations;
+use darter_index::checker::take_situations;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 

@@ -32,7 +32,7 @@ use super::leaf;
 use super::retirement::{COMMITTED, table_note};
 use super::situations;
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 use std::sync::Arc;

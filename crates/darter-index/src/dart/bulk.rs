@@ -2,16 +2,16 @@
 //! root word.
 
 use super::Dart;
+use super::access::Target;
 use super::descent::SlotAt;
 use super::est::PrefixList;
 use super::est::install::{Wish, install, wishes_for};
-use super::node::{self, NodeRef, NodeType};
+use super::node::{self, NodeRef, NodeType, Slot};
 use super::prefix_hash::HashedKey;
 use super::retirement::node_note;
 use super::seal::seal_all;
-use super::slot::{END, SKIP_MAX, Slot};
-use super::switch::Target;
 use crate::radix::build::{Builder, Built, Shape};
+use crate::radix::slot::{END, SKIP_MAX};
 use crate::{IndexError, KeyValue};
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{AllocKind, Client};

@@ -4,8 +4,7 @@
 //! entry to be placed) reads the key of any leaf below it; many nodes share the round trips.
 
 use super::leaf;
-use super::node::{NodeRef, verify_depth};
-use super::slot::{Held, Slot};
+use super::node::{Held, NodeRef, Slot, verify_depth};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;

@@ -19,13 +19,12 @@ use super::est::table::{Table, hits};
 use super::est::{BUCKET_SLOTS, Entry};
 use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
-use super::node::{NodeRef, NodeType};
+use super::node::{Held, NodeRef, NodeType, Slot};
 use super::prefix_hash::HashedKey;
 use super::shared::Shared;
 use super::situations;
-use super::slot::{Held, Slot};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
 

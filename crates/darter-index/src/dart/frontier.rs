@@ -2,9 +2,9 @@
 //!
 //! Scans and walks read a run of items at its front in one round trip and put what they find in their place.
 
-use super::node::{NodeRef, children_in_order};
-use super::slot::{END, Held, Slot};
-pub(crate) use crate::radix::limits::{Limits, Standing, Touches};
+use super::node::{Held, NodeRef, Slot, children_in_order};
+use crate::radix::limits::{Limits, Touches};
+use crate::radix::slot::END;
 use std::collections::VecDeque;
 
 /// What an item is.

@@ -1,8 +1,9 @@
-//! Switches that bring an error back on purpose, so that the checker can be checked.
+//! The errors of DART that can be brought back ([`crate::checker::Holes`]).
 //!
 //! Each restores one point of the published protocol that is incomplete or wrong (`docs/dart.md` argues what stands in its
-//! place), or a mistake of our own. The explorer must find a violation with any of them on, and none with all off. They
-//! are looked at on rare paths only, and nothing but the explorer sets them.
+//! place), or a mistake of our own.
+
+use crate::checker;
 
 /// One error that can be brought back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,20 +62,11 @@ impl Hole {
     }
 }
 
-/// The holes that are open: none, unless the explorer opened some.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holes(u32);
-
-impl Holes {
-    /// With one more open.
-    #[must_use]
-    pub const fn with(self, hole: Hole) -> Self {
-        Self(self.0 | 1 << hole as u32)
-    }
-
-    /// Whether one is open.
-    #[inline]
-    pub const fn has(self, hole: Hole) -> bool {
-        self.0 & 1 << hole as u32 != 0
+impl checker::Hole for Hole {
+    fn number(self) -> u32 {
+        self as u32
     }
 }
+
+/// The holes of DART that are open.
+pub type Holes = checker::Holes<Hole>;

@@ -8,8 +8,8 @@
 use super::Dart;
 use super::est::BUCKET_SLOTS;
 use super::leaf;
+use super::node::{Held, Slot};
 use super::prefix_hash::HashedKey;
-use super::slot::{Held, Slot};
 use crate::radix::slot::edge_of;
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use darter_pool::Client;

@@ -17,7 +17,7 @@ use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::holes::Hole;
 use super::situations;
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::{AllocKind, Client, Unlinked};
 use std::collections::HashSet;
@@ -199,8 +199,8 @@ impl<F: Fabric> Dart<F> {
 #[cfg(test)]
 mod tests {
     use super::super::DartOptions;
+    use super::super::node::Slot;
     use super::super::node::{self, NodeType};
-    use super::super::slot::Slot;
     use super::*;
     use crate::radix::leaf;
     use crate::{Condition, OrderedIndex};

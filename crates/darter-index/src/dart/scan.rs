@@ -11,12 +11,12 @@ use super::Dart;
 use super::descend_any::keys_below;
 use super::est::BUCKET_SLOTS;
 use super::est::table::{Table, hits};
-use super::frontier::{Item, Limits, Place, Standing, Touches, put_front};
+use super::frontier::{Item, Place, put_front};
 use super::leaf;
-use super::node::NodeRef;
+use super::node::{Held, NodeRef, Slot};
 use super::prefix_hash::HashedKey;
-use super::slot::{Held, Slot};
 use crate::radix::common_prefix;
+use crate::radix::limits::{Limits, Standing, Touches};
 use crate::radix::sink::{BYTES_MAX, Sink, WIDTH_MAX, beyond, is_void};
 use crate::{IndexError, KeyValue, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId, mutant};
@@ -252,25 +252,6 @@ impl<F: Fabric> Dart<F> {
         }
         merged.extend(items);
         Ok(merged)
-    }
-
-    /// The root node, by the root word.
-    pub(super) async fn read_root(&self, client: &mut Client<F>) -> Result<NodeRef, IndexError> {
-        Ok(self.read_root_slot(client).await?.0)
-    }
-
-    /// The root node, and the slot in the root word that points to it.
-    pub(super) async fn read_root_slot(&self, client: &mut Client<F>) -> Result<(NodeRef, Slot), IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(self.shared.words.root, 1);
-        let done = client.submit(batch).await?;
-        let slot = Slot::from_word(done.words(read)[0]);
-        client.recycle(done);
-        self.shared.remember_root(slot);
-        match slot.held() {
-            Held::Node { addr, ty, .. } => Ok((NodeRef { addr, ty, depth: 0 }, slot)),
-            _ => Err(IndexError::Corrupt { addr: self.shared.words.root, what: "root word names no node" }),
-        }
     }
 }
 

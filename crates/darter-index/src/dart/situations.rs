@@ -1,7 +1,7 @@
 //! Rare situations of DART's protocol, and which of them a full exploration must meet.
 
 use super::node::NodeType;
-use crate::situations::Situation;
+use crate::checker::Situation;
 
 /// A node replaced by its lone child that is a leaf.
 pub(crate) const COLLAPSE_TO_LEAF: Situation = Situation::Met("CollapseToLeaf");
@@ -64,6 +64,7 @@ pub(crate) const TABLE_RETIRED: Situation = Situation::Met("TableRetired");
 
 /// Every situation that a full exploration must meet: each type grown into the next and shrunk, both collapses, helping,
 /// hints refused for either reason, segments split and helped, lists changed, hints scrubbed.
+#[cfg(feature = "checker")]
 pub fn dart_situations() -> Vec<Situation> {
     let mut expected = vec![
         COLLAPSE_TO_LEAF,

@@ -5,20 +5,19 @@
 //! share more get a chain of single-child nodes above the split.
 
 use super::Dart;
+use super::access::Target;
 use super::descend_any::keys_below;
 use super::descent::{Descent, SlotAt};
 use super::drafts::Drafts;
 use super::est::install::{install, wishes_for};
 use super::est::table::Table;
-use super::node::{self, NodeRef, NodeType};
+use super::node::{self, NodeRef, NodeType, Slot};
 use super::situations;
-use super::slot::{SKIP_MAX, Slot};
-use super::switch::Target;
 use super::write::Turn;
+use crate::checker::note;
 use crate::radix::common_prefix;
 use crate::radix::drafts::Draft;
-use crate::radix::slot::edge_of;
-use crate::situations::note;
+use crate::radix::slot::{SKIP_MAX, edge_of};
 use crate::{IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client};

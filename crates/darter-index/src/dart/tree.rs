@@ -2,10 +2,10 @@
 
 use super::Dart;
 use super::descend_any::keys_below;
-use super::frontier::{Limits, Place, Standing};
+use super::frontier::Place;
 use super::leaf;
-use super::node::{NodeRef, children_in_order};
-use super::slot::{Held, Slot};
+use super::node::{Held, NodeRef, Slot, children_in_order};
+use crate::radix::limits::{Limits, Standing};
 use crate::{IndexError, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;

@@ -6,9 +6,9 @@
 
 use super::Dart;
 use super::descend_any::keys_below;
-use super::frontier::{Item, Limits, Place, Standing};
-use super::node::NodeRef;
-use super::slot::Slot;
+use super::frontier::{Item, Place};
+use super::node::{NodeRef, Slot};
+use crate::radix::limits::{Limits, Standing};
 use crate::{IndexError, ScanRange};
 use darter_fabric::Fabric;
 use darter_pool::Client;

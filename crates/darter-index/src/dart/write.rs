@@ -11,19 +11,19 @@
 //! writers of one key do not hold each other up, however many they are.
 
 use super::Dart;
+use super::access::{Parent, Target};
 use super::descent::{Descent, End, SlotAt};
 use super::est::table::Table;
 use super::holes::Hole;
 use super::leaf;
-use super::node::NodeType;
-use super::prefix_hash::HashedKey;
+use super::node::{Held, NodeType, Slot};
 use super::situations;
-use super::slot::{Held, SKIP_MAX, Slot};
-use super::switch::{NewChild, Parent, Switched, Target};
+use super::switch::{NewChild, Switched};
+use crate::checker::note;
 use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
+use crate::radix::slot::SKIP_MAX;
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::situations::note;
 use crate::{Condition, Decision, IndexError, PutOutcome};
 use darter_fabric::{Batch, Fabric, OpKind, mutant};
 use darter_pool::size_class::class_bytes;
@@ -431,11 +431,6 @@ impl<F: Fabric> Dart<F> {
                 client.retire(addr, class_bytes(class), AllocKind::Leaf);
             }
         }
-    }
-
-    /// A hashed key for `key`, under this pool's secret.
-    pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
-        HashedKey::new(self.shared.keys, key)
     }
 }
 

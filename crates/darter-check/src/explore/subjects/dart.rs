@@ -4,9 +4,10 @@ use super::super::plan::{Fault, Op};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::{Sim, block_on};
+use darter_index::checker::Situation;
 use darter_index::{
     Condition, Dart, DartOptions, Decision, Hole as DartHole, Holes as DartHoles, IndexError, OrderedIndex,
-    PutOutcome, Situation, dart_situations,
+    PutOutcome, dart_situations,
 };
 use darter_pool::{AllocKind, Client};
 

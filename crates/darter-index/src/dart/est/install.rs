@@ -11,7 +11,7 @@ use super::split::{SplitOutcome, split};
 use super::table::Table;
 use super::{BUCKET_SLOTS, Entry, PrefixList};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Client, PoolError};
 use smallvec::SmallVec;

@@ -11,7 +11,7 @@ use super::split::split;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 use std::collections::HashSet;

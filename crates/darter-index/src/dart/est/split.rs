@@ -22,7 +22,7 @@ use super::super::situations;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BUCKETS_MAX};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Client, PoolError};
 use std::sync::atomic::Ordering;
