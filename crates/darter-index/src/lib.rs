@@ -10,7 +10,6 @@ mod dart;
 mod error;
 mod ordered;
 pub mod radix;
-mod sweep;
 
 #[doc(hidden)]
 #[cfg(feature = "checker")]
@@ -21,6 +20,5 @@ pub use dart::{Hole, Holes};
 pub use error::IndexError;
 pub use ordered::{
     CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
-    OrderedIndex, PutOutcome, ScanRange, check_key,
+    OrderedIndex, PutOutcome, ScanRange, Swept, check_key,
 };
-pub use sweep::Swept;

@@ -8,11 +8,11 @@
 use super::Art;
 use super::node::{self, Header, Held, NodeType, Part, Slot};
 use super::scan::check_depth;
-use super::stats::Tally;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::leaf;
 use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
 use darter_index::radix::slot::{END, edge_of};
+use darter_index::radix::tally::Tally;
 use darter_index::{CheckReport, IndexError, IndexStats};
 use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
@@ -57,7 +57,7 @@ impl<F: Fabric> Art<F> {
         let mut walk = Inspection {
             keys: self.shared.keys,
             report: CheckReport::default(),
-            tally: Tally::new(self.shared.layout),
+            tally: Tally::new(self.shared.layout.iter().map(|ty| ty.name())),
             path: Vec::new(),
             edges: Vec::new(),
             verifies,
@@ -113,7 +113,7 @@ impl<F: Fabric> Art<F> {
             return Ok(());
         }
         let live = Part::whole(ty, &words).children();
-        walk.tally.note_node(ty, live.len());
+        walk.tally.note_node(ty.name(), ty.pool_bytes(), live.len());
         if walk.verifies {
             verify_node(walk, addr, ty, &words, live.len());
         }
@@ -140,7 +140,7 @@ impl<F: Fabric> Art<F> {
             let mut bytes = 0;
             for (slot, addr, class) in slots.by_ref() {
                 if walk.report.reach(addr, class_bytes(class), "leaf") {
-                    walk.tally.note_leaf(class, levels);
+                    walk.tally.note_leaf(class_bytes(class), levels);
                     if walk.verifies {
                         reads.push((slot, batch.read(addr, leaf::class_words(class))));
                         bytes += class_bytes(class);

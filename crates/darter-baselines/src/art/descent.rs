@@ -16,6 +16,7 @@ use darter_index::IndexError;
 use darter_index::checker::note;
 use darter_index::radix::leaf;
 use darter_index::radix::prefix_hash::HashedKey;
+use darter_index::radix::search::Search;
 use darter_index::radix::slot::END;
 
 /// A slot, where it lies and what it held.
@@ -132,9 +133,12 @@ impl<'k> Descent<'k> {
     pub(super) fn part(&self) -> Part<'_> {
         Part { ty: self.here.ty, header: self.here.header, at: self.words_at, words: &self.words }
     }
+}
 
-    /// Adds the verbs of the next round trip.
-    pub(super) fn post(&mut self, shared: &Shared, batch: &mut Batch) {
+impl Search<Shared> for Descent<'_> {
+    type End = End;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
         let here = self.here;
         match &mut self.stage {
             Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
@@ -155,13 +159,10 @@ impl<'k> Descent<'k> {
                 *read = Some(batch.read(at.slot.addr(), leaf::class_words(*class)));
             }
         }
+        Ok(())
     }
 
-    /// Takes what the round trip brought; answers how the descent ended, when it did.
-    ///
-    /// # Errors
-    /// [`IndexError::Corrupt`].
-    pub(super) fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>, IndexError> {
+    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>, IndexError> {
         match self.stage {
             Stage::RootWord(Some(read)) => {
                 let slot = Slot::from_word(batch.words(read)[0]);
@@ -183,7 +184,9 @@ impl<'k> Descent<'k> {
             }),
         }
     }
+}
 
+impl Descent<'_> {
     fn absorb_node(
         &mut self,
         shared: &Shared,

@@ -23,7 +23,6 @@ mod scan;
 mod search;
 mod shared;
 mod situations;
-mod stats;
 mod write;
 
 #[cfg(feature = "checker")]

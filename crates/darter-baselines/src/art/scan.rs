@@ -8,13 +8,14 @@ use super::Art;
 use super::descend_any::keys_below;
 use super::node::{Held, Part, Slot};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::radix::frontier::{Weight, put_between, put_children, put_front, window};
 use darter_index::radix::leaf;
 use darter_index::radix::limits::{Limits, Standing, Touches};
-use darter_index::radix::sink::{BYTES_MAX, Sink, WIDTH_MAX, is_void};
+use darter_index::radix::sink::{Sink, is_void};
 use darter_index::radix::slot::END;
 use darter_index::{IndexError, KeyValue, ScanRange};
-use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
+use darter_pool::{Client, Pinned};
 use std::collections::VecDeque;
 
 /// A subtree or a leaf that lies in the range, at least in part.
@@ -56,7 +57,7 @@ impl<F: Fabric> Art<F> {
         let mut frontier = VecDeque::from([root]);
         let mut root_known = false;
         while !frontier.is_empty() && sink.left > 0 {
-            let (count, has_nodes) = window(&frontier, sink.left);
+            let (count, has_nodes) = window(&frontier, sink.left, weight);
             let run: Vec<Item> = frontier.drain(..count).collect();
             if !has_nodes {
                 self.emit(&mut client, &limits, &run, &mut sink).await?;
@@ -67,7 +68,7 @@ impl<F: Fabric> Art<F> {
                 None => vec![Item { slot: self.shared.read_root(&mut client).await?, ..root }],
             };
             root_known = true;
-            items.into_iter().rev().for_each(|item| frontier.push_front(item));
+            put_front(&mut frontier, items);
         }
         drop(sink);
         Ok(pairs)
@@ -76,7 +77,7 @@ impl<F: Fabric> Art<F> {
     /// Reads a run of leaves in one round trip and hands on those in the range.
     async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         limits: &Limits<'_>,
         run: &[Item],
         sink: &mut Sink<V>,
@@ -103,7 +104,7 @@ impl<F: Fabric> Art<F> {
     /// was being replaced.
     async fn expand(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         limits: &mut Limits<'_>,
         run: &[Item],
         root_known: bool,
@@ -133,7 +134,7 @@ impl<F: Fabric> Art<F> {
             check_depth(addr, depth, item.above)?;
             let children = part.children().into_vec();
             match limits.standing(item.touches, |key| part.header.is_on_path(key)) {
-                Standing::Known(touches) => put_children(limits, depth, &children, touches, &mut items),
+                Standing::Known(touches) => add_children(limits, depth, &children, touches, &mut items),
                 Standing::Unknown => unclear.push(Unclear { at: items.len(), item, depth, children }),
             }
         }
@@ -143,7 +144,7 @@ impl<F: Fabric> Art<F> {
 
     async fn settle_unclear(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         limits: &Limits<'_>,
         items: Vec<Item>,
         unclear: Vec<Unclear>,
@@ -157,18 +158,14 @@ impl<F: Fabric> Art<F> {
         };
         let nodes: Vec<_> = unclear.iter().filter_map(node_of).collect();
         let keys = keys_below(client, &nodes).await?;
-        let mut merged = Vec::with_capacity(items.len());
-        let mut items = items.into_iter();
-        let mut taken = 0;
-        for (Unclear { at, item, depth, children }, key) in unclear.into_iter().zip(keys) {
-            merged.extend(items.by_ref().take(at - taken));
-            taken = at;
+        let settled = unclear.into_iter().zip(keys).map(|(Unclear { at, item, depth, children }, key)| {
+            let mut found = Vec::new();
             if let Some(touches) = key.and_then(|key| limits.standing_by_key(depth, &key, item.touches)) {
-                put_children(limits, depth, &children, touches, &mut merged);
+                add_children(limits, depth, &children, touches, &mut found);
             }
-        }
-        merged.extend(items);
-        Ok(merged)
+            (at, found)
+        });
+        Ok(put_between(items, settled))
     }
 }
 
@@ -180,46 +177,26 @@ pub(super) fn check_depth(addr: GlobalAddr, depth: usize, above: Option<usize>) 
     Ok(())
 }
 
-/// Appends children, which are in key order, in the walk's order, those outside the range left out.
-fn put_children(
+/// Appends children in the walk's order, those outside the range left out.
+fn add_children(
     limits: &Limits<'_>,
     depth: usize,
     children: &[Slot],
     touches: Touches,
     items: &mut Vec<Item>,
 ) {
-    let begin = items.len();
-    items.extend(children.iter().filter_map(|&slot| {
-        let touches = limits.child(depth, slot.edge().unwrap_or(END), touches)?;
-        Some(Item { slot, touches, above: Some(depth) })
-    }));
-    if limits.reverse() {
-        items[begin..].reverse();
-    }
+    let children = children.iter().map(|&slot| (slot.edge().unwrap_or(END), slot));
+    put_children(limits, depth, touches, children, items, |slot, touches| Item {
+        slot,
+        touches,
+        above: Some(depth),
+    });
 }
 
-/// The run at the frontier's front that one round trip reads: how many items, and whether nodes are among them. Nodes are
-/// read first, a level at a time; when the keys wanted lie at the front as leaves, those.
-fn window(frontier: &VecDeque<Item>, wanted: usize) -> (usize, bool) {
-    let (mut keys, mut bytes, mut count, mut has_nodes) = (0, 0, 0, false);
-    for item in frontier {
-        if keys >= wanted || count >= WIDTH_MAX || bytes >= BYTES_MAX {
-            break;
-        }
-        count += 1;
-        match item.slot.held() {
-            Held::Node { ty, .. } => {
-                // A guess: a type is chosen when the one below is full, so half its slots hold at least a key.
-                keys += ty.capacity().div_ceil(2);
-                bytes += ty.bytes();
-                has_nodes = true;
-            }
-            Held::Leaf { class, .. } => {
-                keys += 1;
-                bytes += class_bytes(class);
-            }
-            _ => {}
-        }
+fn weight(item: &Item) -> Weight {
+    match item.slot.held() {
+        Held::Node { ty, .. } => Weight::node(ty.capacity(), ty.bytes()),
+        Held::Leaf { class, .. } => Weight::leaf(class_bytes(class)),
+        _ => Weight { keys: 0, bytes: 0, is_node: false },
     }
-    (count, has_nodes)
 }

@@ -6,10 +6,8 @@ use darter_fabric::{Batch, Fabric, OpKind};
 use darter_index::IndexError;
 use darter_index::check_key;
 use darter_index::radix::leaf;
-use darter_pool::Client;
-
-/// Keys that share the round trips of one multi-get; longer lists go in several.
-const MULTI_GET_WIDTH: usize = 256;
+use darter_index::radix::search::{self, MULTI_GET_WIDTH};
+use darter_pool::{Client, Pinned};
 
 /// The value that a search ended at.
 fn value_at(end: End, done: &Batch) -> Result<Option<Vec<u8>>, IndexError> {
@@ -22,24 +20,17 @@ fn value_at(end: End, done: &Batch) -> Result<Option<Vec<u8>>, IndexError> {
 }
 
 impl<F: Fabric> Art<F> {
-    /// Runs a descent to its end, leaf words left in the returned batch. The caller is pinned.
+    /// Runs a descent to its end, leaf words left in the returned batch.
     pub(super) async fn descend<'k>(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         key: &'k [u8],
         purpose: Purpose,
     ) -> Result<(Descent<'k>, End, Batch), IndexError> {
         self.shared.refresh(client).await?;
         let mut descent = Descent::new(&self.shared, client.epoch(), key, purpose)?;
-        loop {
-            let mut batch = client.batch();
-            descent.post(&self.shared, &mut batch);
-            let done = client.submit(batch).await?;
-            match descent.absorb(&self.shared, &done)? {
-                Some(end) => return Ok((descent, end, done)),
-                None => client.recycle(done),
-            }
-        }
+        let (end, done) = search::run(client, &*self.shared, &mut descent).await?;
+        Ok((descent, end, done))
     }
 
     pub(super) async fn get_value(
@@ -79,26 +70,14 @@ impl<F: Fabric> Art<F> {
         let shared = &*self.shared;
         shared.refresh(&mut client).await?;
         let mut values = vec![None; keys.len()];
-        let mut walking = Vec::with_capacity(keys.len());
-        for (at, key) in keys.iter().enumerate() {
-            walking.push((at, Descent::new(shared, client.epoch(), key, Purpose::Read)?));
-        }
-        while !walking.is_empty() {
-            let mut batch = client.batch();
-            for (_, descent) in &mut walking {
-                descent.post(shared, &mut batch);
-            }
-            let done = client.submit(batch).await?;
-            let mut next = Vec::with_capacity(walking.len());
-            for (at, mut descent) in walking {
-                match descent.absorb(shared, &done)? {
-                    Some(end) => values[at] = value_at(end, &done)?,
-                    None => next.push((at, descent)),
-                }
-            }
-            walking = next;
-            client.recycle(done);
-        }
+        let epoch = client.epoch();
+        let descents = keys.iter().map(|key| Descent::new(shared, epoch, key, Purpose::Read));
+        let descents = descents.collect::<Result<Vec<_>, _>>()?;
+        search::run_all(&mut client, shared, descents.into_iter(), |number, end, done| {
+            values[number] = value_at(end, done)?;
+            Ok(())
+        })
+        .await?;
         Ok(values)
     }
 }

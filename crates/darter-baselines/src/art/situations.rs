@@ -1,6 +1,8 @@
 //! Rare situations of ART's protocol, and which of them a full exploration must meet.
 
-use super::node::{HASHED, Held, NodeType, PUBLISHED, Slot};
+#[cfg(feature = "checker")]
+use super::node::{HASHED, PUBLISHED};
+use super::node::{Held, NodeType, Slot};
 use darter_index::checker::Situation;
 
 /// A node replaced by its lone child.

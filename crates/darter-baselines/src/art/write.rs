@@ -21,7 +21,7 @@ use darter_index::radix::slot::edge_of;
 use darter_index::radix::{TURNS_MAX, common_prefix, leaf, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome};
 use darter_pool::size_class::class_bytes;
-use darter_pool::{AllocKind, Pinned, PoolError};
+use darter_pool::{AllocKind, Pinned};
 
 /// What one look at the tree led to.
 enum Turn {
@@ -49,11 +49,7 @@ impl<F: Fabric> Art<F> {
                 }
                 Ok(Turn::Again) => client.retried(),
                 Err(error) => {
-                    // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS
-                    // may have landed though its reply was lost.
-                    if matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }))
-                        || mutant!("art-frees-leaf-after-lost-reply")
-                    {
+                    if error.is_out_of_space() || mutant!("art-frees-leaf-after-lost-reply") {
                         draft.discard(&mut client);
                     }
                     return Err(error);
@@ -460,9 +456,10 @@ impl<F: Fabric> Art<F> {
                 return Ok(());
             }
             match self.replace(client, &descent.here, Wanted::AsItIs).await {
-                // The key is gone whatever becomes of the tidying: another delete does it.
-                Ok(Replaced::Unneeded) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => return Ok(()),
+                Ok(Replaced::Unneeded) => return Ok(()),
                 Ok(_) => {}
+                // The key is gone whatever becomes of the tidying: another delete does it.
+                Err(error) if error.is_out_of_space() => return Ok(()),
                 Err(error) => return Err(error),
             }
         }

@@ -12,13 +12,12 @@ use super::page::{Body, Draft, Link, Page};
 use super::split::{Item, leaf_body};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::leaf as pair;
+use darter_index::radix::writes::Backlog;
 use darter_index::{IndexError, KeyValue};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
 
-/// Words collected before they are written.
-const BATCH_WORDS: usize = 16 << 10;
 /// Pairs in a row on one memory node.
 const PAIR_RUN: u64 = 64;
 
@@ -33,7 +32,7 @@ struct Open {
 struct Builder<'s, F: Fabric> {
     sherman: &'s Sherman<F>,
     change: Change,
-    words: usize,
+    backlog: Backlog,
     /// The leaf being filled.
     leaf: Link,
     low: Vec<u8>,
@@ -70,7 +69,7 @@ impl<F: Fabric> Sherman<F> {
         let mut builder = Builder {
             sherman: self,
             change: Change::default(),
-            words: 0,
+            backlog: Backlog::default(),
             leaf: Link::NONE,
             low: Vec::new(),
             items: Vec::new(),
@@ -147,7 +146,7 @@ impl<F: Fabric> Builder<'_, F> {
             self.count += 1;
         }
         let root = self.finish(client).await?;
-        self.flush(client).await?;
+        self.backlog.send(client, &mut self.change.batch).await?;
         Ok(root)
     }
 
@@ -183,7 +182,9 @@ impl<F: Fabric> Builder<'_, F> {
         };
         let node = (self.count / PAIR_RUN % u64::from(client.pool().nodes())) as u8;
         let addr = client.alloc(node, class_bytes(class), AllocKind::Leaf).await?;
-        self.write(client, addr, &pair::image(key, value)).await?;
+        let image = pair::image(key, value);
+        self.change.batch.write(addr, &image);
+        self.backlog.add(client, &mut self.change.batch, image.len()).await?;
         Ok(SmallVec::from_slice(&[Block { addr, class }.word()]))
     }
 
@@ -260,10 +261,8 @@ impl<F: Fabric> Builder<'_, F> {
         self.nodes.push(link.addr());
         self.unwritten.retain(|unwritten| *unwritten != link);
         self.loose.clear();
-        self.words += self.sherman.shared.format.node_words;
-        if self.words >= BATCH_WORDS {
-            self.flush(client).await?;
-        }
+        let words = self.sherman.shared.format.node_words;
+        self.backlog.add(client, &mut self.change.batch, words).await?;
         Ok(true)
     }
 
@@ -351,34 +350,9 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(draft)
     }
 
-    async fn write(
-        &mut self,
-        client: &mut Client<F>,
-        addr: GlobalAddr,
-        words: &[u64],
-    ) -> Result<(), IndexError> {
-        self.change.batch.write(addr, words);
-        self.words += words.len();
-        if self.words >= BATCH_WORDS {
-            self.flush(client).await?;
-        }
-        Ok(())
-    }
-
-    async fn flush(&mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.words = 0;
-        let next = client.batch();
-        let batch = std::mem::replace(&mut self.change.batch, next);
-        if !batch.is_empty() {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-        }
-        Ok(())
-    }
-
     /// Frees everything built, none of which was ever visible.
     async fn give_back(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.flush(client).await?;
+        self.backlog.send(client, &mut self.change.batch).await?;
         let format = &self.sherman.shared.format;
         let free_pair = |client: &mut Client<F>, entry: &Entry| {
             if !format.is_inline() {

@@ -9,11 +9,9 @@ use super::{Shared, Sherman};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, ReadId};
 use darter_index::IndexError;
 use darter_index::radix::leaf as pair;
+use darter_index::radix::search::{self, MULTI_GET_WIDTH, Search};
 use darter_pool::{Client, Pinned};
 use smallvec::SmallVec;
-
-/// Keys that share the round trips of one multi-get; longer lists go in several.
-const MULTI_GET_WIDTH: usize = 256;
 
 /// Entries of a leaf that may hold a key.
 pub(super) type Matches = SmallVec<[(usize, Entry); 2]>;
@@ -74,17 +72,30 @@ enum Found {
 
 /// A search under way.
 #[derive(Debug)]
-struct Search<'k> {
+struct KeySearch<'k> {
     key: &'k [u8],
     walk: Walk<'k>,
     stage: Stage,
     mended: u32,
 }
 
-impl<'k> Search<'k> {
+impl<'k> KeySearch<'k> {
     fn new(key: &'k [u8], fresh: bool, mended: u32) -> Self {
         Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: Stage::Walking, mended }
     }
+
+    fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
+        let is_torn = !shared.options.holes.has(ShermanHole::TrustTorn) && page.is_torn(&shared.format);
+        if is_torn { self.again(page) } else { Some(Found::Value(None)) }
+    }
+
+    fn again(&mut self, page: &Page) -> Option<Found> {
+        self.walk.again(page).map(Found::Stuck)
+    }
+}
+
+impl Search<Shared> for KeySearch<'_> {
+    type End = Found;
 
     fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
         match &mut self.stage {
@@ -132,15 +143,6 @@ impl<'k> Search<'k> {
             }
         }
     }
-
-    fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
-        let is_torn = !shared.options.holes.has(ShermanHole::TrustTorn) && page.is_torn(&shared.format);
-        if is_torn { self.again(page) } else { Some(Found::Value(None)) }
-    }
-
-    fn again(&mut self, page: &Page) -> Option<Found> {
-        self.walk.again(page).map(Found::Stuck)
-    }
 }
 
 impl<F: Fabric> Sherman<F> {
@@ -148,39 +150,22 @@ impl<F: Fabric> Sherman<F> {
     async fn step(
         &self,
         client: &mut Pinned<'_, F>,
-        searches: &mut Vec<(usize, Search<'_>)>,
+        searches: &mut Vec<(usize, KeySearch<'_>)>,
         values: &mut [Option<Vec<u8>>],
     ) -> Result<(), IndexError> {
         let shared = &*self.shared;
-        let mut batch = client.batch();
-        for (_, search) in searches.iter_mut() {
-            search.post(shared, &mut batch)?;
-        }
-        let done = client.submit(batch).await?;
         let mut stuck = Vec::new();
-        let mut failed = None;
-        searches.retain_mut(|(at, search)| match search.absorb(shared, &done) {
-            Ok(None) => true,
-            Ok(Some(Found::Value(value))) => {
-                values[*at] = value;
-                false
+        search::step(client, shared, searches, |at, search, found, _| {
+            match found {
+                Found::Value(value) => values[at] = value,
+                Found::Stuck(link) => stuck.push((at, search.key, search.mended, link)),
             }
-            Ok(Some(Found::Stuck(link))) => {
-                stuck.push((*at, search.key, search.mended, link));
-                false
-            }
-            Err(error) => {
-                failed = Some(error);
-                false
-            }
-        });
-        client.recycle(done);
-        if let Some(error) = failed {
-            return Err(error);
-        }
+            Ok(())
+        })
+        .await?;
         for (at, key, mut mended, link) in stuck {
             self.mend_stuck(client, link, &mut mended).await?;
-            searches.push((at, Search::new(key, true, mended)));
+            searches.push((at, KeySearch::new(key, true, mended)));
         }
         Ok(())
     }
@@ -193,7 +178,7 @@ impl<F: Fabric> Sherman<F> {
         self.check_sizes(key, None)?;
         let mut client = client.pin(OpKind::Get).await?;
         let mut value = [None];
-        let mut searches = vec![(0, Search::new(key, false, 0))];
+        let mut searches = vec![(0, KeySearch::new(key, false, 0))];
         while !searches.is_empty() {
             self.step(&mut client, &mut searches, &mut value).await?;
         }
@@ -213,7 +198,7 @@ impl<F: Fabric> Sherman<F> {
         for (keys, values) in keys.chunks(MULTI_GET_WIDTH).zip(values.chunks_mut(MULTI_GET_WIDTH)) {
             let mut client = client.pin(OpKind::MultiGet).await?;
             let mut searches: Vec<_> =
-                keys.iter().enumerate().map(|(at, key)| (at, Search::new(key, false, 0))).collect();
+                keys.iter().enumerate().map(|(at, key)| (at, KeySearch::new(key, false, 0))).collect();
             while !searches.is_empty() {
                 self.step(&mut client, &mut searches, values).await?;
             }

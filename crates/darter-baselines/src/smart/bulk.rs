@@ -9,16 +9,14 @@ use super::leaf::{self};
 use super::node::{self, HEADER_WORDS, Header, NODE_BYTES, NodeType};
 use super::slot::{Held, Slot, SlotAt};
 use super::split::{chain_image, chain_nodes, home};
-use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::check_key;
 use darter_index::radix::common_prefix;
 use darter_index::radix::drafts::alloc;
 use darter_index::radix::slot::edge_of;
+use darter_index::radix::writes::Writes;
 use darter_index::{IndexError, KeyValue};
 use darter_pool::{AllocKind, Client};
-
-/// Words collected before they are written.
-const BATCH_WORDS: usize = 16 << 10;
 
 /// A node whose last child has not come yet.
 struct Open {
@@ -31,8 +29,7 @@ struct Open {
 struct Builder<'s, F: Fabric> {
     smart: &'s Smart<F>,
     stack: Vec<Open>,
-    batch: Option<Batch>,
-    batch_words: usize,
+    writes: Writes,
     count: u64,
 }
 
@@ -50,7 +47,7 @@ impl<F: Fabric> Smart<F> {
                 return Err(IndexError::NotEmpty);
             }
         }
-        let mut builder = Builder { smart: self, stack: Vec::new(), batch: None, batch_words: 0, count: 0 };
+        let mut builder = Builder { smart: self, stack: Vec::new(), writes: Writes::default(), count: 0 };
         let outcome = match builder.run(client, sorted).await {
             Ok(root) => match self.publish_root(client, root).await {
                 // After any other error the root may be linked: the CAS may have landed though its reply was lost.
@@ -116,8 +113,8 @@ impl<F: Fabric> Builder<'_, F> {
         let ty = NodeType::fit(root.children.len());
         let image = node::image(GlobalAddr::NULL, Header::new(0, ty, &[]), &root.children);
         let slot = Slot::node(0, ty, root.addr);
-        self.write(client, slot.addr(), &image).await?;
-        self.flush(client).await?;
+        self.writes.write(client, slot.addr(), &image).await?;
+        self.writes.flush(client).await?;
         Ok(slot)
     }
 
@@ -166,7 +163,7 @@ impl<F: Fabric> Builder<'_, F> {
         let addr = alloc(client, parent.addr.node(), leaf::bytes_of(len), AllocKind::Leaf).await?;
         parent.children.push(Slot::leaf(edge_of(key, parent.depth), len, addr));
         let image = format.image(parent.addr, len, key, value);
-        self.write(client, addr, &image).await
+        self.writes.write(client, addr, &image).await
     }
 
     /// Writes the node on top of the stack, the chain above it, and attaches it to the one below on the stack.
@@ -196,41 +193,17 @@ impl<F: Fabric> Builder<'_, F> {
         let begin = arrival + path.len() / node::CHAIN_BYTES * node::CHAIN_BYTES;
         let header = Header::new(begin, ty, &key[begin..depth]);
         let above_last = chain.last().copied().unwrap_or(above_addr);
-        self.write(client, open.addr, &node::image(above_last, header, &open.children)).await?;
+        self.writes.write(client, open.addr, &node::image(above_last, header, &open.children)).await?;
         for (at, &addr) in chain.iter().enumerate() {
             let image = chain_image(&chain, at, (above_addr, arrival), path, last);
-            self.write(client, addr, &image).await?;
-        }
-        Ok(())
-    }
-
-    async fn write(
-        &mut self,
-        client: &mut Client<F>,
-        addr: GlobalAddr,
-        words: &[u64],
-    ) -> Result<(), IndexError> {
-        let batch = self.batch.get_or_insert_with(|| client.batch());
-        batch.write(addr, words);
-        self.batch_words += words.len();
-        if self.batch_words >= BATCH_WORDS {
-            self.flush(client).await?;
-        }
-        Ok(())
-    }
-
-    async fn flush(&mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.batch_words = 0;
-        if let Some(batch) = self.batch.take() {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
+            self.writes.write(client, addr, &image).await?;
         }
         Ok(())
     }
 
     /// Frees everything built, none of which was ever visible.
     async fn give_back(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.flush(client).await?;
+        self.writes.flush(client).await?;
         let mut doomed = Vec::new();
         for open in self.stack {
             client.free_unpublished(open.addr, NODE_BYTES, AllocKind::Inner);

@@ -12,7 +12,8 @@ use super::node::{self, HEADER_WORDS, Header, NODE_BYTES, NODE_WORDS, NodeType, 
 use super::slot::{Held, Slot};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::slot::{END, FANOUT};
-use darter_index::{CheckReport, IndexError, IndexStats, NodeTypeStats};
+use darter_index::radix::tally::Tally;
+use darter_index::{CheckReport, IndexError, IndexStats};
 use darter_pool::Client;
 use darter_pool::size_class::{class_bytes, class_of};
 
@@ -21,51 +22,9 @@ const LEAF_BATCH_BYTES: u64 = 1 << 20;
 /// Nodes that the counts read in one round trip.
 const WIDTH: usize = 128;
 
-/// Running sums of a walk.
-#[derive(Debug, Default)]
-struct Tally {
-    keys: u64,
-    kv_bytes: u64,
-    counts: [u64; NodeType::ALL.len()],
-    children: [u64; NodeType::ALL.len()],
-    levels: Vec<u64>,
-}
-
-impl Tally {
-    fn note_node(&mut self, ty: NodeType, children: usize) {
-        let at = usize::from(ty.code()) - 1;
-        self.counts[at] += 1;
-        self.children[at] += children as u64;
-    }
-
-    /// A leaf with `levels` inner nodes above it.
-    fn note_leaf(&mut self, len: u8, levels: usize) {
-        self.keys += 1;
-        self.kv_bytes += allocated(leaf::bytes_of(len));
-        if self.levels.len() <= levels {
-            self.levels.resize(levels + 1, 0);
-        }
-        self.levels[levels] += 1;
-    }
-
-    fn finish(self) -> IndexStats {
-        let of = |ty: NodeType| {
-            let at = usize::from(ty.code()) - 1;
-            let count = self.counts[at];
-            let children = self.children[at];
-            NodeTypeStats { name: ty.name(), count, bytes: count * PUBLISHED_BYTES, children }
-        };
-        let nodes: Vec<NodeTypeStats> = NodeType::ALL.into_iter().map(of).collect();
-        IndexStats {
-            keys: self.keys,
-            kv_bytes: self.kv_bytes,
-            index_bytes: nodes.iter().map(|node| node.bytes).sum(),
-            nodes,
-            depth_max: self.levels.len().saturating_sub(1),
-            levels: self.levels,
-            est: None,
-        }
-    }
+/// Nothing counted yet.
+fn tally() -> Tally {
+    Tally::new(NodeType::ALL.map(NodeType::name))
 }
 
 /// Bytes of the pool that an object takes.
@@ -81,7 +40,6 @@ struct Frame {
 }
 
 /// A walk in progress.
-#[derive(Default)]
 struct Inspection {
     report: CheckReport,
     tally: Tally,
@@ -95,7 +53,12 @@ impl<F: Fabric> Smart<F> {
     pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let (root, _) = self.read_root(&mut client).await?;
-        let mut walk = Inspection::default();
+        let mut walk = Inspection {
+            report: CheckReport::default(),
+            tally: tally(),
+            frames: Vec::new(),
+            path: Vec::new(),
+        };
         self.inspect_node(&mut client, &mut walk, root).await?;
         while let Some(frame) = walk.frames.last_mut() {
             let depth = frame.depth;
@@ -153,7 +116,7 @@ impl<F: Fabric> Smart<F> {
         let depth = walk.path.len();
         verify_slots(walk, addr, ty, &words[HEADER_WORDS..]);
         let live = node::children_in_order(&words[HEADER_WORDS..]);
-        walk.tally.note_node(ty, live.len());
+        walk.tally.note_node(ty.name(), PUBLISHED_BYTES, live.len());
         let is_spare = match live[..] {
             [] => true,
             [only] => matches!(only.held(), Held::Leaf { .. }),
@@ -214,7 +177,7 @@ impl<F: Fabric> Smart<F> {
         match self.shared.format.parse(addr, words) {
             Err(error) => walk.report.violation(error.to_string()),
             Ok(Read::Pair(pair)) => {
-                walk.tally.note_leaf(len, walk.frames.len());
+                walk.tally.note_leaf(allocated(leaf::bytes_of(len)), walk.frames.len());
                 let depth = walk.path.len();
                 let fits = pair.key.starts_with(&walk.path)
                     && pair.key.get(depth).map_or(END, |&byte| u16::from(byte)) == edge;
@@ -238,7 +201,7 @@ impl<F: Fabric> Smart<F> {
                 return Some(Slot::leaf(edge, len, to));
             }
             Ok(Read::Torn) => {
-                walk.tally.note_leaf(len, walk.frames.len());
+                walk.tally.note_leaf(allocated(leaf::bytes_of(len)), walk.frames.len());
                 walk.report
                     .remark(format!("leaf at {addr}: torn; it is being written, or its writer died amid"));
             }
@@ -251,7 +214,7 @@ impl<F: Fabric> Smart<F> {
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let (root, _) = self.read_root(&mut client).await?;
-        let mut tally = Tally::default();
+        let mut tally = tally();
         let mut open = vec![(root, 1_usize)];
         while !open.is_empty() {
             let run = open.split_off(open.len().saturating_sub(WIDTH));
@@ -263,11 +226,11 @@ impl<F: Fabric> Smart<F> {
                 let words = done.words(read);
                 let live = node::children_in_order(&words[HEADER_WORDS..]);
                 if let Some(ty) = Header::from_word(words[1]).ty() {
-                    tally.note_node(ty, live.len());
+                    tally.note_node(ty.name(), PUBLISHED_BYTES, live.len());
                 }
                 for slot in live {
                     match slot.held() {
-                        Held::Leaf { len, .. } => tally.note_leaf(len, level),
+                        Held::Leaf { len, .. } => tally.note_leaf(allocated(leaf::bytes_of(len)), level),
                         _ if level <= darter_index::KEY_BYTES_MAX => open.push((slot, level + 1)),
                         _ => {}
                     }

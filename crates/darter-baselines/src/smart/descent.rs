@@ -27,6 +27,7 @@ use super::slot::{Held, Slot, SlotAt};
 use darter_fabric::{Batch, CasId, GlobalAddr, ReadId, mutant};
 use darter_index::IndexError;
 use darter_index::radix::common_prefix;
+use darter_index::radix::search::Search;
 use darter_index::radix::slot::edge_of;
 use smallvec::SmallVec;
 
@@ -225,9 +226,12 @@ impl<'k> Descent<'k> {
             _ => self.stage = Stage::RootWord(None),
         }
     }
+}
 
-    /// Adds the verbs that are needed next.
-    pub(super) fn post(&mut self, shared: &Shared, batch: &mut Batch) {
+impl Search<Shared> for Descent<'_> {
+    type End = End;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
         if let Stage::Begin = self.stage {
             self.begin(shared);
         }
@@ -256,13 +260,10 @@ impl<'k> Descent<'k> {
                 *read = Some(batch.read(leaf.addr, leaf::words_of(leaf.len)));
             }
         }
+        Ok(())
     }
 
-    /// Takes what the verbs brought; answers how the descent ended, if it did.
-    ///
-    /// # Errors
-    /// [`IndexError::Corrupt`].
-    pub(super) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>, IndexError> {
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>, IndexError> {
         match self.stage {
             Stage::RootWord(Some(read)) => {
                 let root = Slot::from_word(done.words(read)[0]);
@@ -300,7 +301,9 @@ impl<'k> Descent<'k> {
             _ => unreachable!("nothing was posted"),
         }
     }
+}
 
+impl Descent<'_> {
     fn absorb_growth(&mut self, shared: &Shared, at: SlotAt, swapped: bool, found: u64, grown: Slot) {
         let now = if swapped { grown } else { Slot::from_word(found) };
         if now.addr() == self.node && !now.is_empty() {

@@ -13,9 +13,10 @@ use super::leaf::{self, Read};
 use super::node::{self, HEADER_WORDS, Header, NodeType};
 use super::slot::{Held, Slot};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::radix::frontier::{Weight, put_front, window};
 use darter_index::radix::limits::{Limits, Touches};
 use darter_index::radix::prefix_hash::HashKeys;
-use darter_index::radix::sink::{BYTES_MAX, Sink, WIDTH_MAX, beyond, is_void};
+use darter_index::radix::sink::{Sink, beyond, is_void};
 use darter_index::radix::{common_prefix, slot::END};
 use darter_index::{IndexError, KeyValue, ScanRange};
 use darter_pool::{Client, Pinned};
@@ -158,9 +159,14 @@ impl<F: Fabric> Smart<F> {
         let mut frontier = VecDeque::from([Item { place: start, touches }]);
         let mut torn = 0;
         while !frontier.is_empty() && sink.left > 0 {
-            let (count, nodes) = window(&frontier, sink.left);
+            let (count, has_nodes) = window(&frontier, sink.left, weight);
             let run: Vec<Item> = frontier.drain(..count).collect();
-            let back = if nodes == 0 {
+            let back = if has_nodes {
+                match self.expand(client, &limits, run).await? {
+                    Some(items) => items,
+                    None => return Ok(Walked::Stale),
+                }
+            } else {
                 let Emitted { mut left, is_torn } = self.emit(client, &limits, run, sink).await?;
                 torn = if is_torn { torn + 1 } else { 0 };
                 if torn >= TORN_MAX {
@@ -173,15 +179,8 @@ impl<F: Fabric> Smart<F> {
                     }
                 }
                 left
-            } else {
-                match self.expand(client, &limits, run).await? {
-                    Some(items) => items,
-                    None => return Ok(Walked::Stale),
-                }
             };
-            for item in back.into_iter().rev() {
-                frontier.push_front(item);
-            }
+            put_front(&mut frontier, back);
         }
         Ok(Walked::Through)
     }
@@ -336,27 +335,9 @@ fn children(
     Ok(())
 }
 
-/// The run at the frontier's front that one round trip reads: how many items, and how many of them are nodes. Nodes are
-/// read first, a level at a time; when the keys wanted lie at the front as leaves, those.
-fn window(frontier: &VecDeque<Item>, wanted: usize) -> (usize, usize) {
-    let (mut keys, mut bytes, mut count, mut nodes) = (0, 0, 0, 0);
-    for item in frontier {
-        if keys >= wanted || count >= WIDTH_MAX || bytes >= BYTES_MAX {
-            break;
-        }
-        count += 1;
-        match item.place {
-            Place::Leaf { len, .. } => {
-                keys += 1;
-                bytes += leaf::bytes_of(len);
-            }
-            Place::Node { ty, .. } => {
-                // A guess: a type is raised when the one below is full, so half its slots hold at least a key.
-                keys += ty.slots().div_ceil(2);
-                bytes += 8 * ty.slots() as u64;
-                nodes += 1;
-            }
-        }
+fn weight(item: &Item) -> Weight {
+    match item.place {
+        Place::Leaf { len, .. } => Weight::leaf(leaf::bytes_of(len)),
+        Place::Node { ty, .. } => Weight::node(ty.slots(), 8 * ty.slots() as u64),
     }
-    (count, nodes)
 }

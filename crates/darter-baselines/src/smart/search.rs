@@ -7,10 +7,8 @@ use super::leaf::Read;
 use darter_fabric::{Batch, Fabric, OpKind, ReadId};
 use darter_index::IndexError;
 use darter_index::check_key;
+use darter_index::radix::search::{self, MULTI_GET_WIDTH};
 use darter_pool::{Client, Pinned};
-
-/// Keys that share the round trips of one multi-get; longer lists go in several.
-const MULTI_GET_WIDTH: usize = 256;
 
 impl<F: Fabric> Smart<F> {
     /// The value of a key, by a search of this client's own.
@@ -50,15 +48,7 @@ impl<F: Fabric> Smart<F> {
         client: &mut Pinned<'_, F>,
         descent: &mut Descent<'_>,
     ) -> Result<(End, Batch), IndexError> {
-        loop {
-            let mut batch = client.batch();
-            descent.post(&self.shared, &mut batch);
-            let done = client.submit(batch).await?;
-            match descent.absorb(&self.shared, &done)? {
-                Some(end) => return Ok((end, done)),
-                None => client.recycle(done),
-            }
-        }
+        search::run(client, &*self.shared, descent).await
     }
 
     /// The value where a search ended.
@@ -127,37 +117,15 @@ impl<F: Fabric> Smart<F> {
         let mut client = client.pin(OpKind::MultiGet).await?;
         self.shared.view(&mut client).await?;
         let (mut values, mut torn) = (vec![None; keys.len()], Vec::new());
-        let mut walking: Vec<(usize, Descent<'_>)> =
-            keys.iter().enumerate().map(|(at, key)| (at, Descent::new(key, Purpose::Read))).collect();
-        while !walking.is_empty() {
-            let mut batch = client.batch();
-            for (_, descent) in &mut walking {
-                descent.post(&self.shared, &mut batch);
+        let descents = keys.iter().map(|key| Descent::new(key, Purpose::Read));
+        search::run_all(&mut client, &*self.shared, descents, |number, end, done| {
+            match end {
+                End::Torn { .. } => torn.push(number),
+                end => values[number] = self.value_at(end, done)?,
             }
-            let done = client.submit(batch).await?;
-            let mut failed = None;
-            walking.retain_mut(|(at, descent)| {
-                let absorbed = descent.absorb(&self.shared, &done).and_then(|end| match end {
-                    None => Ok(true),
-                    Some(End::Torn { .. }) => {
-                        torn.push(*at);
-                        Ok(false)
-                    }
-                    Some(end) => {
-                        values[*at] = self.value_at(end, &done)?;
-                        Ok(false)
-                    }
-                });
-                absorbed.unwrap_or_else(|error| {
-                    failed = Some(error);
-                    false
-                })
-            });
-            client.recycle(done);
-            if let Some(error) = failed {
-                return Err(error);
-            }
-        }
+            Ok(())
+        })
+        .await?;
         Ok((values, torn))
     }
 }

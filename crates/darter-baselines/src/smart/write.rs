@@ -21,7 +21,7 @@ use darter_index::radix::drafts::Drafts;
 use darter_index::radix::slot::edge_of;
 use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome};
-use darter_pool::{AllocKind, Client, Pinned, PoolError};
+use darter_pool::{AllocKind, Client, Pinned};
 
 /// Words of one batch of WRITEs.
 const BATCH_WORDS: usize = 64 << 10;
@@ -115,9 +115,7 @@ impl<F: Fabric> Smart<F> {
                 }
                 Ok(Turn::Again) => {}
                 Err(error) => {
-                    // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS
-                    // may have landed though its reply was lost.
-                    if matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. })) {
+                    if error.is_out_of_space() {
                         draft.drafts.discard(&mut pinned);
                         self.shared.quarantine.hurry();
                     }
@@ -399,11 +397,13 @@ impl<F: Fabric> Smart<F> {
     /// What an operation does for those to come, after it took effect: without memory for that it is left to them, since the
     /// error would say that nothing was changed.
     pub(super) fn unless_full(&self, done: Result<(), IndexError>) -> Result<(), IndexError> {
-        if let Err(IndexError::Pool(PoolError::OutOfSpace { .. })) = done {
-            self.shared.quarantine.hurry();
-            return Ok(());
+        match done {
+            Err(error) if error.is_out_of_space() => {
+                self.shared.quarantine.hurry();
+                Ok(())
+            }
+            done => done,
         }
-        done
     }
 
     async fn delete_turn(

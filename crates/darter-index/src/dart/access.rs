@@ -2,7 +2,7 @@
 //! points to a node, and the replacement of a node finished for whoever began it.
 
 use super::Dart;
-use super::descent::{Descent, End, Purpose, SlotAt};
+use super::descent::{Descent, End, Purpose, SlotAt, View};
 use super::est::table::Table;
 use super::holes::Hole;
 use super::node::{Held, NodeRef, Slot};
@@ -10,9 +10,9 @@ use super::prefix_hash::HashedKey;
 use super::situations;
 use crate::IndexError;
 use crate::checker::note;
-use crate::radix::{TURNS_MAX, no_progress};
+use crate::radix::{TURNS_MAX, no_progress, search};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::Client;
+use darter_pool::Pinned;
 
 /// A node, and what a switch needs to know of its surroundings.
 pub(super) struct Target<'a> {
@@ -51,28 +51,20 @@ impl<F: Fabric> Dart<F> {
     /// Runs a descent to its end, leaf words left in the returned batch.
     pub(super) async fn run(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         descent: &mut Descent<'_>,
     ) -> Result<(End, darter_fabric::Batch), IndexError> {
         if descent.arrived() {
             return Ok((End::Reached, client.batch()));
         }
-        loop {
-            let mut batch = client.batch();
-            descent.post(&self.shared, table, &mut batch);
-            let done = client.submit(batch).await?;
-            match descent.absorb(&self.shared, table, &done)? {
-                Some(end) => return Ok((end, done)),
-                None => client.recycle(done),
-            }
-        }
+        search::run(client, &View { shared: &self.shared, table }, descent).await
     }
 
     /// Finds the slot that points to `node`, which lies on `key`'s path.
     pub(super) async fn parent_of(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         key: &[u8],
         node: NodeRef,
@@ -85,7 +77,7 @@ impl<F: Fabric> Dart<F> {
     /// Finds the slot that points to the node where a descent ended, from the hints that it did not need.
     pub(super) async fn parent_of_end(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         ended: &Descent<'_>,
     ) -> Result<Parent, IndexError> {
@@ -101,7 +93,7 @@ impl<F: Fabric> Dart<F> {
 
     async fn parent_by(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         mut descent: Descent<'_>,
     ) -> Result<Parent, IndexError> {
@@ -117,7 +109,7 @@ impl<F: Fabric> Dart<F> {
     /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it first, if need be.
     pub(super) async fn help(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         key: &[u8],
         mut node: NodeRef,
@@ -147,12 +139,15 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// The root node, by the root word.
-    pub(super) async fn read_root(&self, client: &mut Client<F>) -> Result<NodeRef, IndexError> {
+    pub(super) async fn read_root(&self, client: &mut Pinned<'_, F>) -> Result<NodeRef, IndexError> {
         Ok(self.read_root_slot(client).await?.0)
     }
 
     /// The root node, and the slot in the root word that points to it.
-    pub(super) async fn read_root_slot(&self, client: &mut Client<F>) -> Result<(NodeRef, Slot), IndexError> {
+    pub(super) async fn read_root_slot(
+        &self,
+        client: &mut Pinned<'_, F>,
+    ) -> Result<(NodeRef, Slot), IndexError> {
         let mut batch = client.batch();
         let read = batch.read(self.shared.words.root, 1);
         let done = client.submit(batch).await?;
@@ -168,7 +163,7 @@ impl<F: Fabric> Dart<F> {
     /// All words of a node, its buckets read in one verb.
     pub(super) async fn read_node(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         node: NodeRef,
     ) -> Result<Vec<u64>, IndexError> {
         let mut batch = client.batch();
@@ -183,7 +178,7 @@ impl<F: Fabric> Dart<F> {
     /// won.
     pub(super) async fn publish(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         writes: &[(GlobalAddr, &[u64])],
         at: SlotAt,
         new: Slot,
@@ -194,7 +189,7 @@ impl<F: Fabric> Dart<F> {
     /// The same; answers what the slot held.
     pub(super) async fn exchange(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         writes: &[(GlobalAddr, &[u64])],
         at: SlotAt,
         new: Slot,

@@ -26,8 +26,8 @@ pub enum Hole {
     TrustSealed,
     /// A retired node is freed after one grace, its express entries left behind (rule R3).
     SkipScrub,
-    /// A put bows to any other leaf of its key, a conditional put's too.
-    BowToAny,
+    /// A put counts as superseded by any other leaf of its key, a conditional put's too.
+    SupersededByAny,
     /// A canary of our own: a put that meets an error after its CAS was posted frees the leaf.
     FreeAfterError,
 }
@@ -42,7 +42,7 @@ impl Hole {
         Self::ReuseAtOnce,
         Self::TrustSealed,
         Self::SkipScrub,
-        Self::BowToAny,
+        Self::SupersededByAny,
         Self::FreeAfterError,
     ];
 
@@ -56,7 +56,7 @@ impl Hole {
             Self::ReuseAtOnce => "reuse-at-once",
             Self::TrustSealed => "trust-sealed",
             Self::SkipScrub => "skip-scrub",
-            Self::BowToAny => "bow-to-any",
+            Self::SupersededByAny => "bow-to-any",
             Self::FreeAfterError => "free-after-error",
         }
     }

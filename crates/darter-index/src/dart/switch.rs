@@ -13,7 +13,7 @@ use super::Dart;
 use super::access::Target;
 use super::descent::SlotAt;
 use super::drafts::Drafts;
-use super::est::install::{KnownBucket, install, wishes_for};
+use super::est::install::{KnownBucket, install, pending_for};
 use super::est::table::Table;
 use super::holes::Hole;
 use super::node::{self, Held, NodeRef, NodeType, Slot};
@@ -25,7 +25,7 @@ use crate::IndexError;
 use crate::checker::{Situation, note};
 use crate::radix::slot::{END, SKIP_MAX};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Pinned};
 
 /// A child to be put into the successor: its slot, and the words of its leaf, which nobody has written yet.
 pub(super) struct NewChild<'a> {
@@ -54,7 +54,7 @@ impl<F: Fabric> Dart<F> {
     /// Replaces a node. `key` shares the node's whole prefix.
     pub(super) async fn switch(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         key: &mut HashedKey<'_>,
         target: &Target<'_>,
@@ -156,7 +156,7 @@ impl<F: Fabric> Dart<F> {
     /// its slots, and with them the children, can change no more.
     pub(super) async fn remove_empty(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         target: &Target<'_>,
     ) -> Result<(), IndexError> {
         let Target { mut node, mut incoming, mut above, .. } = *target;
@@ -185,7 +185,7 @@ impl<F: Fabric> Dart<F> {
     /// Replaces a node by what is left in it, without its prefix: hints to the successor are lost.
     async fn replace_nameless(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         target: &Target<'_>,
         mut words: Vec<u64>,
     ) -> Result<(), IndexError> {
@@ -261,7 +261,7 @@ impl<F: Fabric> Dart<F> {
     /// Enters what took a node's place under the prefix lengths the node covered.
     async fn update_express(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         key: &mut HashedKey<'_>,
         target: &Target<'_>,
@@ -276,15 +276,15 @@ impl<F: Fabric> Dart<F> {
         };
         let successor = NodeRef { addr, ty, depth };
         let cover = (target.above, target.node.depth);
-        let wishes = wishes_for(table.list, key, cover, successor, Some(target.node.addr));
-        install(client, table, &self.shared.keys, self.shared.words.version, &wishes, known).await
+        let pending = pending_for(table.list, key, cover, successor, Some(target.node.addr));
+        install(client, table, &self.shared.keys, self.shared.words.version, &pending, known).await
     }
 }
 
 /// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory nodes by their prefix;
 /// small ones stay with the slot that points to them, so that they are linked in one round trip.
 fn home<F: Fabric>(
-    client: &Client<F>,
+    client: &Pinned<'_, F>,
     key: &mut HashedKey<'_>,
     ty: NodeType,
     depth: usize,

@@ -9,14 +9,13 @@ use super::drafts::alloc;
 use super::leaf;
 use super::prefix_hash::{HashKeys, HashedKey};
 use super::slot::{Held, NodeCode, Slot};
+use super::writes::Writes;
 use crate::ordered::check_key;
 use crate::{IndexError, KeyValue};
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 
-/// Words collected before they are written.
-const BATCH_WORDS: usize = 16 << 10;
 /// Leaves in a row on one memory node.
 const LEAF_RUN: u64 = 64;
 
@@ -80,8 +79,7 @@ pub struct Builder<S: Shape> {
     stack: Vec<Open<S::Type>>,
     /// The finished root, which has the children of the lowest open node.
     root: Option<Built<S::Type>>,
-    batch: Option<Batch>,
-    batch_words: usize,
+    writes: Writes,
     /// Keys taken.
     pub count: u64,
 }
@@ -90,7 +88,7 @@ impl<S: Shape> Builder<S> {
     /// An empty tree; `keys` hashes the prefixes of its nodes.
     pub fn new(shape: S, keys: HashKeys) -> Self {
         let stack = vec![Open { depth: 0, children: Vec::new() }];
-        Self { shape, keys, stack, root: None, batch: None, batch_words: 0, count: 0 }
+        Self { shape, keys, stack, root: None, writes: Writes::default(), count: 0 }
     }
 
     /// Takes all keys and returns the finished root, which nothing points to yet.
@@ -132,7 +130,7 @@ impl<S: Shape> Builder<S> {
         self.stack.push(Open { depth: 0, children: root });
         let root = finished?;
         self.root = Some(root);
-        self.flush(client).await?;
+        self.writes.flush(client).await?;
         Ok(root)
     }
 
@@ -231,7 +229,7 @@ impl<S: Shape> Builder<S> {
         };
         let node = (self.count / LEAF_RUN % u64::from(client.pool().nodes())) as u8;
         let addr = alloc(client, node, class_bytes(class), AllocKind::Leaf).await?;
-        self.write(client, addr, &leaf::image(key, value)).await?;
+        self.writes.write(client, addr, &leaf::image(key, value)).await?;
         Ok(Child { slot: Slot::leaf(0, class, addr), depth: None })
     }
 
@@ -246,32 +244,8 @@ impl<S: Shape> Builder<S> {
         let ty = self.shape.fit(children);
         let home = ((key.express(depth) >> 16) % u64::from(client.pool().nodes())) as u8;
         let addr = alloc(client, home, S::bytes(ty), AllocKind::Inner).await?;
-        self.write(client, addr, &S::image(ty, key.identity(depth), children)).await?;
+        self.writes.write(client, addr, &S::image(ty, key.identity(depth), children)).await?;
         Ok(Built { addr, ty, depth })
-    }
-
-    async fn write<F: Fabric>(
-        &mut self,
-        client: &mut Client<F>,
-        addr: GlobalAddr,
-        words: &[u64],
-    ) -> Result<(), IndexError> {
-        let batch = self.batch.get_or_insert_with(|| client.batch());
-        batch.write(addr, words);
-        self.batch_words += words.len();
-        if self.batch_words >= BATCH_WORDS {
-            self.flush(client).await?;
-        }
-        Ok(())
-    }
-
-    async fn flush<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.batch_words = 0;
-        if let Some(batch) = self.batch.take() {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-        }
-        Ok(())
     }
 
     /// Frees everything built, none of which was ever visible.
@@ -279,7 +253,7 @@ impl<S: Shape> Builder<S> {
     /// # Errors
     /// Those of the fabric; what was not freed by then is left to the sweep.
     pub async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.flush(client).await?;
+        self.writes.flush(client).await?;
         if let Some(Built { addr, ty, .. }) = self.root {
             client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
         }

@@ -7,29 +7,39 @@
 //! | [`prefix_hash`] | keyed hashes of key prefixes: the identity of a node |
 //! | [`seal`] | makes a run of slots immutable before a node is replaced |
 //! | [`drafts`] | objects that a writer has allocated and not yet published |
+//! | [`below`] | the key of any leaf below a node |
 //! | [`build`] | the bulk load, bottom-up, for any node format ([`build::Shape`]) |
+//! | [`search`] | searches as machines without a fabric, one or many in the same round trips |
+//! | [`writes`] | WRITEs sent in large batches, for a bulk load |
+//! | [`tally`] | counts and sizes, summed on a walk |
+//! | [`frontier`] | what a scan has still to visit, and how much of it one round trip reads |
 //! | [`limits`], [`sink`] | the range of a scan, and where its pairs go |
 //!
 //! An index brings its node formats, the way down, and its write path. Nothing here decides when a change becomes visible.
 
+pub mod below;
 pub mod build;
 pub mod drafts;
+pub mod frontier;
 pub mod leaf;
 pub mod limits;
 pub mod prefix_hash;
 pub mod seal;
+pub mod search;
 pub mod sink;
 pub mod slot;
+pub mod tally;
+pub mod writes;
 
 use crate::IndexError;
 use darter_fabric::GlobalAddr;
 
-/// Turns of one operation beyond which no contention explains that it does not end, but a damaged pool does.
+/// Attempts after which an operation gives up: more lost races than contention among clients explains.
 pub const TURNS_MAX: u32 = 50_000;
 
-/// What an operation answers after so many turns; it could not get past `addr`.
+/// The error of an operation that gave up after [`TURNS_MAX`] attempts, since it could not get past `addr`.
 pub fn no_progress(addr: GlobalAddr) -> IndexError {
-    IndexError::Corrupt { addr, what: "an operation that never comes to an end" }
+    IndexError::NoProgress { addr, attempts: TURNS_MAX }
 }
 
 /// Bytes that two keys share at their beginning.

@@ -73,7 +73,7 @@ impl Subject for OfDart {
         .of_our_own()
         .in_scenarios(&["split", "pair"]),
         Hole::published(
-            DartHole::BowToAny.name(),
+            DartHole::SupersededByAny.name(),
             "a put that lost its slot bows to whatever put won it, a conditional one too",
             2000,
         )

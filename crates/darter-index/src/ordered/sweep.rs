@@ -8,7 +8,8 @@
 //!
 //! What a walk that found something wrong did not reach may be alive: then nothing is freed.
 
-use crate::{IndexError, OrderedIndex};
+use super::OrderedIndex;
+use crate::IndexError;
 use darter_fabric::Fabric;
 use darter_pool::{Client, SweepReport};
 

@@ -1,9 +1,20 @@
-//! The contract that every index of the house fulfils, so that they can be compared in one run.
+//! The contract that every index fulfils, so that one benchmark and one checker run them all.
 //!
-//! Promises: point operations are linearizable; a scan returns keys in order, each at most once, every key that was
-//! there throughout and none that was absent throughout; no operation ever waits for another client.
+//! Every index promises:
+//!
+//! - Point operations are linearizable.
+//! - A scan returns keys in order, each at most once: every key that was there throughout, and none that was absent
+//!   throughout.
+//! - An operation ends with a result or a typed error, whatever bytes the pool holds.
+//!
+//! Whether an operation may wait for another client differs. Those of DART never do. Indexes with locks do while another
+//! client holds one; the lock of a client that can write no more is taken over.
 
-use crate::{IndexError, Swept};
+mod sweep;
+
+pub use sweep::Swept;
+
+use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{Client, ReachableSet};
 use std::future::Future;
@@ -39,7 +50,7 @@ pub enum Condition<'a> {
     Equals(&'a [u8]),
 }
 
-/// What is to become of a key, by who has seen its value.
+/// What becomes of a key, as decided by a closure that has seen its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It stays as it is.
@@ -175,7 +186,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         condition: Condition<'_>,
     ) -> impl Future<Output = Result<PutOutcome, IndexError>> + Send;
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key. Returns whether it was there.
     fn delete(
         &self,
         client: &mut Client<F>,
@@ -197,7 +208,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<KeyValue>, IndexError>> + Send;
 
-    /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
+    /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is visible before the end.
     fn bulk_load<I>(
         &self,
         client: &mut Client<F>,
@@ -215,10 +226,10 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// Frees what dead clients left behind. The client must not be pinned; other clients may be at work, and are waited for
     /// as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot go on, what was not freed is left to another sweep.
     fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept, IndexError>> + Send {
-        crate::sweep::sweep_dead(self, client)
+        sweep::sweep_dead(self, client)
     }
 
-    /// Clears what leads anywhere outside `reachable` although the index does not rest on it; answers whether that may have
+    /// Clears what leads anywhere outside `reachable` although the index does not rest on it. Returns whether that may have
     /// made more unreachable. A part of [`OrderedIndex::sweep_dead`], for an index that keeps hints in the pool.
     fn scrub_unreachable(
         &self,
