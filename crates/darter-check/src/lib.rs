@@ -18,4 +18,4 @@ pub mod stress;
 
 #[doc(hidden)]
 pub use darter_index::Hole;
-pub use darter_index::Situation;
+pub use darter_index::checker::Situation;

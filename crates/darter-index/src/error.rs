@@ -1,4 +1,4 @@
-//! What an index operation can answer besides its result.
+//! What an index operation returns instead of its result.
 
 use darter_fabric::{FabricError, GlobalAddr};
 use darter_pool::PoolError;
@@ -43,8 +43,19 @@ pub enum IndexError {
         /// What was found.
         what: &'static str,
     },
+    /// An operation gave up: each of its attempts lost a race to another client, or met damage that looks like one.
+    #[error(
+        "no progress at {addr} in {attempts} attempts: other clients changed it each time, or the pool is damaged; try \
+         again, and run `darter check` if that does not help"
+    )]
+    NoProgress {
+        /// What it could not get past.
+        addr: GlobalAddr,
+        /// How often it tried.
+        attempts: u32,
+    },
     /// A client died, or gave up, amid writing this key's value in place, and what is there is neither the old value nor the
-    /// new one. Only indexes that write in place can answer so.
+    /// new one. Only indexes that write in place return this.
     #[error(
         "the value at {addr} was lost: its writer died while it wrote in place; put the key again, or delete it"
     )]
@@ -65,7 +76,7 @@ pub enum IndexError {
     /// Options that cannot be fulfilled.
     #[error("index options: {0}")]
     Options(&'static str),
-    /// Bulk load got keys out of order.
+    /// A bulk load was given keys out of order.
     #[error("bulk load: key {at} is not above the one before it; sort the input and drop duplicates")]
     NotSorted {
         /// The position of the offending key, from 0.
@@ -74,21 +85,27 @@ pub enum IndexError {
     /// Bulk load into an index that has keys.
     #[error("bulk load needs an empty index; use put instead")]
     NotEmpty,
-    /// The pool answered with an error: out of space, most often.
+    /// The pool failed: out of space, most often.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The fabric answered with an error.
+    /// The fabric failed.
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }
 
 impl IndexError {
     /// Whether the pool's bytes are at fault: trying again would fail again.
-    pub(crate) fn is_damage(&self) -> bool {
+    pub fn is_damage(&self) -> bool {
         match self {
             Self::Corrupt { .. } | Self::Pool(PoolError::Damaged { .. }) => true,
             Self::Fabric(error) | Self::Pool(PoolError::Fabric(error)) => error.is_bad_address(),
             _ => false,
         }
+    }
+
+    /// Whether the pool was full. Writers find that out before they link anything, so what they had allocated may be given
+    /// back. After any other error it may be linked: the CAS may have landed though its reply was lost.
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
     }
 }

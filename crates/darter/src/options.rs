@@ -123,6 +123,7 @@ impl StoreOptions {
     }
 
     /// Brings errors back into the index, for the tests of its checkers.
+    #[cfg(feature = "checker")]
     #[doc(hidden)]
     pub fn holes(mut self, holes: darter_index::Holes) -> Self {
         self.index.holes = holes;

@@ -7,7 +7,7 @@
 use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex};
-use darter_index::{
+use darter_baselines::{
     Art, ArtOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions, Unlock,
 };
 use darter_pool::Client;

@@ -13,7 +13,7 @@ use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::shrink::shrink;
 use super::subject::Holes;
 use crate::dice::Dice;
-use darter_index::{Situation, take_situations, take_trail};
+use darter_index::checker::{Situation, take_situations, take_trail};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError, RwLock};

@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 use super::plan::Plan;
 use super::schedule::Schedule;
 use crate::dice::Dice;
-use darter_index::Situation;
+use darter_index::checker::Situation;
 use std::collections::HashSet;
 
 /// Most runs kept; the oldest go first.

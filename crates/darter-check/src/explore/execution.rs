@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
 use super::subject::Subject;
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, WordOrder};
-use darter_index::trail_len;
+use darter_index::checker::trail_len;
 use darter_pool::Pool;
 use std::cell::RefCell;
 

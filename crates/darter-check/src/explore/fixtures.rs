@@ -5,7 +5,7 @@ use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
 use super::schedule::{Schedule, Scheduler};
 use super::schedulers::Replay;
-use darter_index::without_situations;
+use darter_index::checker::without_situations;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

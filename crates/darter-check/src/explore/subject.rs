@@ -5,7 +5,8 @@
 
 use super::scenario::{self, Scenario};
 use darter_fabric::Sim;
-use darter_index::{Condition, IndexError, OrderedIndex, PutOutcome, Situation};
+use darter_index::checker::Situation;
+use darter_index::{Condition, IndexError, OrderedIndex, PutOutcome};
 use darter_pool::{AllocKind, Client};
 use std::future::Future;
 

@@ -12,7 +12,7 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{Paced, Random};
 use super::shrink::shrink;
 use super::subject::Holes;
-use darter_index::take_situations;
+use darter_index::checker::take_situations;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 

@@ -85,7 +85,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "lock-handed-over-in-the-giver-s-name",
         "A lock that is handed over stays in the name of who gave it.",
-        FoundBy::Tests("--package darter-index --lib a_lock_handed_over_is_its_takers"),
+        FoundBy::Tests("--package darter-baselines --lib a_lock_handed_over_is_its_takers"),
     ),
     Mutant::new(
         "ART",

@@ -26,15 +26,15 @@ use super::Dart;
 use super::choose::Summary;
 use super::descend_any::keys_below;
 use super::est::PrefixList;
-use super::est::install::{Wish, install, wishes_for};
+use super::est::install::{PendingEntry, install, pending_for};
 use super::est::table::{DESCRIPTOR_BYTES, SegmentSize, Table};
 use super::leaf;
 use super::retirement::{COMMITTED, table_note};
 use super::situations;
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Client, Pinned};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -243,7 +243,7 @@ impl<F: Fabric> Dart<F> {
     /// The last steps of a change, which anyone may do; whoever swings the EST word retires the old table.
     async fn finish_change(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         old: GlobalAddr,
         new: GlobalAddr,
     ) -> Result<(), IndexError> {
@@ -308,15 +308,15 @@ impl<F: Fabric> Dart<F> {
             for chunk in covered.chunks(256) {
                 let nodes: Vec<_> = chunk.iter().map(|visit| visit.node).collect();
                 let keys = keys_below(&mut client, &nodes).await?;
-                let mut wishes: Vec<Wish> = Vec::with_capacity(chunk.len());
+                let mut pending: Vec<PendingEntry> = Vec::with_capacity(chunk.len());
                 for (visit, key) in chunk.iter().zip(keys) {
                     let Some(key) = key.filter(|key| key.len() >= visit.node.depth) else { continue };
                     let cover = (visit.above, visit.node.depth);
-                    wishes.extend(wishes_for(table.list, &mut self.hashed(&key), cover, visit.node, None));
+                    pending.extend(pending_for(table.list, &mut self.hashed(&key), cover, visit.node, None));
                 }
-                entries += wishes.len() as u64;
+                entries += pending.len() as u64;
                 let (keys, version) = (&self.shared.keys, self.shared.words.version);
-                install(&mut client, table, keys, version, &wishes, &[]).await?;
+                install(&mut client, table, keys, version, &pending, &[]).await?;
             }
             match next {
                 Some(key) => from = Some(key),

@@ -2,27 +2,27 @@
 //! root word.
 
 use super::Dart;
+use super::access::Target;
 use super::descent::SlotAt;
 use super::est::PrefixList;
-use super::est::install::{Wish, install, wishes_for};
-use super::node::{self, NodeRef, NodeType};
+use super::est::install::{PendingEntry, install, pending_for};
+use super::node::{self, NodeRef, NodeType, Slot};
 use super::prefix_hash::HashedKey;
 use super::retirement::node_note;
 use super::seal::seal_all;
-use super::slot::{END, SKIP_MAX, Slot};
-use super::switch::Target;
 use crate::radix::build::{Builder, Built, Shape};
+use crate::radix::slot::{END, SKIP_MAX};
 use crate::{IndexError, KeyValue};
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 
 /// Express entries kept until the end; more are dropped, which costs round trips until the next adjustment.
-const WISHES_MAX: usize = 16 << 20;
+const PENDING_MAX: usize = 16 << 20;
 
 /// Hashed nodes, and the express entries of those that were finished.
 struct Hashed {
     list: PrefixList,
-    wishes: Vec<Wish>,
+    pending: Vec<PendingEntry>,
 }
 
 impl Shape for Hashed {
@@ -51,10 +51,10 @@ impl Shape for Hashed {
     }
 
     fn attached(&mut self, key: &mut HashedKey<'_>, above: usize, node: Built<NodeType>) {
-        if self.wishes.len() < WISHES_MAX {
+        if self.pending.len() < PENDING_MAX {
             let Built { addr, ty, depth } = node;
             let node = NodeRef { addr, ty, depth };
-            self.wishes.extend(wishes_for(self.list, key, (above, depth), node, None));
+            self.pending.extend(pending_for(self.list, key, (above, depth), node, None));
         }
     }
 }
@@ -75,9 +75,9 @@ impl<F: Fabric> Dart<F> {
             }
             table.list
         };
-        let mut builder = Builder::new(Hashed { list, wishes: Vec::new() }, self.shared.keys);
+        let mut builder = Builder::new(Hashed { list, pending: Vec::new() }, self.shared.keys);
         let outcome = match builder.run(client, sorted).await {
-            Ok(root) => match self.publish_root(client, root, (list, &builder.shape.wishes)).await {
+            Ok(root) => match self.publish_root(client, root, (list, &builder.shape.pending)).await {
                 // After any other error the root may be linked: the CAS may have landed though its reply was lost.
                 Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
                 published => return published.map(|()| builder.count),
@@ -94,7 +94,7 @@ impl<F: Fabric> Dart<F> {
         &self,
         client: &mut Client<F>,
         new: Built<NodeType>,
-        (list, wishes): (PrefixList, &[Wish]),
+        (list, pending): (PrefixList, &[PendingEntry]),
     ) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Load).await?;
         let table = self.shared.view(&mut client).await?;
@@ -119,8 +119,8 @@ impl<F: Fabric> Dart<F> {
         self.shared.remember_root(slot);
         client.unlink(old.addr, old.ty.bytes(), AllocKind::Inner, node_note(&[]));
         // No scrub would look for what stands under lengths of another list.
-        let wishes = if table.list == list { wishes } else { &[] };
-        for chunk in wishes.chunks(64) {
+        let pending = if table.list == list { pending } else { &[] };
+        for chunk in pending.chunks(64) {
             let (keys, version) = (&self.shared.keys, self.shared.words.version);
             install(&mut client, &table, keys, version, chunk, &[]).await?;
         }

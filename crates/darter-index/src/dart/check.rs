@@ -12,15 +12,15 @@ use super::est::scrub::segments;
 use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::est::{BUCKET_SLOTS, Entry};
 use super::leaf;
-use super::node::{self, NodeRef, NodeType};
+use super::node::{self, Held, NodeRef, NodeType, Slot};
 use super::prefix_hash::identity_depth;
-use super::slot::{END, Held, Slot};
-use super::stats::Tally;
-use crate::radix::slot::FANOUT;
+use super::stats;
+use crate::radix::slot::{END, FANOUT};
+use crate::radix::tally::Tally;
 use crate::{CheckReport, EstStats, IndexError};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
+use darter_pool::{Client, Pinned};
 use std::collections::HashMap;
 
 /// Leaf bytes read in one round trip.
@@ -54,7 +54,7 @@ impl<F: Fabric> Dart<F> {
         self.shared.refresh(&mut client).await?;
         let mut walk = Inspection {
             report: CheckReport::default(),
-            tally: Tally::default(),
+            tally: stats::tally(),
             identities: HashMap::new(),
             path: Vec::new(),
             edges: Vec::new(),
@@ -71,17 +71,18 @@ impl<F: Fabric> Dart<F> {
                 walk.edges.pop();
             }
         }
+        let mut est = EstStats::default();
         for table in self.live_tables(&mut client).await?.0 {
-            self.inspect_table(&mut client, &mut walk, &table).await?;
+            est = self.inspect_table(&mut client, &mut walk, &table).await?;
         }
-        walk.report.stats = walk.tally.finish();
+        walk.report.stats = stats::finish(walk.tally, est);
         Ok(walk.report)
     }
 
     /// Reads one node, verifies it and its leaves, and puts it on the path (or drops its edge again).
     async fn inspect_node(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         walk: &mut Inspection,
         node: NodeRef,
         above: Option<usize>,
@@ -101,7 +102,7 @@ impl<F: Fabric> Dart<F> {
         let identity = words[0];
         verify_slots(walk, node, &words);
         let live = node::children_in_order(node.ty, &words);
-        walk.tally.note_node(node.ty, live.len());
+        walk.tally.note_node(node.ty.name(), node.ty.bytes(), live.len());
         walk.identities.insert(node.addr, (identity, node.ty));
         if above.is_some() && live.len() < 2 && !is_chain(&live) {
             walk.report.remarks.push(format!(
@@ -129,7 +130,7 @@ impl<F: Fabric> Dart<F> {
 
     async fn inspect_leaves(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         walk: &mut Inspection,
         leaves: &[Slot],
     ) -> Result<(), IndexError> {
@@ -169,16 +170,16 @@ impl<F: Fabric> Dart<F> {
         Ok(())
     }
 
-    /// Verifies a table's directory, segments and entries.
+    /// Verifies a table's directory, segments and entries, and counts them.
     async fn inspect_table(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         walk: &mut Inspection,
         table: &Table,
-    ) -> Result<(), IndexError> {
+    ) -> Result<EstStats, IndexError> {
         walk.report.reach(table.descriptor, DESCRIPTOR_BYTES, "express descriptor");
         walk.report.reach(table.directory_addr, 8 << table.bits, "express directory");
-        let mut stats = EstStats {
+        let mut counts = EstStats {
             prefix_list: table.list.lengths().iter().map(|&len| len as u8).collect(),
             directory_entries: table.directory_len() as u64,
             bytes: DESCRIPTOR_BYTES + (8 << table.bits),
@@ -204,9 +205,9 @@ impl<F: Fabric> Dart<F> {
             if !walk.report.reach(entry.segment(), table.segment.bytes(), "express segment") {
                 continue;
             }
-            stats.segments += 1;
-            stats.slots += table.segment.words() as u64;
-            stats.bytes += table.segment.bytes();
+            counts.segments += 1;
+            counts.slots += table.segment.words() as u64;
+            counts.bytes += table.segment.bytes();
             let mut batch = client.batch();
             let read = batch.read(entry.segment(), table.segment.words());
             let done = client.submit(batch).await?;
@@ -218,7 +219,7 @@ impl<F: Fabric> Dart<F> {
                 if entry.is_empty() {
                     continue;
                 }
-                stats.entries += 1;
+                counts.entries += 1;
                 match walk.identities.get(&entry.addr()).copied() {
                     None => stale += 1,
                     Some((identity, _)) if entry.delta() == 0 => {
@@ -248,8 +249,7 @@ impl<F: Fabric> Dart<F> {
                  and scrubbed before the nodes' memory is freed"
             ));
         }
-        walk.tally.est = Some(stats);
-        Ok(())
+        Ok(counts)
     }
 }
 

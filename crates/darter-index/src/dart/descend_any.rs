@@ -1,22 +1,44 @@
-//! Finding any key below a node.
-//!
-//! Path compression leaves the bytes it skips in the leaves alone. Whoever needs a node's prefix (a node split, an express
-//! entry to be placed) reads the key of any leaf below it; many nodes share the round trips.
+//! Finding any key below a node ([`crate::radix::below`]) of DART's, one bucket at a time.
 
-use super::leaf;
-use super::node::{NodeRef, verify_depth};
-use super::slot::{Held, Slot};
+use super::node::{Held, NodeRef, Slot, verify_depth};
 use crate::IndexError;
+use crate::radix::below::{self, Next};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::Client;
+use darter_pool::Pinned;
 
-/// Where the way down from one node stands.
-enum Way {
-    Bucket(NodeRef, usize),
-    /// The same in a node that a hint led to.
-    Hinted(NodeRef, usize),
-    Leaf(GlobalAddr, u8),
-    Done(Option<Vec<u8>>),
+/// A bucket of a node on the way down.
+struct Bucket {
+    node: NodeRef,
+    number: usize,
+    /// Whether a hint led to the node.
+    is_hinted: bool,
+}
+
+impl below::Node for Bucket {
+    fn words(&self) -> (GlobalAddr, usize) {
+        let width = self.node.ty.bucket_words();
+        (self.node.addr.plus((self.number * width * 8) as u64), width)
+    }
+
+    fn next(&self, words: &[u64]) -> Result<Next<Self>, IndexError> {
+        let node = self.node;
+        verify_depth(node, words)?;
+        let passes_seals = self.is_hinted && !mutant!("key-below-sought-through-a-seal");
+        let mut slots = words[1..].iter().map(|&word| Slot::from_word(word));
+        let live = slots.find(|slot| slot.is_live() && !(passes_seals && slot.is_sealed()));
+        Ok(match live.map(Slot::held) {
+            Some(Held::Leaf { addr, class }) => Next::Leaf { addr, class },
+            Some(Held::Node { addr, ty, skip }) => {
+                let node = NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) };
+                Next::Node(Self { node, number: 0, is_hinted: false })
+            }
+            Some(_) => return Err(IndexError::Corrupt { addr: node.addr, what: "slot of no known type" }),
+            None if self.number + 1 < node.ty.buckets() && !mutant!("key-below-sought-in-one-bucket") => {
+                Next::Node(Self { node, number: self.number + 1, is_hinted: passes_seals })
+            }
+            None => Next::Nothing,
+        })
+    }
 }
 
 /// For each node, the key of some leaf below it, or `None` when it has none (any more).
@@ -24,10 +46,11 @@ enum Way {
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`].
 pub(crate) async fn keys_below<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     nodes: &[NodeRef],
 ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-    go_down(client, nodes.iter().map(|&node| Way::Bucket(node, 0)).collect()).await
+    let buckets = nodes.iter().map(|&node| Bucket { node, number: 0, is_hinted: false });
+    below::keys_below(client, buckets).await
 }
 
 /// The same of nodes that hints lead to, and which may have been replaced before the caller's pin: then what is below them may be
@@ -36,81 +59,18 @@ pub(crate) async fn keys_below<F: Fabric>(
 /// # Errors
 /// As of [`keys_below`].
 pub(crate) async fn keys_below_hinted<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     nodes: &[NodeRef],
 ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-    go_down(client, nodes.iter().map(|&node| Way::Hinted(node, 0)).collect()).await
-}
-
-async fn go_down<F: Fabric>(
-    client: &mut Client<F>,
-    mut ways: Vec<Way>,
-) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-    loop {
-        let mut batch = client.batch();
-        let mut reads = Vec::new();
-        for (at, way) in ways.iter().enumerate() {
-            match way {
-                Way::Bucket(node, bucket) | Way::Hinted(node, bucket) => {
-                    let width = node.ty.bucket_words();
-                    reads.push((at, batch.read(node.addr.plus((bucket * width * 8) as u64), width)));
-                }
-                Way::Leaf(addr, class) => reads.push((at, batch.read(*addr, leaf::class_words(*class)))),
-                Way::Done(_) => {}
-            }
-        }
-        if reads.is_empty() {
-            client.recycle(batch);
-            break;
-        }
-        let done = client.submit(batch).await?;
-        for (at, read) in reads {
-            let next = advance(&ways[at], done.words(read))?;
-            ways[at] = next;
-        }
-        client.recycle(done);
-    }
-    Ok(ways
-        .into_iter()
-        .map(|way| match way {
-            Way::Done(key) => key,
-            _ => None,
-        })
-        .collect())
-}
-
-fn advance(way: &Way, words: &[u64]) -> Result<Way, IndexError> {
-    match way {
-        Way::Bucket(node, bucket) | Way::Hinted(node, bucket) => {
-            verify_depth(*node, words)?;
-            let is_hinted = matches!(way, Way::Hinted(..)) && !mutant!("key-below-sought-through-a-seal");
-            let mut slots = words[1..].iter().map(|&word| Slot::from_word(word));
-            let live = slots.find(|slot| slot.is_live() && !(is_hinted && slot.is_sealed()));
-            Ok(match live.map(Slot::held) {
-                Some(Held::Leaf { addr, class }) => Way::Leaf(addr, class),
-                Some(Held::Node { addr, ty, skip }) => {
-                    Way::Bucket(NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) }, 0)
-                }
-                Some(_) => {
-                    return Err(IndexError::Corrupt { addr: node.addr, what: "slot of no known type" });
-                }
-                None if bucket + 1 < node.ty.buckets() && !mutant!("key-below-sought-in-one-bucket") => {
-                    let next = bucket + 1;
-                    if is_hinted { Way::Hinted(*node, next) } else { Way::Bucket(*node, next) }
-                }
-                None => Way::Done(None),
-            })
-        }
-        Way::Leaf(addr, _) => Ok(Way::Done(Some(leaf::parse(*addr, words)?.key.to_vec()))),
-        Way::Done(key) => Ok(Way::Done(key.clone())),
-    }
+    let buckets = nodes.iter().map(|&node| Bucket { node, number: 0, is_hinted: true });
+    below::keys_below(client, buckets).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Condition, Dart, DartOptions, OrderedIndex};
-    use darter_fabric::{Local, block_on};
+    use darter_fabric::{Local, OpKind, block_on};
     use darter_pool::{Pool, PoolOptions};
 
     /// A split of a segment met an entry of a node that had been replaced, and read the key of a leaf below it that was free.
@@ -128,13 +88,16 @@ mod tests {
             assert!(others.get(&mut client, b"stem1234a").await.unwrap().is_some());
             let hash = others.hashed(b"stem1234a").express(8);
             let node = others.shared.hints.get(hash, others.shared.retirements()).unwrap();
-            let below = keys_below_hinted(&mut client, &[node]).await.unwrap();
+            let mut pinned = client.pin(OpKind::Maintain).await.unwrap();
+            let below = keys_below_hinted(&mut pinned, &[node]).await.unwrap();
+            drop(pinned);
             assert!(below[0].as_ref().is_some_and(|key| key.starts_with(b"stem1234")));
             for end in b'c'..b'h' {
                 let key = [&b"stem1234"[..], &[end]].concat();
                 dart.put(&mut client, &key, b"value", Condition::Always).await.unwrap();
             }
-            assert_eq!(keys_below_hinted(&mut client, &[node]).await.unwrap(), [None], "it was replaced");
+            let mut pinned = client.pin(OpKind::Maintain).await.unwrap();
+            assert_eq!(keys_below_hinted(&mut pinned, &[node]).await.unwrap(), [None], "it was replaced");
         });
     }
 }

@@ -1,8 +1,7 @@
 //! The way from a key to its place: every point operation's first half (paper, Algorithm 1).
 //!
-//! A [`Descent`] is a machine without a fabric: [`Descent::post`] adds the verbs it needs next to a batch,
-//! [`Descent::absorb`] takes what they brought. So one search drives one machine, and a multi-get drives many with the same
-//! round trips.
+//! A [`Descent`] is a machine without a fabric ([`Search`]). So one search drives one machine, and a multi-get drives many
+//! with the same round trips.
 //!
 //! It starts at the deepest hint: a node remembered in the hint cache, else one named by the express skip table (all
 //! lengths of the prefix list probed at once), else the root as last seen. A hint is believed when, in one bucket read,
@@ -19,13 +18,13 @@ use super::est::table::{Table, hits};
 use super::est::{BUCKET_SLOTS, Entry};
 use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
-use super::node::{NodeRef, NodeType};
+use super::node::{Held, NodeRef, NodeType, Slot};
 use super::prefix_hash::HashedKey;
 use super::shared::Shared;
 use super::situations;
-use super::slot::{Held, Slot};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
+use crate::radix::search::Search;
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
 
@@ -209,10 +208,21 @@ impl<'k> Descent<'k> {
     pub(crate) fn is_express(&self) -> bool {
         !self.root_tried
     }
+}
 
-    /// Adds the verbs of the next round trip.
+/// What a descent knows besides its key.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'v> {
+    pub(crate) shared: &'v Shared,
+    pub(crate) table: &'v Table,
+}
+
+impl Search<View<'_>> for Descent<'_> {
+    type End = End;
+
     #[inline]
-    pub(crate) fn post(&mut self, shared: &Shared, table: &Table, batch: &mut Batch) {
+    fn post(&mut self, view: &View<'_>, batch: &mut Batch) -> Result<(), IndexError> {
+        let View { shared, table } = *view;
         match &mut self.stage {
             Stage::Probe(lengths) => {
                 for (_, hash, read) in lengths.iter_mut() {
@@ -238,19 +248,12 @@ impl<'k> Descent<'k> {
         for (index, read) in &mut self.stale {
             *read = Some(batch.read(table.entry_addr(*index), 1));
         }
+        Ok(())
     }
 
-    /// Takes what the round trip brought; answers how the descent ended, when it did.
-    ///
-    /// # Errors
-    /// [`IndexError::Corrupt`].
     #[inline]
-    pub(crate) fn absorb(
-        &mut self,
-        shared: &Shared,
-        table: &Table,
-        batch: &Batch,
-    ) -> Result<Option<End>, IndexError> {
+    fn absorb(&mut self, view: &View<'_>, batch: &Batch) -> Result<Option<End>, IndexError> {
+        let View { shared, table } = *view;
         for (index, read) in self.stale.drain(..) {
             if let Some(read) = read {
                 table.remember(index, super::est::DirectoryEntry::from_word(batch.words(read)[0]));
@@ -290,7 +293,9 @@ impl<'k> Descent<'k> {
             }),
         }
     }
+}
 
+impl Descent<'_> {
     fn absorb_probe(&mut self, table: &Table, batch: &Batch) {
         let Stage::Probe(lengths) = &self.stage else { return };
         self.probed = true;

@@ -1,11 +1,9 @@
-//! The frontier of an ordered walk: what lies in a range and has not been visited, in key order.
-//!
-//! Scans and walks read a run of items at its front in one round trip and put what they find in their place.
+//! The items of DART's scans and walks, which [`crate::radix::frontier`] keeps in key order.
 
-use super::node::{NodeRef, children_in_order};
-use super::slot::{END, Held, Slot};
-pub(crate) use crate::radix::limits::{Limits, Standing, Touches};
-use std::collections::VecDeque;
+use super::node::{Held, NodeRef, Slot, children_in_order};
+use crate::radix::frontier::put_children;
+use crate::radix::limits::{Limits, Touches};
+use crate::radix::slot::END;
 
 /// What an item is.
 #[derive(Clone, Copy, Debug)]
@@ -33,26 +31,15 @@ pub(crate) fn children<T: Copy>(
     carried: T,
     items: &mut Vec<Item<T>>,
 ) {
-    let begin = items.len();
-    items.extend(children_in_order(node.ty, words).into_iter().filter_map(|slot| {
-        let touches = limits.child(node.depth, slot.edge().unwrap_or(END), touches)?;
+    let slots = children_in_order(node.ty, words);
+    let children = slots.into_iter().map(|slot| (slot.edge().unwrap_or(END), slot));
+    put_children(limits, node.depth, touches, children, items, |slot, touches| {
         let place = match slot.held() {
             Held::Node { addr, ty, skip } => {
                 Place::Node(NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) })
             }
             _ => Place::Leaf(slot),
         };
-        Some(Item { place, touches, above: node.depth, carried })
-    }));
-    if limits.reverse() {
-        items[begin..].reverse();
-    }
-}
-
-/// Puts items in front of a frontier, keeping their order.
-pub(crate) fn put_front<T>(frontier: &mut VecDeque<T>, items: Vec<T>) {
-    frontier.reserve(items.len());
-    for item in items.into_iter().rev() {
-        frontier.push_front(item);
-    }
+        Item { place, touches, above: node.depth, carried }
+    });
 }

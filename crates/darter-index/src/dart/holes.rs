@@ -1,8 +1,9 @@
-//! Switches that bring an error back on purpose, so that the checker can be checked.
+//! The errors of DART that can be brought back ([`crate::checker::Holes`]).
 //!
 //! Each restores one point of the published protocol that is incomplete or wrong (`docs/dart.md` argues what stands in its
-//! place), or a mistake of our own. The explorer must find a violation with any of them on, and none with all off. They
-//! are looked at on rare paths only, and nothing but the explorer sets them.
+//! place), or a mistake of our own.
+
+use crate::checker;
 
 /// One error that can be brought back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,8 +26,8 @@ pub enum Hole {
     TrustSealed,
     /// A retired node is freed after one grace, its express entries left behind (rule R3).
     SkipScrub,
-    /// A put bows to any other leaf of its key, a conditional put's too.
-    BowToAny,
+    /// A put counts as superseded by any other leaf of its key, a conditional put's too.
+    SupersededByAny,
     /// A canary of our own: a put that meets an error after its CAS was posted frees the leaf.
     FreeAfterError,
 }
@@ -41,7 +42,7 @@ impl Hole {
         Self::ReuseAtOnce,
         Self::TrustSealed,
         Self::SkipScrub,
-        Self::BowToAny,
+        Self::SupersededByAny,
         Self::FreeAfterError,
     ];
 
@@ -55,26 +56,17 @@ impl Hole {
             Self::ReuseAtOnce => "reuse-at-once",
             Self::TrustSealed => "trust-sealed",
             Self::SkipScrub => "skip-scrub",
-            Self::BowToAny => "bow-to-any",
+            Self::SupersededByAny => "bow-to-any",
             Self::FreeAfterError => "free-after-error",
         }
     }
 }
 
-/// The holes that are open: none, unless the explorer opened some.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holes(u32);
-
-impl Holes {
-    /// With one more open.
-    #[must_use]
-    pub const fn with(self, hole: Hole) -> Self {
-        Self(self.0 | 1 << hole as u32)
-    }
-
-    /// Whether one is open.
-    #[inline]
-    pub const fn has(self, hole: Hole) -> bool {
-        self.0 & 1 << hole as u32 != 0
+impl checker::Hole for Hole {
+    fn number(self) -> u32 {
+        self as u32
     }
 }
+
+/// The holes of DART that are open.
+pub type Holes = checker::Holes<Hole>;

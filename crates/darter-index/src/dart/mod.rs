@@ -2,11 +2,12 @@
 //!
 //! Upper layer: the express skip table ([`est`]), a hash from key prefixes to inner nodes, which lets a search begin deep in
 //! the tree. Base layer: a radix tree of adaptive hashed nodes ([`node`]), whose searches read one bucket a level. All
-//! metadata of a child sits in the 8-byte slot that points to it ([`slot`]), so every write is one CAS.
+//! metadata of a child sits in the 8-byte slot that points to it ([`crate::radix::slot`]), so every write is one CAS.
 //!
 //! Where the paper is silent or wrong (its duplicate-key argument, the grace period of its type switch, express hits that
 //! lie, reclamation), `docs/dart.md` states the problem and argues the way taken here.
 
+mod access;
 mod adjust;
 mod bulk;
 mod check;
@@ -24,7 +25,6 @@ mod scan;
 mod search;
 mod shared;
 mod situations;
-mod slot;
 mod split;
 mod stats;
 mod sweep;
@@ -35,6 +35,7 @@ mod write;
 
 pub use adjust::AdjustReport;
 pub use holes::{Hole, Holes};
+#[cfg(feature = "checker")]
 pub use situations::dart_situations;
 pub use stats::Census;
 pub use tree::TreeView;
@@ -46,10 +47,9 @@ use darter_pool::{AllocKind, Client, ReachableSet};
 use est::PrefixList;
 use est::table::{SegmentSize, Table};
 use hints::HintCache;
-use node::NodeType;
+use node::{NodeType, Slot};
 use prefix_hash::{HashKeys, HashedKey};
 use shared::{KIND, RootWords, Shared};
-use slot::Slot;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -23,11 +23,16 @@
 //! bits of the edge choose the bucket since real key bytes cluster (digits, letters) and spread evenly that way.
 
 use super::prefix_hash::{HashedKey, identity_depth};
-use super::slot::{END, Held, Slot};
 use crate::IndexError;
-use crate::radix::slot::{FANOUT, NodeCode, order_of};
+use crate::radix::slot::{self, END, FANOUT, NodeCode, order_of};
 use darter_fabric::{GlobalAddr, mutant};
 use smallvec::SmallVec;
+
+/// One slot of a node.
+pub(crate) type Slot = slot::Slot<NodeType>;
+
+/// What a slot holds, seal aside.
+pub(crate) type Held = slot::Held<NodeType>;
 
 /// The types of inner node, smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

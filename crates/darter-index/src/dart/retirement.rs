@@ -17,9 +17,9 @@ use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::holes::Hole;
 use super::situations;
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
-use darter_pool::{AllocKind, Client, Unlinked};
+use darter_pool::{AllocKind, Client, Pinned, Unlinked};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl<F: Fabric> Dart<F> {
         Ok(())
     }
 
-    async fn scrub_nodes(&self, client: &mut Client<F>, nodes: &[Unlinked]) -> Result<(), IndexError> {
+    async fn scrub_nodes(&self, client: &mut Pinned<'_, F>, nodes: &[Unlinked]) -> Result<(), IndexError> {
         if nodes.is_empty() {
             return Ok(());
         }
@@ -140,7 +140,7 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// Says that nodes are about to be retired: whatever a process remembers of nodes is out of date.
-    pub(super) async fn bump_retirements(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(super) async fn bump_retirements(&self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
         let mut batch = client.batch();
         batch.faa(self.shared.words.retirements, 1);
         let done = client.submit(batch).await?;
@@ -152,7 +152,7 @@ impl<F: Fabric> Dart<F> {
     /// the word "next" said while the first of them was current, if it did not change meanwhile.
     pub(super) async fn live_tables(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
     ) -> Result<(Vec<Arc<Table>>, Option<u64>), IndexError> {
         let words = &self.shared.words;
         let mut batch = client.batch();
@@ -184,7 +184,7 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// Retires all of a table that nobody uses any more, or nothing of it on an error.
-    async fn take_apart(&self, client: &mut Client<F>, descriptor: GlobalAddr) -> Result<(), IndexError> {
+    async fn take_apart(&self, client: &mut Pinned<'_, F>, descriptor: GlobalAddr) -> Result<(), IndexError> {
         let table = Table::load(client, descriptor, 0).await?;
         note(situations::TABLE_RETIRED);
         for entry in segments(client, &table).await? {
@@ -199,8 +199,8 @@ impl<F: Fabric> Dart<F> {
 #[cfg(test)]
 mod tests {
     use super::super::DartOptions;
+    use super::super::node::Slot;
     use super::super::node::{self, NodeType};
-    use super::super::slot::Slot;
     use super::*;
     use crate::radix::leaf;
     use crate::{Condition, OrderedIndex};

@@ -11,17 +11,18 @@ use super::Dart;
 use super::descend_any::keys_below;
 use super::est::BUCKET_SLOTS;
 use super::est::table::{Table, hits};
-use super::frontier::{Item, Limits, Place, Standing, Touches, put_front};
+use super::frontier::{Item, Place};
 use super::leaf;
-use super::node::NodeRef;
+use super::node::{Held, NodeRef, Slot};
 use super::prefix_hash::HashedKey;
-use super::slot::{Held, Slot};
 use crate::radix::common_prefix;
-use crate::radix::sink::{BYTES_MAX, Sink, WIDTH_MAX, beyond, is_void};
+use crate::radix::frontier::{Weight, put_between, put_front, window};
+use crate::radix::limits::{Limits, Standing, Touches};
+use crate::radix::sink::{Sink, beyond, is_void};
 use crate::{IndexError, KeyValue, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId, mutant};
-use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
+use darter_pool::{Client, Pinned};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -81,7 +82,7 @@ impl<F: Fabric> Dart<F> {
     /// An express node from which the range, or enough of it, can be reached, with its prefix.
     async fn scan_start(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         range: &ScanRange,
         limit: usize,
@@ -117,7 +118,7 @@ impl<F: Fabric> Dart<F> {
     /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then nothing was visited.
     async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         range: &ScanRange,
         hint: Option<(NodeRef, &[u8])>,
         sink: &mut Sink<V>,
@@ -135,8 +136,8 @@ impl<F: Fabric> Dart<F> {
         let mut frontier = VecDeque::from([item]);
         let mut unproven = hint.map(|(_, prefix)| HashedKey::new(self.shared.keys, prefix));
         while !frontier.is_empty() && sink.left > 0 {
-            let (count, nodes) = window(&frontier, sink.left);
-            if nodes == 0 {
+            let (count, has_nodes) = window(&frontier, sink.left, weight);
+            if !has_nodes {
                 self.emit(client, &limits, frontier.drain(..count), sink).await?;
                 continue;
             }
@@ -152,7 +153,7 @@ impl<F: Fabric> Dart<F> {
     /// Reads a run of leaves in one round trip and hands on those in the range.
     async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         limits: &Limits<'_>,
         run: impl Iterator<Item = Item<()>> + Send,
         sink: &mut Sink<V>,
@@ -183,7 +184,7 @@ impl<F: Fabric> Dart<F> {
     /// to the first did not hold.
     async fn expand_run(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         limits: &mut Limits<'_>,
         run: Vec<Item<()>>,
         unproven: &mut Option<HashedKey<'_>>,
@@ -230,7 +231,7 @@ impl<F: Fabric> Dart<F> {
     /// Decides, by a key below each, which nodes that left a bound's path lie in the range.
     async fn settle_unclear(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         limits: &Limits<'_>,
         items: Vec<Item<()>>,
         unclear: Vec<(usize, NodeRef, Touches, Vec<u64>)>,
@@ -240,37 +241,14 @@ impl<F: Fabric> Dart<F> {
         }
         let nodes: Vec<NodeRef> = unclear.iter().map(|&(_, node, ..)| node).collect();
         let keys = keys_below(client, &nodes).await?;
-        let mut merged = Vec::with_capacity(items.len());
-        let mut items = items.into_iter();
-        let mut taken = 0;
-        for ((at, node, touches, words), key) in unclear.into_iter().zip(keys) {
-            merged.extend(items.by_ref().take(at - taken));
-            taken = at;
+        let settled = unclear.into_iter().zip(keys).map(|((at, node, touches, words), key)| {
+            let mut children = Vec::new();
             if let Some(touches) = key.and_then(|key| limits.standing_by_key(node.depth, &key, touches)) {
-                super::frontier::children(limits, node, &words, touches, (), &mut merged);
+                super::frontier::children(limits, node, &words, touches, (), &mut children);
             }
-        }
-        merged.extend(items);
-        Ok(merged)
-    }
-
-    /// The root node, by the root word.
-    pub(super) async fn read_root(&self, client: &mut Client<F>) -> Result<NodeRef, IndexError> {
-        Ok(self.read_root_slot(client).await?.0)
-    }
-
-    /// The root node, and the slot in the root word that points to it.
-    pub(super) async fn read_root_slot(&self, client: &mut Client<F>) -> Result<(NodeRef, Slot), IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(self.shared.words.root, 1);
-        let done = client.submit(batch).await?;
-        let slot = Slot::from_word(done.words(read)[0]);
-        client.recycle(done);
-        self.shared.remember_root(slot);
-        match slot.held() {
-            Held::Node { addr, ty, .. } => Ok((NodeRef { addr, ty, depth: 0 }, slot)),
-            _ => Err(IndexError::Corrupt { addr: self.shared.words.root, what: "root word names no node" }),
-        }
+            (at, children)
+        });
+        Ok(put_between(items, settled))
     }
 }
 
@@ -281,27 +259,9 @@ fn leaf_class_of(slot: Slot) -> u8 {
     }
 }
 
-/// The run at the frontier's front that one round trip reads: how many items, and how many of them are nodes. Nodes are
-/// read first, a level at a time; when the keys wanted lie at the front as leaves, those.
-fn window(frontier: &VecDeque<Item<()>>, wanted: usize) -> (usize, usize) {
-    let (mut keys, mut bytes, mut count, mut nodes) = (0, 0, 0, 0);
-    for item in frontier {
-        if keys >= wanted || count >= WIDTH_MAX || bytes >= BYTES_MAX {
-            break;
-        }
-        count += 1;
-        match item.place {
-            Place::Leaf(slot) => {
-                keys += 1;
-                bytes += class_bytes(leaf_class_of(slot));
-            }
-            Place::Node(node) => {
-                // A guess: a type is chosen when the one below is full, so half its slots hold at least a key.
-                keys += node.ty.capacity().div_ceil(2);
-                bytes += node.ty.bytes();
-                nodes += 1;
-            }
-        }
+fn weight(item: &Item<()>) -> Weight {
+    match item.place {
+        Place::Leaf(slot) => Weight::leaf(class_bytes(leaf_class_of(slot))),
+        Place::Node(node) => Weight::node(node.ty.capacity(), node.ty.bytes()),
     }
-    (count, nodes)
 }

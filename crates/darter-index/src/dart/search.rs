@@ -1,17 +1,15 @@
 //! Search and multi-get (paper, section 4.1).
 
 use super::Dart;
-use super::descent::{Descent, End, Purpose};
+use super::descent::{Descent, End, Purpose, View};
 use super::leaf;
 use super::shared::Shared;
 use crate::IndexError;
 use crate::ordered::check_key;
+use crate::radix::search::{self, MULTI_GET_WIDTH};
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::Client;
 use std::sync::atomic::Ordering;
-
-/// Keys that share the round trips of one multi-get; longer lists go in several.
-const MULTI_GET_WIDTH: usize = 256;
 
 impl Shared {
     /// Counts a sampled search for [`Dart::wants_adjust`] and [`Dart::samples`].
@@ -39,27 +37,19 @@ impl<F: Fabric> Dart<F> {
         let table = shared.view(&mut client).await?;
         let sample = shared.samples();
         let mut descent = Descent::new(shared, &table, key, Purpose::Read { sample }, usize::MAX);
-        loop {
-            let mut batch = client.batch();
-            descent.post(shared, &table, &mut batch);
-            let done = client.submit(batch).await?;
-            let end = descent.absorb(shared, &table, &done)?;
-            let result = match end {
-                None => {
-                    client.recycle(done);
-                    continue;
-                }
-                Some(End::Leaf { at, read, is_key: true }) => {
-                    Some(f(leaf::parse(at.slot.addr(), done.words(read))?.value))
-                }
-                Some(_) => None,
-            };
-            client.recycle(done);
-            if sample {
-                shared.note_sample(&descent);
+        let view = View { shared, table: &table };
+        let (end, done) = search::run(&mut client, &view, &mut descent).await?;
+        let result = match end {
+            End::Leaf { at, read, is_key: true } => {
+                Some(f(leaf::parse(at.slot.addr(), done.words(read))?.value))
             }
-            return Ok(result);
+            _ => None,
+        };
+        client.recycle(done);
+        if sample {
+            shared.note_sample(&descent);
         }
+        Ok(result)
     }
 
     /// The values of several keys, in their order; up to 256 of them share each round trip.
@@ -94,44 +84,18 @@ impl<F: Fabric> Dart<F> {
             shared.view(&mut client).await?
         };
         let mut values = vec![None; keys.len()];
-        let mut walking: Vec<(usize, Descent<'_>)> = keys
-            .iter()
-            .enumerate()
-            .map(|(at, key)| {
-                let purpose = Purpose::Read { sample: shared.samples() };
-                (at, Descent::new(shared, &table, key, purpose, usize::MAX))
-            })
-            .collect();
-        while !walking.is_empty() {
-            let mut batch = client.batch();
-            for (_, descent) in &mut walking {
-                descent.post(shared, &table, &mut batch);
+        let descents = keys.iter().map(|key| {
+            let purpose = Purpose::Read { sample: shared.samples() };
+            Descent::new(shared, &table, key, purpose, usize::MAX)
+        });
+        let view = View { shared, table: &table };
+        search::run_all(&mut client, &view, descents, |number, end, done| {
+            if let End::Leaf { at, read, is_key: true } = end {
+                values[number] = Some(leaf::parse(at.slot.addr(), done.words(read))?.value.to_vec());
             }
-            let done = client.submit(batch).await?;
-            let mut failed = None;
-            walking.retain_mut(|(at, descent)| {
-                let absorbed = descent.absorb(shared, &table, &done).and_then(|end| match end {
-                    Some(End::Leaf { at, read, is_key: true }) => {
-                        Ok((true, Some(leaf::parse(at.slot.addr(), done.words(read))?.value.to_vec())))
-                    }
-                    end => Ok((end.is_some(), None)),
-                });
-                match absorbed {
-                    Ok((ended, value)) => {
-                        values[*at] = value;
-                        !ended
-                    }
-                    Err(error) => {
-                        failed = Some(error);
-                        false
-                    }
-                }
-            });
-            client.recycle(done);
-            if let Some(error) = failed {
-                return Err(error);
-            }
-        }
+            Ok(())
+        })
+        .await?;
         Ok(values)
     }
 }

@@ -18,14 +18,14 @@ use super::DartOptions;
 use super::est::table::Table;
 use super::hints::HintCache;
 use super::holes::Holes;
+use super::node::Slot;
 use super::prefix_hash::HashKeys;
 use super::situations;
-use super::slot::Slot;
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use arc_swap::{ArcSwap, Guard};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{Client, Pool};
+use darter_pool::{Pinned, Pool};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -143,7 +143,7 @@ impl Shared {
     #[inline]
     pub(crate) async fn view<F: Fabric>(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
     ) -> Result<Guard<Arc<Table>>, IndexError> {
         let table = self.table.load();
         let longer = u64::from(mutant!("view-fresh-one-epoch-too-long"));
@@ -161,7 +161,7 @@ impl Shared {
     #[cold]
     pub(crate) async fn refresh<F: Fabric>(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
     ) -> Result<Guard<Arc<Table>>, IndexError> {
         let epoch = client.epoch();
         let mut batch = client.batch();

@@ -1,7 +1,8 @@
 //! Rare situations of DART's protocol, and which of them a full exploration must meet.
 
+#[cfg(feature = "checker")]
 use super::node::NodeType;
-use crate::situations::Situation;
+use crate::checker::Situation;
 
 /// A node replaced by its lone child that is a leaf.
 pub(crate) const COLLAPSE_TO_LEAF: Situation = Situation::Met("CollapseToLeaf");
@@ -21,8 +22,8 @@ pub(crate) const SPLIT_LEAF: Situation = Situation::Met("SplitLeaf");
 pub(crate) const SPLIT_ABOVE: Situation = Situation::Met("SplitAbove");
 /// An insert took a tombstone's slot.
 pub(crate) const TOMB_REUSED: Situation = Situation::Met("TombReused");
-/// A put bowed to another that had taken its key's slot meanwhile.
-pub(crate) const BOWED: Situation = Situation::Met("Bowed");
+/// A put was superseded by another that had taken its key's slot meanwhile.
+pub(crate) const SUPERSEDED: Situation = Situation::Met("Bowed");
 /// A hinted node was refused: it lies on another path (rule R2).
 pub(crate) const HINT_OFF_PATH: Situation = Situation::Met("HintOffPath");
 /// A hinted node was refused: all its slots are sealed (rule R1).
@@ -64,6 +65,7 @@ pub(crate) const TABLE_RETIRED: Situation = Situation::Met("TableRetired");
 
 /// Every situation that a full exploration must meet: each type grown into the next and shrunk, both collapses, helping,
 /// hints refused for either reason, segments split and helped, lists changed, hints scrubbed.
+#[cfg(feature = "checker")]
 pub fn dart_situations() -> Vec<Situation> {
     let mut expected = vec![
         COLLAPSE_TO_LEAF,
@@ -75,7 +77,7 @@ pub fn dart_situations() -> Vec<Situation> {
         SPLIT_LEAF,
         SPLIT_ABOVE,
         TOMB_REUSED,
-        BOWED,
+        SUPERSEDED,
         HINT_OFF_PATH,
         HINT_SEALED,
         HINT_HALF_SEALED,

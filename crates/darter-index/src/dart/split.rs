@@ -5,29 +5,28 @@
 //! share more get a chain of single-child nodes above the split.
 
 use super::Dart;
+use super::access::Target;
 use super::descend_any::keys_below;
 use super::descent::{Descent, SlotAt};
 use super::drafts::Drafts;
-use super::est::install::{install, wishes_for};
+use super::est::install::{install, pending_for};
 use super::est::table::Table;
-use super::node::{self, NodeRef, NodeType};
+use super::node::{self, NodeRef, NodeType, Slot};
 use super::situations;
-use super::slot::{SKIP_MAX, Slot};
-use super::switch::Target;
 use super::write::Turn;
+use crate::checker::note;
 use crate::radix::common_prefix;
 use crate::radix::drafts::Draft;
-use crate::radix::slot::edge_of;
-use crate::situations::note;
+use crate::radix::slot::{SKIP_MAX, edge_of};
 use crate::{IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Pinned};
 
 impl<F: Fabric> Dart<F> {
     /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two keys.
     pub(super) async fn split_at(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
@@ -50,7 +49,7 @@ impl<F: Fabric> Dart<F> {
     /// The key leaves the path in the compressed bytes above the node the descent ended at.
     pub(super) async fn split_above(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
@@ -81,7 +80,7 @@ impl<F: Fabric> Dart<F> {
     /// Puts a node of depth `depth` into the slot `at`, hosting `child` and the new leaf.
     async fn insert_node(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
@@ -116,9 +115,9 @@ impl<F: Fabric> Dart<F> {
         let mut from = above;
         for (node, _) in images.iter().rev() {
             let replaces = child.is_live().then(|| child.addr());
-            let wishes = wishes_for(table.list, &mut descent.key, (from, node.depth), *node, replaces);
+            let pending = pending_for(table.list, &mut descent.key, (from, node.depth), *node, replaces);
             let keys = &self.shared.keys;
-            install(client, table, keys, self.shared.words.version, &wishes, &descent.probes).await?;
+            install(client, table, keys, self.shared.words.version, &pending, &descent.probes).await?;
             from = node.depth;
         }
         Ok(Turn::Done(PutOutcome::Inserted))
@@ -128,7 +127,7 @@ impl<F: Fabric> Dart<F> {
     #[allow(clippy::too_many_arguments)] // the parts of one split
     async fn build_chain(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         drafts: &mut Drafts,
         descent: &mut Descent<'_>,
         home: u8,

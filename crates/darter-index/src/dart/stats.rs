@@ -4,69 +4,38 @@ use super::Dart;
 use super::est::Entry;
 use super::est::scrub::segments;
 use super::est::table::DESCRIPTOR_BYTES;
-use super::node::NodeType;
-use super::slot::Held;
-use crate::{EstStats, IndexError, IndexStats, NodeTypeStats};
+use super::node::{Held, NodeType};
+use crate::radix::tally::Tally;
+use crate::{EstStats, IndexError, IndexStats};
 use darter_fabric::{Fabric, OpKind};
-use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
+use darter_pool::{Client, Pinned};
 
-/// Running sums of a walk.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    keys: u64,
-    kv_bytes: u64,
-    counts: [u64; NodeType::ALL.len()],
-    children: [u64; NodeType::ALL.len()],
-    levels: Vec<u64>,
-    pub(super) est: Option<EstStats>,
+/// Nothing counted yet.
+pub(super) fn tally() -> Tally {
+    Tally::new(NodeType::ALL.map(NodeType::name))
 }
 
-impl Tally {
-    pub(super) fn note_node(&mut self, ty: NodeType, children: usize) {
-        self.counts[ty as usize] += 1;
-        self.children[ty as usize] += children as u64;
-    }
-
-    /// A leaf with `levels` inner nodes above it.
-    pub(super) fn note_leaf(&mut self, bytes: u64, levels: usize) {
-        self.keys += 1;
-        self.kv_bytes += bytes;
-        if self.levels.len() <= levels {
-            self.levels.resize(levels + 1, 0);
-        }
-        self.levels[levels] += 1;
-    }
-
-    pub(super) fn finish(self) -> IndexStats {
-        let nodes: Vec<NodeTypeStats> = NodeType::ALL
-            .into_iter()
-            .map(|ty| NodeTypeStats {
-                name: ty.name(),
-                count: self.counts[ty as usize],
-                bytes: self.counts[ty as usize] * ty.bytes(),
-                children: self.children[ty as usize],
-            })
-            .collect();
-        let node_bytes: u64 = nodes.iter().map(|node| node.bytes).sum();
-        IndexStats {
-            keys: self.keys,
-            kv_bytes: self.kv_bytes,
-            index_bytes: node_bytes + self.est.as_ref().map_or(0, |est| est.bytes),
-            nodes,
-            depth_max: self.levels.len().saturating_sub(1),
-            levels: self.levels,
-            est: self.est,
-        }
-    }
+/// The sums of a walk, with those of the express skip table.
+pub(super) fn finish(tally: Tally, est: EstStats) -> IndexStats {
+    let mut stats = tally.finish();
+    stats.index_bytes += est.bytes;
+    stats.est = Some(est);
+    stats
 }
 
 /// A count of the index that goes on step by step, each under a pin of its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Census {
     tally: Tally,
     from: Option<Vec<u8>>,
     nodes: u64,
+}
+
+impl Default for Census {
+    fn default() -> Self {
+        Self { tally: tally(), from: None, nodes: 0 }
+    }
 }
 
 impl Census {
@@ -106,7 +75,7 @@ impl<F: Fabric> Dart<F> {
         let est = if next.is_none() { Some(self.est_stats(&mut client).await?) } else { None };
         for visit in visited.iter().filter(|visit| !visit.again) {
             census.nodes += 1;
-            census.tally.note_node(visit.node.ty, visit.live);
+            census.tally.note_node(visit.node.ty.name(), visit.node.ty.bytes(), visit.live);
             let levels: u32 = visit.path.iter().map(|word| word.count_ones()).sum();
             for slot in &visit.leaves {
                 if let Held::Leaf { class, .. } = slot.held() {
@@ -115,14 +84,10 @@ impl<F: Fabric> Dart<F> {
             }
         }
         census.from = next;
-        if est.is_none() {
-            return Ok(None);
-        }
-        census.tally.est = est;
-        Ok(Some(std::mem::take(census).tally.finish()))
+        Ok(est.map(|est| finish(std::mem::take(census).tally, est)))
     }
 
-    async fn est_stats(&self, client: &mut Client<F>) -> Result<EstStats, IndexError> {
+    async fn est_stats(&self, client: &mut Pinned<'_, F>) -> Result<EstStats, IndexError> {
         self.shared.refresh(client).await?;
         let table = arc_swap::Guard::into_inner(self.shared.table());
         let segments = segments(client, &table).await?;

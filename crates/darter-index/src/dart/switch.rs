@@ -5,43 +5,32 @@
 //! 3. *Link* it by one CAS on the slot that pointed to the old node.
 //! 4. *Retire* the old node in two stages and bring the express entries up to date.
 //!
-//! Sealed content is immutable, so any client that meets a seal can do the rest ([`Dart::help`]), and no clock or grace
+//! Sealed content is immutable, so any client that meets a seal can do the rest ([`Dart::help`] in [`super::access`]), and no clock or grace
 //! period is involved. Only one CAS on the parent's slot can win; the losers' copies were never visible. New memory is
 //! allocated before the first seal, so that running out of space leaves the node as it was.
 
 use super::Dart;
-use super::descent::{Descent, End, Purpose, SlotAt};
+use super::access::Target;
+use super::descent::SlotAt;
 use super::drafts::Drafts;
-use super::est::install::{KnownBucket, install, wishes_for};
+use super::est::install::{KnownBucket, install, pending_for};
 use super::est::table::Table;
 use super::holes::Hole;
-use super::node::{self, NodeRef, NodeType};
+use super::node::{self, Held, NodeRef, NodeType, Slot};
 use super::prefix_hash::HashedKey;
 use super::retirement::{nameless_note, node_note};
 use super::seal::seal_all;
 use super::situations;
-use super::slot::{END, Held, SKIP_MAX, Slot};
 use crate::IndexError;
-use crate::radix::{TURNS_MAX, no_progress};
-use crate::situations::{Situation, note};
+use crate::checker::{Situation, note};
+use crate::radix::slot::{END, SKIP_MAX};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Pinned};
 
 /// A child to be put into the successor: its slot, and the words of its leaf, which nobody has written yet.
 pub(super) struct NewChild<'a> {
     pub(super) slot: Slot,
     pub(super) words: &'a [u64],
-}
-
-/// A node, and what a switch needs to know of its surroundings.
-pub(super) struct Target<'a> {
-    pub(super) node: NodeRef,
-    /// The slot that points to it.
-    pub(super) incoming: SlotAt,
-    /// The depth of the node that holds that slot.
-    pub(super) above: usize,
-    /// Its only bucket, when it has but one and it was just read.
-    pub(super) words: Option<&'a [u64]>,
 }
 
 /// What became of a switch.
@@ -53,18 +42,6 @@ pub(super) enum Switched {
     Lost,
 }
 
-/// Where the slot that points to a node was found.
-pub(super) enum Parent {
-    Found {
-        incoming: SlotAt,
-        above: usize,
-    },
-    /// A node above is being replaced.
-    Sealed(NodeRef),
-    /// The node is no longer on the key's path.
-    Gone,
-}
-
 /// What takes a sealed node's place.
 enum Successor {
     /// This slot in the parent.
@@ -74,113 +51,10 @@ enum Successor {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// A descent for a writer.
-    pub(super) fn descent<'k>(&self, table: &Table, key: &'k [u8]) -> Descent<'k> {
-        Descent::new(&self.shared, table, key, Purpose::Write, usize::MAX)
-    }
-
-    /// Runs a descent to its end, leaf words left in the returned batch.
-    pub(super) async fn run(
-        &self,
-        client: &mut Client<F>,
-        table: &Table,
-        descent: &mut Descent<'_>,
-    ) -> Result<(End, darter_fabric::Batch), IndexError> {
-        if descent.arrived() {
-            return Ok((End::Reached, client.batch()));
-        }
-        loop {
-            let mut batch = client.batch();
-            descent.post(&self.shared, table, &mut batch);
-            let done = client.submit(batch).await?;
-            match descent.absorb(&self.shared, table, &done)? {
-                Some(end) => return Ok((end, done)),
-                None => client.recycle(done),
-            }
-        }
-    }
-
-    /// Finds the slot that points to `node`, which lies on `key`'s path.
-    pub(super) async fn parent_of(
-        &self,
-        client: &mut Client<F>,
-        table: &Table,
-        key: &[u8],
-        node: NodeRef,
-    ) -> Result<Parent, IndexError> {
-        let purpose = Purpose::Parent(node.addr);
-        let descent = Descent::new(&self.shared, table, key, purpose, node.depth);
-        self.parent_by(client, table, descent).await
-    }
-
-    /// Finds the slot that points to the node where a descent ended, from the hints that it did not need.
-    pub(super) async fn parent_of_end(
-        &self,
-        client: &mut Client<F>,
-        table: &Table,
-        ended: &Descent<'_>,
-    ) -> Result<Parent, IndexError> {
-        if let Some(incoming) = ended.incoming {
-            return Ok(Parent::Found { incoming, above: ended.above });
-        }
-        let purpose = Purpose::Parent(ended.node.addr);
-        match Descent::from_rest_of(&self.shared, ended, purpose, ended.node.depth) {
-            Some(descent) => self.parent_by(client, table, descent).await,
-            None => self.parent_of(client, table, ended.key.bytes(), ended.node).await,
-        }
-    }
-
-    async fn parent_by(
-        &self,
-        client: &mut Client<F>,
-        table: &Table,
-        mut descent: Descent<'_>,
-    ) -> Result<Parent, IndexError> {
-        let (end, done) = self.run(client, table, &mut descent).await?;
-        client.recycle(done);
-        Ok(match (end, descent.incoming) {
-            (End::Reached, Some(incoming)) => Parent::Found { incoming, above: descent.above },
-            (End::Sealed, _) => Parent::Sealed(descent.node),
-            _ => Parent::Gone,
-        })
-    }
-
-    /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it first, if need be.
-    pub(super) async fn help(
-        &self,
-        client: &mut Client<F>,
-        table: &Table,
-        key: &[u8],
-        mut node: NodeRef,
-    ) -> Result<(), IndexError> {
-        client.retried();
-        if self.shared.holes.has(Hole::FreezeParent) {
-            return Ok(());
-        }
-        note(situations::HELPED);
-        for _ in 0..TURNS_MAX {
-            match self.parent_of(client, table, key, node).await? {
-                Parent::Found { incoming, above } => {
-                    let target = Target { node, incoming, above, words: None };
-                    let mut hashed = HashedKey::new(self.shared.keys, key);
-                    self.switch(client, table, &mut hashed, &target, None, &[]).await?;
-                    return Ok(());
-                }
-                Parent::Sealed(_) if mutant!("help-stops-below-a-sealed-parent") => return Ok(()),
-                Parent::Sealed(upper) => {
-                    note(situations::HELPED_ABOVE);
-                    node = upper;
-                }
-                Parent::Gone => return Ok(()),
-            }
-        }
-        Err(no_progress(node.addr))
-    }
-
     /// Replaces a node. `key` shares the node's whole prefix.
     pub(super) async fn switch(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         key: &mut HashedKey<'_>,
         target: &Target<'_>,
@@ -282,7 +156,7 @@ impl<F: Fabric> Dart<F> {
     /// its slots, and with them the children, can change no more.
     pub(super) async fn remove_empty(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         target: &Target<'_>,
     ) -> Result<(), IndexError> {
         let Target { mut node, mut incoming, mut above, .. } = *target;
@@ -311,7 +185,7 @@ impl<F: Fabric> Dart<F> {
     /// Replaces a node by what is left in it, without its prefix: hints to the successor are lost.
     async fn replace_nameless(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         target: &Target<'_>,
         mut words: Vec<u64>,
     ) -> Result<(), IndexError> {
@@ -339,57 +213,6 @@ impl<F: Fabric> Dart<F> {
             drafts.discard(client);
         }
         Ok(())
-    }
-
-    /// All words of a node, its buckets read in one verb.
-    pub(super) async fn read_node(
-        &self,
-        client: &mut Client<F>,
-        node: NodeRef,
-    ) -> Result<Vec<u64>, IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(node.addr, node.ty.words());
-        let done = client.submit(batch).await?;
-        let words = done.words(read).to_vec();
-        client.recycle(done);
-        Ok(words)
-    }
-
-    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory node. Answers whether that
-    /// won.
-    pub(super) async fn publish(
-        &self,
-        client: &mut Client<F>,
-        writes: &[(GlobalAddr, &[u64])],
-        at: SlotAt,
-        new: Slot,
-    ) -> Result<bool, IndexError> {
-        Ok(self.exchange(client, writes, at, new).await? == at.slot)
-    }
-
-    /// The same; answers what the slot held.
-    pub(super) async fn exchange(
-        &self,
-        client: &mut Client<F>,
-        writes: &[(GlobalAddr, &[u64])],
-        at: SlotAt,
-        new: Slot,
-    ) -> Result<Slot, IndexError> {
-        let mut batch = client.batch();
-        for (addr, words) in writes {
-            batch.write(*addr, words);
-        }
-        let is_far = writes.iter().any(|(addr, _)| addr.node() != at.addr.node());
-        if is_far && !mutant!("copy-and-link-in-one-batch-to-two-nodes") {
-            // Complete before the CAS that links it: batches order verbs of one memory node only.
-            batch = client.submit(batch).await?;
-            batch.clear();
-        }
-        let cas = batch.cas(at.addr, at.slot.word(), new.word());
-        let done = client.submit(batch).await?;
-        let found = Slot::from_word(done.found(cas));
-        client.recycle(done);
-        Ok(found)
     }
 
     fn successor(&self, target: &Target<'_>, words: &[u64], add: Option<&NewChild<'_>>) -> Successor {
@@ -438,7 +261,7 @@ impl<F: Fabric> Dart<F> {
     /// Enters what took a node's place under the prefix lengths the node covered.
     async fn update_express(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         key: &mut HashedKey<'_>,
         target: &Target<'_>,
@@ -453,15 +276,15 @@ impl<F: Fabric> Dart<F> {
         };
         let successor = NodeRef { addr, ty, depth };
         let cover = (target.above, target.node.depth);
-        let wishes = wishes_for(table.list, key, cover, successor, Some(target.node.addr));
-        install(client, table, &self.shared.keys, self.shared.words.version, &wishes, known).await
+        let pending = pending_for(table.list, key, cover, successor, Some(target.node.addr));
+        install(client, table, &self.shared.keys, self.shared.words.version, &pending, known).await
     }
 }
 
 /// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory nodes by their prefix;
 /// small ones stay with the slot that points to them, so that they are linked in one round trip.
 fn home<F: Fabric>(
-    client: &Client<F>,
+    client: &Pinned<'_, F>,
     key: &mut HashedKey<'_>,
     ty: NodeType,
     depth: usize,

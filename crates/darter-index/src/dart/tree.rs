@@ -2,13 +2,13 @@
 
 use super::Dart;
 use super::descend_any::keys_below;
-use super::frontier::{Limits, Place, Standing};
+use super::frontier::Place;
 use super::leaf;
-use super::node::{NodeRef, children_in_order};
-use super::slot::{Held, Slot};
+use super::node::{Held, NodeRef, Slot, children_in_order};
+use crate::radix::limits::{Limits, Standing};
 use crate::{IndexError, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::Client;
+use darter_pool::{Client, Pinned};
 
 /// A node or leaf with what is shown below it.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl<F: Fabric> Dart<F> {
 
     async fn view_of(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         todo: &Todo,
         prefix: &[u8],
         width: usize,
@@ -123,7 +123,7 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// The first node on the path of `prefix` whose own prefix is at least as long, or the last node there is.
-    async fn covering_node(&self, client: &mut Client<F>, prefix: &[u8]) -> Result<NodeRef, IndexError> {
+    async fn covering_node(&self, client: &mut Pinned<'_, F>, prefix: &[u8]) -> Result<NodeRef, IndexError> {
         let range = ScanRange::prefix(prefix);
         let mut limits = Limits::new(self.shared.keys, &range);
         let mut node = self.read_root(client).await?;

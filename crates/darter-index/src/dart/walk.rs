@@ -6,12 +6,13 @@
 
 use super::Dart;
 use super::descend_any::keys_below;
-use super::frontier::{Item, Limits, Place, Standing};
-use super::node::NodeRef;
-use super::slot::Slot;
+use super::frontier::{Item, Place};
+use super::node::{NodeRef, Slot};
+use crate::radix::frontier::put_front;
+use crate::radix::limits::{Limits, Standing};
 use crate::{IndexError, ScanRange};
 use darter_fabric::Fabric;
-use darter_pool::Client;
+use darter_pool::Pinned;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -57,7 +58,7 @@ impl<F: Fabric> Dart<F> {
     /// The caller is pinned; the nodes' addresses are good while it stays so.
     pub(super) async fn walk_chunk(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         from: Option<&[u8]>,
         budget: usize,
     ) -> Result<(Vec<Visited>, Option<Vec<u8>>), IndexError> {
@@ -91,7 +92,7 @@ impl<F: Fabric> Dart<F> {
             }
             let run: Vec<Step> = frontier.drain(..frontier.len().min(WIDTH)).collect();
             let expanded = self.expand(client, (&mut limits, from_len), run).await?;
-            super::frontier::put_front(&mut frontier, expanded);
+            put_front(&mut frontier, expanded);
         }
         let next = self.first_key(client, frontier).await?;
         if let (Some(next), Some(from)) = (&next, from)
@@ -108,7 +109,7 @@ impl<F: Fabric> Dart<F> {
     /// Reads the unread nodes of a run; answers the run with each followed by its inner children.
     async fn expand(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         (limits, from_len): (&mut Limits<'_>, usize),
         run: Vec<Step>,
     ) -> Result<Vec<Step>, IndexError> {
@@ -173,7 +174,7 @@ impl<F: Fabric> Dart<F> {
     /// The first key below the front of a frontier.
     async fn first_key(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         frontier: VecDeque<Step>,
     ) -> Result<Option<Vec<u8>>, IndexError> {
         for step in frontier {

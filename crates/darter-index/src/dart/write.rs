@@ -5,29 +5,29 @@
 //! section 4) keep keys unique without a further round trip: slots of a bucket fill in order and never become empty again, so
 //! two inserters of one edge meet at the same first empty slot.
 //!
-//! *Bowing.* A put that loses its slot to another put of the same key need not try again. If the winner's leaf says that it
-//! replaced a leaf of this key whatever its value ([`leaf::mark_replacement`]), then the key was there just before the winner's
-//! CAS, which came between our look and our CAS: there our put takes effect, and is overwritten at once, unseen. So
-//! writers of one key do not hold each other up, however many they are.
+//! *Superseded puts.* A put that loses its slot to another put of the same key need not try again. If the winner's leaf says
+//! that it replaced a leaf of this key whatever its value ([`leaf::mark_replacement`]), the key was there just before the
+//! winner's CAS, which came between our look and our CAS. Our put takes effect at that moment and is overwritten at once,
+//! unseen. So writers of one key do not hold each other up, however many they are.
 
 use super::Dart;
+use super::access::{Parent, Target};
 use super::descent::{Descent, End, SlotAt};
 use super::est::table::Table;
 use super::holes::Hole;
 use super::leaf;
-use super::node::NodeType;
-use super::prefix_hash::HashedKey;
+use super::node::{Held, NodeType, Slot};
 use super::situations;
-use super::slot::{Held, SKIP_MAX, Slot};
-use super::switch::{NewChild, Parent, Switched, Target};
+use super::switch::{NewChild, Switched};
+use crate::checker::note;
 use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
+use crate::radix::slot::SKIP_MAX;
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::situations::note;
 use crate::{Condition, Decision, IndexError, PutOutcome};
 use darter_fabric::{Batch, Fabric, OpKind, mutant};
 use darter_pool::size_class::class_bytes;
-use darter_pool::{AllocKind, Client, PoolError};
+use darter_pool::{AllocKind, Client, Pinned};
 
 /// What one look at the tree led to.
 pub(super) enum Turn {
@@ -51,7 +51,7 @@ enum Spot {
 
 impl Spot {
     /// Of how a writer's descent has ended, with the batch that it has left.
-    fn of<F: Fabric>(client: &mut Client<F>, end: End, done: Batch) -> Result<Self, IndexError> {
+    fn of<F: Fabric>(client: &mut Pinned<'_, F>, end: End, done: Batch) -> Result<Self, IndexError> {
         let spot = match end {
             End::Leaf { at, is_key: true, .. } => Self::Key(at),
             End::Leaf { at, read, is_key: false } => {
@@ -94,7 +94,7 @@ impl<F: Fabric> Dart<F> {
 
     async fn put_turn(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         draft: &mut Draft<'_>,
         condition: Condition<'_>,
@@ -197,7 +197,7 @@ impl<F: Fabric> Dart<F> {
     /// Takes a key out of the slot that holds its leaf; answers whether nobody came between.
     async fn remove(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         descent: &Descent<'_>,
         at: SlotAt,
@@ -215,19 +215,21 @@ impl<F: Fabric> Dart<F> {
         if thinned(descent) {
             // The key is gone whatever becomes of the tidying: another delete does it.
             match self.tidy(client, table, descent.key.bytes()).await {
-                Ok(()) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
-                Err(error) => return Err(error),
+                Err(error) if !error.is_out_of_space() => return Err(error),
+                _ => {}
             }
         }
         Ok(true)
     }
 
     /// What becomes of a draft that an error has stopped.
-    fn after_error(&self, client: &mut Client<F>, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
-        // Out of space is met before anything is linked. After any other error the leaf may be linked: the CAS may have
-        // landed though its reply was lost.
-        let is_unlinked = matches!(error, IndexError::Pool(PoolError::OutOfSpace { .. }))
-            && !mutant!("put-in-a-full-pool-keeps-its-leaf");
+    fn after_error(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        error: IndexError,
+    ) -> IndexError {
+        let is_unlinked = error.is_out_of_space() && !mutant!("put-in-a-full-pool-keeps-its-leaf");
         if is_unlinked || self.shared.holes.has(Hole::FreeAfterError) {
             draft.discard(client);
         }
@@ -237,7 +239,7 @@ impl<F: Fabric> Dart<F> {
     /// Puts a pair where the way to its key has ended, if nobody came between.
     async fn place(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
@@ -262,7 +264,7 @@ impl<F: Fabric> Dart<F> {
     /// The key is there: swings its slot to a new leaf.
     async fn replace_leaf(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         draft: &mut Draft<'_>,
         at: SlotAt,
         is_unconditional: bool,
@@ -276,9 +278,9 @@ impl<F: Fabric> Dart<F> {
             self.retire_leaf(client, at.slot);
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
-        let may_bow = !found.is_sealed() || mutant!("put-bows-to-a-sealed-slot");
-        if is_unconditional && may_bow && self.bows(client, draft.key, found).await? {
-            note(situations::BOWED);
+        let may_be_superseded = !found.is_sealed() || mutant!("put-bows-to-a-sealed-slot");
+        if is_unconditional && may_be_superseded && self.is_superseded(client, draft.key, found).await? {
+            note(situations::SUPERSEDED);
             client.retried();
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
@@ -286,23 +288,28 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// Whether a slot that a put has just lost went to a leaf of the same key that replaced one unconditionally.
-    async fn bows(&self, client: &mut Client<F>, key: &[u8], found: Slot) -> Result<bool, IndexError> {
+    async fn is_superseded(
+        &self,
+        client: &mut Pinned<'_, F>,
+        key: &[u8],
+        found: Slot,
+    ) -> Result<bool, IndexError> {
         let Held::Leaf { addr, class } = found.held() else { return Ok(false) };
         let mut batch = client.batch();
         let read = batch.read(addr, leaf::class_words(class));
         let done = client.submit(batch).await?;
         let words = done.words(read);
-        let is_replacement = leaf::is_replacement(words[0]) || self.shared.holes.has(Hole::BowToAny);
+        let is_replacement = leaf::is_replacement(words[0]) || self.shared.holes.has(Hole::SupersededByAny);
         let any_key = mutant!("put-bows-to-another-key");
-        let bows = is_replacement && (leaf::parse(addr, words)?.key == key || any_key);
+        let is_superseded = is_replacement && (leaf::parse(addr, words)?.key == key || any_key);
         client.recycle(done);
-        Ok(bows)
+        Ok(is_superseded)
     }
 
     /// No child under the key's edge: takes its slot, or switches the node's type when its bucket is full.
     async fn fill_vacancy(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
@@ -349,7 +356,7 @@ impl<F: Fabric> Dart<F> {
     /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as they are sparse.
     pub(super) async fn tidy(
         &self,
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         table: &Table,
         key: &[u8],
     ) -> Result<(), IndexError> {
@@ -423,7 +430,7 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
-    fn retire_leaf(&self, client: &mut Client<F>, slot: Slot) {
+    fn retire_leaf(&self, client: &mut Pinned<'_, F>, slot: Slot) {
         if let Held::Leaf { addr, class } = slot.held() {
             if self.shared.holes.has(Hole::ReuseAtOnce) {
                 client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
@@ -431,11 +438,6 @@ impl<F: Fabric> Dart<F> {
                 client.retire(addr, class_bytes(class), AllocKind::Leaf);
             }
         }
-    }
-
-    /// A hashed key for `key`, under this pool's secret.
-    pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
-        HashedKey::new(self.shared.keys, key)
     }
 }
 

@@ -9,19 +9,18 @@ use super::drafts::alloc;
 use super::leaf;
 use super::prefix_hash::{HashKeys, HashedKey};
 use super::slot::{Held, NodeCode, Slot};
+use super::writes::Writes;
 use crate::ordered::check_key;
 use crate::{IndexError, KeyValue};
-use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 
-/// Words collected before they are written.
-const BATCH_WORDS: usize = 16 << 10;
 /// Leaves in a row on one memory node.
 const LEAF_RUN: u64 = 64;
 
 /// What the nodes of the tree look like.
-pub(crate) trait Shape: Send {
+pub trait Shape: Send {
     /// The types of node.
     type Type: NodeCode + Send;
 
@@ -49,11 +48,13 @@ pub(crate) trait Shape: Send {
 
 /// A finished node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Built<T> {
-    pub(crate) addr: GlobalAddr,
-    pub(crate) ty: T,
+pub struct Built<T> {
+    /// Where it is.
+    pub addr: GlobalAddr,
+    /// Its type.
+    pub ty: T,
     /// Length of its prefix in bytes.
-    pub(crate) depth: usize,
+    pub depth: usize,
 }
 
 /// A node whose last child has not come yet.
@@ -71,26 +72,31 @@ struct Child<T> {
 }
 
 /// A tree under construction.
-pub(crate) struct Builder<S: Shape> {
-    pub(crate) shape: S,
+pub struct Builder<S: Shape> {
+    /// The format of its nodes.
+    pub shape: S,
     keys: HashKeys,
     stack: Vec<Open<S::Type>>,
     /// The finished root, which has the children of the lowest open node.
     root: Option<Built<S::Type>>,
-    batch: Option<Batch>,
-    batch_words: usize,
+    writes: Writes,
     /// Keys taken.
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 impl<S: Shape> Builder<S> {
-    pub(crate) fn new(shape: S, keys: HashKeys) -> Self {
+    /// An empty tree; `keys` hashes the prefixes of its nodes.
+    pub fn new(shape: S, keys: HashKeys) -> Self {
         let stack = vec![Open { depth: 0, children: Vec::new() }];
-        Self { shape, keys, stack, root: None, batch: None, batch_words: 0, count: 0 }
+        Self { shape, keys, stack, root: None, writes: Writes::default(), count: 0 }
     }
 
-    /// Takes all keys; answers the finished root.
-    pub(crate) async fn run<F: Fabric, I>(
+    /// Takes all keys and returns the finished root, which nothing points to yet.
+    ///
+    /// # Errors
+    /// [`IndexError::NotSorted`], a key or value that is too long, or those of the pool and the fabric. What was built is
+    /// still the builder's: see [`Builder::give_back`].
+    pub async fn run<F: Fabric, I>(
         &mut self,
         client: &mut Client<F>,
         sorted: I,
@@ -124,7 +130,7 @@ impl<S: Shape> Builder<S> {
         self.stack.push(Open { depth: 0, children: root });
         let root = finished?;
         self.root = Some(root);
-        self.flush(client).await?;
+        self.writes.flush(client).await?;
         Ok(root)
     }
 
@@ -223,7 +229,7 @@ impl<S: Shape> Builder<S> {
         };
         let node = (self.count / LEAF_RUN % u64::from(client.pool().nodes())) as u8;
         let addr = alloc(client, node, class_bytes(class), AllocKind::Leaf).await?;
-        self.write(client, addr, &leaf::image(key, value)).await?;
+        self.writes.write(client, addr, &leaf::image(key, value)).await?;
         Ok(Child { slot: Slot::leaf(0, class, addr), depth: None })
     }
 
@@ -238,37 +244,16 @@ impl<S: Shape> Builder<S> {
         let ty = self.shape.fit(children);
         let home = ((key.express(depth) >> 16) % u64::from(client.pool().nodes())) as u8;
         let addr = alloc(client, home, S::bytes(ty), AllocKind::Inner).await?;
-        self.write(client, addr, &S::image(ty, key.identity(depth), children)).await?;
+        self.writes.write(client, addr, &S::image(ty, key.identity(depth), children)).await?;
         Ok(Built { addr, ty, depth })
     }
 
-    async fn write<F: Fabric>(
-        &mut self,
-        client: &mut Client<F>,
-        addr: GlobalAddr,
-        words: &[u64],
-    ) -> Result<(), IndexError> {
-        let batch = self.batch.get_or_insert_with(|| client.batch());
-        batch.write(addr, words);
-        self.batch_words += words.len();
-        if self.batch_words >= BATCH_WORDS {
-            self.flush(client).await?;
-        }
-        Ok(())
-    }
-
-    async fn flush<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.batch_words = 0;
-        if let Some(batch) = self.batch.take() {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-        }
-        Ok(())
-    }
-
     /// Frees everything built, none of which was ever visible.
-    pub(crate) async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
-        self.flush(client).await?;
+    ///
+    /// # Errors
+    /// Those of the fabric; what was not freed by then is left to the sweep.
+    pub async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+        self.writes.flush(client).await?;
         if let Some(Built { addr, ty, .. }) = self.root {
             client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
         }

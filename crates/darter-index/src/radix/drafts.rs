@@ -13,8 +13,11 @@ use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
 
 /// Allocates an object; no box is made where the client has one at hand.
+///
+/// # Errors
+/// Those of the pool: out of space, most often.
 #[inline]
-pub(crate) async fn alloc<F: Fabric>(
+pub async fn alloc<F: Fabric>(
     client: &mut Client<F>,
     node: u8,
     bytes: u64,
@@ -28,18 +31,22 @@ pub(crate) async fn alloc<F: Fabric>(
 
 /// Unpublished objects of one operation.
 #[derive(Debug, Default)]
-pub(crate) struct Drafts {
+pub struct Drafts {
     objects: SmallVec<[(GlobalAddr, u64, AllocKind); 4]>,
 }
 
 impl Drafts {
-    pub(crate) fn new() -> Self {
+    /// No objects.
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// Allocates an object, preferably on memory node `node`.
+    ///
+    /// # Errors
+    /// Those of the pool: out of space, most often.
     #[inline]
-    pub(crate) async fn alloc<F: Fabric>(
+    pub async fn alloc<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
         node: u8,
@@ -52,12 +59,12 @@ impl Drafts {
     }
 
     /// The change was published: the objects belong to the index now.
-    pub(crate) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         self.objects.clear();
     }
 
     /// The change was not published, and no CAS that could publish it is in flight.
-    pub(crate) fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
+    pub fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
         let again = mutant!("drafts-given-back-twice").then(|| self.objects.clone());
         for (addr, bytes, kind) in self.objects.drain(..) {
             client.free_unpublished(addr, bytes, kind);
@@ -67,22 +74,23 @@ impl Drafts {
 }
 
 /// The pair being put: its leaf's words, and the leaf once allocated.
-pub(crate) struct Draft<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) class: u8,
-    pub(crate) words: Vec<u64>,
+pub struct Draft<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The leaf's size class.
+    pub class: u8,
+    /// The leaf's words, to be written before it is linked.
+    pub words: Vec<u64>,
     leaf: Option<GlobalAddr>,
     drafts: Drafts,
 }
 
 impl<'a> Draft<'a> {
+    /// The words of a leaf for this pair; nothing is allocated yet.
+    ///
     /// # Errors
     /// Key or value too long for this pool.
-    pub(crate) fn new<F: Fabric>(
-        client: &Client<F>,
-        key: &'a [u8],
-        value: &[u8],
-    ) -> Result<Self, IndexError> {
+    pub fn new<F: Fabric>(client: &Client<F>, key: &'a [u8], value: &[u8]) -> Result<Self, IndexError> {
         check_key(key)?;
         let max = client.pool().object_bytes_max();
         let class = leaf::leaf_class(key.len(), value.len()).filter(|&class| class_bytes(class) <= max);
@@ -95,7 +103,10 @@ impl<'a> Draft<'a> {
     }
 
     /// The leaf's address: on the memory node of the slot that will point to it, if there is room.
-    pub(crate) async fn place<F: Fabric>(
+    ///
+    /// # Errors
+    /// Those of the pool: out of space, most often.
+    pub async fn place<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
         node: u8,
@@ -109,12 +120,12 @@ impl<'a> Draft<'a> {
     }
 
     /// The leaf was published.
-    pub(crate) fn linked(&mut self) {
+    pub fn linked(&mut self) {
         self.drafts.keep();
     }
 
     /// Gives back what was not linked.
-    pub(crate) fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
+    pub fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
         self.drafts.discard(client);
     }
 }

@@ -19,9 +19,9 @@ use darter_fabric::GlobalAddr;
 use darter_pool::size_class::{class_bytes, class_of};
 
 /// Bytes before the key.
-pub(crate) const HEADER_BYTES: usize = 8;
+pub const HEADER_BYTES: usize = 8;
 /// What FAA adds to count one access.
-pub(crate) const FREQUENCY_ONE: u64 = 1 << 48;
+pub const FREQUENCY_ONE: u64 = 1 << 48;
 
 const KEY_BITS: u32 = 17;
 const VALUE_BITS: u32 = 30;
@@ -30,13 +30,15 @@ const _: () = assert!(REPLACEMENT << 1 == FREQUENCY_ONE);
 
 /// A leaf's contents, borrowed from the words a READ brought.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaf<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) value: &'a [u8],
+pub struct Leaf<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
 }
 
 /// The size class of a leaf for these lengths, `None` when no class is large enough.
-pub(crate) fn leaf_class(key: usize, value: usize) -> Option<u8> {
+pub fn leaf_class(key: usize, value: usize) -> Option<u8> {
     if value >= 1 << VALUE_BITS {
         return None;
     }
@@ -44,12 +46,12 @@ pub(crate) fn leaf_class(key: usize, value: usize) -> Option<u8> {
 }
 
 /// Words of a leaf of this class.
-pub(crate) fn class_words(class: u8) -> usize {
+pub fn class_words(class: u8) -> usize {
     (class_bytes(class) / 8) as usize
 }
 
 /// The words to write for a pair; as many as its bytes need, the rest of the class is never looked at.
-pub(crate) fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
+pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     let bytes = HEADER_BYTES + key.len() + value.len();
     let mut words = vec![0_u64; bytes.div_ceil(8)];
     words[0] = key.len() as u64 | (value.len() as u64) << KEY_BITS;
@@ -61,22 +63,22 @@ pub(crate) fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
 
 /// Says in a leaf's words, before they are written, whether the leaf is to take the place of another of its key whatever the
 /// value there is.
-pub(crate) fn mark_replacement(words: &mut [u64], is_one: bool) {
+pub fn mark_replacement(words: &mut [u64], is_one: bool) {
     words[0] = words[0] & !REPLACEMENT | if is_one { REPLACEMENT } else { 0 };
 }
 
 /// Whether [`mark_replacement`] said so.
-pub(crate) fn is_replacement(header: u64) -> bool {
+pub fn is_replacement(header: u64) -> bool {
     header & REPLACEMENT != 0
 }
 
 /// Key and value lengths in a header word.
-pub(crate) fn lengths(header: u64) -> (usize, usize) {
+pub fn lengths(header: u64) -> (usize, usize) {
     ((header & ((1 << KEY_BITS) - 1)) as usize, (header >> KEY_BITS & ((1 << VALUE_BITS) - 1)) as usize)
 }
 
 /// The sampled accesses in a header word.
-pub(crate) fn frequency(header: u64) -> u64 {
+pub fn frequency(header: u64) -> u64 {
     header >> 48
 }
 
@@ -85,7 +87,7 @@ pub(crate) fn frequency(header: u64) -> u64 {
 /// # Errors
 /// [`IndexError::Corrupt`] when its lengths do not fit its class.
 #[inline]
-pub(crate) fn parse(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>, IndexError> {
+pub fn parse(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>, IndexError> {
     let (key, value) = lengths(*words.first().ok_or(IndexError::Corrupt { addr, what: "empty leaf" })?);
     let body: &[u8] = bytemuck::cast_slice(&words[1..]);
     let end = key + value;

@@ -11,13 +11,15 @@ use std::ops::Bound;
 
 /// Which bounds of the range an item touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touches {
-    pub(crate) low: bool,
-    pub(crate) high: bool,
+pub struct Touches {
+    /// Whether it touches the lower one.
+    pub low: bool,
+    /// Whether it touches the upper one.
+    pub high: bool,
 }
 
 /// How a node stands to the range.
-pub(crate) enum Standing {
+pub enum Standing {
     /// Its children may be taken, bounds touched as said.
     Known(Touches),
     /// It left the path to a bound inside its compressed bytes: ask a key below.
@@ -25,7 +27,7 @@ pub(crate) enum Standing {
 }
 
 /// The range, prepared for comparing.
-pub(crate) struct Limits<'r> {
+pub struct Limits<'r> {
     range: &'r ScanRange,
     low: Option<HashedKey<'r>>,
     high: Option<HashedKey<'r>>,
@@ -39,27 +41,24 @@ fn bound_bytes(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
 }
 
 impl<'r> Limits<'r> {
-    pub(crate) fn new(keys: HashKeys, range: &'r ScanRange) -> Self {
+    /// Prepares a range; `keys` hashes the prefixes of its bounds.
+    pub fn new(keys: HashKeys, range: &'r ScanRange) -> Self {
         let hashed = |bound| bound_bytes(bound).map(|key| HashedKey::new(keys, key));
         Self { low: hashed(&range.from), high: hashed(&range.to), range }
     }
 
     /// What the root touches.
-    pub(crate) fn whole(&self) -> Touches {
+    pub fn whole(&self) -> Touches {
         Touches { low: self.low.is_some(), high: self.high.is_some() }
     }
 
     /// Whether a key lies in the range.
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+    pub fn contains(&self, key: &[u8]) -> bool {
         self.range.contains(key)
     }
 
     /// How a node stands, its pointer touching the bounds as said; `has` tells whether the node is on a key's path.
-    pub(crate) fn standing(
-        &mut self,
-        touches: Touches,
-        has: impl Fn(&mut HashedKey<'_>) -> bool,
-    ) -> Standing {
+    pub fn standing(&mut self, touches: Touches, has: impl Fn(&mut HashedKey<'_>) -> bool) -> Standing {
         let on_path = |bound: &mut Option<HashedKey<'_>>| bound.as_mut().is_some_and(&has);
         let low_known = !touches.low || on_path(&mut self.low);
         let high_known = !touches.high || on_path(&mut self.high);
@@ -67,7 +66,7 @@ impl<'r> Limits<'r> {
     }
 
     /// How a node of this depth stands, given a key below it; `None` when it lies outside the range.
-    pub(crate) fn standing_by_key(&self, depth: usize, key: &[u8], touches: Touches) -> Option<Touches> {
+    pub fn standing_by_key(&self, depth: usize, key: &[u8], touches: Touches) -> Option<Touches> {
         let prefix = &key[..depth.min(key.len())];
         let mut now = touches;
         if let (true, Some(low)) = (touches.low, &self.low)
@@ -91,7 +90,7 @@ impl<'r> Limits<'r> {
 
     /// How the child under an edge of a node at `depth` stands, the node touching the bounds as said; `None` outside the
     /// range.
-    pub(crate) fn child(&self, depth: usize, edge: u16, touches: Touches) -> Option<Touches> {
+    pub fn child(&self, depth: usize, edge: u16, touches: Touches) -> Option<Touches> {
         let first = self.low.as_ref().filter(|_| touches.low).map(|key| order_of(key.edge(depth)));
         let last = self.high.as_ref().filter(|_| touches.high).map(|key| order_of(key.edge(depth)));
         let order = order_of(edge);
@@ -100,7 +99,7 @@ impl<'r> Limits<'r> {
     }
 
     /// How a subtree stands after these further bytes of its prefix, the first of them at `depth`; `None` outside the range.
-    pub(crate) fn along(&self, depth: usize, bytes: &[u8], touches: Touches) -> Option<Touches> {
+    pub fn along(&self, depth: usize, bytes: &[u8], touches: Touches) -> Option<Touches> {
         let against = |bound: &Option<HashedKey<'_>>| {
             let rest = bound.as_ref().and_then(|key| key.bytes().get(depth..)).unwrap_or_default();
             let same = super::common_prefix(bytes, rest);
@@ -126,7 +125,7 @@ impl<'r> Limits<'r> {
     }
 
     /// Whether the walk descends.
-    pub(crate) fn reverse(&self) -> bool {
+    pub fn reverse(&self) -> bool {
         self.range.reverse
     }
 }

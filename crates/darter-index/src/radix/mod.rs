@@ -1,26 +1,48 @@
-//! What the radix trees of the house share: pointers, leaves, prefix hashes, seals, drafts, ranges, and the bulk load.
+//! The engine that radix trees in a pool share. DART stands on it, and so do ART and SMART in `darter-baselines`.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`slot`] | the 8-byte pointer to a child, generic over the types of node; edges and their order |
+//! | [`leaf`] | immutable key-value pairs |
+//! | [`prefix_hash`] | keyed hashes of key prefixes: the identity of a node |
+//! | [`seal`] | makes a run of slots immutable before a node is replaced |
+//! | [`drafts`] | objects that a writer has allocated and not yet published |
+//! | [`below`] | the key of any leaf below a node |
+//! | [`build`] | the bulk load, bottom-up, for any node format ([`build::Shape`]) |
+//! | [`search`] | searches as machines without a fabric, one or many in the same round trips |
+//! | [`writes`] | WRITEs sent in large batches, for a bulk load |
+//! | [`tally`] | counts and sizes, summed on a walk |
+//! | [`frontier`] | what a scan has still to visit, and how much of it one round trip reads |
+//! | [`limits`], [`sink`] | the range of a scan, and where its pairs go |
+//!
+//! An index brings its node formats, the way down, and its write path. Nothing here decides when a change becomes visible.
 
-pub(crate) mod build;
-pub(crate) mod drafts;
-pub(crate) mod leaf;
-pub(crate) mod limits;
-pub(crate) mod prefix_hash;
-pub(crate) mod seal;
-pub(crate) mod sink;
-pub(crate) mod slot;
+pub mod below;
+pub mod build;
+pub mod drafts;
+pub mod frontier;
+pub mod leaf;
+pub mod limits;
+pub mod prefix_hash;
+pub mod seal;
+pub mod search;
+pub mod sink;
+pub mod slot;
+pub mod tally;
+pub mod writes;
 
 use crate::IndexError;
 use darter_fabric::GlobalAddr;
 
-/// Turns of one operation beyond which no contention explains that it does not end, but a damaged pool does.
-pub(crate) const TURNS_MAX: u32 = 50_000;
+/// Attempts after which an operation gives up: more lost races than contention among clients explains.
+pub const TURNS_MAX: u32 = 50_000;
 
-/// What an operation answers after so many turns; it could not get past `addr`.
-pub(crate) fn no_progress(addr: GlobalAddr) -> IndexError {
-    IndexError::Corrupt { addr, what: "an operation that never comes to an end" }
+/// The error of an operation that gave up after [`TURNS_MAX`] attempts, since it could not get past `addr`.
+pub fn no_progress(addr: GlobalAddr) -> IndexError {
+    IndexError::NoProgress { addr, attempts: TURNS_MAX }
 }
 
 /// Bytes that two keys share at their beginning.
-pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }

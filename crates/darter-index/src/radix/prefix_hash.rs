@@ -24,21 +24,22 @@ const DEPTH_BITS: u32 = 17;
 
 /// The pool's secret, prepared for hashing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HashKeys {
+pub struct HashKeys {
     point: u64,
     identity: u64,
     express: u64,
 }
 
 impl HashKeys {
-    pub(crate) fn new(secret: [u64; 4]) -> Self {
+    /// Prepares the secret of a pool.
+    pub fn new(secret: [u64; 4]) -> Self {
         // The point must not be 0 or 1, or limbs would be lost or merely added.
         Self { point: secret[0] % (P - 2) + 2, identity: secret[1] | 1, express: secret[2] | 1 }
     }
 
     /// The express hash of a prefix, from its identity word: a segment that splits finds its entries' hashes in the nodes.
     #[inline]
-    pub(crate) fn express_of(&self, identity: u64) -> u64 {
+    pub fn express_of(&self, identity: u64) -> u64 {
         // High bits of a product depend on all of the input, low ones do not: fold.
         let product = u128::from(identity) * u128::from(self.express);
         let folded = (product >> 64) as u64 ^ product as u64;
@@ -68,7 +69,7 @@ fn limb(bytes: &[u8], start: usize, count: usize) -> u64 {
 }
 
 /// A key with the running states of its prefix hash, so that any prefix costs a step or two.
-pub(crate) struct HashedKey<'k> {
+pub struct HashedKey<'k> {
     bytes: &'k [u8],
     keys: HashKeys,
     /// `states[i]` covers the first `i` whole limbs.
@@ -76,19 +77,21 @@ pub(crate) struct HashedKey<'k> {
 }
 
 impl<'k> HashedKey<'k> {
-    pub(crate) fn new(keys: HashKeys, bytes: &'k [u8]) -> Self {
+    /// A key of which no prefix is hashed yet.
+    pub fn new(keys: HashKeys, bytes: &'k [u8]) -> Self {
         let mut states = SmallVec::new();
         states.push(1);
         Self { bytes, keys, states }
     }
 
-    pub(crate) fn bytes(&self) -> &'k [u8] {
+    /// The key.
+    pub fn bytes(&self) -> &'k [u8] {
         self.bytes
     }
 
     /// The edge this key takes at a node of this depth, which must not exceed its length.
     #[inline]
-    pub(crate) fn edge(&self, depth: usize) -> u16 {
+    pub fn edge(&self, depth: usize) -> u16 {
         super::slot::edge_of(self.bytes, depth)
     }
 
@@ -106,7 +109,7 @@ impl<'k> HashedKey<'k> {
     /// The identity word of a node whose prefix is the first `depth` bytes. The length is in the word, so the hash only
     /// has to tell prefixes of one length apart.
     #[inline]
-    pub(crate) fn identity(&mut self, depth: usize) -> u64 {
+    pub fn identity(&mut self, depth: usize) -> u64 {
         let factor = if mutant!("identity-without-its-multiplication") { 1 } else { self.keys.identity };
         let hash = self.raw(depth).wrapping_mul(factor);
         hash >> DEPTH_BITS << DEPTH_BITS | depth as u64
@@ -114,14 +117,14 @@ impl<'k> HashedKey<'k> {
 
     /// The 64-bit hash that places the first `len` bytes in the express skip table.
     #[inline]
-    pub(crate) fn express(&mut self, len: usize) -> u64 {
+    pub fn express(&mut self, len: usize) -> u64 {
         let identity = self.identity(len);
         self.keys.express_of(identity)
     }
 }
 
 /// The depth in an identity word.
-pub(crate) fn identity_depth(identity: u64) -> usize {
+pub fn identity_depth(identity: u64) -> usize {
     (identity & ((1 << DEPTH_BITS) - 1)) as usize
 }
 

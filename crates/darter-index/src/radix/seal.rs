@@ -8,7 +8,7 @@ use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 
 /// The seal's bit in slots and entries.
-pub(crate) const SEAL: u64 = 1 << 55;
+pub const SEAL: u64 = 1 << 55;
 
 /// Seals those of the words at `base` that `seals` says, by position and content; afterwards `words` holds their final content.
 ///
@@ -16,7 +16,7 @@ pub(crate) const SEAL: u64 = 1 << 55;
 ///
 /// # Errors
 /// Those of the fabric.
-pub(crate) async fn seal_all<F: Fabric>(
+pub async fn seal_all<F: Fabric>(
     client: &mut Client<F>,
     base: GlobalAddr,
     words: &mut [u64],

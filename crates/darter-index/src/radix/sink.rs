@@ -5,26 +5,27 @@ use darter_fabric::mutant;
 use std::ops::Bound;
 
 /// Most items one round trip reads.
-pub(crate) const WIDTH_MAX: usize = 256;
+pub const WIDTH_MAX: usize = 256;
 /// Bytes after which a round trip takes no further item.
-pub(crate) const BYTES_MAX: u64 = 1 << 20;
+pub const BYTES_MAX: u64 = 1 << 20;
 
 /// Takes pairs in order, at most so many.
-pub(crate) struct Sink<V> {
+pub struct Sink<V> {
     visit: V,
     /// Pairs still to be taken.
-    pub(crate) left: usize,
+    pub left: usize,
     reverse: bool,
     last: Option<Vec<u8>>,
 }
 
 impl<V: FnMut(&[u8], &[u8])> Sink<V> {
-    pub(crate) fn new(visit: V, limit: usize, reverse: bool) -> Self {
+    /// Hands at most `limit` pairs to `visit`, in descending order if `reverse`.
+    pub fn new(visit: V, limit: usize, reverse: bool) -> Self {
         Self { visit, left: limit, reverse, last: None }
     }
 
     /// Takes a pair unless it would break the order, which a damaged tree could.
-    pub(crate) fn take(&mut self, key: &[u8], value: &[u8]) {
+    pub fn take(&mut self, key: &[u8], value: &[u8]) {
         let follows = match &self.last {
             Some(last) if self.reverse => key < &last[..],
             Some(last) => key > &last[..],
@@ -42,7 +43,7 @@ impl<V: FnMut(&[u8], &[u8])> Sink<V> {
 }
 
 /// Whether no key can lie in a range.
-pub(crate) fn is_void(range: &ScanRange) -> bool {
+pub fn is_void(range: &ScanRange) -> bool {
     match (&range.from, &range.to) {
         (Bound::Included(from), Bound::Included(to)) => from > to,
         (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to) | Bound::Included(to)) => {
@@ -53,7 +54,7 @@ pub(crate) fn is_void(range: &ScanRange) -> bool {
 }
 
 /// What is left of a range behind the subtree of a prefix, in the walk's direction.
-pub(crate) fn beyond(range: &ScanRange, prefix: &[u8]) -> Option<ScanRange> {
+pub fn beyond(range: &ScanRange, prefix: &[u8]) -> Option<ScanRange> {
     let mut rest = range.clone();
     if range.reverse {
         rest.to = Bound::Excluded(prefix.to_vec());

@@ -24,11 +24,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// The edge "the key ends at this node"; edges 0 to 255 are key bytes.
-pub(crate) const END: u16 = 256;
+pub const END: u16 = 256;
 /// Children a node can have: 256 key bytes and the end of the key.
-pub(crate) const FANOUT: usize = 257;
+pub const FANOUT: usize = 257;
 /// Most bytes one edge can skip.
-pub(crate) const SKIP_MAX: usize = 127;
+pub const SKIP_MAX: usize = 127;
 
 const ADDR_BITS: u32 = 44;
 const LEN_SHIFT: u32 = 44;
@@ -46,48 +46,66 @@ const TYPE_NODE_FIRST: u64 = 5;
 const NODE_CODES: u64 = 16 - TYPE_NODE_FIRST;
 
 /// The types of node that slots of one index name, by codes of 0 to 10.
-pub(crate) trait NodeCode: Copy + Eq + fmt::Debug {
+pub trait NodeCode: Copy + Eq + fmt::Debug {
+    /// The code of a type.
     fn code(self) -> u8;
+
+    /// The type of a code, `None` for a code that names none.
     fn from_code(code: u64) -> Option<Self>;
 }
 
 /// The edge a key takes at a depth that it reaches.
-pub(crate) fn edge_of(key: &[u8], depth: usize) -> u16 {
+pub fn edge_of(key: &[u8], depth: usize) -> u16 {
     key.get(depth).map_or(END, |&byte| u16::from(byte))
 }
 
 /// Sort key of an edge: a key that ends comes before every key that goes on.
-pub(crate) const fn order_of(edge: u16) -> u16 {
+pub const fn order_of(edge: u16) -> u16 {
     if edge == END { 0 } else { edge + 1 }
 }
 
 /// One slot of a node; `T` are the types of node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot<T>(u64, PhantomData<T>);
+pub struct Slot<T>(u64, PhantomData<T>);
 
 /// What a slot holds, seal aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held<T> {
+pub enum Held<T> {
     /// Never taken.
     Empty,
     /// Taken by an edge whose child was deleted.
     Tomb,
     /// A key-value pair; `class` is its size class.
-    Leaf { addr: GlobalAddr, class: u8 },
+    Leaf {
+        /// Where it is.
+        addr: GlobalAddr,
+        /// Its size class.
+        class: u8,
+    },
     /// An inner node; `skip` bytes lie compressed between the edge and the node.
-    Node { addr: GlobalAddr, ty: T, skip: u8 },
+    Node {
+        /// Where it is.
+        addr: GlobalAddr,
+        /// Its type.
+        ty: T,
+        /// Bytes that its edge skips.
+        skip: u8,
+    },
     /// Bits no writer of this format leaves behind.
     Invalid,
 }
 
 impl<T: NodeCode> Slot<T> {
-    pub(crate) const EMPTY: Self = Self::from_word(0);
+    /// The slot that was never taken.
+    pub const EMPTY: Self = Self::from_word(0);
 
-    pub(crate) const fn from_word(word: u64) -> Self {
+    /// The slot in a word.
+    pub const fn from_word(word: u64) -> Self {
         Self(word, PhantomData)
     }
 
-    pub(crate) const fn word(self) -> u64 {
+    /// The word of a slot.
+    pub const fn word(self) -> u64 {
         self.0
     }
 
@@ -100,36 +118,41 @@ impl<T: NodeCode> Slot<T> {
         )
     }
 
-    pub(crate) const fn leaf(edge: u16, class: u8, addr: GlobalAddr) -> Self {
+    /// A pointer to a leaf; the edge [`END`] says that its key ends here.
+    pub const fn leaf(edge: u16, class: u8, addr: GlobalAddr) -> Self {
         Self::pack(edge, if edge == END { TYPE_END } else { TYPE_LEAF }, class, addr)
     }
 
     /// A pointer to an inner node; `edge` is a key byte, since no key ends on an edge that goes on.
-    pub(crate) fn node(edge: u16, ty: T, skip: u8, addr: GlobalAddr) -> Self {
+    pub fn node(edge: u16, ty: T, skip: u8, addr: GlobalAddr) -> Self {
         debug_assert!(u64::from(ty.code()) < NODE_CODES);
         Self::pack(edge, TYPE_NODE_FIRST + u64::from(ty.code()), skip, addr)
     }
 
-    pub(crate) const fn tomb(edge: u16) -> Self {
+    /// What a delete leaves behind.
+    pub const fn tomb(edge: u16) -> Self {
         Self::pack(edge, if edge == END { TYPE_TOMB_END } else { TYPE_TOMB }, 0, GlobalAddr::NULL)
     }
 
-    pub(crate) const fn is_sealed(self) -> bool {
+    /// Whether the slot never changes again.
+    pub const fn is_sealed(self) -> bool {
         self.0 & SEAL != 0
     }
 
+    /// The slot with its seal.
     #[must_use]
-    pub(crate) const fn sealed(self) -> Self {
+    pub const fn sealed(self) -> Self {
         Self::from_word(self.0 | SEAL)
     }
 
+    /// The slot without its seal.
     #[must_use]
-    pub(crate) const fn unsealed(self) -> Self {
+    pub const fn unsealed(self) -> Self {
         Self::from_word(self.0 & !SEAL)
     }
 
     /// Whether the slot was never taken (sealed or not).
-    pub(crate) const fn is_empty(self) -> bool {
+    pub const fn is_empty(self) -> bool {
         self.0 & !SEAL == 0
     }
 
@@ -138,7 +161,7 @@ impl<T: NodeCode> Slot<T> {
     }
 
     /// The edge the slot belongs to, `None` when empty.
-    pub(crate) const fn edge(self) -> Option<u16> {
+    pub const fn edge(self) -> Option<u16> {
         match self.type_code() {
             TYPE_EMPTY => None,
             TYPE_TOMB_END | TYPE_END => Some(END),
@@ -148,7 +171,7 @@ impl<T: NodeCode> Slot<T> {
 
     /// Whether the slot was taken by this edge.
     #[inline]
-    pub(crate) fn is_of(self, edge: u16) -> bool {
+    pub fn is_of(self, edge: u16) -> bool {
         let code = self.type_code();
         if edge == END {
             code == TYPE_TOMB_END || code == TYPE_END
@@ -161,7 +184,7 @@ impl<T: NodeCode> Slot<T> {
     }
 
     /// The address part; null in tombs and empty slots.
-    pub(crate) const fn addr(self) -> GlobalAddr {
+    pub const fn addr(self) -> GlobalAddr {
         GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4)
     }
 
@@ -170,13 +193,13 @@ impl<T: NodeCode> Slot<T> {
     }
 
     /// Whether the slot points to a leaf or a node.
-    pub(crate) const fn is_live(self) -> bool {
+    pub const fn is_live(self) -> bool {
         self.type_code() >= TYPE_LEAF
     }
 
     /// What the slot holds.
     #[inline]
-    pub(crate) fn held(self) -> Held<T> {
+    pub fn held(self) -> Held<T> {
         match self.type_code() {
             TYPE_EMPTY if self.is_empty() => Held::Empty,
             TYPE_TOMB | TYPE_TOMB_END => Held::Tomb,
@@ -191,7 +214,7 @@ impl<T: NodeCode> Slot<T> {
 
     /// The same child under another edge and, for a node, another skip.
     #[must_use]
-    pub(crate) fn moved(self, edge: u16, skip: u8) -> Self {
+    pub fn moved(self, edge: u16, skip: u8) -> Self {
         match self.held() {
             Held::Leaf { addr, class } => Self::leaf(edge, class, addr),
             Held::Node { addr, ty, .. } => Self::node(edge, ty, skip, addr),

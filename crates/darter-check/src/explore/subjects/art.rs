@@ -3,8 +3,8 @@
 use super::super::fault::Fault;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_baselines::{Art, ArtOptions, HoclOptions};
 use darter_fabric::Sim;
-use darter_index::{Art, ArtOptions, HoclOptions};
 use darter_pool::AllocKind;
 
 /// The subject, in the published layout or the hashed one.

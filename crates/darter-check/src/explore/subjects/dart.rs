@@ -5,9 +5,10 @@ use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::{Sim, block_on};
+use darter_index::checker::Situation;
 use darter_index::{
     Condition, Dart, DartOptions, Decision, Hole as DartHole, Holes as DartHoles, IndexError, OrderedIndex,
-    PutOutcome, Situation, dart_situations,
+    PutOutcome, dart_situations,
 };
 use darter_pool::{AllocKind, Client};
 
@@ -73,7 +74,7 @@ impl Subject for OfDart {
         .of_our_own()
         .in_scenarios(&["split", "pair"]),
         Hole::published(
-            DartHole::BowToAny.name(),
+            DartHole::SupersededByAny.name(),
             "a put that lost its slot bows to whatever put won it, a conditional one too",
             2000,
         )

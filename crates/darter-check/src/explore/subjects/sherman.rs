@@ -7,8 +7,9 @@ use super::super::fault::Fault;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_baselines::{HoclOptions, Records, Sherman, ShermanHole, ShermanOptions, sherman_situations};
 use darter_fabric::Sim;
-use darter_index::{HoclOptions, Records, Sherman, ShermanOptions, Situation, sherman_situations};
+use darter_index::checker::Situation;
 use darter_pool::AllocKind;
 use std::marker::PhantomData;
 
@@ -114,7 +115,7 @@ impl<T: Techniques> Subject for OfSherman<T> {
             node_bytes: NODE_BYTES,
             lock_words: LOCK_WORDS,
             locks: HoclOptions { takes_over: !open.has(0), ..options.locks },
-            trusts_torn: open.has(1),
+            holes: if open.has(1) { options.holes.with(ShermanHole::TrustTorn) } else { options.holes },
             ..options
         }
     }

@@ -5,8 +5,8 @@ use super::super::fault::Fault;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_baselines::{Smart, SmartHole, SmartHoles, SmartOptions};
 use darter_fabric::Sim;
-use darter_index::{Smart, SmartHoles, SmartOptions};
 use darter_pool::AllocKind;
 
 /// The subject, with leaves out of place or in place.
@@ -67,6 +67,7 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
         exact_memory: false,
     };
 
+    /// In the order of [`SmartHole::ALL`].
     const HOLES: &'static [Hole] =
         if IN_PLACE { &[UNSEEN_SLOTS, LOCKS_OF_THE_DEAD, LOCK_IN_WRITE] } else { &[UNSEEN_SLOTS] };
 
@@ -74,11 +75,8 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
         &[(2072, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf), (128, AllocKind::Leaf)];
 
     fn options(open: Holes) -> SmartOptions {
-        let holes = SmartHoles {
-            unseen_slots: open.has(0),
-            locks_of_the_dead: open.has(1),
-            lock_in_write: open.has(2),
-        };
+        let open = SmartHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
+        let holes = open.fold(SmartHoles::default(), |holes, (_, hole)| holes.with(hole));
         // Whoever waits in this process for a lead that has stopped would wait for as long.
         SmartOptions {
             in_place: IN_PLACE,

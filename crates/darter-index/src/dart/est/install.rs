@@ -11,9 +11,9 @@ use super::split::{SplitOutcome, split};
 use super::table::Table;
 use super::{BUCKET_SLOTS, Entry, PrefixList};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{Client, PoolError};
+use darter_pool::{Pinned, PoolError};
 use smallvec::SmallVec;
 
 /// Tries before a hint is dropped.
@@ -21,7 +21,7 @@ const ATTEMPTS: usize = 4;
 
 /// An entry to be put in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct PendingEntry {
     pub(crate) hash: u64,
     pub(crate) entry: Entry,
     /// The node whose entry under this prefix it takes over.
@@ -35,27 +35,27 @@ pub(crate) struct KnownBucket {
     pub(crate) words: [u64; BUCKET_SLOTS],
 }
 
-/// The wishes for a node that covers the lengths above `above` up to `upto`, in the order of the list.
+/// The entries to be put in for a node that covers the lengths above `above` up to `upto`, in the order of the list.
 ///
 /// `key` must agree with the node's prefix in its first `upto` bytes.
-pub(crate) fn wishes_for(
+pub(crate) fn pending_for(
     list: PrefixList,
     key: &mut HashedKey<'_>,
     (above, upto): (usize, usize),
     node: NodeRef,
     replaces: Option<GlobalAddr>,
-) -> SmallVec<[Wish; 8]> {
+) -> SmallVec<[PendingEntry; 8]> {
     let known = if mutant!("entry-under-more-bytes-than-are-known") { key.bytes().len() } else { upto };
     list.covering(above, node.depth)
         .filter(|&len| len <= known)
         .map(|len| {
             let hash = key.express(len);
-            Wish { hash, entry: Entry::new(hash, len, node), replaces }
+            PendingEntry { hash, entry: Entry::new(hash, len, node), replaces }
         })
         .collect()
 }
 
-/// What a bucket allows for a wish.
+/// What a bucket allows for an entry.
 enum Plan {
     Present,
     Swap { slot: usize, old: u64 },
@@ -63,7 +63,7 @@ enum Plan {
     Sealed,
 }
 
-fn plan(bucket: &[u64], wish: &Wish) -> Plan {
+fn plan(bucket: &[u64], new: &PendingEntry) -> Plan {
     let mut free = None;
     for (slot, &word) in bucket.iter().enumerate() {
         let entry = Entry::from_word(word);
@@ -72,10 +72,10 @@ fn plan(bucket: &[u64], wish: &Wish) -> Plan {
         }
         if entry.is_empty() {
             free = free.or(Some(slot));
-        } else if entry == wish.entry {
+        } else if entry == new.entry {
             return Plan::Present;
-        } else if entry.matches(wish.hash)
-            && (wish.replaces == Some(entry.addr()) || entry.addr() == wish.entry.addr())
+        } else if entry.matches(new.hash)
+            && (new.replaces == Some(entry.addr()) || entry.addr() == new.entry.addr())
         {
             return Plan::Swap { slot, old: word };
         }
@@ -83,27 +83,27 @@ fn plan(bucket: &[u64], wish: &Wish) -> Plan {
     free.map_or(Plan::Full, |slot| Plan::Swap { slot, old: 0 })
 }
 
-/// Installs the wishes: one round trip when the buckets are known and nobody interferes, two otherwise.
+/// Puts entries in: one round trip when the buckets are known and nobody interferes, two otherwise.
 ///
 /// # Errors
 /// Those of the fabric. Running out of space drops hints instead.
 pub(crate) async fn install<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     version_addr: GlobalAddr,
-    wishes: &[Wish],
+    entries: &[PendingEntry],
     known: &[KnownBucket],
 ) -> Result<(), IndexError> {
-    let mut pending: SmallVec<[Wish; 8]> = wishes.iter().copied().collect();
+    let mut pending: SmallVec<[PendingEntry; 8]> = entries.iter().copied().collect();
     for attempt in 0..ATTEMPTS {
         if pending.is_empty() {
             break;
         }
-        let buckets = if attempt == 0 && wishes.iter().all(|w| known.iter().any(|k| k.hash == w.hash)) {
+        let buckets = if attempt == 0 && entries.iter().all(|new| known.iter().any(|k| k.hash == new.hash)) {
             pending
                 .iter()
-                .filter_map(|wish| known.iter().find(|k| k.hash == wish.hash).map(|k| k.words))
+                .filter_map(|new| known.iter().find(|k| k.hash == new.hash).map(|k| k.words))
                 .collect()
         } else {
             read_buckets(client, table, &pending).await?
@@ -111,29 +111,29 @@ pub(crate) async fn install<F: Fabric>(
         let mut batch = client.batch();
         let mut swaps: SmallVec<[_; 8]> = SmallVec::new();
         let mut crowded: SmallVec<[_; 8]> = SmallVec::new();
-        for (wish, bucket) in pending.iter().zip(&buckets) {
-            match plan(bucket, wish) {
+        for (new, bucket) in pending.iter().zip(&buckets) {
+            match plan(bucket, new) {
                 Plan::Present => {}
                 Plan::Swap { slot, old } => {
-                    let at = table.bucket_addr(wish.hash).plus(slot as u64 * 8);
-                    swaps.push((batch.cas(at, old, wish.entry.word()), *wish));
+                    let at = table.bucket_addr(new.hash).plus(slot as u64 * 8);
+                    swaps.push((batch.cas(at, old, new.entry.word()), *new));
                 }
-                Plan::Full => crowded.push((*wish, false)),
-                Plan::Sealed => crowded.push((*wish, true)),
+                Plan::Full => crowded.push((*new, false)),
+                Plan::Sealed => crowded.push((*new, true)),
             }
         }
-        let mut left: SmallVec<[Wish; 8]> = SmallVec::new();
+        let mut left: SmallVec<[PendingEntry; 8]> = SmallVec::new();
         if swaps.is_empty() {
             client.recycle(batch);
         } else {
             let done = client.submit(batch).await?;
             note(situations::EXPRESS_INSTALLED);
-            left.extend(swaps.iter().filter(|(cas, _)| !done.swapped(*cas)).map(|(_, wish)| *wish));
+            left.extend(swaps.iter().filter(|(cas, _)| !done.swapped(*cas)).map(|(_, new)| *new));
             client.recycle(done);
         }
-        for (wish, sealed) in crowded {
-            match split(client, table, keys, version_addr, wish.hash, sealed).await {
-                Ok(SplitOutcome::Split | SplitOutcome::Moved) => left.push(wish),
+        for (new, sealed) in crowded {
+            match split(client, table, keys, version_addr, new.hash, sealed).await {
+                Ok(SplitOutcome::Split | SplitOutcome::Moved) => left.push(new),
                 Ok(SplitOutcome::Roomy | SplitOutcome::AtLimit)
                 | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}
                 Err(error) => return Err(error),
@@ -145,13 +145,13 @@ pub(crate) async fn install<F: Fabric>(
 }
 
 async fn read_buckets<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
-    wishes: &[Wish],
+    entries: &[PendingEntry],
 ) -> Result<SmallVec<[[u64; BUCKET_SLOTS]; 8]>, IndexError> {
     let mut batch = client.batch();
     let reads: SmallVec<[_; 8]> =
-        wishes.iter().map(|wish| batch.read(table.bucket_addr(wish.hash), BUCKET_SLOTS)).collect();
+        entries.iter().map(|new| batch.read(table.bucket_addr(new.hash), BUCKET_SLOTS)).collect();
     let done = client.submit(batch).await?;
     let buckets = reads
         .iter()

@@ -11,9 +11,9 @@ use super::split::split;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::Client;
+use darter_pool::Pinned;
 use std::collections::HashSet;
 
 /// Passes beyond which only damage explains that a scrub does not end.
@@ -31,7 +31,7 @@ pub(crate) struct Retired {
 /// # Errors
 /// Those of the fabric; then some entries may be left and the nodes must not be freed.
 pub(crate) async fn scrub<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     version_addr: GlobalAddr,
@@ -63,7 +63,7 @@ pub(crate) async fn scrub<F: Fabric>(
 
 /// One pass over some buckets; answers those that must be looked at again.
 async fn scrub_chunk<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     version_addr: GlobalAddr,
@@ -122,7 +122,7 @@ async fn scrub_chunk<F: Fabric>(
 /// # Errors
 /// Those of the fabric.
 pub(crate) async fn segments<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
 ) -> Result<Vec<DirectoryEntry>, IndexError> {
     let mut batch = client.batch();
@@ -146,7 +146,7 @@ pub(crate) async fn segments<F: Fabric>(
 /// # Errors
 /// Those of the fabric.
 pub(crate) async fn scrub_everywhere<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     version_addr: GlobalAddr,
@@ -177,7 +177,7 @@ fn endless(addr: GlobalAddr) -> IndexError {
 
 /// Clears entries of one segment; returns whether others are sealed, and so on their way to another segment.
 async fn scrub_segment<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     segment: GlobalAddr,
     doomed: &(impl Fn(GlobalAddr) -> bool + Send),
@@ -207,7 +207,7 @@ async fn scrub_segment<F: Fabric>(
 
 /// Finishes every split that was begun and left.
 async fn finish_splits<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     version_addr: GlobalAddr,

@@ -5,7 +5,7 @@
 //! that is on its way from one segment to another: it either clears the old slot before the seal, or meets the seal and
 //! finishes the split first.
 //!
-//! Several clients may build twins. The lowest directory entry of each half decides: the first CAS there wins, everyone
+//! Several clients may build duplicates. The lowest directory entry of each half decides: the first CAS there wins, everyone
 //! copies the winner into the half's other entries. Whoever wins the lower half retires the old segment, after it has bumped
 //! the version word that tells other processes to read the directory again. A split first completes the copying of the split
 //! before it, so that a directory entry is never more than one split behind.
@@ -22,9 +22,9 @@ use super::super::situations;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BUCKETS_MAX};
 use crate::IndexError;
-use crate::situations::note;
+use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{AllocKind, Client, PoolError};
+use darter_pool::{AllocKind, Pinned, PoolError};
 use std::sync::atomic::Ordering;
 
 /// A segment splits when a bucket is full and this share of its slots is taken; below, the hint is dropped.
@@ -49,14 +49,14 @@ pub(crate) enum SplitOutcome {
 /// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`], unless a split has begun: then whoever must have it
 /// finished, a scrub, has to try again later, and gets the error.
 pub(crate) async fn split<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     version_addr: GlobalAddr,
     hash: u64,
     sealed: bool,
 ) -> Result<SplitOutcome, IndexError> {
-    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one wish in four asks.
+    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one entry in four has it counted.
     if !sealed && (hash >> 40) & 3 != 0 {
         return Ok(SplitOutcome::Roomy);
     }
@@ -149,7 +149,7 @@ pub(crate) async fn split<F: Fabric>(
 
 /// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they are hints.
 async fn divide<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     local_depth: u32,
@@ -180,7 +180,7 @@ async fn divide<F: Fabric>(
 
 /// The full hash of each entry, where its node still tells.
 async fn hashes_of<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     keys: &HashKeys,
     entries: &[(usize, Entry)],
@@ -215,7 +215,7 @@ async fn hashes_of<F: Fabric>(
 
 /// Links one half: answers whether `mine` won. Fills the half's other entries with the winner.
 async fn publish<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     primary: usize,
     stride: usize,
@@ -240,7 +240,7 @@ async fn publish<F: Fabric>(
 
 /// Replaces `old` by `winner` in every directory entry from `first` on in steps of `stride`.
 async fn fill<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     first: usize,
     stride: usize,
@@ -265,7 +265,7 @@ async fn fill<F: Fabric>(
 
 /// Before a segment splits, makes every directory entry of its half name it: its own split may have been cut short.
 async fn complete_previous<F: Fabric>(
-    client: &mut Client<F>,
+    client: &mut Pinned<'_, F>,
     table: &Table,
     index: usize,
     segment: DirectoryEntry,

@@ -9,7 +9,7 @@ use super::super::node::NodeRef;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, PrefixList, SEGMENT_BUCKETS_MAX};
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Pinned};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -115,7 +115,7 @@ impl Table {
     /// # Errors
     /// Out of space, with everything given back.
     pub(crate) async fn create<F: Fabric>(
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         list: PrefixList,
         segment: SegmentSize,
         entries: u64,
@@ -139,14 +139,14 @@ impl Table {
     }
 
     /// Directory bits by the size of the pool: its segments, of the usual size, could take about an eighth of it.
-    fn bits_for_pool<F: Fabric>(client: &Client<F>) -> u32 {
+    fn bits_for_pool<F: Fabric>(client: &Pinned<'_, F>) -> u32 {
         let fabric = client.pool().fabric();
         let bytes: u64 = (0..fabric.nodes()).map(|node| fabric.node_bytes(node as u8)).sum();
         (bytes / SegmentSize(SEGMENT_BUCKETS_MAX).bytes() / 64).max(16).ilog2().min(16)
     }
 
     async fn build<F: Fabric>(
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         drafts: &mut Drafts,
         (list, segment): (PrefixList, SegmentSize),
         bits: u32,
@@ -186,7 +186,7 @@ impl Table {
     /// # Errors
     /// [`IndexError::Corrupt`] when the bytes are no descriptor.
     pub(crate) async fn load<F: Fabric>(
-        client: &mut Client<F>,
+        client: &mut Pinned<'_, F>,
         descriptor: GlobalAddr,
         version: u64,
     ) -> Result<Self, IndexError> {

@@ -1,0 +1,216 @@
+//! The check: a walk of everything reachable from the root words that verifies every invariant of the format. The same walk
+//! counts for the statistics, which read no leaf.
+//!
+//! Identities agree with the keys below, key bytes with their slots, an edge has one slot and in its own bucket, leaves hold
+//! the key their path spells, depths grow, no object is reached twice. Other clients may be at work: the walk stays pinned,
+//! so what it meets cannot be reused.
+
+use super::Art;
+use super::node::{self, Header, Held, NodeType, Part, Slot};
+use super::scan::check_depth;
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::radix::leaf;
+use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
+use darter_index::radix::slot::{END, edge_of};
+use darter_index::radix::tally::Tally;
+use darter_index::{CheckReport, IndexError, IndexStats};
+use darter_pool::Client;
+use darter_pool::size_class::class_bytes;
+
+/// Leaf bytes read in one round trip.
+const LEAF_BATCH_BYTES: u64 = 1 << 20;
+
+/// A node on the path being walked.
+struct Frame {
+    addr: GlobalAddr,
+    ty: NodeType,
+    header: Header,
+    /// Inner children not walked yet, last first.
+    children: Vec<Slot>,
+}
+
+/// A walk in progress.
+struct Inspection {
+    keys: HashKeys,
+    report: CheckReport,
+    tally: Tally,
+    path: Vec<Frame>,
+    /// The key bytes that the path's edges spell, with their positions.
+    edges: Vec<(usize, u8)>,
+    /// Whether leaves are read and all is verified, not only counted.
+    verifies: bool,
+}
+
+impl<F: Fabric> Art<F> {
+    /// Walks and verifies everything.
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+        self.walk(client, true).await
+    }
+
+    /// Counts everything without reading a leaf.
+    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+        Ok(self.walk(client, false).await?.stats)
+    }
+
+    async fn walk(&self, client: &mut Client<F>, verifies: bool) -> Result<CheckReport, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let mut walk = Inspection {
+            keys: self.shared.keys,
+            report: CheckReport::default(),
+            tally: Tally::new(self.shared.layout.iter().map(|ty| ty.name())),
+            path: Vec::new(),
+            edges: Vec::new(),
+            verifies,
+        };
+        let root = self.shared.read_root(&mut client).await?;
+        self.inspect_node(&mut client, &mut walk, root).await?;
+        while let Some(frame) = walk.path.last_mut() {
+            let depth = frame.header.depth();
+            if let Some(child) = frame.children.pop() {
+                walk.edges.push((depth, child.edge().unwrap_or(END) as u8));
+                self.inspect_node(&mut client, &mut walk, child).await?;
+            } else {
+                walk.path.pop();
+                walk.edges.pop();
+            }
+        }
+        walk.report.stats = walk.tally.finish();
+        self.shared.hocl.report(&mut client, &mut walk.report).await?;
+        Ok(walk.report)
+    }
+
+    /// Reads the node that a slot points to, verifies it and its leaves, and puts it on the path, or drops its edge again.
+    async fn inspect_node(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Inspection,
+        slot: Slot,
+    ) -> Result<(), IndexError> {
+        let Held::Node { addr, ty, .. } = slot.held() else { return Ok(()) };
+        if !walk.report.reach(addr, ty.pool_bytes(), "inner node") {
+            walk.edges.pop();
+            return Ok(());
+        }
+        let mut batch = client.batch();
+        let read = batch.read(addr, ty.words());
+        let words = match client.submit(batch).await {
+            Ok(done) => {
+                let words = done.words(read).to_vec();
+                client.recycle(done);
+                words
+            }
+            Err(error) => {
+                walk.edges.pop();
+                return walk.report.unreadable(format_args!("{} at {addr}", ty.name()), error);
+            }
+        };
+        let header = Header::new(&words);
+        let above = walk.path.last().map(|frame| frame.header.depth());
+        if let Err(error) = check_depth(addr, header.depth(), above) {
+            walk.report.violation(error.to_string());
+            walk.edges.pop();
+            return Ok(());
+        }
+        let live = Part::whole(ty, &words).children();
+        walk.tally.note_node(ty.name(), ty.pool_bytes(), live.len());
+        if walk.verifies {
+            verify_node(walk, addr, ty, &words, live.len());
+        }
+        let is_node = |slot: &&Slot| matches!(slot.held(), Held::Node { .. });
+        let children = live.iter().rev().filter(is_node).copied().collect();
+        walk.path.push(Frame { addr, ty, header, children });
+        self.inspect_leaves(client, walk, &live).await
+    }
+
+    async fn inspect_leaves(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Inspection,
+        slots: &[Slot],
+    ) -> Result<(), IndexError> {
+        let levels = walk.path.len();
+        let mut slots = slots.iter().filter_map(|&slot| match slot.held() {
+            Held::Leaf { addr, class } => Some((slot, addr, class)),
+            _ => None,
+        });
+        loop {
+            let mut batch = client.batch();
+            let mut reads = Vec::new();
+            let mut bytes = 0;
+            for (slot, addr, class) in slots.by_ref() {
+                if walk.report.reach(addr, class_bytes(class), "leaf") {
+                    walk.tally.note_leaf(class_bytes(class), levels);
+                    if walk.verifies {
+                        reads.push((slot, batch.read(addr, leaf::class_words(class))));
+                        bytes += class_bytes(class);
+                    }
+                }
+                if bytes >= LEAF_BATCH_BYTES {
+                    break;
+                }
+            }
+            if reads.is_empty() {
+                client.recycle(batch);
+                return Ok(());
+            }
+            match client.submit(batch).await {
+                Ok(done) => {
+                    for (slot, read) in reads {
+                        verify_leaf(walk, slot, done.words(read));
+                    }
+                    client.recycle(done);
+                }
+                Err(error) => {
+                    walk.report.unreadable(format_args!("leaves at {}", reads[0].0.addr()), error)?;
+                }
+            }
+        }
+    }
+}
+
+fn verify_node(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, words: &[u64], live: usize) {
+    let name = ty.name();
+    let whole = Part::whole(ty, words);
+    if let Err(error) = node::verify_edges(addr, ty, words) {
+        walk.report.violation(format!("{name}: {error}"));
+    }
+    let (mut held, mut sealed) = (0, u32::from(whole.header.is_sealed()));
+    for (_, slot) in node::slots(ty, words) {
+        held += usize::from(slot.is_live());
+        sealed += u32::from(slot.is_sealed());
+    }
+    if held != live {
+        walk.report
+            .violation(format!("{name} at {addr}: {held} slots hold children, {live} of them can be found"));
+    }
+    if sealed > 0 {
+        walk.report.remarks.push(format!(
+            "{name} at {addr}: {sealed} words sealed by a replacement under way; the next writer finishes it"
+        ));
+    }
+    if live < 2 && !walk.path.is_empty() {
+        walk.report.remarks.push(format!(
+            "{name} at {addr}: {live} live children; a dead client left it; the next delete near it takes it out"
+        ));
+    }
+}
+
+fn verify_leaf(walk: &mut Inspection, slot: Slot, words: &[u64]) {
+    let addr = slot.addr();
+    let key = match leaf::parse(addr, words) {
+        Ok(leaf) => leaf.key,
+        Err(error) => return walk.report.violation(error.to_string()),
+    };
+    let Some(last) = walk.path.last() else { return };
+    let depth = last.header.depth();
+    let edge_fits = key.len() >= depth && slot.edge() == Some(edge_of(key, depth));
+    if !edge_fits || walk.edges.iter().any(|&(at, byte)| key.get(at) != Some(&byte)) {
+        return walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+    }
+    let mut hashed = HashedKey::new(walk.keys, key);
+    let wrong = walk.path.iter().find(|frame| !frame.header.is_on_path(&mut hashed));
+    if let Some((name, node)) = wrong.map(|frame| (frame.ty.name(), frame.addr)) {
+        walk.report
+            .violation(format!("{name} at {node}: its identity is not that of the key in leaf {addr}"));
+    }
+}

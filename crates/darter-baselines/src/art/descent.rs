@@ -1,0 +1,258 @@
+//! The way from a key to its place: every point operation's first half.
+//!
+//! A [`Descent`] is a machine without a fabric, as DART's is: [`Descent::post`] adds the verbs it needs next to a batch,
+//! [`Descent::absorb`] takes what they brought. It begins at the root as last seen and believes it when its header is a
+//! root's and not sealed, else it reads the root word. From there on every node was linked at some moment of this operation, so readers
+//! take its slots as they stand. A node's identity decides whether the key left the path in the bytes the edge skipped.
+//!
+//! In the hashed layout the header is read together with the bucket of the byte that comes next if the edge skipped nothing;
+//! if it did, and the bucket is another, that bucket costs one more round trip.
+
+use super::node::{HEADER_WORDS, Header, Held, NodeType, Part, Slot};
+use super::shared::Shared;
+use super::situations::ROOT_STALE;
+use darter_fabric::{Batch, GlobalAddr, ReadId};
+use darter_index::IndexError;
+use darter_index::checker::note;
+use darter_index::radix::leaf;
+use darter_index::radix::prefix_hash::HashedKey;
+use darter_index::radix::search::Search;
+use darter_index::radix::slot::END;
+
+/// A slot, where it lies and what it held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotAt {
+    pub(super) addr: GlobalAddr,
+    pub(super) slot: Slot,
+}
+
+/// What the descent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To answer: sealed nodes are as good as others.
+    Read,
+    /// To change the place found: a sealed node on the way must be dealt with first.
+    Write,
+}
+
+/// How a descent ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// No child under the key's edge at [`Descent::here`].
+    Vacant,
+    /// A leaf under the key's edge, read whole: the key's own or another's.
+    Leaf { at: SlotAt, read: ReadId, is_key: bool },
+    /// The key leaves the path in the bytes skipped before [`Descent::here`].
+    Diverged,
+    /// Not for readers: the node at [`Descent::here`] was being replaced.
+    Sealed,
+}
+
+enum Stage {
+    RootWord(Option<ReadId>),
+    /// A node whole, or its header and the bucket from a word on, for the edge at the predicted depth.
+    Node(Option<(ReadId, Option<(usize, ReadId)>)>),
+    /// The bucket from a word on, the header being known.
+    Bucket(usize, usize, Option<ReadId>),
+    Leaf {
+        at: SlotAt,
+        class: u8,
+        read: Option<ReadId>,
+    },
+}
+
+/// A node on the way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Here {
+    pub(super) addr: GlobalAddr,
+    pub(super) ty: NodeType,
+    pub(super) header: Header,
+    /// The slot that points to it.
+    pub(super) incoming: SlotAt,
+    /// The node that holds that slot, and its depth; `None` when that is the root word.
+    pub(super) above: Option<(GlobalAddr, usize)>,
+}
+
+impl Here {
+    /// The depth if its edge skips nothing; none is less.
+    fn predicted(&self) -> usize {
+        self.above.map_or(0, |(_, depth)| depth + 1)
+    }
+
+    /// The root, by its pointer.
+    fn root(shared: &Shared, slot: Slot) -> Result<Self, IndexError> {
+        let (addr, ty) = shared.node_of_root(slot)?;
+        let incoming = SlotAt { addr: shared.words.root, slot };
+        Ok(Self { addr, ty, header: Header::default(), incoming, above: None })
+    }
+}
+
+/// One key's way down.
+pub(super) struct Descent<'k> {
+    pub(super) key: HashedKey<'k>,
+    purpose: Purpose,
+    /// At which the operation is pinned.
+    epoch: u64,
+    stage: Stage,
+    /// The current node; where the descent ended, in the end.
+    pub(super) here: Here,
+    /// Whether the root was read from its word.
+    root_known: bool,
+    /// What was read of the current node beside its header, for writers, and from which word on.
+    pub(super) words: Vec<u64>,
+    pub(super) words_at: usize,
+}
+
+impl<'k> Descent<'k> {
+    /// Begins at the remembered root. The caller is pinned at this epoch and has called
+    /// [`Shared::refresh`].
+    pub(super) fn new(
+        shared: &Shared,
+        epoch: u64,
+        key: &'k [u8],
+        purpose: Purpose,
+    ) -> Result<Self, IndexError> {
+        Ok(Self {
+            key: HashedKey::new(shared.keys, key),
+            purpose,
+            epoch,
+            stage: Stage::Node(None),
+            here: Here::root(shared, shared.root())?,
+            root_known: false,
+            words: Vec::new(),
+            words_at: 0,
+        })
+    }
+
+    /// The key's edge at the current node, which is on its path.
+    pub(super) fn edge(&self) -> u16 {
+        self.key.edge(self.here.header.depth())
+    }
+
+    /// What a writer's descent read of the node where it ended.
+    pub(super) fn part(&self) -> Part<'_> {
+        Part { ty: self.here.ty, header: self.here.header, at: self.words_at, words: &self.words }
+    }
+}
+
+impl Search<Shared> for Descent<'_> {
+    type End = End;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
+        let here = self.here;
+        match &mut self.stage {
+            Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
+            Stage::Node(reads) => {
+                let edge = self.key.edge(here.predicted());
+                *reads = Some(match here.ty.bucket(edge) {
+                    None => (batch.read(here.addr, here.ty.words()), None),
+                    Some((at, len)) => {
+                        let header = batch.read(here.addr, HEADER_WORDS);
+                        (header, Some((at, batch.read(here.addr.plus(at as u64 * 8), len))))
+                    }
+                });
+            }
+            Stage::Bucket(at, len, read) => {
+                *read = Some(batch.read(here.addr.plus(*at as u64 * 8), *len));
+            }
+            Stage::Leaf { at, class, read } => {
+                *read = Some(batch.read(at.slot.addr(), leaf::class_words(*class)));
+            }
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>, IndexError> {
+        match self.stage {
+            Stage::RootWord(Some(read)) => {
+                let slot = Slot::from_word(batch.words(read)[0]);
+                self.here = Here::root(shared, slot)?;
+                shared.remember_root(slot, self.epoch);
+                self.root_known = true;
+                self.stage = Stage::Node(None);
+                Ok(None)
+            }
+            Stage::Node(Some((node, bucket))) => self.absorb_node(shared, batch, node, bucket),
+            Stage::Bucket(at, _, Some(read)) => self.absorb_part(at, batch.words(read)),
+            Stage::Leaf { at, read: Some(read), .. } => {
+                let leaf = leaf::parse(at.slot.addr(), batch.words(read))?;
+                Ok(Some(End::Leaf { at, read, is_key: leaf.key == self.key.bytes() }))
+            }
+            _ => Err(IndexError::Corrupt {
+                addr: self.here.addr,
+                what: "descent absorbed before it was posted",
+            }),
+        }
+    }
+}
+
+impl Descent<'_> {
+    fn absorb_node(
+        &mut self,
+        shared: &Shared,
+        batch: &Batch,
+        node: ReadId,
+        bucket: Option<(usize, ReadId)>,
+    ) -> Result<Option<End>, IndexError> {
+        let words = batch.words(node);
+        let header = Header::new(words);
+        let predicted = self.here.predicted();
+        self.here.header = header;
+        if self.here.above.is_none() && !self.root_known && !shared.is_root(header) {
+            note(ROOT_STALE);
+            self.stage = Stage::RootWord(None);
+            return Ok(None);
+        }
+        if self.purpose == Purpose::Write && header.is_sealed() {
+            return Ok(Some(End::Sealed));
+        }
+        let is_root = self.here.above.is_none();
+        // Depths grow along every path, so pointers of a damaged pool cannot lead in circles.
+        if header.depth() < predicted || is_root && header.depth() > 0 {
+            return Err(IndexError::Corrupt {
+                addr: self.here.addr,
+                what: "node less deep than the one that points to it",
+            });
+        }
+        if !header.is_on_path(&mut self.key) {
+            return Ok(Some(End::Diverged));
+        }
+        match bucket {
+            None => self.absorb_part(HEADER_WORDS, &words[HEADER_WORDS..]),
+            Some((at, read)) => match self.here.ty.bucket(self.edge()) {
+                Some((wanted, len)) if wanted != at && self.edge() != END => {
+                    self.stage = Stage::Bucket(wanted, len, None);
+                    Ok(None)
+                }
+                _ => self.absorb_part(at, batch.words(read)),
+            },
+        }
+    }
+
+    fn absorb_part(&mut self, at: usize, words: &[u64]) -> Result<Option<End>, IndexError> {
+        if self.purpose == Purpose::Write {
+            self.words.clear();
+            self.words.extend_from_slice(words);
+            self.words_at = at;
+        }
+        let here = self.here;
+        let part = Part { ty: here.ty, header: here.header, at, words };
+        let edge = self.edge();
+        let Some((at, slot)) = part.find(edge) else { return Ok(Some(End::Vacant)) };
+        let at = SlotAt { addr: here.addr.plus(at as u64 * 8), slot };
+        match slot.held() {
+            Held::Empty | Held::Tomb => Ok(Some(End::Vacant)),
+            Held::Leaf { class, .. } => {
+                self.stage = Stage::Leaf { at, class, read: None };
+                Ok(None)
+            }
+            Held::Node { addr, ty, .. } => {
+                let above = Some((here.addr, here.header.depth()));
+                self.here = Here { addr, ty, header: Header::default(), incoming: at, above };
+                self.stage = Stage::Node(None);
+                Ok(None)
+            }
+            Held::Invalid => Err(IndexError::Corrupt { addr: at.addr, what: "slot of no known type" }),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The locks that a writer holds: on the node it changes and, when it replaces the node, on the one that points to it.
+//!
+//! Readers never lock (ROWEX). A writer that needs two locks takes them in the order of their lock words, whatever the order
+//! of the nodes, so that no circle of writers waits for itself.
+
+use super::Art;
+use crate::hocl::Locked;
+use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_index::IndexError;
+use darter_pool::Pinned;
+use smallvec::SmallVec;
+
+/// Locks held, until ended in order; dropped, they are others' to take over. None with [`super::ArtOptions::without_locks`].
+#[derive(Debug, Default)]
+pub(super) struct Locks(SmallVec<[Locked; 2]>);
+
+impl Locks {
+    /// Adds the unlocking WRITEs to the last batch that is posted under the locks.
+    pub(super) fn unlock_in(&mut self, batch: &mut Batch) {
+        self.0.iter_mut().for_each(|locked| locked.unlock_in(batch));
+    }
+
+    /// Ends the locks when all verbs under them have completed; a round trip for each that no batch unlocked.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub(super) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
+        for locked in self.0 {
+            locked.end(client).await?;
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Art<F> {
+    /// Locks a node, or the root word.
+    pub(super) async fn lock(
+        &self,
+        client: &mut Pinned<'_, F>,
+        page: GlobalAddr,
+    ) -> Result<Locks, IndexError> {
+        let mut locks = Locks::default();
+        if !self.shared.options.without_locks {
+            locks.0.push(self.shared.hocl.lock(client, page).await?);
+        }
+        Ok(locks)
+    }
+
+    /// Locks a node, and what points to it.
+    pub(super) async fn lock_both(
+        &self,
+        client: &mut Pinned<'_, F>,
+        above: GlobalAddr,
+        node: GlobalAddr,
+    ) -> Result<Locks, IndexError> {
+        let mut locks = Locks::default();
+        if !self.shared.options.without_locks {
+            let (first, second) = self.shared.hocl.lock_two(client, above, node).await?;
+            locks.0.push(first);
+            locks.0.extend(second);
+        }
+        Ok(locks)
+    }
+}

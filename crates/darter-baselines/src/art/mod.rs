@@ -1,0 +1,221 @@
+//! ART on disaggregated memory: the baseline that DART (section 2.2) and SMART (section 2.3) are measured against.
+//!
+//! An adaptive radix tree whose nodes are read whole, one round trip each ([`node`]); the type of a node and the length of a
+//! leaf travel in the pointer. Synchronised as ROWEX is: readers never lock, writers lock the nodes they change
+//! ([`locks`]), here by Sherman's hierarchical locks as in SMART's section 5.1. Leaves are immutable; an update writes a new
+//! one and swaps the pointer by one CAS, without a lock unless [`ArtOptions::locked_updates`] asks for one.
+//!
+//! [`ArtOptions::hashed`] puts the first of DART's parts, the hashed layout, under the same tree and locks (DART, section
+//! 5.3).
+//!
+//! `docs/art.md` has the formats, the arguments, and what the published design cannot survive. Root words: 3 the kind, 8 the
+//! root pointer, 9 the locks.
+
+mod bulk;
+mod check;
+mod descend_any;
+mod descent;
+mod locks;
+mod node;
+mod publish;
+mod replace;
+mod scan;
+mod search;
+mod shared;
+mod situations;
+mod write;
+
+#[cfg(feature = "checker")]
+pub use situations::art_situations;
+
+use crate::hocl::{self, Hocl, HoclOptions};
+use darter_fabric::{Fabric, OpKind};
+use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
+use darter_index::{
+    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
+};
+use darter_pool::{AllocKind, Client};
+use node::{HASHED, NodeType, PUBLISHED, Slot};
+use shared::{KIND, RootWords, Shared};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// How a process uses an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArtOptions {
+    /// Nodes are hashed buckets (DART, section 3.2), of which a search reads one. Counts when the index is created.
+    pub hashed: bool,
+    /// The locks' parts in use.
+    pub hocl: HoclOptions,
+    /// Words of a table of locks. Counts when the index is created.
+    pub lock_words: u32,
+    /// Updates lock the node whose pointer they swap, as ROWEX does, though the CAS needs no lock (DART, Table 1).
+    pub locked_updates: bool,
+    /// Not for use: writers take no locks, and an update that lost a race is not tried again, so that what locks cost can be
+    /// measured (DART, Table 1). Two clients that write at once then lose writes.
+    pub without_locks: bool,
+}
+
+impl Default for ArtOptions {
+    /// The published layout, with locks as Sherman has them.
+    fn default() -> Self {
+        Self {
+            hashed: false,
+            hocl: HoclOptions::default(),
+            lock_words: hocl::TABLE_WORDS as u32,
+            locked_updates: false,
+            without_locks: false,
+        }
+    }
+}
+
+/// An ART in a pool. Clones are handles in one compute node: they share locks and the root pointer.
+#[derive(Debug)]
+pub struct Art<F: Fabric> {
+    shared: Arc<Shared>,
+    fabric: PhantomData<fn() -> F>,
+}
+
+impl<F: Fabric> Clone for Art<F> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), fabric: PhantomData }
+    }
+}
+
+impl<F: Fabric> Art<F> {
+    /// Makes an empty root and the locks' descriptor; of several creators one wins each word, and the kind word comes last.
+    async fn create(client: &mut Client<F>, options: ArtOptions) -> Result<(), IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let words = RootWords::of(client.pool());
+        let keys = HashKeys::new(client.pool().secret());
+        let descriptor = Hocl::create(&mut client, options.lock_words.into()).await?;
+        let ty = if options.hashed { HASHED[0] } else { PUBLISHED[0] };
+        let root = match client.alloc(0, ty.bytes(), AllocKind::Inner).await {
+            Ok(root) => root,
+            Err(error) => {
+                Hocl::free_unpublished(&mut client, descriptor);
+                return Err(error.into());
+            }
+        };
+        let image = node::image(ty, node::identity_of(&mut HashedKey::new(keys, &[]), 0), &[]);
+        let mut batch = client.batch();
+        batch.write(root, &image);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        let mut batch = client.batch();
+        let locks_cas = batch.cas(words.locks, 0, descriptor.bits());
+        let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, 0, root).word());
+        batch.cas(words.kind, 0, KIND);
+        let done = client.submit(batch).await?;
+        let (locks_won, root_won) = (done.swapped(locks_cas), done.swapped(root_cas));
+        client.recycle(done);
+        if !root_won {
+            client.free_unpublished(root, ty.bytes(), AllocKind::Inner);
+        }
+        if !locks_won {
+            Hocl::free_unpublished(&mut client, descriptor);
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> OrderedIndex<F> for Art<F> {
+    const NAME: &'static str = "art";
+
+    type Options = ArtOptions;
+
+    async fn open(client: &mut Client<F>, options: ArtOptions) -> Result<Self, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let words = RootWords::of(client.pool());
+        let keys = HashKeys::new(client.pool().secret());
+        let mut batch = client.batch();
+        let reads = [words.kind, words.root, words.locks].map(|addr| batch.read(addr, 1));
+        let done = client.submit(batch).await?;
+        let [kind, root, locks] = reads.map(|read| done.words(read)[0]);
+        client.recycle(done);
+        if kind != KIND {
+            return Err(IndexError::NoIndex { expected: "art", found: kind });
+        }
+        let descriptor = darter_fabric::GlobalAddr::from_bits(locks);
+        let hocl = Hocl::open(&mut client, descriptor, options.hocl).await?;
+        let root = Slot::from_word(root);
+        let layout = match root.held() {
+            node::Held::Node { ty, .. } => NodeType::layout(ty),
+            _ => return Err(IndexError::Corrupt { addr: words.root, what: "root word names no node" }),
+        };
+        let shared = Shared::new(keys, words, (root, client.epoch()), layout, hocl, options);
+        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
+    }
+
+    async fn open_or_create(client: &mut Client<F>, options: ArtOptions) -> Result<Self, IndexError> {
+        match Self::open(client, options).await {
+            Err(IndexError::NoIndex { found: 0, .. }) => {}
+            other => return other,
+        }
+        Self::create(client, options).await?;
+        let index = Self::open(client, options).await?;
+        if !options.without_locks {
+            index.shared.hocl.make_tables(client).await?;
+        }
+        Ok(index)
+    }
+
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+        self.get_value(client, key).await
+    }
+
+    async fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        self.put_value(client, key, value, condition).await
+    }
+
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+        self.delete_key(client, key).await
+    }
+
+    async fn multi_get(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+        self.multi_get_values(client, keys).await
+    }
+
+    async fn scan(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>, IndexError> {
+        self.scan_chunk(client, range, limit).await
+    }
+
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        self.load_sorted(client, sorted).await
+    }
+
+    /// There is nothing to keep up.
+    async fn maintain(&self, _client: &mut Client<F>) -> Result<(), IndexError> {
+        Ok(())
+    }
+
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+        self.check_all(client).await
+    }
+
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+        self.collect_stats(client).await
+    }
+
+    fn cache_used_bytes(&self) -> u64 {
+        0
+    }
+}

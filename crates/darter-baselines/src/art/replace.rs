@@ -1,0 +1,265 @@
+//! Replacing a node by a better one: a larger type, a smaller one, its lone child, or nothing.
+//!
+//! 1. *Lock* what points to the node, and the node (ROWEX); look at both again.
+//! 2. *Seal* the header and the pointers to leaves, which are all that can change without the lock.
+//! 3. *Link* the successor by one CAS on the slot that pointed to the node, and unlock.
+//! 4. *Retire* the old node. Whoever still has its address finds the seal.
+//!
+//! A writer that dies between the second step and the third leaves a sealed node in the tree. Readers do not mind; the next
+//! writer that meets it takes over the locks, which are leases, and does the same steps again. Memory for the successor is
+//! allocated before the first seal, so that running out of space leaves the node as it was.
+
+use super::Art;
+use super::descent::{Here, SlotAt};
+use super::locks::Locks;
+use super::node::{self, Header, Held, NodeType, Part, Slot};
+use super::publish::Change;
+use super::situations::{self, HELPED, REPLACE_LATE};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_index::IndexError;
+use darter_index::checker::note;
+use darter_index::radix::build::Built;
+use darter_index::radix::drafts::Drafts;
+use darter_index::radix::seal::seal_all;
+use darter_index::radix::slot::END;
+use darter_pool::{AllocKind, Pinned};
+
+/// What is to come in a node's place.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted<'a> {
+    /// The same children, in the node that fits them.
+    AsItIs,
+    /// One more: its slot, and the words of its leaf, which nobody has written yet.
+    With { slot: Slot, leaf: &'a [u64] },
+    /// This node, if the old one has no children.
+    Instead(Built<NodeType>),
+}
+
+/// What became of a replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replaced {
+    /// The successor is linked; it holds the new child, if one was given and its edge was free.
+    Done { added: bool },
+    /// The node is as good as it can be.
+    Unneeded,
+    /// Somebody else changed what points to the node.
+    Lost,
+    /// [`Wanted::Instead`]: the node has children.
+    NotEmpty,
+}
+
+/// What takes a node's place.
+enum Successor {
+    /// This slot in the parent.
+    Slot(Slot),
+    /// A node of this type with these children.
+    Node(NodeType, Vec<Slot>),
+}
+
+impl<F: Fabric> Art<F> {
+    /// Replaces the node `here`, whose header need not be known.
+    pub(super) async fn replace(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+        wanted: Wanted<'_>,
+    ) -> Result<Replaced, IndexError> {
+        let above = here.above.map_or(here.incoming.addr, |(addr, _)| addr);
+        let locks = self.lock_both(client, above, here.addr).await?;
+        let mut drafts = Drafts::new();
+        match self.replace_locked(client, here, wanted, &mut drafts).await {
+            Ok(Ok((slot, image, added))) => {
+                self.link(client, here, wanted, (slot, image, added), (drafts, locks)).await
+            }
+            Ok(Err(outcome)) => {
+                drafts.discard(client);
+                locks.end(client).await?;
+                Ok(outcome)
+            }
+            Err(error) => {
+                if let IndexError::Pool(_) = error {
+                    // Nothing was begun; for any other error the locks are left to be taken over.
+                    drafts.discard(client);
+                    locks.end(client).await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Looks again, allocates, and seals. Answers the slot that is to be linked, the node to be written before, and whether
+    /// the new child is in it; or why not.
+    #[allow(clippy::type_complexity)] // one caller, which takes it apart
+    async fn replace_locked(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+        wanted: Wanted<'_>,
+        drafts: &mut Drafts,
+    ) -> Result<Result<(Slot, Option<(GlobalAddr, Vec<u64>)>, bool), Replaced>, IndexError> {
+        let (ty, incoming) = (here.ty, here.incoming);
+        let mut batch = client.batch();
+        let holder = here.above.map(|(addr, _)| batch.read(addr, 1));
+        let pointer = batch.read(incoming.addr, 1);
+        let node = batch.read(here.addr, ty.words());
+        let done = client.submit(batch).await?;
+        let holder_is_sealed =
+            holder.is_some_and(|read| done.words(read)[0] & darter_index::radix::seal::SEAL != 0);
+        let is_linked = done.words(pointer)[0] == incoming.slot.word();
+        let mut words = done.words(node).to_vec();
+        client.recycle(done);
+        if here.above.is_none() && !is_linked {
+            // What was remembered of the root word is out of date.
+            self.shared.read_root(client).await?;
+        }
+        let holder_is_sealed = holder_is_sealed && !mutant!("art-replaces-below-a-replaced-node");
+        if holder_is_sealed || !is_linked {
+            note(REPLACE_LATE);
+            return Ok(Err(Replaced::Lost));
+        }
+        node::verify_edges(here.addr, ty, &words)?;
+        let is_sealed = Header::new(&words).is_sealed();
+        if is_sealed {
+            note(HELPED);
+        }
+        let (planned, _) = self.successor(here, &words, wanted);
+        match (&planned, wanted) {
+            (_, Wanted::Instead(_)) if Part::whole(ty, &words).live().next().is_some() => {
+                return Ok(Err(Replaced::NotEmpty));
+            }
+            (Successor::Node(best, _), Wanted::AsItIs) if *best >= ty && !is_sealed => {
+                return Ok(Err(Replaced::Unneeded));
+            }
+            _ => {}
+        }
+        let room = match planned {
+            Successor::Node(ty, _) => Some((ty, self.alloc_node(client, here, ty, drafts).await?)),
+            Successor::Slot(_) => None,
+        };
+        seal_all(client, here.addr, &mut words, node::seals(ty)).await?;
+        let identity = Header::new(&words).identity();
+        let (successor, added) = self.successor(here, &words, wanted);
+        Ok(Ok(match (successor, room) {
+            (Successor::Slot(slot), _) => (slot, None, added),
+            (Successor::Node(ty, children), Some((planned, addr))) if planned == ty => {
+                let slot = Slot::node(incoming.slot.edge().unwrap_or(0), ty, 0, addr);
+                (slot, Some((addr, node::image(ty, identity, &children))), added)
+            }
+            // The edges cannot change under the lock; without locks somebody did.
+            _ => return Ok(Err(Replaced::Lost)),
+        }))
+    }
+
+    /// Writes the successor, links it, unlocks, and retires the old node.
+    async fn link(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+        wanted: Wanted<'_>,
+        (slot, image, added): (Slot, Option<(GlobalAddr, Vec<u64>)>, bool),
+        (mut drafts, locks): (Drafts, Locks),
+    ) -> Result<Replaced, IndexError> {
+        let mut writes: Vec<(GlobalAddr, &[u64])> = Vec::with_capacity(2);
+        if let Some((addr, image)) = &image {
+            writes.push((*addr, image));
+        }
+        if let (Wanted::With { slot, leaf }, true) = (wanted, added) {
+            writes.push((slot.addr(), leaf));
+        }
+        let change = Change { writes: &writes, key: None, at: here.incoming, new: slot };
+        if !self.publish(client, change, locks).await? {
+            drafts.discard(client);
+            return Ok(Replaced::Lost);
+        }
+        drafts.keep();
+        note(situations::replaced(here.ty, slot, image.is_some()));
+        if here.above.is_none() {
+            self.shared.remember_root(slot, client.epoch());
+        }
+        client.retire(here.addr, here.ty.bytes(), AllocKind::Inner);
+        Ok(Replaced::Done { added: added || mutant!("art-added-though-it-was-there") })
+    }
+
+    /// Room for a successor: large nodes, which sit near the root, are spread over the memory nodes by their address; small
+    /// ones stay with the slot that points to them, so that they are linked in one round trip.
+    async fn alloc_node(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+        ty: NodeType,
+        drafts: &mut Drafts,
+    ) -> Result<GlobalAddr, IndexError> {
+        let parent = here.incoming.addr.node();
+        let nodes = u64::from(client.pool().nodes());
+        let home = if ty.capacity() > 16 { ((here.addr.offset() >> 6) % nodes) as u8 } else { parent };
+        drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await
+    }
+
+    /// What the node's content calls for, and whether the new child is in it.
+    fn successor(&self, here: &Here, words: &[u64], wanted: Wanted<'_>) -> (Successor, bool) {
+        let edge = here.incoming.slot.edge().unwrap_or(0);
+        let whole = Part::whole(here.ty, words);
+        let mut children = whole.children().into_vec();
+        let mut added = false;
+        match wanted {
+            Wanted::AsItIs => {}
+            Wanted::With { slot, .. } => {
+                added = children.iter().all(|child| child.edge() != slot.edge());
+                if added {
+                    children.push(slot);
+                }
+            }
+            Wanted::Instead(built) => {
+                return (Successor::Slot(Slot::node(edge, built.ty, 0, built.addr)), false);
+            }
+        }
+        let is_root = here.above.is_none();
+        let successor = match children[..] {
+            [] if !is_root => Successor::Slot(Slot::tomb(edge)),
+            [only] if !is_root => Successor::Slot(only.moved(edge, 0)),
+            _ => {
+                let edges = children.iter().map(|child| child.edge().unwrap_or(END));
+                Successor::Node(NodeType::fit(self.shared.layout, edges), children)
+            }
+        };
+        (successor, added)
+    }
+
+    /// Takes the lowest node out of a subtree without keys. One step: whoever wants the subtree gone looks again.
+    pub(super) async fn remove_empty(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+    ) -> Result<(), IndexError> {
+        let mut here = *here;
+        loop {
+            let mut batch = client.batch();
+            let read = batch.read(here.addr, here.ty.words());
+            let done = client.submit(batch).await?;
+            let words = done.words(read).to_vec();
+            client.recycle(done);
+            let whole = Part::whole(here.ty, &words);
+            let depth = whole.header.depth();
+            if here.above.is_some_and(|(_, above)| depth <= above) {
+                return Err(IndexError::Corrupt {
+                    addr: here.addr,
+                    what: "node less deep than the one that points to it",
+                });
+            }
+            let child = whole.live().next();
+            match child.map(|(at, slot)| (at, slot, slot.held())) {
+                Some((at, slot, Held::Node { addr, ty, .. })) if !whole.header.is_sealed() => {
+                    let incoming = SlotAt { addr: here.addr.plus(at as u64 * 8), slot };
+                    let above = Some((here.addr, depth));
+                    here = Here { addr, ty, header: Header::default(), incoming, above };
+                }
+                // A key came back, and with it the prefix.
+                Some((_, _, Held::Leaf { .. })) => return Ok(()),
+                _ => {
+                    self.replace(client, &here, Wanted::AsItIs).await?;
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Range scan in both directions, one chunk at a time, as DART's without its express nodes: the walk keeps a frontier in key
+//! order and reads a run at its front in one round trip, as many children of one level in parallel as the keys still
+//! wanted are likely to need.
+//!
+//! A node read after it was replaced still holds every key that it held when it was sealed, and that stayed.
+
+use super::Art;
+use super::descend_any::keys_below;
+use super::node::{Held, Part, Slot};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::radix::frontier::{Weight, put_between, put_children, put_front, window};
+use darter_index::radix::leaf;
+use darter_index::radix::limits::{Limits, Standing, Touches};
+use darter_index::radix::sink::{Sink, is_void};
+use darter_index::radix::slot::END;
+use darter_index::{IndexError, KeyValue, ScanRange};
+use darter_pool::size_class::class_bytes;
+use darter_pool::{Client, Pinned};
+use std::collections::VecDeque;
+
+/// A subtree or a leaf that lies in the range, at least in part.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    slot: Slot,
+    touches: Touches,
+    /// The depth of the node that holds the slot; `None` for the root.
+    above: Option<usize>,
+}
+
+/// A node that left a bound's path in the bytes its edge skipped: the key of any leaf below it tells where it stands.
+struct Unclear {
+    /// Where its children go among the items found.
+    at: usize,
+    item: Item,
+    depth: usize,
+    children: Vec<Slot>,
+}
+
+impl<F: Fabric> Art<F> {
+    /// The first `limit` pairs of a range in its direction.
+    pub(super) async fn scan_chunk(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>, IndexError> {
+        let mut pairs = Vec::new();
+        if limit == 0 || is_void(range) {
+            return Ok(pairs);
+        }
+        let mut client = client.pin(OpKind::Scan).await?;
+        self.shared.refresh(&mut client).await?;
+        let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+        let mut sink = Sink::new(visit, limit, range.reverse);
+        let mut limits = Limits::new(self.shared.keys, range);
+        let root = Item { slot: self.shared.root(), touches: limits.whole(), above: None };
+        let mut frontier = VecDeque::from([root]);
+        let mut root_known = false;
+        while !frontier.is_empty() && sink.left > 0 {
+            let (count, has_nodes) = window(&frontier, sink.left, weight);
+            let run: Vec<Item> = frontier.drain(..count).collect();
+            if !has_nodes {
+                self.emit(&mut client, &limits, &run, &mut sink).await?;
+                continue;
+            }
+            let items = match self.expand(&mut client, &mut limits, &run, root_known).await? {
+                Some(items) => items,
+                None => vec![Item { slot: self.shared.read_root(&mut client).await?, ..root }],
+            };
+            root_known = true;
+            put_front(&mut frontier, items);
+        }
+        drop(sink);
+        Ok(pairs)
+    }
+
+    /// Reads a run of leaves in one round trip and hands on those in the range.
+    async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
+        &self,
+        client: &mut Pinned<'_, F>,
+        limits: &Limits<'_>,
+        run: &[Item],
+        sink: &mut Sink<V>,
+    ) -> Result<(), IndexError> {
+        let mut batch = client.batch();
+        let mut reads = Vec::with_capacity(run.len());
+        for item in run {
+            if let Held::Leaf { addr, class } = item.slot.held() {
+                reads.push((item, addr, batch.read(addr, leaf::class_words(class))));
+            }
+        }
+        let done = client.submit(batch).await?;
+        for (item, addr, read) in reads {
+            let leaf = leaf::parse(addr, done.words(read))?;
+            if !(item.touches.low || item.touches.high) || limits.contains(leaf.key) {
+                sink.take(leaf.key, leaf.value);
+            }
+        }
+        client.recycle(done);
+        Ok(())
+    }
+
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when the remembered root
+    /// was being replaced.
+    async fn expand(
+        &self,
+        client: &mut Pinned<'_, F>,
+        limits: &mut Limits<'_>,
+        run: &[Item],
+        root_known: bool,
+    ) -> Result<Option<Vec<Item>>, IndexError> {
+        let mut batch = client.batch();
+        let mut reads = Vec::with_capacity(run.len());
+        for item in run {
+            reads.push(match item.slot.held() {
+                Held::Node { addr, ty, .. } => Some((addr, ty, batch.read(addr, ty.words()))),
+                _ => None,
+            });
+        }
+        let done = client.submit(batch).await?;
+        let mut items = Vec::with_capacity(run.len() * 4);
+        let mut unclear = Vec::new();
+        for (&item, read) in run.iter().zip(reads) {
+            let Some((addr, ty, read)) = read else {
+                items.push(item);
+                continue;
+            };
+            let part = Part::whole(ty, done.words(read));
+            if item.above.is_none() && !root_known && !self.shared.is_root(part.header) {
+                client.recycle(done);
+                return Ok(None);
+            }
+            let depth = part.header.depth();
+            check_depth(addr, depth, item.above)?;
+            let children = part.children().into_vec();
+            match limits.standing(item.touches, |key| part.header.is_on_path(key)) {
+                Standing::Known(touches) => add_children(limits, depth, &children, touches, &mut items),
+                Standing::Unknown => unclear.push(Unclear { at: items.len(), item, depth, children }),
+            }
+        }
+        client.recycle(done);
+        Ok(Some(self.settle_unclear(client, limits, items, unclear).await?))
+    }
+
+    async fn settle_unclear(
+        &self,
+        client: &mut Pinned<'_, F>,
+        limits: &Limits<'_>,
+        items: Vec<Item>,
+        unclear: Vec<Unclear>,
+    ) -> Result<Vec<Item>, IndexError> {
+        if unclear.is_empty() {
+            return Ok(items);
+        }
+        let node_of = |unclear: &Unclear| match unclear.item.slot.held() {
+            Held::Node { addr, ty, .. } => Some((addr, ty)),
+            _ => None,
+        };
+        let nodes: Vec<_> = unclear.iter().filter_map(node_of).collect();
+        let keys = keys_below(client, &nodes).await?;
+        let settled = unclear.into_iter().zip(keys).map(|(Unclear { at, item, depth, children }, key)| {
+            let mut found = Vec::new();
+            if let Some(touches) = key.and_then(|key| limits.standing_by_key(depth, &key, item.touches)) {
+                add_children(limits, depth, &children, touches, &mut found);
+            }
+            (at, found)
+        });
+        Ok(put_between(items, settled))
+    }
+}
+
+/// Depths grow along every path, so pointers of a damaged pool cannot lead in circles.
+pub(super) fn check_depth(addr: GlobalAddr, depth: usize, above: Option<usize>) -> Result<(), IndexError> {
+    if above.map_or(depth > 0, |above| depth <= above) {
+        return Err(IndexError::Corrupt { addr, what: "node less deep than the one that points to it" });
+    }
+    Ok(())
+}
+
+/// Appends children in the walk's order, those outside the range left out.
+fn add_children(
+    limits: &Limits<'_>,
+    depth: usize,
+    children: &[Slot],
+    touches: Touches,
+    items: &mut Vec<Item>,
+) {
+    let children = children.iter().map(|&slot| (slot.edge().unwrap_or(END), slot));
+    put_children(limits, depth, touches, children, items, |slot, touches| Item {
+        slot,
+        touches,
+        above: Some(depth),
+    });
+}
+
+fn weight(item: &Item) -> Weight {
+    match item.slot.held() {
+        Held::Node { ty, .. } => Weight::node(ty.capacity(), ty.bytes()),
+        Held::Leaf { class, .. } => Weight::leaf(class_bytes(class)),
+        _ => Weight { keys: 0, bytes: 0, is_node: false },
+    }
+}

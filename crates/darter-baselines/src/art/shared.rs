@@ -1,0 +1,134 @@
+//! What a process knows of one ART: where its root words are, which layout its nodes have, its locks, and the root pointer as
+//! last seen.
+//!
+//! The root pointer is a hint, so that it costs no round trip. It is read again by the first operation pinned in an epoch
+//! later than the one it was read in, and what it names is checked: a search that finds there no root, or one that is sealed,
+//! reads the root word.
+//!
+//! It is kept together with the epoch at which its reader was pinned. An operation pinned at that
+//! epoch or before may use it: the node was unlinked, if at all, after that pin, so it is freed two
+//! epochs later at the earliest. A reader that was pinned earlier may come late with a node that
+//! nothing keeps for operations of the present epoch. So what was read at an earlier epoch never
+//! replaces what was read at a later one.
+
+use super::ArtOptions;
+use super::node::{Header, Layout, NodeType, Slot, identity_of};
+use crate::hocl::Hocl;
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_index::IndexError;
+use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
+use darter_index::radix::slot::Held;
+use darter_pool::{Client, Pool};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// "ART" and the format's version, in the kind word of a pool's root.
+pub(super) const KIND: u64 = u64::from_le_bytes(*b"ART\x01\0\0\0\0");
+
+/// Addresses of the index's root words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RootWords {
+    /// What index the pool holds.
+    pub(super) kind: GlobalAddr,
+    /// The slot that points to the root node.
+    pub(super) root: GlobalAddr,
+    /// The locks' descriptor.
+    pub(super) locks: GlobalAddr,
+}
+
+impl RootWords {
+    pub(super) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
+        Self { kind: pool.root_word(3), root: pool.root_word(8), locks: pool.root_word(9) }
+    }
+}
+
+/// The state that all clients of a handle share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) keys: HashKeys,
+    pub(super) words: RootWords,
+    pub(super) layout: Layout,
+    pub(super) hocl: Hocl,
+    pub(super) options: ArtOptions,
+    /// The root pointer as last seen: of `root_epoch`, or of a later epoch that is not stored yet.
+    root: AtomicU64,
+    root_epoch: AtomicU64,
+    /// Held while these two change.
+    remembering: Mutex<()>,
+    /// The identity of roots: nobody who does not know the pool's secret can imitate it.
+    root_identity: u64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        keys: HashKeys,
+        words: RootWords,
+        root: (Slot, u64),
+        layout: Layout,
+        hocl: Hocl,
+        options: ArtOptions,
+    ) -> Self {
+        let (root, epoch) = root;
+        let (root, root_epoch) = (AtomicU64::new(root.word()), AtomicU64::new(epoch));
+        let root_identity = identity_of(&mut HashedKey::new(keys, &[]), 0);
+        let remembering = Mutex::default();
+        Self { keys, words, layout, hocl, options, root, root_epoch, remembering, root_identity }
+    }
+
+    /// The root pointer as last seen, for operations that have called [`Shared::refresh`].
+    pub(super) fn root(&self) -> Slot {
+        Slot::from_word(self.root.load(Ordering::Acquire))
+    }
+
+    /// Remembers the root pointer, which an operation pinned at `epoch` has read or written.
+    pub(super) fn remember_root(&self, slot: Slot, epoch: u64) {
+        let _remembering = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
+        if epoch >= self.root_epoch.load(Ordering::Relaxed) {
+            // In this order: whoever sees the epoch sees a root of that epoch or a later one.
+            self.root.store(slot.word(), Ordering::Release);
+            self.root_epoch.store(epoch, Ordering::Release);
+        }
+    }
+
+    /// Whether the node with this header was the root when the header was read.
+    pub(super) fn is_root(&self, header: Header) -> bool {
+        let is_sealed = header.is_sealed() && !mutant!("art-replaced-root-believed");
+        !is_sealed && header.identity() == self.root_identity
+    }
+
+    /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The caller is pinned.
+    #[inline]
+    pub(super) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        if self.root_epoch.load(Ordering::Acquire) < client.epoch() {
+            self.read_root(client).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the root word. The caller is pinned.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`].
+    #[cold]
+    pub(super) async fn read_root<F: Fabric>(&self, client: &mut Client<F>) -> Result<Slot, IndexError> {
+        let mut batch = client.batch();
+        let read = batch.read(self.words.root, 1);
+        let done = client.submit(batch).await?;
+        let slot = Slot::from_word(done.words(read)[0]);
+        client.recycle(done);
+        self.node_of_root(slot)?;
+        self.remember_root(slot, client.epoch());
+        Ok(slot)
+    }
+
+    /// The node that a root pointer names.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`] when it names none.
+    pub(super) fn node_of_root(&self, slot: Slot) -> Result<(GlobalAddr, NodeType), IndexError> {
+        match slot.held() {
+            Held::Node { addr, ty, .. } => Ok((addr, ty)),
+            _ => Err(IndexError::Corrupt { addr: self.words.root, what: "root word names no node" }),
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! Insert, update, conditional put and delete.
+//!
+//! An update swaps the pointer to an immutable leaf by one CAS and takes no lock: it changes no key byte (SMART, section
+//! 5.2). Whoever replaces the node meanwhile has sealed that pointer before copying it, so the CAS fails. Everything
+//! else locks the node it changes, looks at it again, writes, and unlocks in the batch that publishes. What becomes visible
+//! does so by one word, last; so a writer that dies with the lock leaves nothing that needs mending.
+
+use super::Art;
+use super::descend_any::keys_below;
+use super::descent::{Descent, End, Here, Purpose, SlotAt};
+use super::locks::Locks;
+use super::node::{self, HEADER_WORDS, Header, Part, Slot, Vacancy};
+use super::publish::Change;
+use super::replace::{Replaced, Wanted};
+use super::situations::{ROOM_GONE, SEALED_SLOT, SPLIT_ABOVE, SPLIT_LEAF};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
+use darter_index::check_key;
+use darter_index::checker::note;
+use darter_index::radix::drafts::{Draft, Drafts};
+use darter_index::radix::slot::edge_of;
+use darter_index::radix::{TURNS_MAX, common_prefix, leaf, no_progress};
+use darter_index::{Condition, IndexError, PutOutcome};
+use darter_pool::size_class::class_bytes;
+use darter_pool::{AllocKind, Pinned};
+
+/// What one look at the tree led to.
+enum Turn {
+    Done(PutOutcome),
+    Again,
+}
+
+impl<F: Fabric> Art<F> {
+    /// Stores a value under a key when the condition holds.
+    pub(super) async fn put_value(
+        &self,
+        client: &mut darter_pool::Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        let mut draft = Draft::new(client, key, value)?;
+        let kind = condition.op_kind();
+        let mut client = client.pin(kind).await?;
+        for _ in 0..TURNS_MAX {
+            match self.put_turn(&mut client, &mut draft, condition).await {
+                Ok(Turn::Done(outcome)) => {
+                    draft.discard(&mut client);
+                    return Ok(outcome);
+                }
+                Ok(Turn::Again) => client.retried(),
+                Err(error) => {
+                    if error.is_out_of_space() || mutant!("art-frees-leaf-after-lost-reply") {
+                        draft.discard(&mut client);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    async fn put_turn(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        condition: Condition<'_>,
+    ) -> Result<Turn, IndexError> {
+        let key = draft.key;
+        let (mut descent, end, done) = self.descend(client, key, Purpose::Write).await?;
+        if let End::Leaf { at, read, is_key } = end {
+            let leaf = leaf::parse(at.slot.addr(), done.words(read))?;
+            let refused = !condition.holds_for(is_key.then_some(leaf.value));
+            let other = (!is_key && !refused).then(|| leaf.key.to_vec());
+            client.recycle(done);
+            return match other {
+                _ if refused => Ok(Turn::Done(PutOutcome::Refused)),
+                Some(other) => self.split_leaf(client, draft, &mut descent, at, &other).await,
+                None if self.shared.options.locked_updates && !at.slot.is_sealed() => {
+                    self.replace_leaf_locked(client, draft, (&descent.here, at), condition).await
+                }
+                None => self.replace_leaf(client, draft, &descent.here, at).await,
+            };
+        }
+        client.recycle(done);
+        match end {
+            End::Sealed => {
+                self.replace(client, &descent.here, Wanted::AsItIs).await?;
+                Ok(Turn::Again)
+            }
+            _ if condition.wants_key() => Ok(Turn::Done(PutOutcome::Refused)),
+            End::Diverged => self.split_above(client, draft, &mut descent).await,
+            _ => self.fill_vacancy(client, draft, &descent).await,
+        }
+    }
+
+    /// The key is there: swings its slot to a new leaf.
+    async fn replace_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        here: &Here,
+        at: SlotAt,
+    ) -> Result<Turn, IndexError> {
+        let addr = draft.place(client, at.addr.node()).await?;
+        let Some(locks) = self.lock_if_sealed(client, here, at).await? else { return Ok(Turn::Again) };
+        let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
+        let change = Change { writes: &[(addr, &draft.words)], key: None, at, new };
+        if self.publish(client, change, locks).await? {
+            draft.linked();
+            retire_leaf(client, at.slot);
+        } else if !self.shared.options.without_locks {
+            return Ok(Turn::Again);
+        }
+        Ok(Turn::Done(PutOutcome::Replaced))
+    }
+
+    /// A sealed slot in a node that is not sealed was left by a client that died early in a replacement: under the node's
+    /// lock it is as good as any. No lock for any other slot; `None` when the node is sealed by now.
+    async fn lock_if_sealed(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+        at: SlotAt,
+    ) -> Result<Option<Locks>, IndexError> {
+        if at.slot.is_sealed() { self.lock_mending(client, here).await } else { Ok(Some(Locks::default())) }
+    }
+
+    /// The same with the node locked from beginning to end: who waited for the lock finds that the slot changed, and goes on
+    /// from what it holds now.
+    async fn replace_leaf_locked(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        (here, mut at): (&Here, SlotAt),
+        condition: Condition<'_>,
+    ) -> Result<Turn, IndexError> {
+        let addr = draft.place(client, at.addr.node()).await?;
+        let locks = self.lock(client, here.addr).await?;
+        let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
+        let mut first: &[(GlobalAddr, &[u64])] = &[(addr, &draft.words)];
+        let won = loop {
+            let change = Change { writes: first, key: None, at, new };
+            let Some(found) = self.post(client, change, &mut Locks::default()).await? else { break true };
+            (first, at.slot) = (&[], found);
+            if !self.holds_key(client, found, draft.key, condition).await? {
+                break false;
+            }
+        };
+        locks.end(client).await?;
+        if !won {
+            return Ok(Turn::Again);
+        }
+        draft.linked();
+        retire_leaf(client, at.slot);
+        Ok(Turn::Done(PutOutcome::Replaced))
+    }
+
+    /// Whether an unsealed slot leads to the leaf of a key for which the condition holds.
+    async fn holds_key(
+        &self,
+        client: &mut Pinned<'_, F>,
+        slot: Slot,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool, IndexError> {
+        let node::Held::Leaf { addr, class } = slot.held() else { return Ok(false) };
+        if slot.is_sealed() {
+            return Ok(false);
+        }
+        let mut batch = client.batch();
+        let read = batch.read(addr, class_bytes(class) as usize / 8);
+        let done = client.submit(batch).await?;
+        let leaf = leaf::parse(addr, done.words(read))?;
+        let holds = leaf.key == key && condition.holds_for(Some(leaf.value));
+        client.recycle(done);
+        Ok(holds)
+    }
+
+    /// Locks a node for a change of a sealed slot.
+    async fn lock_mending(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+    ) -> Result<Option<Locks>, IndexError> {
+        let locks = self.lock_open(client, here.addr).await?;
+        if locks.is_some() {
+            note(SEALED_SLOT);
+        }
+        Ok(locks)
+    }
+
+    /// Locks a node; `None` when it is sealed.
+    async fn lock_open(
+        &self,
+        client: &mut Pinned<'_, F>,
+        page: GlobalAddr,
+    ) -> Result<Option<Locks>, IndexError> {
+        let locks = self.lock(client, page).await?;
+        let mut batch = client.batch();
+        let read = batch.read(page, HEADER_WORDS);
+        let done = client.submit(batch).await?;
+        let is_sealed =
+            Header::new(done.words(read)).is_sealed() && !mutant!("art-seal-not-looked-at-under-the-lock");
+        client.recycle(done);
+        if is_sealed {
+            locks.end(client).await?;
+            return Ok(None);
+        }
+        Ok(Some(locks))
+    }
+
+    /// No child under the key's edge: takes a slot, or replaces the node by a larger one when it has none to spare.
+    async fn fill_vacancy(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        descent: &Descent<'_>,
+    ) -> Result<Turn, IndexError> {
+        let (here, edge) = (descent.here, descent.edge());
+        let addr = draft.place(client, here.addr.node()).await?;
+        let new = Slot::leaf(edge, draft.class, addr);
+        if descent.part().vacancy(edge).is_none() {
+            let wanted = Wanted::With { slot: new, leaf: &draft.words };
+            let replaced = self.replace(client, &here, wanted).await?;
+            if replaced == (Replaced::Done { added: true }) {
+                draft.linked();
+                return Ok(Turn::Done(PutOutcome::Inserted));
+            }
+            return Ok(Turn::Again);
+        }
+        let locks = self.lock(client, here.addr).await?;
+        let vacancy = if self.shared.options.without_locks || mutant!("art-vacancy-not-looked-at-again") {
+            descent.part().vacancy(edge)
+        } else {
+            self.look_again(client, descent, edge).await?
+        };
+        let Some(Vacancy { at, slot, key }) = vacancy else {
+            note(ROOM_GONE);
+            locks.end(client).await?;
+            return Ok(Turn::Again);
+        };
+        let change = Change {
+            writes: &[(addr, &draft.words)],
+            key: key.map(|(at, word)| (here.addr.plus(at as u64 * 8), word)),
+            at: SlotAt { addr: here.addr.plus(at as u64 * 8), slot },
+            new,
+        };
+        if !self.publish(client, change, locks).await? {
+            return Ok(Turn::Again);
+        }
+        draft.linked();
+        Ok(Turn::Done(PutOutcome::Inserted))
+    }
+
+    /// Reads again, under the lock, what a descent read of the node where it ended; answers where there is room for the
+    /// edge if nobody has taken it and the node is not being replaced.
+    async fn look_again(
+        &self,
+        client: &mut Pinned<'_, F>,
+        descent: &Descent<'_>,
+        edge: u16,
+    ) -> Result<Option<Vacancy>, IndexError> {
+        let (here, at, len) = (descent.here, descent.words_at, descent.words.len());
+        let mut batch = client.batch();
+        let reads = if at == HEADER_WORDS {
+            (batch.read(here.addr, HEADER_WORDS + len), None)
+        } else {
+            (batch.read(here.addr, HEADER_WORDS), Some(batch.read(here.addr.plus(at as u64 * 8), len)))
+        };
+        let done = client.submit(batch).await?;
+        let words = done.words(reads.0);
+        let header = Header::new(words);
+        let words = reads.1.map_or(&words[HEADER_WORDS..], |read| done.words(read));
+        let part = Part { ty: here.ty, header, at, words };
+        let is_taken = part.find(edge).is_some_and(|(_, slot)| slot.is_live());
+        let is_sealed = header.is_sealed() && !mutant!("art-fills-a-replaced-node");
+        let vacancy = if is_taken || is_sealed { None } else { part.vacancy(edge) };
+        client.recycle(done);
+        Ok(vacancy)
+    }
+
+    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two keys.
+    async fn split_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+        at: SlotAt,
+        other: &[u8],
+    ) -> Result<Turn, IndexError> {
+        let here = descent.here;
+        let depth = common_prefix(draft.key, other);
+        if depth <= here.header.depth() {
+            return Err(IndexError::Corrupt {
+                addr: at.slot.addr(),
+                what: "leaf under a prefix it does not have",
+            });
+        }
+        let child = at.slot.unsealed().moved(edge_of(other, depth), 0);
+        note(SPLIT_LEAF);
+        // A slot that is not sealed proves by the CAS that the node is not.
+        let needs_look = at.slot.is_sealed();
+        self.insert_node(client, draft, descent, (at, here.addr, needs_look), (depth, child)).await
+    }
+
+    /// The key leaves the path in the bytes skipped before the node the descent ended at.
+    async fn split_above(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+    ) -> Result<Turn, IndexError> {
+        let here = descent.here;
+        let Some((holder, above)) = here.above else {
+            return Err(IndexError::Corrupt { addr: here.addr, what: "root with a prefix" });
+        };
+        let Some(other) = keys_below(client, &[(here.addr, here.ty)]).await?.pop().flatten() else {
+            // Every key below is gone; nothing stands in the way once the node is taken out.
+            self.remove_empty(client, &here).await?;
+            return Ok(Turn::Again);
+        };
+        let depth = common_prefix(draft.key, &other);
+        if depth <= above || depth >= here.header.depth() {
+            // The leaf was found on another path: the tree changed on the way down.
+            return Ok(Turn::Again);
+        }
+        note(SPLIT_ABOVE);
+        let at = here.incoming;
+        let child = at.slot.moved(edge_of(&other, depth), 0);
+        let needs_look = !mutant!("art-node-put-above-under-a-sealed-one");
+        self.insert_node(client, draft, descent, (at, holder, needs_look), (depth, child)).await
+    }
+
+    /// Puts a node of depth `depth` into the slot `at` of the node `page`, hosting `child` and the new leaf.
+    async fn insert_node(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+        (at, page, needs_look): (SlotAt, GlobalAddr, bool),
+        (depth, child): (usize, Slot),
+    ) -> Result<Turn, IndexError> {
+        let home = at.addr.node();
+        let leaf = draft.place(client, home).await?;
+        let new_leaf = Slot::leaf(edge_of(draft.key, depth), draft.class, leaf);
+        let mut drafts = Drafts::new();
+        let ty = self.shared.layout[0];
+        let addr = drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?;
+        let image = node::image(ty, node::identity_of(&mut descent.key, depth), &[child, new_leaf]);
+        let locks = if needs_look {
+            self.lock_open(client, page).await?
+        } else {
+            Some(self.lock(client, page).await?)
+        };
+        let won = match locks {
+            Some(locks) => {
+                let new = Slot::node(at.slot.edge().unwrap_or(0), ty, 0, addr);
+                let writes = [(addr, &image[..]), (leaf, &draft.words[..])];
+                self.publish(client, Change { writes: &writes, key: None, at, new }, locks).await?
+            }
+            None => false,
+        };
+        if !won {
+            drafts.discard(client);
+            return Ok(Turn::Again);
+        }
+        drafts.keep();
+        draft.linked();
+        Ok(Turn::Done(PutOutcome::Inserted))
+    }
+
+    /// Removes a key; answers whether it was there.
+    pub(super) async fn delete_key(
+        &self,
+        client: &mut darter_pool::Client<F>,
+        key: &[u8],
+    ) -> Result<bool, IndexError> {
+        check_key(key)?;
+        let mut client = client.pin(OpKind::Delete).await?;
+        for _ in 0..TURNS_MAX {
+            let (descent, end, done) = self.descend(&mut client, key, Purpose::Write).await?;
+            client.recycle(done);
+            match end {
+                End::Leaf { at, is_key: true, .. } => {
+                    if self.clear_slot(&mut client, &descent.here, at).await? {
+                        if self.is_thin(&descent, 1) {
+                            self.tidy(&mut client, key).await?;
+                        }
+                        return Ok(true);
+                    }
+                }
+                End::Sealed => {
+                    self.replace(&mut client, &descent.here, Wanted::AsItIs).await?;
+                }
+                _ => {
+                    // A delete that was cut short may have left this to be done.
+                    if matches!(end, End::Vacant) && self.is_thin(&descent, 0) {
+                        self.tidy(&mut client, key).await?;
+                    }
+                    return Ok(false);
+                }
+            }
+            client.retried();
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Puts a tombstone in the place of a leaf.
+    async fn clear_slot(
+        &self,
+        client: &mut Pinned<'_, F>,
+        here: &Here,
+        at: SlotAt,
+    ) -> Result<bool, IndexError> {
+        let locks = if at.slot.is_sealed() && !mutant!("art-sealed-slot-cleared") {
+            match self.lock_mending(client, here).await? {
+                Some(locks) => locks,
+                None => return Ok(false),
+            }
+        } else {
+            self.lock(client, here.addr).await?
+        };
+        let new = Slot::tomb(at.slot.edge().unwrap_or(0));
+        let won = self.publish(client, Change { writes: &[], key: None, at, new }, locks).await?;
+        if won {
+            retire_leaf(client, at.slot);
+        }
+        Ok(won)
+    }
+
+    /// Whether the node where a descent ended may be sparse, with `fewer` children than the descent saw.
+    fn is_thin(&self, descent: &Descent<'_>, fewer: usize) -> bool {
+        let ty = descent.here.ty;
+        if descent.here.above.is_none() && ty == self.shared.layout[0] {
+            return false;
+        }
+        let live = descent.part().live().count().saturating_sub(fewer);
+        if ty.bucket(0).is_none() {
+            return ty.is_sparse(live);
+        }
+        // One bucket was read: a guess, which costs a look at the node when it says yes.
+        ty.is_sparse(live * ty.capacity() / descent.words.len().max(1))
+    }
+
+    /// Rebuilds smaller, or takes out, the node where a key ends, then the one above, as long as they are sparse.
+    async fn tidy(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
+        for _ in 0..TURNS_MAX {
+            let (descent, end, done) = self.descend(client, key, Purpose::Write).await?;
+            client.recycle(done);
+            let is_due = match end {
+                End::Sealed => true,
+                End::Vacant | End::Leaf { is_key: false, .. } => self.is_thin(&descent, 0),
+                End::Diverged | End::Leaf { .. } => false,
+            };
+            if !is_due {
+                return Ok(());
+            }
+            match self.replace(client, &descent.here, Wanted::AsItIs).await {
+                Ok(Replaced::Unneeded) => return Ok(()),
+                Ok(_) => {}
+                // The key is gone whatever becomes of the tidying: another delete does it.
+                Err(error) if error.is_out_of_space() => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+}
+
+fn retire_leaf<F: Fabric>(client: &mut Pinned<'_, F>, slot: Slot) {
+    if let node::Held::Leaf { addr, class } = slot.held() {
+        client.retire(addr, class_bytes(class), AllocKind::Leaf);
+    }
+}

@@ -1,0 +1,28 @@
+//! The indexes that DART is measured against: [`Art`], [`Smart`] and [`Sherman`], each as its paper describes it, and the locks
+//! that they need.
+//!
+//! Each implements [`darter_index::OrderedIndex`], so one benchmark and one checker run them all. ART and SMART stand on
+//! the radix engine that DART uses ([`darter_index::radix`]). Unlike DART, these indexes may wait: a lock is remote
+//! memory that names its holder, and is taken over when the holder can write no more.
+
+mod art;
+mod compute_node;
+mod hocl;
+mod remote_lock;
+mod sherman;
+mod smart;
+
+#[doc(hidden)]
+#[cfg(feature = "checker")]
+pub use art::art_situations;
+pub use art::{Art, ArtOptions};
+pub use hocl::{HoclOptions, Unlock};
+#[doc(hidden)]
+#[cfg(feature = "checker")]
+pub use sherman::sherman_situations;
+pub use sherman::{Records, Sherman, ShermanOptions};
+#[doc(hidden)]
+pub use sherman::{ShermanHole, ShermanHoles};
+pub use smart::{Smart, SmartOptions};
+#[doc(hidden)]
+pub use smart::{SmartHole, SmartHoles};

@@ -1,0 +1,233 @@
+//! Bounds: the keys that part nodes, in fences and between children.
+//!
+//! A bound is the shortest key that parts its neighbours, mostly a few bytes. One of up to 64 bytes lies in its node. A longer
+//! one lies in a block of the node's own, and the node holds its first 32 bytes, which mostly decide a comparison:
+//!
+//! ```text
+//! long bound   word 0: length - 1, 16 | address of the block, 48     words 1..5: the first 32 bytes
+//! ```
+//!
+//! A code of one byte says how it is stored: its length, or that it is long.
+
+use super::format::SHORT_MAX;
+use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId};
+use darter_index::IndexError;
+use darter_index::radix::common_prefix;
+use darter_index::radix::drafts::Drafts;
+use darter_pool::{AllocKind, Client};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+
+/// Leading bytes of a long bound that its node holds.
+const HEAD_BYTES: usize = 32;
+/// Bytes of a long bound in a node, and its code.
+const LONG_BYTES: usize = 8 + HEAD_BYTES;
+const LONG: u8 = u8::MAX;
+
+/// A bound as a node holds it, with its bytes as far as they are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    /// All bytes, or the first 32 of a long bound not fetched yet.
+    bytes: SmallVec<[u8; 16]>,
+    /// All bytes there are.
+    len: usize,
+    /// The block of a long bound.
+    block: GlobalAddr,
+}
+
+impl Bound {
+    /// The least of all.
+    pub(super) fn least() -> Self {
+        Self::short(&[])
+    }
+
+    /// A bound without a block, which those of at most 64 bytes need not have.
+    pub(super) fn short(key: &[u8]) -> Self {
+        Self { bytes: SmallVec::from_slice(key), len: key.len(), block: GlobalAddr::NULL }
+    }
+
+    fn is_long(&self) -> bool {
+        self.len > SHORT_MAX
+    }
+
+    /// All its bytes; `None` while some are unknown.
+    pub(super) fn whole(&self) -> Option<&[u8]> {
+        (self.bytes.len() == self.len).then_some(&self.bytes[..])
+    }
+
+    /// All its bytes, which [`fetch`] has seen to.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How a key stands to it; `None` when that takes the bytes still unknown.
+    pub(super) fn place(&self, key: &[u8]) -> Option<Ordering> {
+        if self.whole().is_some() {
+            return Some(key.cmp(&self.bytes));
+        }
+        let shared = common_prefix(key, &self.bytes);
+        if shared == self.bytes.len() {
+            return None;
+        }
+        Some(if shared == key.len() { Ordering::Less } else { key[shared].cmp(&self.bytes[shared]) })
+    }
+
+    /// How it is stored.
+    pub(super) fn code(&self) -> u8 {
+        if self.is_long() { LONG } else { self.len as u8 }
+    }
+
+    /// Bytes that a bound of this code takes in a node; `None` when there is no such code.
+    pub(super) fn stored_bytes(code: u8) -> Option<usize> {
+        match code {
+            LONG => Some(LONG_BYTES),
+            len if usize::from(len) <= SHORT_MAX => Some(usize::from(len)),
+            _ => None,
+        }
+    }
+
+    /// Appends what a node holds of it.
+    pub(super) fn store(&self, out: &mut Vec<u8>) {
+        if self.is_long() {
+            let word = self.block.bits() | (self.len as u64 - 1) << 48;
+            out.extend_from_slice(&word.to_le_bytes());
+            out.extend_from_slice(&self.bytes[..HEAD_BYTES]);
+        } else {
+            out.extend_from_slice(&self.bytes);
+        }
+    }
+
+    /// Reads it back; `None` when there is no such code, or `stored` is too short.
+    pub(super) fn parse(code: u8, stored: &[u8]) -> Option<Self> {
+        let stored = stored.get(..Self::stored_bytes(code)?)?;
+        if code != LONG {
+            let bytes = SmallVec::from_slice(stored);
+            return Some(Self { len: bytes.len(), bytes, block: GlobalAddr::NULL });
+        }
+        let word = u64::from_le_bytes(*stored.first_chunk()?);
+        let len = (word >> 48) as usize + 1;
+        let bytes = SmallVec::from_slice(&stored[8..]);
+        (len > SHORT_MAX).then_some(Self { bytes, len, block: GlobalAddr::from_bits(word) })
+    }
+
+    fn block_bytes(len: usize) -> u64 {
+        len.next_multiple_of(8) as u64
+    }
+
+    /// A bound that a new node is to have; a long one gets a block, recorded in `fresh`, whose WRITE joins `batch`.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub(super) async fn make<F: Fabric>(
+        client: &mut Client<F>,
+        fresh: &mut Drafts,
+        batch: &mut Batch,
+        key: &[u8],
+    ) -> Result<Self, IndexError> {
+        let mut bound = Self::short(key);
+        if bound.is_long() {
+            let bytes = Self::block_bytes(key.len());
+            bound.block = fresh.alloc(client, 0, bytes, AllocKind::Leaf).await?;
+            let mut padded = key.to_vec();
+            padded.resize(bytes as usize, 0);
+            batch.write_bytes(bound.block, &padded);
+        }
+        Ok(bound)
+    }
+
+    /// Its node no longer has it, and the change is published.
+    pub(super) fn retire<F: Fabric>(&self, client: &mut Client<F>) {
+        if let Some((addr, bytes)) = self.object() {
+            client.retire(addr, bytes, AllocKind::Leaf);
+        }
+    }
+
+    /// The block of a long bound, with its bytes.
+    pub(super) fn object(&self) -> Option<(GlobalAddr, u64)> {
+        self.is_long().then(|| (self.block, Self::block_bytes(self.len)))
+    }
+
+    /// Posts a READ of the bytes still unknown.
+    pub(super) fn post(&self, batch: &mut Batch) -> Option<ReadId> {
+        let (addr, bytes) = self.object().filter(|_| self.whole().is_none())?;
+        Some(batch.read(addr, bytes as usize / 8))
+    }
+
+    /// Takes what that READ brought.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`].
+    pub(super) fn absorb(&mut self, words: &[u64]) -> Result<(), IndexError> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let whole = bytes.get(..self.len).filter(|whole| whole.starts_with(&self.bytes));
+        let Some(whole) = whole else {
+            return Err(IndexError::Corrupt {
+                addr: self.block,
+                what: "a bound that does not begin as its node says",
+            });
+        };
+        self.bytes = SmallVec::from_slice(whole);
+        Ok(())
+    }
+}
+
+/// Fetches what is unknown of some bounds: a round trip, when there is any.
+///
+/// # Errors
+/// [`IndexError::Corrupt`]; those of the fabric.
+pub(super) async fn fetch<F: Fabric>(
+    client: &mut Client<F>,
+    bounds: impl Iterator<Item = &mut Bound>,
+) -> Result<(), IndexError> {
+    let mut unknown: Vec<&mut Bound> = bounds.filter(|bound| bound.whole().is_none()).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let mut batch = client.batch();
+    let reads: Vec<_> = unknown.iter().map(|bound| bound.post(&mut batch)).collect();
+    let done = client.submit(batch).await?;
+    for (bound, read) in unknown.iter_mut().zip(reads) {
+        if let Some(read) = read {
+            bound.absorb(done.words(read))?;
+        }
+    }
+    client.recycle(done);
+    Ok(())
+}
+
+/// The shortest key above `below` that is not above `above`; `below < above`.
+pub(super) fn separator<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {
+    &above[..(common_prefix(below, above) + 1).min(above.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_survive_storing_and_part_their_neighbours() {
+        for (below, above) in [(&b""[..], &b"a"[..]), (b"ab", b"abc"), (b"a\xff", b"b"), (b"axx", b"ay\0")] {
+            let parts = separator(below, above);
+            assert!(below < parts && parts <= above, "{parts:?}");
+        }
+        let key: Vec<u8> = (0..100).collect();
+        let long = Bound { bytes: SmallVec::from_slice(&key), len: 100, block: GlobalAddr::new(1, 64) };
+        let mut stored = Vec::new();
+        long.store(&mut stored);
+        assert_eq!(stored.len(), LONG_BYTES);
+        let mut parsed = Bound::parse(long.code(), &stored).unwrap();
+        assert_eq!(parsed.place(b"\x00\x02"), Some(Ordering::Greater));
+        assert_eq!(parsed.place(&key[..20]), Some(Ordering::Less));
+        assert_eq!(parsed.place(&key), None);
+        let mut words = key.clone();
+        words.resize(104, 0);
+        parsed
+            .absorb(bytemuck::cast_slice::<[u8; 8], u64>(
+                &words.chunks_exact(8).map(|c| <[u8; 8]>::try_from(c).unwrap()).collect::<Vec<_>>(),
+            ))
+            .unwrap();
+        assert_eq!(parsed, long);
+        assert_eq!(parsed.place(&key), Some(Ordering::Equal));
+        assert!(Bound::parse(LONG, &stored[1..]).is_none());
+    }
+}

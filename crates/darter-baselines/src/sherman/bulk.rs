@@ -1,0 +1,388 @@
+//! Bulk load: an empty index from strictly ascending keys, built from the leaves up.
+//!
+//! A node is written when the first key behind it has come, which gives its upper fence. The topmost node's contents
+//! become the root's, by one rewrite; nothing is visible before, so a failure gives everything back.
+
+use super::Sherman;
+use super::bound::{Bound, separator};
+use super::entry::{Block, Entry, EntryState, Words};
+use super::format::HEADER_WORDS;
+use super::nodes::{Change, Seen, is_harmless};
+use super::page::{Body, Draft, Link, Page};
+use super::split::{Item, leaf_body};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::radix::leaf as pair;
+use darter_index::radix::writes::Backlog;
+use darter_index::{IndexError, KeyValue};
+use darter_pool::size_class::class_bytes;
+use darter_pool::{AllocKind, Client};
+use smallvec::SmallVec;
+
+/// Pairs in a row on one memory node.
+const PAIR_RUN: u64 = 64;
+
+/// An inner node whose last child has not come yet.
+struct Open {
+    link: Link,
+    low: Vec<u8>,
+    children: Vec<(Vec<u8>, Link)>,
+    bytes: usize,
+}
+
+struct Builder<'s, F: Fabric> {
+    sherman: &'s Sherman<F>,
+    change: Change,
+    backlog: Backlog,
+    /// The leaf being filled.
+    leaf: Link,
+    low: Vec<u8>,
+    items: Vec<Item>,
+    /// The inner nodes being filled, from level 1 up.
+    inner: Vec<Open>,
+    /// Nodes written, and those that are not yet.
+    nodes: Vec<GlobalAddr>,
+    unwritten: Vec<Link>,
+    /// Blocks of bounds that no node written has.
+    loose: Vec<(GlobalAddr, u64)>,
+    count: u64,
+}
+
+/// Bytes that a bound takes in a node.
+fn stored_bytes(key: &[u8]) -> usize {
+    Bound::stored_bytes(Bound::short(key).code()).unwrap_or(0)
+}
+
+impl<F: Fabric> Sherman<F> {
+    /// Fills an empty index.
+    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        {
+            let mut client = client.pin(OpKind::Load).await?;
+            let batch = client.batch();
+            let locked = self.shared.locks.lock(&mut client, self.shared.root.addr()).await?;
+            let seen = self.read_locked(&mut client, self.shared.root, batch, false).await;
+            locked.end(&mut client).await?;
+            self.empty_root(seen?)?;
+        }
+        let mut builder = Builder {
+            sherman: self,
+            change: Change::default(),
+            backlog: Backlog::default(),
+            leaf: Link::NONE,
+            low: Vec::new(),
+            items: Vec::new(),
+            inner: Vec::new(),
+            nodes: Vec::new(),
+            unwritten: Vec::new(),
+            loose: Vec::new(),
+            count: 0,
+        };
+        let outcome = match builder.run(client, sorted).await {
+            Ok(draft) => self.publish_root(client, &draft).await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => Ok(builder.count),
+            Err(error) => {
+                if is_harmless(&error) {
+                    builder.give_back(client).await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The root, when it is a leaf without entries.
+    fn empty_root(&self, seen: Seen) -> Result<Box<Page>, IndexError> {
+        let format = &self.shared.format;
+        match seen {
+            Seen::Alive(page) => {
+                let is_empty = |slot| page.entry(format, slot) == EntryState::Empty;
+                let empty = page.is_leaf() && (0..page.slots(format)).all(is_empty);
+                if empty { Ok(page) } else { Err(IndexError::NotEmpty) }
+            }
+            _ => Err(IndexError::Corrupt { addr: self.shared.root.addr(), what: "a root that is dead" }),
+        }
+    }
+
+    async fn publish_root(&self, client: &mut Client<F>, draft: &Draft) -> Result<(), IndexError> {
+        let mut client = client.pin(OpKind::Load).await?;
+        let mut locked = self.shared.locks.lock(&mut client, self.shared.root.addr()).await?;
+        let published = async {
+            let batch = client.batch();
+            let page =
+                self.empty_root(self.read_locked(&mut client, self.shared.root, batch, false).await?)?;
+            self.rewrite(&mut client, &mut Change::default(), &page, draft, vec![&mut locked]).await
+        };
+        match published.await {
+            Ok(_) => locked.end(&mut client).await,
+            Err(error) => self.give_up(&mut client, locked, error).await,
+        }
+    }
+}
+
+impl<F: Fabric> Builder<'_, F> {
+    /// Takes all keys; answers what the root is to hold.
+    async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Draft, IndexError>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        self.leaf = self.new_node(client).await?;
+        for (key, value) in sorted {
+            self.sherman.check_sizes(&key, Some(&value))?;
+            if let Some((previous, _)) = self.items.last() {
+                if key <= *previous {
+                    return Err(IndexError::NotSorted { at: self.count });
+                }
+                let parts = separator(previous, &key).to_vec();
+                if self.items.len() >= self.room(&parts) {
+                    self.close_leaf(client, parts).await?;
+                }
+            }
+            let payload = self.payload(client, &key, &value).await?;
+            self.items.push((key, Entry { key: Words::new(), payload, lost: false }));
+            self.count += 1;
+        }
+        let root = self.finish(client).await?;
+        self.backlog.send(client, &mut self.change.batch).await?;
+        Ok(root)
+    }
+
+    /// Entries the leaf being filled is to have before this upper fence.
+    fn room(&self, parts: &[u8]) -> usize {
+        let format = &self.sherman.shared.format;
+        let fences = stored_bytes(&self.low).div_ceil(8) + stored_bytes(parts).div_ceil(8);
+        let slots = format.node_words.saturating_sub(HEADER_WORDS + fences) / format.entry_words();
+        self.filled(slots).max(1)
+    }
+
+    fn filled(&self, whole: usize) -> usize {
+        whole * usize::from(self.sherman.shared.options.fill_percent.clamp(10, 100)) / 100
+    }
+
+    async fn payload(
+        &mut self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Words, IndexError> {
+        let format = &self.sherman.shared.format;
+        if format.is_inline() {
+            let mut words: Words = SmallVec::from_elem(0, format.payload_words());
+            bytemuck::cast_slice_mut(&mut words)[..value.len()].copy_from_slice(value);
+            return Ok(words);
+        }
+        let max = client.pool().object_bytes_max();
+        let class = pair::leaf_class(key.len(), value.len()).filter(|&class| class_bytes(class) <= max);
+        let Some(class) = class else {
+            let max = (max as usize).saturating_sub(pair::HEADER_BYTES + key.len());
+            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
+        };
+        let node = (self.count / PAIR_RUN % u64::from(client.pool().nodes())) as u8;
+        let addr = client.alloc(node, class_bytes(class), AllocKind::Leaf).await?;
+        let image = pair::image(key, value);
+        self.change.batch.write(addr, &image);
+        self.backlog.add(client, &mut self.change.batch, image.len()).await?;
+        Ok(SmallVec::from_slice(&[Block { addr, class }.word()]))
+    }
+
+    /// Allocates a node that is known to nobody else.
+    async fn new_node(&mut self, client: &mut Client<F>) -> Result<Link, IndexError> {
+        let link = self.sherman.new_node(client, &mut self.change.fresh).await?;
+        self.change.fresh.keep();
+        self.unwritten.push(link);
+        Ok(link)
+    }
+
+    /// Writes the leaf being filled, which ends before `parts`, and begins the next. Where the fences take more room than
+    /// those before, it becomes two.
+    async fn close_leaf(&mut self, client: &mut Client<F>, parts: Vec<u8>) -> Result<(), IndexError> {
+        let mut fences = vec![(self.items.len(), parts)];
+        while let Some((count, parts)) = fences.pop() {
+            let next = self.new_node(client).await?;
+            let upper = self.bound(client, &parts).await?;
+            let lower = self.bound(client, &self.low.clone()).await?;
+            let body = leaf_body(&self.sherman.shared.format, &lower, Some(&upper), &self.items[..count]);
+            let draft = Draft { level: 0, low: lower, high: Some(upper), sibling: next, body };
+            if self.write_node(client, self.leaf, &draft).await? {
+                self.items.drain(..count);
+                let child =
+                    (std::mem::replace(&mut self.low, parts), std::mem::replace(&mut self.leaf, next));
+                self.push_child(client, 0, child).await?;
+                continue;
+            }
+            self.unwritten.retain(|link| *link != next);
+            self.free_node(client, next);
+            self.free_loose(client);
+            let half = count / 2;
+            if half == 0 {
+                return Err(IndexError::Corrupt {
+                    addr: self.leaf.addr(),
+                    what: "an entry that fits in no leaf",
+                });
+            }
+            let between = separator(&self.items[half - 1].0, &self.items[half].0).to_vec();
+            fences.push((count - half, parts));
+            fences.push((half, between));
+        }
+        Ok(())
+    }
+
+    async fn bound(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<Bound, IndexError> {
+        let Change { fresh, batch } = &mut self.change;
+        let bound = Bound::make(client, fresh, batch, key).await?;
+        fresh.keep();
+        self.loose.extend(bound.object());
+        Ok(bound)
+    }
+
+    fn free_loose(&mut self, client: &mut Client<F>) {
+        for (addr, bytes) in self.loose.drain(..) {
+            client.free_unpublished(addr, bytes, AllocKind::Leaf);
+        }
+    }
+
+    fn free_node(&self, client: &mut Client<F>, link: Link) {
+        client.free_unpublished(link.addr(), self.sherman.shared.format.node_bytes(), AllocKind::Inner);
+    }
+
+    /// Writes a node; answers whether its contents fit.
+    async fn write_node(
+        &mut self,
+        client: &mut Client<F>,
+        link: Link,
+        draft: &Draft,
+    ) -> Result<bool, IndexError> {
+        if self.sherman.write_new(&mut self.change, link, draft).is_none() {
+            return Ok(false);
+        }
+        self.nodes.push(link.addr());
+        self.unwritten.retain(|unwritten| *unwritten != link);
+        self.loose.clear();
+        let words = self.sherman.shared.format.node_words;
+        self.backlog.add(client, &mut self.change.batch, words).await?;
+        Ok(true)
+    }
+
+    /// Adds a finished child of level `at` to the node being filled above it.
+    async fn push_child(
+        &mut self,
+        client: &mut Client<F>,
+        at: usize,
+        child: (Vec<u8>, Link),
+    ) -> Result<(), IndexError> {
+        let (mut at, mut child) = (at, child);
+        loop {
+            if self.inner.len() == at {
+                let link = self.new_node(client).await?;
+                let low = child.0.clone();
+                self.inner.push(Open { link, low, children: vec![child], bytes: 8 });
+                return Ok(());
+            }
+            let room = self.filled(self.sherman.shared.format.node_bytes() as usize - HEADER_WORDS * 8);
+            let more = 9 + stored_bytes(&child.0);
+            let open = &self.inner[at];
+            let fences = stored_bytes(&open.low) + stored_bytes(&child.0) + 16;
+            if open.children.len() < 2 || open.bytes + more + fences <= room {
+                let open = &mut self.inner[at];
+                open.bytes += more;
+                open.children.push(child);
+                return Ok(());
+            }
+            let next = self.new_node(client).await?;
+            let fresh = Open { link: next, low: child.0.clone(), bytes: 8, children: vec![child.clone()] };
+            let full = std::mem::replace(&mut self.inner[at], fresh);
+            let (low, link) = (full.low.clone(), full.link);
+            let draft = self.inner_draft(client, at, full, Some((child.0, next))).await?;
+            if !self.write_node(client, link, &draft).await? {
+                return Err(IndexError::Corrupt {
+                    addr: link.addr(),
+                    what: "two children that fit in no node",
+                });
+            }
+            (at, child) = (at + 1, (low, link));
+        }
+    }
+
+    async fn inner_draft(
+        &mut self,
+        client: &mut Client<F>,
+        at: usize,
+        open: Open,
+        next: Option<(Vec<u8>, Link)>,
+    ) -> Result<Draft, IndexError> {
+        let low = self.bound(client, &open.low).await?;
+        let mut children: Vec<(Bound, Link)> = Vec::new();
+        for (index, (key, link)) in open.children.iter().enumerate() {
+            let bound = if index == 0 { Bound::least() } else { self.bound(client, key).await? };
+            children.push((bound, *link));
+        }
+        let (high, sibling) = match next {
+            Some((key, link)) => (Some(self.bound(client, &key).await?), link),
+            None => (None, Link::NONE),
+        };
+        Ok(Draft { level: at as u8 + 1, low, high, sibling, body: Body::Inner(children) })
+    }
+
+    /// Writes what is still open; answers what the root is to hold. The topmost node's own place is not needed.
+    async fn finish(&mut self, client: &mut Client<F>) -> Result<Draft, IndexError> {
+        let items = std::mem::take(&mut self.items);
+        let lower = self.bound(client, &self.low.clone()).await?;
+        let body = leaf_body(&self.sherman.shared.format, &lower, None, &items);
+        let mut draft = Draft { level: 0, low: lower, high: None, sibling: Link::NONE, body };
+        let (mut link, mut low) = (self.leaf, self.low.clone());
+        let mut at = 0;
+        while at < self.inner.len() {
+            if !self.write_node(client, link, &draft).await? {
+                return Err(IndexError::Corrupt { addr: link.addr(), what: "a node that does not fit" });
+            }
+            self.push_child(client, at, (low, link)).await?;
+            let placeholder = Open { link: Link::NONE, low: Vec::new(), children: Vec::new(), bytes: 0 };
+            let open = std::mem::replace(&mut self.inner[at], placeholder);
+            (link, low) = (open.link, open.low.clone());
+            draft = self.inner_draft(client, at, open, None).await?;
+            at += 1;
+        }
+        self.unwritten.retain(|unwritten| *unwritten != link);
+        self.free_node(client, link);
+        Ok(draft)
+    }
+
+    /// Frees everything built, none of which was ever visible.
+    async fn give_back(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+        self.backlog.send(client, &mut self.change.batch).await?;
+        let format = &self.sherman.shared.format;
+        let free_pair = |client: &mut Client<F>, entry: &Entry| {
+            if !format.is_inline() {
+                client.free_unpublished(entry.block().addr, entry.block().bytes(), AllocKind::Leaf);
+            }
+        };
+        for (_, entry) in &self.items {
+            free_pair(client, entry);
+        }
+        for &addr in &self.nodes {
+            let mut batch = client.batch();
+            let read = batch.read(addr, format.node_words);
+            let done = client.submit(batch).await?;
+            let page = Page::parse(format, addr, done.words(read));
+            client.recycle(done);
+            let Some(page) = page else { continue };
+            if let Body::Leaf { entries, .. } = page.draft(format).body {
+                for entry in &entries {
+                    free_pair(client, entry);
+                }
+            }
+            for (addr, bytes) in page.bounds().filter_map(Bound::object) {
+                client.free_unpublished(addr, bytes, AllocKind::Leaf);
+            }
+            client.free_unpublished(addr, format.node_bytes(), AllocKind::Inner);
+        }
+        for link in std::mem::take(&mut self.unwritten) {
+            self.free_node(client, link);
+        }
+        self.free_loose(client);
+        Ok(())
+    }
+}

@@ -1,0 +1,313 @@
+//! The check: a walk of every level along the sibling links that verifies every invariant, and the counts.
+//!
+//! Of each node: it is alive, its fences meet its neighbours', its parent lists it under its lower fence, its keys lie between
+//! its fences, digests are those of the keys, no object is reached twice. What a dead client left half done is mended
+//! on the way, under the locks, and remarked. Others may be at work meanwhile.
+
+use super::bound::Bound;
+use super::entry::{EntryState, key_words};
+use super::page::{Aim, Link, Page, Place, redo_image, state_of};
+use super::search::entry_key;
+use super::walk::fetch_bounds;
+use super::{DESCRIPTOR_BYTES, Sherman};
+use darter_fabric::{Fabric, OpKind};
+use darter_index::radix::leaf as pair;
+use darter_index::{CheckReport, IndexError, NodeTypeStats};
+use darter_pool::{Client, Pinned};
+use std::collections::HashMap;
+
+/// Bytes of pairs read in one round trip.
+const PAIR_BATCH_BYTES: u64 = 1 << 20;
+
+/// A walk in progress.
+struct Inspection {
+    report: CheckReport,
+    /// Whether pairs are read.
+    reads_pairs: bool,
+    /// Children that the level above lists, by link, with their lower bounds.
+    listed: HashMap<u64, Vec<u8>>,
+    leaves: (u64, u64),
+    inner: (u64, u64),
+}
+
+impl<F: Fabric> Sherman<F> {
+    /// Walks and verifies everything; without pairs it only counts.
+    pub(super) async fn inspect(
+        &self,
+        client: &mut Client<F>,
+        reads_pairs: bool,
+    ) -> Result<CheckReport, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let format = &self.shared.format;
+        let mut walk = Inspection {
+            report: CheckReport::default(),
+            reads_pairs,
+            listed: HashMap::new(),
+            leaves: (0, 0),
+            inner: (0, 0),
+        };
+        walk.report.reach(self.shared.descriptor, DESCRIPTOR_BYTES, "descriptor");
+        walk.report.stats.index_bytes += DESCRIPTOR_BYTES;
+        self.shared.locks.report(&mut client, &mut walk.report).await?;
+        let mut first = self.shared.root;
+        let mut height = None;
+        loop {
+            let Some(leftmost) = self.sound_node(&mut client, &mut walk, first).await? else { break };
+            let level = leftmost.level;
+            let inner_levels = usize::from(*height.get_or_insert(level));
+            let below = leftmost.children().checked_sub(1).map(|_| leftmost.child(0));
+            self.inspect_level(&mut client, &mut walk, leftmost).await?;
+            if level == 0 {
+                walk.report.stats.levels = vec![0; inner_levels + 1];
+                walk.report.stats.levels[inner_levels] = walk.report.stats.keys;
+                walk.report.stats.depth_max = inner_levels;
+                break;
+            }
+            let Some(link) = below else {
+                walk.report.violation(format!("node at {}: no children", first.addr()));
+                break;
+            };
+            first = link;
+        }
+        let Inspection { mut report, leaves, inner, .. } = walk;
+        let bytes = format.node_bytes();
+        report.stats.nodes = vec![
+            NodeTypeStats { name: "leaf", count: leaves.0, bytes: leaves.0 * bytes, children: leaves.1 },
+            NodeTypeStats { name: "inner", count: inner.0, bytes: inner.0 * bytes, children: inner.1 },
+        ];
+        report.stats.index_bytes += inner.0 * bytes;
+        // Where pairs lie in blocks, leaves are index; otherwise they are what holds keys and values.
+        let holds_pairs =
+            if format.is_inline() { &mut report.stats.kv_bytes } else { &mut report.stats.index_bytes };
+        *holds_pairs += leaves.0 * bytes;
+        Ok(report)
+    }
+
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+        self.inspect(client, true).await
+    }
+
+    /// Reads a node that the tree leads to; one that something is left to be done at is mended first. `None` after a
+    /// violation.
+    async fn sound_node(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Inspection,
+        link: Link,
+    ) -> Result<Option<Box<Page>>, IndexError> {
+        let format = &self.shared.format;
+        for attempt in 0..3 {
+            let mut batch = client.batch();
+            let read = batch.read(link.addr(), format.node_words);
+            let done = match client.submit(batch).await {
+                Ok(done) => done,
+                Err(error) => {
+                    walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
+                    return Ok(None);
+                }
+            };
+            let redo = redo_image(state_of(done.words(read))).is_some();
+            let page = Page::parse(format, link.addr(), done.words(read));
+            client.recycle(done);
+            match page {
+                Some(page)
+                    if page.tag == link.tag() && !redo && !(page.is_leaf() && page.is_torn(format)) =>
+                {
+                    let mut page = Box::new(page);
+                    if let Err(error) = fetch_bounds(client, &mut page).await {
+                        walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
+                        return Ok(None);
+                    }
+                    return Ok(Some(page));
+                }
+                _ if attempt == 2 => break,
+                _ => {}
+            }
+            walk.report.remarks.push(format!("node at {}: a dead client's write was finished", link.addr()));
+            if let Err(error) = self.mend(client, link).await {
+                walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
+                return Ok(None);
+            }
+        }
+        walk.report.violation(format!("node at {}: its words do not belong together", link.addr()));
+        Ok(None)
+    }
+
+    /// Walks one level along its sibling links.
+    async fn inspect_level(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Inspection,
+        leftmost: Box<Page>,
+    ) -> Result<(), IndexError> {
+        let level = leftmost.level;
+        let mut listed = std::mem::take(&mut walk.listed);
+        let (mut page, mut low) = (leftmost, Vec::new());
+        let mut mended = 0;
+        loop {
+            if page.is_dead() || page.level != level || page.low.bytes() != &low[..] {
+                walk.report
+                    .violation(format!("node at {}: not the right neighbour its left one names", page.addr));
+                return Ok(());
+            }
+            let next = match page.sibling {
+                Link::NONE => None,
+                sibling => match self.sound_node(client, walk, sibling).await? {
+                    Some(next) => Some(next),
+                    None => return Ok(()),
+                },
+            };
+            if next.as_ref().is_some_and(|next| next.is_dead()) && mended < 2 {
+                mended += 1;
+                walk.report
+                    .remarks
+                    .push(format!("node at {}: a dead client's merge was finished", page.addr));
+                self.mend(client, page.link()).await?;
+                match self.sound_node(client, walk, page.link()).await? {
+                    Some(again) => page = again,
+                    None => return Ok(()),
+                }
+                continue;
+            }
+            mended = 0;
+            if !walk.report.reach(page.addr, self.shared.format.node_bytes(), "node") {
+                return Ok(());
+            }
+            match listed.remove(&page.link().word()) {
+                Some(bound) if bound == page.low.bytes() => {}
+                Some(_) => {
+                    walk.report.violation(format!("node at {}: its parent has another bound", page.addr));
+                }
+                // The root, or one that its parent was not told of: its left neighbour leads to it.
+                None => {}
+            }
+            self.inspect_node(client, walk, &page).await?;
+            match (&page.high, next) {
+                (None, None) => break,
+                (Some(high), Some(next)) if high.bytes() > page.low.bytes() => {
+                    low = high.bytes().to_vec();
+                    page = next;
+                }
+                _ => {
+                    walk.report.violation(format!("node at {}: fences and sibling do not agree", page.addr));
+                    return Ok(());
+                }
+            }
+        }
+        for _ in listed {
+            walk.report.violation(format!("level {level}: a parent lists a node that no neighbour leads to"));
+        }
+        Ok(())
+    }
+
+    async fn inspect_node(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Inspection,
+        page: &Page,
+    ) -> Result<(), IndexError> {
+        for (addr, bytes) in page.bounds().filter_map(Bound::object) {
+            walk.report.reach(addr, bytes, "bound");
+            walk.report.stats.index_bytes += bytes;
+        }
+        let all: Vec<usize> = (0..page.slots(&self.shared.format)).collect();
+        if page.is_leaf() {
+            walk.leaves.0 += 1;
+            return self.inspect_entries(client, walk, page, &all).await;
+        }
+        walk.inner.0 += 1;
+        walk.inner.1 += page.children() as u64;
+        for at in 0..page.children() {
+            if at > 0 && page.child_low(at) <= page.child_low(at - 1)
+                || page.place(Aim::At(page.child_low(at))) != Some(Place::Within)
+            {
+                walk.report.violation(format!("node at {}: separator {at} is out of order", page.addr));
+            }
+            walk.listed.insert(page.child(at).word(), page.child_low(at).to_vec());
+        }
+        Ok(())
+    }
+
+    /// Verifies some entries of a leaf.
+    async fn inspect_entries(
+        &self,
+        client: &mut Pinned<'_, F>,
+        walk: &mut Inspection,
+        page: &Page,
+        slots: &[usize],
+    ) -> Result<(), IndexError> {
+        let format = &self.shared.format;
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut entries = Vec::new();
+        for &slot in slots {
+            match page.entry(format, slot) {
+                EntryState::Empty => {}
+                EntryState::Torn => {
+                    walk.report
+                        .violation(format!("leaf at {}: entry {slot} does not belong to it", page.addr));
+                }
+                EntryState::Holds(entry) => {
+                    if entry.lost {
+                        walk.report.remarks.push(format!(
+                            "leaf at {}: the value of entry {slot} was lost when its writer died",
+                            page.addr
+                        ));
+                    }
+                    keys.extend(entry_key(format, &entry));
+                    entries.push(entry);
+                }
+            }
+        }
+        walk.report.stats.keys += entries.len() as u64;
+        walk.leaves.1 += entries.len() as u64;
+        if !format.is_inline() {
+            entries.retain(|entry| walk.report.reach(entry.block().addr, entry.block().bytes(), "pair"));
+            walk.report.stats.kv_bytes += entries.iter().map(|entry| entry.block().bytes()).sum::<u64>();
+        }
+        let mut rest = if format.is_inline() || !walk.reads_pairs { &[] } else { &entries[..] };
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|entry| {
+                bytes += entry.block().bytes();
+                bytes <= PAIR_BATCH_BYTES
+            });
+            let (now, later) = rest.split_at(fits.count().max(1));
+            rest = later;
+            let mut batch = client.batch();
+            let reads: Vec<_> = now
+                .iter()
+                .map(|entry| (entry, batch.read(entry.block().addr, entry.block().words())))
+                .collect();
+            match client.submit(batch).await {
+                Ok(done) => {
+                    for (entry, read) in reads {
+                        match pair::parse(entry.block().addr, done.words(read)) {
+                            Ok(held) if key_words(format, held.key, page.prefix) == entry.key => {
+                                if format.key.is_none() {
+                                    keys.push(held.key.to_vec());
+                                }
+                            }
+                            Ok(_) => walk.report.violation(format!(
+                                "pair at {}: not the key its leaf's entry is for",
+                                entry.block().addr
+                            )),
+                            Err(error) => walk.report.violation(error.to_string()),
+                        }
+                    }
+                    client.recycle(done);
+                }
+                Err(error) => {
+                    walk.report.unreadable(format_args!("pairs of the leaf at {}", page.addr), error)?
+                }
+            }
+        }
+        keys.sort();
+        if keys.iter().any(|key| page.place(Aim::At(key)) != Some(Place::Within)) {
+            walk.report.violation(format!("leaf at {}: a key outside its fences", page.addr));
+        }
+        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+            walk.report.violation(format!("leaf at {}: a key twice", page.addr));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,396 @@
+//! Merges: a node that deletes have emptied takes in its right neighbour, and the neighbour's memory goes back.
+//!
+//! 1. The parent forgets the right one. From here on the left one's sibling link leads to it, as after a split.
+//! 2. The right one is marked dead, by one word; its contents stay.
+//! 3. The left one is rewritten with both contents.
+//!
+//! Dying after 2 leaves a left node whose right neighbour is dead: whoever walks into it does step 3. A node is
+//! freed only when it is dead, so whoever still has a link to it learns that; that is why 2 comes before 3.
+//!
+//! The root takes in its only child in the same two steps.
+//!
+//! The second and third lock are tried for, not waited for, so merges wait for nobody; one that fails is left to a later
+//! delete. Neighbours need not be small for it: it is enough that both fit in three quarters of a node.
+
+use super::bound::Bound;
+use super::entry::EntryState;
+use super::nodes::{Change, Seen, is_harmless};
+use super::page::{Aim, Body, Draft, Link, Page};
+use super::split::leaf_body;
+use super::walk::fetch_bounds;
+use super::{Sherman, situations};
+use crate::hocl::Locked;
+use darter_fabric::{Fabric, OpKind, mutant};
+use darter_index::IndexError;
+use darter_index::checker::note;
+use darter_pool::{Client, Pinned, PoolError};
+
+/// Locks that an operation holds, in the order of locking; one can cover several nodes.
+#[derive(Default)]
+struct Holding {
+    locks: Vec<Locked>,
+}
+
+impl Holding {
+    /// Ends the locks, unless something went wrong with what was posted under them: then they are left to be taken over.
+    async fn end<F: Fabric, R>(
+        self,
+        client: &mut Pinned<'_, F>,
+        outcome: Result<R, IndexError>,
+    ) -> Result<R, IndexError> {
+        if outcome.as_ref().is_ok() || outcome.as_ref().is_err_and(is_harmless) {
+            for locked in self.locks {
+                locked.end(client).await?;
+            }
+        }
+        outcome
+    }
+}
+
+/// What an attempt to merge at a level did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Merged {
+    /// The parent has lost a child.
+    Yes,
+    No,
+}
+
+impl<F: Fabric> Sherman<F> {
+    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there is something to merge;
+    /// answers whether the leaf was.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is none.
+    pub(super) async fn merge_upwards(
+        &self,
+        client: &mut Pinned<'_, F>,
+        key: &[u8],
+    ) -> Result<bool, IndexError> {
+        let mut level = 0;
+        loop {
+            match self.merge_at(client, key, level).await {
+                Ok(Merged::Yes) => level += 1,
+                Ok(Merged::No) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => return Ok(level > 0),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Tries again to merge leaves that deletes have left empty, because somebody had a lock or the pool was full.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::merge_upwards`].
+    pub(super) async fn merge_left_over(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let keys = std::mem::take(&mut *self.shared.unmerged());
+        for key in keys {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let leaf = self.page_at(&mut client, Aim::At(&key), 0, false).await?;
+            let format = &self.shared.format;
+            let is_empty = |leaf: &Page| {
+                (0..leaf.slots(format)).all(|slot| leaf.entry(format, slot) == EntryState::Empty)
+            };
+            if leaf.is_some_and(|leaf| leaf.addr != self.shared.root.addr() && is_empty(&leaf))
+                && !self.merge_upwards(&mut client, &key).await?
+            {
+                self.shared.note_unmerged(&key);
+            }
+        }
+        Ok(())
+    }
+
+    async fn merge_at(
+        &self,
+        client: &mut Pinned<'_, F>,
+        key: &[u8],
+        level: u8,
+    ) -> Result<Merged, IndexError> {
+        let Some(mut parent) = self.page_at(client, Aim::At(key), level + 1, true).await? else {
+            if level > 0 {
+                self.take_in_only_child(client).await?;
+            }
+            return Ok(Merged::No);
+        };
+        if parent.children() < 2 && parent.addr != self.shared.root.addr() {
+            // Its neighbour's children would be this one's neighbours: merge the parents first.
+            Box::pin(self.merge_at(client, key, level + 1)).await?;
+            match self.page_at(client, Aim::At(key), level + 1, true).await? {
+                Some(page) => parent = page,
+                None => return Ok(Merged::No),
+            }
+        }
+        fetch_bounds(client, &mut parent).await?;
+        let at = parent.last_child(|low| low <= key);
+        let left = if at + 1 < parent.children() || at == 0 { at } else { at - 1 };
+        let mut holding = Holding::default();
+        let outcome = self.merge_under_locks(client, &mut holding, &parent, left).await;
+        let outcome = holding.end(client, outcome).await;
+        if matches!(outcome, Ok(Merged::No)) && parent.children() < 2 {
+            self.take_in_only_child(client).await?;
+        }
+        outcome
+    }
+
+    /// Locks a further node unless that would mean to wait, and reads it.
+    async fn take(
+        &self,
+        client: &mut Pinned<'_, F>,
+        holding: &mut Holding,
+        link: Link,
+    ) -> Result<Option<Box<Page>>, IndexError> {
+        let mut covered = false;
+        for locked in &holding.locks {
+            covered |= locked.covers(&self.shared.locks, client, link.addr()).await?;
+        }
+        if !covered {
+            match self.shared.locks.try_lock(client, link.addr()).await? {
+                Some(locked) => holding.locks.push(locked),
+                None => return Ok(None),
+            }
+        }
+        self.read_taken(client, link).await
+    }
+
+    async fn read_taken(
+        &self,
+        client: &mut Pinned<'_, F>,
+        link: Link,
+    ) -> Result<Option<Box<Page>>, IndexError> {
+        let batch = client.batch();
+        match self.read_locked(client, link, batch, true).await? {
+            Seen::Alive(mut page) => {
+                fetch_bounds(client, &mut page).await?;
+                Ok(Some(page))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn merge_under_locks(
+        &self,
+        client: &mut Pinned<'_, F>,
+        holding: &mut Holding,
+        parent: &Page,
+        at: usize,
+    ) -> Result<Merged, IndexError> {
+        let left_link = parent.child(at);
+        holding.locks.push(self.shared.locks.lock(client, left_link.addr()).await?);
+        let Some(left) = self.read_taken(client, left_link).await? else { return Ok(Merged::No) };
+        if left.sibling.is_none() {
+            return Ok(Merged::No);
+        }
+        let Some(right) = self.take(client, holding, left.sibling).await? else { return Ok(Merged::No) };
+        let Some(parent) = self.take(client, holding, parent.link()).await? else { return Ok(Merged::No) };
+        if left.level + 1 != parent.level || right.level != left.level {
+            return Ok(Merged::No);
+        }
+        let Some(at) = (0..parent.children()).find(|&at| parent.child(at) == left_link) else {
+            return Ok(Merged::No);
+        };
+        let next = (at + 1 < parent.children()).then(|| parent.child(at + 1));
+        let ends = if next.is_some() {
+            Some(parent.child_low(at + 1))
+        } else {
+            parent.high.as_ref().map(Bound::bytes)
+        };
+        let is_listed = next == Some(right.link());
+        // One that the parent was never told of is right before the next child.
+        let is_another_s = ends.is_some_and(|ends| right.low.bytes() >= ends);
+        if !is_listed && is_another_s && !mutant!("sherman-merges-across-parents") {
+            return Ok(Merged::No);
+        }
+        let Some(draft) = self.joined(client, &left, &right).await? else { return Ok(Merged::No) };
+        if is_listed {
+            let mut without = parent.draft(&self.shared.format);
+            let mut gone = None;
+            if let Body::Inner(children) = &mut without.body {
+                gone = Some(children.remove(at + 1).0);
+            }
+            self.rewrite(client, &mut Change::default(), &parent, &without, Vec::new()).await?;
+            if let Some(bound) = gone {
+                bound.retire(client);
+            }
+        }
+        let mut change = Change::default();
+        if !mutant!("sherman-merged-node-not-marked-dead") {
+            Self::write_dead(&mut change.batch, &right);
+        }
+        let locks = holding.locks.iter_mut().collect();
+        if self.rewrite(client, &mut change, &left, &draft, locks).await? {
+            note(situations::MERGED);
+            self.retire_joined(client, &left, &right);
+        }
+        Ok(if is_listed { Merged::Yes } else { Merged::No })
+    }
+
+    /// The contents of two neighbours as one node's, when both fit in three quarters of it, or one is as good as empty.
+    async fn joined(
+        &self,
+        client: &mut Pinned<'_, F>,
+        left: &Page,
+        right: &Page,
+    ) -> Result<Option<Draft>, IndexError> {
+        let format = &self.shared.format;
+        let (low, high, sibling) = (left.low.clone(), right.high.clone(), right.sibling);
+        let (body, sizes) = if left.is_leaf() {
+            let mut items = self.items(client, left).await?;
+            let sizes = (items.len(), self.items(client, right).await?);
+            let (of_left, of_right) = (sizes.0, sizes.1.len());
+            items.extend(sizes.1);
+            (leaf_body(format, &low, high.as_ref(), &items), (of_left, of_right, left.slots(format)))
+        } else {
+            let (Body::Inner(mut children), Body::Inner(more)) =
+                (left.draft(format).body, right.draft(format).body)
+            else {
+                return Ok(None);
+            };
+            let sizes = (children.len(), more.len(), (children.len() + more.len()) * 4 / 3 + 1);
+            children.extend(more);
+            (Body::Inner(children), sizes)
+        };
+        let draft = Draft { level: left.level, low, high, sibling, body };
+        let roomy =
+            (sizes.0 + sizes.1) * 4 <= sizes.2 * 3 || sizes.0.min(sizes.1) <= usize::from(!left.is_leaf());
+        let fits = draft.image(format, left.addr, left.tag, left.stamp).is_some();
+        Ok((roomy && fits).then_some(draft))
+    }
+
+    /// Retires what a left node that took in its right one leaves over.
+    fn retire_joined(&self, client: &mut Pinned<'_, F>, left: &Page, right: &Page) {
+        if let Some(high) = &left.high {
+            high.retire(client);
+        }
+        if right.is_leaf() {
+            right.low.retire(client);
+        }
+        self.retire_node(client, right);
+    }
+
+    /// Finishes a merge: the right neighbour of a locked node may be dead and still linked. Unlocks.
+    pub(super) async fn absorb_dead_sibling(
+        &self,
+        client: &mut Pinned<'_, F>,
+        mut locked: Locked,
+        mut left: Box<Page>,
+    ) -> Result<(), IndexError> {
+        let done = async {
+            if left.sibling.is_none() {
+                return Ok(());
+            }
+            let Some(mut right) = self.read_dead(client, left.sibling).await? else { return Ok(()) };
+            note(situations::MERGE_FINISHED);
+            fetch_bounds(client, &mut left).await?;
+            fetch_bounds(client, &mut right).await?;
+            let mut change = Change::default();
+            if let Some(draft) = self.joined(client, &left, &right).await? {
+                if self.rewrite(client, &mut change, &left, &draft, vec![&mut locked]).await? {
+                    self.retire_joined(client, &left, &right);
+                }
+                return Ok(());
+            }
+            // The left one has grown since: the right one's contents move to a node that is alive.
+            let link = self.new_node(client, &mut change.fresh).await?;
+            let written = self.write_new(&mut change, link, &right.draft(&self.shared.format));
+            let draft = Draft { sibling: link, ..left.draft(&self.shared.format) };
+            let moved = match written {
+                Some(()) => self.rewrite(client, &mut change, &left, &draft, vec![&mut locked]).await,
+                None => Ok(false),
+            };
+            match moved {
+                Ok(true) => self.retire_node(client, &right),
+                Ok(false) => change.fresh.discard(client),
+                Err(error) => {
+                    if is_harmless(&error) {
+                        change.fresh.discard(client);
+                    }
+                    return Err(error);
+                }
+            }
+            Ok(())
+        };
+        match done.await {
+            Ok(()) => locked.end(client).await,
+            Err(error) => self.give_up(client, locked, error).await,
+        }
+    }
+
+    /// Reads a node that a link of the tree leads to; answers it when it is dead.
+    async fn read_dead(
+        &self,
+        client: &mut Pinned<'_, F>,
+        link: Link,
+    ) -> Result<Option<Box<Page>>, IndexError> {
+        let format = &self.shared.format;
+        let mut batch = client.batch();
+        let read = batch.read(link.addr(), format.node_words);
+        let done = client.submit(batch).await?;
+        let page = Page::parse(format, link.addr(), done.words(read));
+        client.recycle(done);
+        Ok(page.filter(|page| page.is_dead() && page.tag == link.tag()).map(Box::new))
+    }
+
+    /// The root takes in its only child, and that one's only child, and so on.
+    async fn take_in_only_child(&self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
+        loop {
+            let mut holding = Holding::default();
+            holding.locks.push(self.shared.locks.lock(client, self.shared.root.addr()).await?);
+            let outcome = self.lower_root(client, &mut holding).await;
+            if !holding.end(client, outcome).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn lower_root(
+        &self,
+        client: &mut Pinned<'_, F>,
+        holding: &mut Holding,
+    ) -> Result<bool, IndexError> {
+        let Some(root) = self.read_taken(client, self.shared.root).await? else { return Ok(false) };
+        if root.children() != 1 {
+            return Ok(false);
+        }
+        let Some(child) = self.take(client, holding, root.child(0)).await? else { return Ok(false) };
+        if child.high.is_some() {
+            return Ok(false);
+        }
+        let mut change = Change::default();
+        Self::write_dead(&mut change.batch, &child);
+        self.become_child(client, &mut change, &root, &child, holding).await
+    }
+
+    /// Rewrites the root with its only child's contents, and unlocks.
+    async fn become_child(
+        &self,
+        client: &mut Pinned<'_, F>,
+        change: &mut Change,
+        root: &Page,
+        child: &Page,
+        holding: &mut Holding,
+    ) -> Result<bool, IndexError> {
+        let draft = child.draft(&self.shared.format);
+        let locks = holding.locks.iter_mut().collect();
+        let lowered = self.rewrite(client, change, root, &draft, locks).await?;
+        if lowered {
+            note(situations::ROOT_LOWERED);
+            self.retire_node(client, child);
+        }
+        Ok(lowered)
+    }
+
+    /// Finishes the root's taking in of its only child, which may be dead and still linked.
+    pub(super) async fn absorb_dead_child(&self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
+        let mut holding = Holding::default();
+        holding.locks.push(self.shared.locks.lock(client, self.shared.root.addr()).await?);
+        let done = async {
+            let Some(root) = self.read_taken(client, self.shared.root).await? else { return Ok(()) };
+            if root.children() != 1 {
+                return Ok(());
+            }
+            let Some(mut child) = self.read_dead(client, root.child(0)).await? else { return Ok(()) };
+            fetch_bounds(client, &mut child).await?;
+            self.become_child(client, &mut Change::default(), &root, &child, &mut holding).await.map(drop)
+        };
+        let outcome = done.await;
+        holding.end(client, outcome).await
+    }
+}

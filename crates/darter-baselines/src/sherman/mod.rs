@@ -1,0 +1,341 @@
+//! Sherman (SIGMOD 2022): a B-link tree in disaggregated memory; with its techniques switched off, FG+ and FG (SIGMOD 2019).
+//!
+//! Nodes ([`page`]) of 1 KiB with fences and sibling links; leaves with unsorted entries ([`entry`]) of which one alone is
+//! written back; inner nodes cached by every compute node ([`cache`]); hierarchical locks ([`crate::hocl`]) that are
+//! leases. The root's address never changes: it grows and shrinks in place.
+//!
+//! Root words: 3 the kind, 8 the address of a descriptor: shape, link to the root, descriptor of the locks.
+//!
+//! `docs/sherman.md` says what the published design leaves open, what is done here, and what that costs.
+
+mod bound;
+mod bulk;
+mod cache;
+mod check;
+mod entry;
+mod format;
+mod holes;
+mod merge;
+mod nodes;
+mod options;
+mod page;
+mod scan;
+mod search;
+mod situations;
+mod split;
+mod walk;
+mod write;
+
+#[doc(hidden)]
+pub use holes::{ShermanHole, ShermanHoles};
+pub use options::{Records, ShermanOptions};
+#[cfg(feature = "checker")]
+pub use situations::sherman_situations;
+
+use crate::hocl::Hocl;
+use bound::Bound;
+use cache::Cache;
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::check_key;
+use darter_index::{
+    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
+};
+use darter_pool::{AllocKind, Client};
+use entry::STAMP_BITS;
+use format::Shape;
+use format::{Format, mix};
+use page::{Body, Draft, Link, is_plausible, tag_of};
+use split::Parted;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// "SHERMAN" and the format's version, in the kind word of a pool's root.
+const KIND: u64 = u64::from_le_bytes(*b"SHERMAN\x01");
+const KIND_WORD: usize = 3;
+const DESCRIPTOR_WORD: usize = 8;
+/// Words of the descriptor: shape, root, locks.
+const DESCRIPTOR_WORDS: usize = 3;
+/// Nodes that are remembered for their parents to be told of, and keys of leaves to be merged.
+const UNTOLD_MAX: usize = 256;
+/// Nodes unknown to their parents with which no more are made.
+const UNTOLD_MANY: usize = 16;
+const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
+
+/// What the clients of a compute node share.
+#[derive(Debug)]
+struct Shared {
+    format: Format,
+    descriptor: GlobalAddr,
+    root: Link,
+    locks: Hocl,
+    cache: Cache,
+    options: ShermanOptions,
+    /// Nodes that their parents may not have been told of, with their levels, and whether telling found the pool full.
+    untold: Mutex<Vec<(u8, Parted, bool)>>,
+    /// Keys of leaves that were left empty.
+    unmerged: Mutex<Vec<Vec<u8>>>,
+    /// Where the stamps, tags and places of new nodes come from.
+    dice: AtomicU64,
+}
+
+impl Shared {
+    fn untold(&self) -> MutexGuard<'_, Vec<(u8, Parted, bool)>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node of this level may be unknown to its parent: the next maintenance tells it.
+    fn note_untold(&self, level: u8, parted: Parted, was_full: bool) {
+        let mut untold = self.untold();
+        if untold.len() < UNTOLD_MAX && !untold.iter().any(|(_, known, _)| known.1 == parted.1) {
+            untold.push((level, parted, was_full));
+        }
+    }
+
+    /// Whether so many nodes are unknown to their parents for want of room that no more are to be made.
+    fn cannot_tell(&self) -> bool {
+        self.untold().iter().filter(|(.., was_full)| *was_full).count() >= UNTOLD_MANY
+    }
+
+    fn unmerged(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.unmerged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The leaf of this key is empty: the next maintenance tries to merge it.
+    fn note_unmerged(&self, key: &[u8]) {
+        let mut unmerged = self.unmerged();
+        if unmerged.len() < UNTOLD_MAX {
+            unmerged.push(key.to_vec());
+        }
+    }
+
+    fn random(&self) -> u64 {
+        let drawn = self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        mix(mix(self.format.seed, drawn), drawn >> 32)
+    }
+
+    /// A stamp for the image after one with this stamp: another 64 bits, of which those that pointers carry count up
+    /// and are never 0.
+    fn stamp_after(&self, stamp: u64) -> u64 {
+        const MASK: u64 = (1 << STAMP_BITS) - 1;
+        let random = self.random();
+        let low = if stamp == 0 { random } else { stamp + 1 } & MASK;
+        random & !MASK | low.max(1)
+    }
+}
+
+/// A Sherman index in a pool. Clones share locks and cache.
+#[derive(Debug)]
+pub struct Sherman<F: Fabric> {
+    shared: Arc<Shared>,
+    fabric: PhantomData<fn() -> F>,
+}
+
+impl<F: Fabric> Clone for Sherman<F> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), fabric: PhantomData }
+    }
+}
+
+impl<F: Fabric> Sherman<F> {
+    /// Opens the pool's Sherman index.
+    ///
+    /// # Errors
+    /// [`IndexError::NoIndex`] when the pool holds none; [`IndexError::Corrupt`].
+    pub async fn open(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let pool = client.pool();
+        let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
+        let mut batch = client.batch();
+        let (kind, descriptor) = (batch.read(kind_word, 1), batch.read(descriptor_word, 1));
+        let done = client.submit(batch).await?;
+        let (kind, descriptor) = (done.words(kind)[0], GlobalAddr::from_bits(done.words(descriptor)[0]));
+        client.recycle(done);
+        if kind != KIND {
+            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
+        }
+        let mut batch = client.batch();
+        let read = batch.read(descriptor, DESCRIPTOR_WORDS);
+        let done = client.submit(batch).await?;
+        let words = done.words(read).to_vec();
+        client.recycle(done);
+        let root = Link::from_word(words[1]);
+        let mut shape = Shape::from_word(words[0])
+            .filter(|shape| is_plausible(client.pool(), root.addr(), shape.node_bytes()))
+            .ok_or(IndexError::Corrupt { addr: descriptor, what: "no Sherman index has this shape" })?;
+        shape.redo &= options.redo_images;
+        let format = Format::new(shape, client.pool().secret());
+        // A hold's name is this handle's alone.
+        let hold = client.hold()?;
+        let dice = AtomicU64::new(mix(format.seed, hold.word()));
+        hold.release();
+        let locks = Hocl::open(&mut client, GlobalAddr::from_bits(words[2]), options.locks).await?;
+        let shared = Shared {
+            format,
+            descriptor,
+            root,
+            locks,
+            cache: Cache::new(options.cache_bytes),
+            options,
+            untold: Mutex::default(),
+            unmerged: Mutex::default(),
+            dice,
+        };
+        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
+    }
+
+    /// Opens the pool's Sherman index, creating it in a pool that holds none.
+    ///
+    /// # Errors
+    /// [`IndexError::NoIndex`] when the pool holds another kind; [`IndexError::Options`]; out of space.
+    pub async fn open_or_create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
+        match Self::open(client, options).await {
+            Err(IndexError::NoIndex { found: 0, .. }) => {}
+            other => return other,
+        }
+        Self::create(client, &options).await?;
+        let index = Self::open(client, options).await?;
+        index.shared.locks.make_tables(client).await?;
+        Ok(index)
+    }
+
+    /// Makes an empty root and its locks; of several creators one wins.
+    async fn create(client: &mut Client<F>, options: &ShermanOptions) -> Result<(), IndexError> {
+        let shape = Shape::of(options)?;
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let pool = client.pool();
+        let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
+        let format = Format::new(shape, pool.secret());
+        let locks = Hocl::create(&mut client, u64::from(options.lock_words)).await?;
+        let mut drafts = darter_index::radix::drafts::Drafts::new();
+        let made = async {
+            let root = drafts.alloc(&mut client, 0, shape.node_bytes(), AllocKind::Inner).await?;
+            let descriptor = drafts.alloc(&mut client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
+            Ok::<_, IndexError>((root, descriptor))
+        };
+        let (root, descriptor) = match made.await {
+            Ok(made) => made,
+            Err(error) => {
+                drafts.discard(&mut client);
+                Hocl::free_unpublished(&mut client, locks);
+                return Err(error);
+            }
+        };
+        let root = Link::new(root, tag_of(mix(format.seed, root.bits())));
+        let image = Draft::empty().image(&format, root.addr(), root.tag(), 1).unwrap_or_default();
+        let mut batch = client.batch();
+        batch.write(root.addr(), &image);
+        batch.write(descriptor, &[shape.word(), root.word(), locks.bits()]);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        let mut batch = client.batch();
+        let cas = batch.cas(descriptor_word, 0, descriptor.bits());
+        batch.cas(kind_word, 0, KIND);
+        let done = client.submit(batch).await?;
+        let won = done.swapped(cas);
+        client.recycle(done);
+        if won {
+            drafts.keep();
+        } else {
+            drafts.discard(&mut client);
+            Hocl::free_unpublished(&mut client, locks);
+        }
+        Ok(())
+    }
+
+    /// Refuses keys and values that the index's shape has no room for.
+    fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), IndexError> {
+        check_key(key)?;
+        let shape = &self.shared.format;
+        match (shape.key, shape.value, value) {
+            (Some(expected), ..) if key.len() != expected => {
+                Err(IndexError::WrongLength { what: "key", bytes: key.len(), expected })
+            }
+            (_, Some(expected), Some(value)) if value.len() != expected => {
+                Err(IndexError::WrongLength { what: "value", bytes: value.len(), expected })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Draft {
+    /// A leaf of all keys that holds none.
+    fn empty() -> Self {
+        let body = Body::Leaf { prefix: 0, entries: Vec::new() };
+        Self { level: 0, low: Bound::least(), high: None, sibling: Link::NONE, body }
+    }
+}
+
+impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
+    const NAME: &'static str = "sherman";
+
+    type Options = ShermanOptions;
+
+    async fn open(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
+        Self::open(client, options).await
+    }
+
+    async fn open_or_create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
+        Self::open_or_create(client, options).await
+    }
+
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+        self.get_value(client, key).await
+    }
+
+    async fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        self.put_value(client, key, value, condition).await
+    }
+
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+        self.delete_key(client, key).await
+    }
+
+    async fn multi_get(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+        self.multi_get_values(client, keys).await
+    }
+
+    async fn scan(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>, IndexError> {
+        self.scan_pairs(client, range, limit).await
+    }
+
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        self.load_sorted(client, sorted).await
+    }
+
+    async fn maintain(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        self.tell_parents(client).await?;
+        self.merge_left_over(client).await
+    }
+
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+        self.check_all(client).await
+    }
+
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+        Ok(self.inspect(client, false).await?.stats)
+    }
+
+    fn cache_used_bytes(&self) -> u64 {
+        self.shared.cache.bytes()
+    }
+}

@@ -1,0 +1,431 @@
+//! Nodes: their header, the words a WRITE puts there, and how a reader knows that what a READ brought belongs together.
+//!
+//! ```text
+//! word 0   state: 0 alive | address of a redo image + 1 | dead
+//! word 1   check: keyed hash of address and words 2.., of an inner node to its end, of a leaf up to its entries
+//! word 2   stamp: another with every WRITE of the whole node
+//! word 3   sibling to the right, a link
+//! word 4   level 8 | birth tag 22 | children 16 | prefix 17 | 1 when there is an upper fence
+//! word 5   codes of the fences, 8 each
+//! ...      lower fence, upper fence, each padded to words
+//! leaf     entries (`entry`), to the end
+//! inner    links, one word a child | codes of the separators, a byte each | the separators
+//! ```
+//!
+//! *Link.* 42 bits of address, in units of 64 bytes, and the 22-bit birth tag of the node it leads to. A node's memory can
+//! be reused; a cached link that outlived its node then leads to one with another tag.
+//!
+//! *What a READ brings* can be a mixture of any states that the words had meanwhile: nothing orders the words of a READ or
+//! of a WRITE. So no version written first and last proves anything (SIGMOD 2023, 3589276); the check words do, up to
+//! a chance of 2^-62: words that hash to the check were written together, and entries that carry the header's stamp
+//! belong to this image of the node. `docs/sherman.md` has the argument.
+
+use super::bound::Bound;
+use super::entry::{Entry, EntryState};
+use super::format::{Format, HEADER_WORDS, mix};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Pool;
+use std::cmp::Ordering;
+
+const STATE: usize = 0;
+const CHECK: usize = 1;
+const STAMP: usize = 2;
+const SIBLING: usize = 3;
+const KIND: usize = 4;
+const CODES: usize = 5;
+/// The state of a node that is no longer in the tree. Its contents stay, for whoever has to finish its removal.
+pub(super) const DEAD: u64 = 1 << 63;
+/// The code of an upper fence that does not exist.
+const NO_FENCE: u8 = 254;
+const TAG_BITS: u32 = 22;
+/// Deepest tree there can be.
+pub(super) const LEVELS_MAX: u8 = 32;
+
+/// The check of a node's words, of an inner node all, of a leaf those before its entries.
+fn check(format: &Format, addr: GlobalAddr, words: &[u64]) -> u64 {
+    words[STAMP..].iter().fold(mix(format.seed, addr.bits()), |state, &word| mix(state, word))
+}
+
+/// A pointer to a node: its address and birth tag. Zero for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Link(u64);
+
+impl Link {
+    pub(super) const NONE: Self = Self(0);
+
+    pub(super) fn new(addr: GlobalAddr, tag: u32) -> Self {
+        Self(addr.bits() >> 6 | u64::from(tag) << (64 - TAG_BITS))
+    }
+
+    pub(super) fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn addr(self) -> GlobalAddr {
+        GlobalAddr::from_bits(self.0 << 6)
+    }
+
+    pub(super) fn tag(self) -> u32 {
+        (self.0 >> (64 - TAG_BITS)) as u32
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A tag for a node being born, from random bits.
+pub(super) fn tag_of(random: u64) -> u32 {
+    (random >> (64 - TAG_BITS)) as u32
+}
+
+/// Whether a node can lie at an address at all.
+pub(super) fn is_plausible<F: Fabric>(pool: &Pool<F>, addr: GlobalAddr, bytes: u64) -> bool {
+    let fabric = pool.fabric();
+    usize::from(addr.node()) < fabric.nodes()
+        && addr.offset().is_multiple_of(64)
+        && !addr.is_null()
+        && addr.offset() + bytes <= fabric.node_bytes(addr.node())
+}
+
+/// A node that a READ brought and that passed its check.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    pub(super) addr: GlobalAddr,
+    pub(super) words: Box<[u64]>,
+    pub(super) level: u8,
+    pub(super) tag: u32,
+    pub(super) stamp: u64,
+    pub(super) sibling: Link,
+    /// Key bytes that all keys of a leaf share, and that its digests leave out.
+    pub(super) prefix: usize,
+    pub(super) low: Bound,
+    pub(super) high: Option<Bound>,
+    /// Where entries or links begin.
+    body: usize,
+    /// Of an inner node: its children, and where each separator but the first begins, in bytes from the node's begin.
+    children: usize,
+    offsets: Box<[u16]>,
+    /// The long separators, by child.
+    longs: Vec<(usize, Bound)>,
+}
+
+/// Where a key stands to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Below,
+    Within,
+    Beyond,
+}
+
+/// What a walk is after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim<'k> {
+    /// The node whose range holds a key.
+    At(&'k [u8]),
+    /// The node whose range holds the keys right below one.
+    Below(&'k [u8]),
+    /// The last node.
+    Last,
+}
+
+/// Whether the header words of a node say that it is the one a link leads to, and in the tree.
+pub(super) fn is_alive(header: &[u64], link: Link) -> bool {
+    header[STATE] & DEAD == 0 && (header[KIND] >> 8) as u32 & ((1 << TAG_BITS) - 1) == link.tag()
+}
+
+/// The state word of what a READ of a node brought.
+pub(super) fn state_of(words: &[u64]) -> u64 {
+    words[STATE]
+}
+
+/// The state word that names a redo image.
+pub(super) fn redo_state(image: GlobalAddr) -> u64 {
+    image.bits() | 1
+}
+
+/// The redo image that a state word names.
+pub(super) fn redo_image(state: u64) -> Option<GlobalAddr> {
+    (state & 1 == 1 && state & DEAD == 0).then(|| GlobalAddr::from_bits(state & !1))
+}
+
+impl Page {
+    /// Takes what a READ of `addr` brought; `None` when its words do not belong together.
+    pub(super) fn parse(format: &Format, addr: GlobalAddr, words: &[u64]) -> Option<Self> {
+        if words.len() != format.node_words {
+            return None;
+        }
+        let (kind, codes) = (words[KIND], words[CODES]);
+        let (low_code, high_code) = (codes as u8, (codes >> 8) as u8);
+        let low_words = Bound::stored_bytes(low_code)?.div_ceil(8);
+        let high_words = match high_code {
+            NO_FENCE => 0,
+            code => Bound::stored_bytes(code)?.div_ceil(8),
+        };
+        let body = HEADER_WORDS + low_words + high_words;
+        if body > words.len() {
+            return None;
+        }
+        let level = kind as u8;
+        let checked = if level == 0 { body } else { words.len() };
+        if check(format, addr, &words[..checked]) != words[CHECK] || level > LEVELS_MAX {
+            return None;
+        }
+        let fences: &[u8] = bytemuck::cast_slice(&words[HEADER_WORDS..body]);
+        let low = Bound::parse(low_code, fences)?;
+        let high = match high_code {
+            NO_FENCE => None,
+            code => Some(Bound::parse(code, &fences[low_words * 8..])?),
+        };
+        let mut page = Self {
+            addr,
+            words: words.into(),
+            level,
+            tag: (kind >> 8 & ((1 << TAG_BITS) - 1)) as u32,
+            stamp: words[STAMP],
+            sibling: Link::from_word(words[SIBLING]),
+            prefix: (kind >> 46 & 0x1_ffff) as usize,
+            low,
+            high,
+            body,
+            children: (kind >> 30 & 0xffff) as usize,
+            offsets: Box::default(),
+            longs: Vec::new(),
+        };
+        if level > 0 {
+            page.parse_separators()?;
+        }
+        Some(page)
+    }
+
+    fn parse_separators(&mut self) -> Option<()> {
+        let links_end = (self.body + self.children) * 8;
+        let bytes: &[u8] = bytemuck::cast_slice(&self.words);
+        let codes = bytes.get(links_end..links_end + self.children.checked_sub(1)?)?;
+        let mut at = links_end + codes.len();
+        let mut offsets = Vec::with_capacity(codes.len());
+        for (child, &code) in (1..).zip(codes) {
+            offsets.push(at as u16);
+            let stored = bytes.get(at..at + Bound::stored_bytes(code)?)?;
+            if code == u8::MAX {
+                self.longs.push((child, Bound::parse(code, stored)?));
+            }
+            at += stored.len();
+        }
+        self.offsets = offsets.into();
+        Some(())
+    }
+
+    /// Where an aim stands to the fences; `None` when that takes bytes of a long fence.
+    pub(super) fn place(&self, aim: Aim<'_>) -> Option<Place> {
+        let (key, below) = match aim {
+            Aim::At(key) => (key, false),
+            Aim::Below(key) => (key, true),
+            Aim::Last => return Some(if self.high.is_some() { Place::Beyond } else { Place::Within }),
+        };
+        let to_low = self.low.place(key)?;
+        if to_low == Ordering::Less || below && to_low == Ordering::Equal && !self.low.bytes().is_empty() {
+            return Some(Place::Below);
+        }
+        let Some(high) = &self.high else { return Some(Place::Within) };
+        let to_high = high.place(key)?;
+        let within = to_high == Ordering::Less || below && to_high == Ordering::Equal;
+        Some(if within { Place::Within } else { Place::Beyond })
+    }
+
+    /// The child that an aim leads to.
+    pub(super) fn towards(&self, aim: Aim<'_>) -> usize {
+        match aim {
+            Aim::At(key) => self.last_child(|low| low <= key),
+            Aim::Below(key) => self.last_child(|low| low < key),
+            Aim::Last => self.children().saturating_sub(1),
+        }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.words[STATE] & DEAD != 0
+    }
+
+    pub(super) fn is_leaf(&self) -> bool {
+        self.level == 0
+    }
+
+    pub(super) fn link(&self) -> Link {
+        Link::new(self.addr, self.tag)
+    }
+
+    /// Bytes a copy takes in memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let longs: usize = self.longs.iter().map(|(_, bound)| size_of_val(bound) + bound.bytes().len()).sum();
+        (size_of::<Self>() + self.words.len() * 8 + self.offsets.len() * 2 + longs) as u64
+    }
+
+    /// The fences and separators of which bytes may be unknown.
+    pub(super) fn bounds_mut(&mut self) -> impl Iterator<Item = &mut Bound> {
+        std::iter::once(&mut self.low)
+            .chain(&mut self.high)
+            .chain(self.longs.iter_mut().map(|(_, bound)| bound))
+    }
+
+    /// Long bounds whose blocks are this node's.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = &Bound> {
+        std::iter::once(&self.low).chain(&self.high).chain(self.longs.iter().map(|(_, bound)| bound))
+    }
+
+    /// Children of an inner node.
+    pub(super) fn children(&self) -> usize {
+        if self.level == 0 { 0 } else { self.children }
+    }
+
+    pub(super) fn child(&self, at: usize) -> Link {
+        Link::from_word(self.words[self.body + at])
+    }
+
+    /// The bytes that keys of child `at` are not below; for the first child that is the lower fence.
+    pub(super) fn child_low(&self, at: usize) -> &[u8] {
+        if at == 0 {
+            return self.low.bytes();
+        }
+        let bytes: &[u8] = bytemuck::cast_slice(&self.words);
+        let code = bytes[(self.body + self.children) * 8 + at - 1];
+        if code == u8::MAX {
+            let long = self.longs.iter().find(|(child, _)| *child == at);
+            return long.map_or(&[], |(_, bound)| bound.bytes());
+        }
+        let start = usize::from(self.offsets[at - 1]);
+        &bytes[start..start + usize::from(code)]
+    }
+
+    /// The last child whose lower bound `goes_on` holds of, the first if of none.
+    pub(super) fn last_child(&self, goes_on: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut from, mut to) = (0, self.children.saturating_sub(1));
+        while from < to {
+            let middle = (from + to).div_ceil(2);
+            if goes_on(self.child_low(middle)) { from = middle } else { to = middle - 1 }
+        }
+        from
+    }
+
+    /// Entries a leaf has room for.
+    pub(super) fn slots(&self, format: &Format) -> usize {
+        (self.words.len() - self.body) / format.entry_words()
+    }
+
+    /// The address of a leaf's entry.
+    pub(super) fn slot_addr(&self, format: &Format, slot: usize) -> GlobalAddr {
+        self.addr.plus((self.body + slot * format.entry_words()) as u64 * 8)
+    }
+
+    /// The words of a leaf's entry.
+    pub(super) fn slot(&self, format: &Format, slot: usize) -> &[u64] {
+        &self.words[self.body + slot * format.entry_words()..][..format.entry_words()]
+    }
+
+    /// Makes a leaf's entry what was written.
+    pub(super) fn set_slot(&mut self, format: &Format, slot: usize, words: &[u64]) {
+        let at = self.body + slot * format.entry_words();
+        self.words[at..at + words.len()].copy_from_slice(words);
+    }
+
+    /// A leaf's entry.
+    pub(super) fn entry(&self, format: &Format, slot: usize) -> EntryState {
+        EntryState::parse(format, (self.addr, self.stamp, slot), self.slot(format, slot))
+    }
+
+    /// What the node holds, to be changed and written again.
+    pub(super) fn draft(&self, format: &Format) -> Draft {
+        let body = if self.level == 0 {
+            let entries =
+                (0..self.slots(format)).filter_map(|slot| self.entry(format, slot).entry()).collect();
+            Body::Leaf { prefix: self.prefix, entries }
+        } else {
+            let low = |at| match self.longs.iter().find(|(child, _)| *child == at) {
+                Some((_, bound)) => bound.clone(),
+                None if at == 0 => self.low.clone(),
+                None => Bound::short(self.child_low(at)),
+            };
+            Body::Inner((0..self.children).map(|at| (low(at), self.child(at))).collect())
+        };
+        let (low, high) = (self.low.clone(), self.high.clone());
+        Draft { level: self.level, low, high, sibling: self.sibling, body }
+    }
+}
+
+/// A node's contents.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) level: u8,
+    pub(super) low: Bound,
+    pub(super) high: Option<Bound>,
+    pub(super) sibling: Link,
+    pub(super) body: Body,
+}
+
+/// What a node holds beside its header.
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    /// Entries, with the length of the prefix that their digests leave out.
+    Leaf { prefix: usize, entries: Vec<Entry> },
+    /// Children, each with its lower bound; that of the first is the lower fence's, and not stored again.
+    Inner(Vec<(Bound, Link)>),
+}
+
+impl Draft {
+    /// The words to write; `None` when they do not fit.
+    pub(super) fn image(&self, format: &Format, addr: GlobalAddr, tag: u32, stamp: u64) -> Option<Vec<u64>> {
+        let mut bytes = Vec::with_capacity(format.node_words * 8);
+        self.low.store(&mut bytes);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        if let Some(high) = &self.high {
+            high.store(&mut bytes);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
+        let mut words = vec![0; format.node_words];
+        let body = HEADER_WORDS + bytes.len() / 8;
+        let (mut children, mut common, mut checked) = (0, 0, format.node_words);
+        match &self.body {
+            Body::Leaf { prefix, entries } => {
+                (common, checked) = (*prefix, body);
+                let slots = format.node_words.checked_sub(body)? / format.entry_words();
+                if entries.len() > slots {
+                    return None;
+                }
+                for slot in 0..slots {
+                    let at = body + slot * format.entry_words();
+                    let image = Entry::image(format, (addr, stamp, slot), entries.get(slot));
+                    words[at..at + image.len()].copy_from_slice(&image);
+                }
+            }
+            Body::Inner(list) => {
+                children = list.len();
+                bytes.extend(list.iter().flat_map(|(_, link)| link.word().to_le_bytes()));
+                bytes.extend(list.iter().skip(1).map(|(low, _)| low.code()));
+                for (low, _) in list.iter().skip(1) {
+                    low.store(&mut bytes);
+                }
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+            }
+        }
+        if HEADER_WORDS * 8 + bytes.len() > format.node_words * 8 {
+            return None;
+        }
+        for (word, chunk) in words[HEADER_WORDS..].iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = chunk.first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+        }
+        words[STAMP] = stamp;
+        words[SIBLING] = self.sibling.word();
+        words[KIND] = u64::from(self.level)
+            | u64::from(tag) << 8
+            | (children as u64) << 30
+            | (common as u64) << 46
+            | u64::from(self.high.is_some()) << 63;
+        let high_code = self.high.as_ref().map_or(NO_FENCE, Bound::code);
+        words[CODES] = u64::from(self.low.code()) | u64::from(high_code) << 8;
+        words[CHECK] = check(format, addr, &words[..checked]);
+        Some(words)
+    }
+}

@@ -1,0 +1,276 @@
+//! Scans: from leaf to leaf by their fences, several leaves a round trip.
+//!
+//! A scan's place is a fence. Each turn finds the node above the leaves for it, reads as many of its leaves as are
+//! likely to be needed, and takes those that follow each other without a gap; what has changed since the node was
+//! cached shows in the fences, and the next turn goes on from the last leaf that fitted.
+
+use super::Sherman;
+use super::entry::{Entry, EntryState, key_words, order_of};
+use super::page::{Aim, Link, Page, Place};
+use super::search::{entry_key, inline_value};
+use super::walk::fetch_bounds;
+use darter_fabric::{Fabric, OpKind, mutant};
+use darter_index::radix::leaf as pair;
+use darter_index::radix::sink::is_void;
+use darter_index::{IndexError, KeyValue, ScanRange};
+use darter_pool::{Client, Pinned};
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+/// Most leaves read in one round trip.
+const WIDTH_MAX: usize = 32;
+/// Bytes of blocks read in one round trip.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+
+/// Where a scan stands: the fence that it has come to, in its direction.
+enum Cursor {
+    /// Keys from here up, and the leaf that the last one named for them.
+    From(Vec<u8>, Link),
+    /// Keys right below.
+    Below(Vec<u8>),
+    /// The last keys.
+    Last,
+}
+
+impl Cursor {
+    fn start(range: &ScanRange) -> Self {
+        let bytes = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        match (range.reverse, &range.to) {
+            (false, _) => Self::From(bytes(&range.from).unwrap_or_default(), Link::NONE),
+            (true, Bound::Unbounded) => Self::Last,
+            // The key itself is wanted too: the least key above it is the one with a zero appended.
+            (true, Bound::Included(to)) => Self::Below([&to[..], &[0]].concat()),
+            (true, Bound::Excluded(to)) => Self::Below(to.clone()),
+        }
+    }
+
+    fn aim(&self) -> Aim<'_> {
+        match self {
+            Self::From(key, _) => Aim::At(key),
+            Self::Below(key) => Aim::Below(key),
+            Self::Last => Aim::Last,
+        }
+    }
+
+    /// Past a leaf; `None` when there is nothing behind it.
+    fn past(leaf: &Page, reverse: bool) -> Option<Self> {
+        if reverse {
+            return (!leaf.low.bytes().is_empty()).then(|| Self::Below(leaf.low.bytes().to_vec()));
+        }
+        leaf.high.as_ref().map(|high| Self::From(high.bytes().to_vec(), leaf.sibling))
+    }
+
+    /// Whether the range has nothing behind this.
+    fn is_out_of(&self, range: &ScanRange) -> bool {
+        match (self, &range.from, &range.to) {
+            (Self::From(key, _), _, Bound::Included(to)) => key > to,
+            (Self::From(key, _), _, Bound::Excluded(to)) => key >= to,
+            (Self::Below(key), Bound::Included(from) | Bound::Excluded(from), _) => key <= from,
+            _ => false,
+        }
+    }
+}
+
+impl<F: Fabric> Sherman<F> {
+    pub(super) async fn scan_pairs(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>, IndexError> {
+        let mut pairs = Vec::new();
+        if is_void(range) || limit == 0 {
+            return Ok(pairs);
+        }
+        let mut cursor = Some(Cursor::start(range));
+        // What has not been scanned yet: a leaf that took in a neighbour meanwhile has keys of before the cursor too.
+        let mut rest = range.clone();
+        while let Some(at) = cursor.take().filter(|at| !at.is_out_of(range) && pairs.len() < limit) {
+            let mut client = client.pin(OpKind::Scan).await?;
+            let leaves = self.leaves_from(&mut client, &at, range.reverse, limit - pairs.len()).await?;
+            for leaf in leaves {
+                let left = limit - pairs.len();
+                self.take_leaf(&mut client, &leaf, &rest, left, &mut pairs).await?;
+                cursor = Cursor::past(&leaf, range.reverse);
+                match &cursor {
+                    Some(Cursor::From(key, _)) => rest.from = Bound::Included(key.clone()),
+                    Some(Cursor::Below(key)) => rest.to = Bound::Excluded(key.clone()),
+                    Some(Cursor::Last) | None => {}
+                }
+                if pairs.len() >= limit || cursor.as_ref().is_none_or(|cursor| cursor.is_out_of(range)) {
+                    break;
+                }
+            }
+        }
+        pairs.truncate(limit);
+        Ok(pairs)
+    }
+
+    /// At least one leaf from a place on, sound and without gaps, in the scan's direction.
+    async fn leaves_from(
+        &self,
+        client: &mut Pinned<'_, F>,
+        cursor: &Cursor,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<Box<Page>>, IndexError> {
+        let format = &self.shared.format;
+        let likely = limit / (format.node_words / format.entry_words() / 2).max(1) + 1;
+        let mut leaves: Vec<Box<Page>> = Vec::new();
+        let copy = self.shared.cache.find(cursor.aim(), 1).filter(|copy| copy.page.level == 1);
+        let links: Vec<Link> = match (copy, cursor) {
+            (Some(copy), _) if likely > 1 => {
+                let (first, page) = (copy.page.towards(cursor.aim()), &copy.page);
+                let width = likely.min(WIDTH_MAX);
+                if reverse {
+                    (0..=first).rev().take(width).map(|at| page.child(at)).collect()
+                } else {
+                    (first..page.children()).take(width).map(|at| page.child(at)).collect()
+                }
+            }
+            (_, Cursor::From(_, sibling)) if !sibling.is_none() => vec![*sibling],
+            _ => Vec::new(),
+        };
+        if !links.is_empty() {
+            let mut batch = client.batch();
+            let reads: Vec<_> = links.iter().map(|link| batch.read(link.addr(), format.node_words)).collect();
+            let done = client.submit(batch).await?;
+            let pages: Vec<_> = links
+                .iter()
+                .zip(reads)
+                .map_while(|(link, read)| {
+                    let page = Page::parse(format, link.addr(), done.words(read))?;
+                    (page.tag == link.tag() && !page.is_dead() && page.is_leaf()).then_some(page)
+                })
+                .collect();
+            client.recycle(done);
+            for mut page in pages {
+                fetch_bounds(client, &mut page).await?;
+                let follows = match leaves.last() {
+                    None => page.place(cursor.aim()) == Some(Place::Within),
+                    Some(last) if reverse => {
+                        page.high.as_ref().is_some_and(|high| high.bytes() == last.low.bytes())
+                    }
+                    Some(last) => last.high.as_ref().is_some_and(|high| high.bytes() == page.low.bytes()),
+                };
+                let follows = follows || mutant!("sherman-scan-steps-over-gaps");
+                let is_torn = page.is_torn(format) && !mutant!("sherman-scan-takes-torn-leaves");
+                if !follows || is_torn {
+                    break;
+                }
+                leaves.push(Box::new(page));
+            }
+        }
+        let mut mended = 0;
+        let mut torn = 0;
+        while leaves.is_empty() {
+            let Some(mut page) = self.page_at(client, cursor.aim(), 0, false).await? else {
+                let addr = self.shared.root.addr();
+                return Err(IndexError::Corrupt { addr, what: "a tree without leaves" });
+            };
+            if page.is_torn(format) {
+                torn += 1;
+                if torn % 16 == 0 {
+                    self.mend_stuck(client, page.link(), &mut mended).await?;
+                }
+                continue;
+            }
+            fetch_bounds(client, &mut page).await?;
+            leaves.push(page);
+        }
+        Ok(leaves)
+    }
+
+    /// Appends a leaf's pairs that lie in the range, in its direction.
+    async fn take_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        leaf: &Page,
+        range: &ScanRange,
+        limit: usize,
+        pairs: &mut Vec<KeyValue>,
+    ) -> Result<(), IndexError> {
+        let format = &self.shared.format;
+        let may_hold = |entry: &Entry| {
+            let stands = |bound: &Bound<Vec<u8>>, out: Ordering| match bound {
+                Bound::Included(key) | Bound::Excluded(key) => {
+                    // Digests tell only of keys that share the leaf's prefix; the bound may lie outside.
+                    let comparable = key.get(..leaf.prefix) == leaf.low.bytes().get(..leaf.prefix);
+                    !comparable || order_of(format, &entry.key, key, leaf.prefix) != out
+                }
+                Bound::Unbounded => true,
+            };
+            stands(&range.from, Ordering::Less) && stands(&range.to, Ordering::Greater)
+        };
+        let mut entries: Vec<Entry> = (0..leaf.slots(format))
+            .filter_map(|slot| match leaf.entry(format, slot) {
+                EntryState::Holds(entry) => Some(entry),
+                _ => None,
+            })
+            .filter(may_hold)
+            .collect();
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        if range.reverse {
+            entries.reverse();
+        }
+        let mut found: Vec<KeyValue> = Vec::new();
+        if format.is_inline() {
+            for entry in &entries {
+                let key = entry_key(format, entry).unwrap_or_default();
+                if range.contains(&key) {
+                    found.push((key, inline_value(format, leaf.addr, entry)?));
+                }
+            }
+        } else {
+            let mut rest = &entries[..];
+            while !rest.is_empty() && found.len() < limit {
+                let mut bytes = 0;
+                let wanted = limit - found.len();
+                let mut take = rest
+                    .iter()
+                    .take_while(|entry| {
+                        bytes += entry.block().bytes();
+                        bytes <= BLOCK_BYTES_MAX
+                    })
+                    .take(wanted)
+                    .count()
+                    .max(1);
+                // Keys whose digests agree in order can lie in any: take all of them.
+                while take < rest.len() && self.may_tie(&rest[take - 1], &rest[take]) {
+                    take += 1;
+                }
+                let (now, later) = rest.split_at(take);
+                rest = later;
+                let mut batch = client.batch();
+                let reads: Vec<_> = now
+                    .iter()
+                    .map(|entry| (entry, batch.read(entry.block().addr, entry.block().words())))
+                    .collect();
+                let done = client.submit(batch).await?;
+                for (entry, read) in reads {
+                    let held = pair::parse(entry.block().addr, done.words(read))?;
+                    // One that was put amid the READ of the leaf can have another's digest: its place is not known.
+                    if range.contains(held.key) && key_words(format, held.key, leaf.prefix) == entry.key {
+                        found.push((held.key.to_vec(), held.value.to_vec()));
+                    }
+                }
+                client.recycle(done);
+            }
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.dedup_by(|a, b| a.0 == b.0);
+        if range.reverse {
+            found.reverse();
+        }
+        pairs.extend(found);
+        Ok(())
+    }
+
+    /// Whether two entries' words leave open which key comes first.
+    fn may_tie(&self, a: &Entry, b: &Entry) -> bool {
+        self.shared.format.key.is_none() && super::entry::same_order(a, b)
+    }
+}

@@ -1,0 +1,208 @@
+//! Search and multi-get: a leaf, from the cache on, and the pair's block where pairs lie in blocks.
+
+use super::entry::{Block, Entry, EntryState, key_words, unpack};
+use super::format::Format;
+use super::holes::ShermanHole;
+use super::page::{Aim, Link, Page};
+use super::walk::{End, Walk};
+use super::{Shared, Sherman};
+use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, ReadId};
+use darter_index::IndexError;
+use darter_index::radix::leaf as pair;
+use darter_index::radix::search::{self, MULTI_GET_WIDTH, Search};
+use darter_pool::{Client, Pinned};
+use smallvec::SmallVec;
+
+/// Entries of a leaf that may hold a key.
+pub(super) type Matches = SmallVec<[(usize, Entry); 2]>;
+
+impl Page {
+    /// The entries whose words are those of a key; `None` when one of them does not fit together.
+    pub(super) fn matches(&self, format: &Format, key: &[u8]) -> Option<Matches> {
+        let words = key_words(format, key, self.prefix);
+        let at = usize::from(format.is_inline());
+        let mut matches = Matches::new();
+        for slot in 0..self.slots(format) {
+            if self.slot(format, slot)[at..at + words.len()] == words[..] {
+                match self.entry(format, slot) {
+                    EntryState::Holds(entry) => matches.push((slot, entry)),
+                    EntryState::Empty => {}
+                    EntryState::Torn => return None,
+                }
+            }
+        }
+        Some(matches)
+    }
+
+    /// Whether some entry does not fit together, so that a key not found may be there.
+    pub(super) fn is_torn(&self, format: &Format) -> bool {
+        (0..self.slots(format)).any(|slot| self.entry(format, slot) == EntryState::Torn)
+    }
+}
+
+/// An inline entry's value.
+///
+/// # Errors
+/// [`IndexError::LostInWrite`].
+pub(super) fn inline_value(format: &Format, addr: GlobalAddr, entry: &Entry) -> Result<Vec<u8>, IndexError> {
+    if entry.lost {
+        return Err(IndexError::LostInWrite { addr });
+    }
+    let bytes: &[u8] = bytemuck::cast_slice(&entry.payload);
+    Ok(bytes[..format.value.unwrap_or(0)].to_vec())
+}
+
+/// The key of an entry that holds it.
+pub(super) fn entry_key(format: &Format, entry: &Entry) -> Option<Vec<u8>> {
+    format.key.map(|bytes| unpack(&entry.key, bytes))
+}
+
+#[derive(Debug)]
+enum Stage {
+    Walking,
+    /// The leaf, and the blocks of its matching entries.
+    Blocks(Box<Page>, SmallVec<[(Block, Option<ReadId>); 2]>),
+}
+
+/// How a search ended.
+enum Found {
+    Value(Option<Vec<u8>>),
+    Stuck(Link),
+}
+
+/// A search under way.
+#[derive(Debug)]
+struct KeySearch<'k> {
+    key: &'k [u8],
+    walk: Walk<'k>,
+    stage: Stage,
+    mended: u32,
+}
+
+impl<'k> KeySearch<'k> {
+    fn new(key: &'k [u8], fresh: bool, mended: u32) -> Self {
+        Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: Stage::Walking, mended }
+    }
+
+    fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
+        let is_torn = !shared.options.holes.has(ShermanHole::TrustTorn) && page.is_torn(&shared.format);
+        if is_torn { self.again(page) } else { Some(Found::Value(None)) }
+    }
+
+    fn again(&mut self, page: &Page) -> Option<Found> {
+        self.walk.again(page).map(Found::Stuck)
+    }
+}
+
+impl Search<Shared> for KeySearch<'_> {
+    type End = Found;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
+        match &mut self.stage {
+            Stage::Walking => self.walk.post(shared, batch).map(drop),
+            Stage::Blocks(_, blocks) => {
+                for (block, read) in blocks {
+                    *read = Some(batch.read(block.addr, block.words()));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<Found>, IndexError> {
+        let format = &shared.format;
+        let page = match std::mem::replace(&mut self.stage, Stage::Walking) {
+            Stage::Walking => match self.walk.absorb(shared, done)? {
+                Some(End::Page(page)) => page,
+                Some(End::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
+                _ => return Ok(None),
+            },
+            Stage::Blocks(page, blocks) => {
+                for (block, read) in blocks {
+                    let Some(read) = read else { continue };
+                    let found = pair::parse(block.addr, done.words(read))?;
+                    if found.key == self.key {
+                        return Ok(Some(Found::Value(Some(found.value.to_vec()))));
+                    }
+                }
+                return Ok(self.absent(shared, &page));
+            }
+        };
+        match page.matches(format, self.key) {
+            None if shared.options.holes.has(ShermanHole::TrustTorn) => Ok(Some(Found::Value(None))),
+            None => Ok(self.again(&page)),
+            Some(matches) if matches.is_empty() => Ok(self.absent(shared, &page)),
+            Some(matches) if format.is_inline() => {
+                let value = inline_value(format, page.addr, &matches[0].1)?;
+                Ok(Some(Found::Value(Some(value))))
+            }
+            Some(matches) => {
+                let blocks = matches.iter().map(|(_, entry)| (entry.block(), None)).collect();
+                self.stage = Stage::Blocks(page, blocks);
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Sherman<F> {
+    /// Does a step of several searches; those that end leave the list.
+    async fn step(
+        &self,
+        client: &mut Pinned<'_, F>,
+        searches: &mut Vec<(usize, KeySearch<'_>)>,
+        values: &mut [Option<Vec<u8>>],
+    ) -> Result<(), IndexError> {
+        let shared = &*self.shared;
+        let mut stuck = Vec::new();
+        search::step(client, shared, searches, |at, search, found, _| {
+            match found {
+                Found::Value(value) => values[at] = value,
+                Found::Stuck(link) => stuck.push((at, search.key, search.mended, link)),
+            }
+            Ok(())
+        })
+        .await?;
+        for (at, key, mut mended, link) in stuck {
+            self.mend_stuck(client, link, &mut mended).await?;
+            searches.push((at, KeySearch::new(key, true, mended)));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn get_value(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, IndexError> {
+        self.check_sizes(key, None)?;
+        let mut client = client.pin(OpKind::Get).await?;
+        let mut value = [None];
+        let mut searches = vec![(0, KeySearch::new(key, false, 0))];
+        while !searches.is_empty() {
+            self.step(&mut client, &mut searches, &mut value).await?;
+        }
+        let [value] = value;
+        Ok(value)
+    }
+
+    pub(super) async fn multi_get_values(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+        for key in keys {
+            self.check_sizes(key, None)?;
+        }
+        let mut values = vec![None; keys.len()];
+        for (keys, values) in keys.chunks(MULTI_GET_WIDTH).zip(values.chunks_mut(MULTI_GET_WIDTH)) {
+            let mut client = client.pin(OpKind::MultiGet).await?;
+            let mut searches: Vec<_> =
+                keys.iter().enumerate().map(|(at, key)| (at, KeySearch::new(key, false, 0))).collect();
+            while !searches.is_empty() {
+                self.step(&mut client, &mut searches, values).await?;
+            }
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,295 @@
+//! Splits: the new right node is written, the split one rewritten, its lock released, and then the parent told.
+//!
+//! Until the parent is told, or for ever if the writer dies before, the sibling link leads to the new node. The root splits in
+//! place: its contents move to two new nodes, so that its address stays and no parent has to be told.
+
+use super::bound::{Bound, separator};
+use super::entry::{Entry, EntryState, Words, key_words};
+use super::format::Format;
+use super::nodes::{Change, is_harmless};
+use super::page::{Body, Draft, LEVELS_MAX, Link, Page};
+use super::search::entry_key;
+use super::{Sherman, situations};
+use crate::hocl::Locked;
+use darter_fabric::{Fabric, OpKind, mutant};
+use darter_index::IndexError;
+use darter_index::checker::note;
+use darter_index::radix::common_prefix;
+use darter_index::radix::leaf as pair;
+use darter_pool::{Client, Pinned, PoolError};
+
+/// Words of a block that its key's length is read with, and mostly the key.
+const HEAD_WORDS: usize = 32;
+
+/// A new node that its parent has to be told of, with the bound below it.
+pub(super) type Parted = (Vec<u8>, Link);
+
+/// An entry with its whole key.
+pub(super) type Item = (Vec<u8>, Entry);
+
+/// The prefix that digests leave out between two fences.
+fn prefix_between(format: &Format, low: &Bound, high: Option<&Bound>) -> usize {
+    match high {
+        Some(high) if format.key.is_none() => common_prefix(low.bytes(), high.bytes()),
+        _ => 0,
+    }
+}
+
+/// A leaf's body between two fences.
+pub(super) fn leaf_body(format: &Format, low: &Bound, high: Option<&Bound>, items: &[Item]) -> Body {
+    let prefix = prefix_between(format, low, high);
+    let entry = |(key, entry): &Item| Entry { key: key_words(format, key, prefix), ..entry.clone() };
+    Body::Leaf { prefix, entries: items.iter().map(entry).collect() }
+}
+
+/// Where an inner node's children are parted, so that both halves take about the same room.
+fn middle(children: &[(Bound, Link)]) -> usize {
+    let bytes = |(low, _): &(Bound, Link)| 9 + Bound::stored_bytes(low.code()).unwrap_or(0);
+    let half = children.iter().map(bytes).sum::<usize>() / 2;
+    let mut sum = 0;
+    let at = children.iter().position(|child| {
+        sum += bytes(child);
+        sum > half
+    });
+    at.unwrap_or(0).clamp(1, children.len().saturating_sub(1).max(1))
+}
+
+impl<F: Fabric> Sherman<F> {
+    /// The keys that the blocks of some entries hold.
+    async fn keys_of(&self, client: &mut Client<F>, entries: &[Entry]) -> Result<Vec<Vec<u8>>, IndexError> {
+        let mut heads = Vec::with_capacity(entries.len());
+        let mut batch = client.batch();
+        let reads: Vec<_> = entries
+            .iter()
+            .map(|entry| batch.read(entry.block().addr, entry.block().words().min(HEAD_WORDS)))
+            .collect();
+        let done = client.submit(batch).await?;
+        heads.extend(reads.iter().map(|&read| done.words(read).to_vec()));
+        client.recycle(done);
+        let mut batch = client.batch();
+        let mut more = Vec::new();
+        for (at, (head, entry)) in heads.iter().zip(entries).enumerate() {
+            let words = 1 + pair::lengths(head[0]).0.div_ceil(8);
+            if words > entry.block().words() {
+                let addr = entry.block().addr;
+                return Err(IndexError::Corrupt { addr, what: "a key longer than its block" });
+            }
+            if words > head.len() {
+                more.push((at, batch.read(entry.block().addr, words)));
+            }
+        }
+        if more.is_empty() {
+            client.recycle(batch);
+        } else {
+            let done = client.submit(batch).await?;
+            for (at, read) in more {
+                heads[at] = done.words(read).to_vec();
+            }
+            client.recycle(done);
+        }
+        let key = |head: &Vec<u64>| {
+            bytemuck::cast_slice::<u64, u8>(&head[1..])[..pair::lengths(head[0]).0].to_vec()
+        };
+        Ok(heads.iter().map(key).collect())
+    }
+
+    /// A leaf's entries with their keys, in order.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`]; those of the fabric.
+    pub(super) async fn items(&self, client: &mut Client<F>, page: &Page) -> Result<Vec<Item>, IndexError> {
+        let format = &self.shared.format;
+        let entries: Vec<Entry> = (0..page.slots(format))
+            .filter_map(|slot| match page.entry(format, slot) {
+                EntryState::Holds(entry) => Some(entry),
+                _ => None,
+            })
+            .collect();
+        let keys = match format.key {
+            Some(_) => entries.iter().filter_map(|entry| entry_key(format, entry)).collect(),
+            None if entries.is_empty() => Vec::new(),
+            None => self.keys_of(client, &entries).await?,
+        };
+        let mut items: Vec<Item> = keys.into_iter().zip(entries).collect();
+        items.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(items)
+    }
+
+    /// Splits a full leaf, with one more entry, and unlocks it. Answers what the parent has to be told.
+    ///
+    /// # Errors
+    /// Those of the pool, before anything can be seen; those of the fabric.
+    pub(super) async fn split_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        locked: &mut Locked,
+        page: &Page,
+        (key, payload): (&[u8], &Words),
+    ) -> Result<Option<Parted>, IndexError> {
+        let mut items = self.items(client, page).await?;
+        let at = items.partition_point(|(other, _)| &other[..] < key);
+        let entry = Entry { key: Words::new(), payload: payload.clone(), lost: false };
+        items.insert(at, (key.to_vec(), entry));
+        let right = items.split_off(items.len() / 2);
+        let (Some((below, _)), Some((above, _))) = (items.last(), right.first()) else {
+            return Err(IndexError::Corrupt { addr: page.addr, what: "a full leaf of one entry" });
+        };
+        let parts = separator(below, above).to_vec();
+        let mut change = Change::default();
+        let format = &self.shared.format;
+        let split = async {
+            let upper = Bound::make(client, &mut change.fresh, &mut change.batch, &parts).await?;
+            let lower = Bound::make(client, &mut change.fresh, &mut change.batch, &parts).await?;
+            let bodies = (
+                leaf_body(format, &page.low, Some(&upper), &items),
+                leaf_body(format, &lower, page.high.as_ref(), &right),
+            );
+            self.part(client, &mut change, locked, page, (bodies.0, upper), (bodies.1, lower)).await
+        };
+        let parted = split.await;
+        if parted.as_ref().is_err_and(is_harmless) {
+            change.fresh.discard(client);
+        }
+        parted
+    }
+
+    /// Splits an inner node whose children no longer fit, and unlocks it.
+    async fn split_inner(
+        &self,
+        client: &mut Pinned<'_, F>,
+        change: &mut Change,
+        locked: &mut Locked,
+        page: &Page,
+        mut children: Vec<(Bound, Link)>,
+    ) -> Result<Option<Parted>, IndexError> {
+        let right = children.split_off(middle(&children));
+        let lower = right.first().map_or_else(Bound::least, |(low, _)| low.clone());
+        let upper = Bound::make(client, &mut change.fresh, &mut change.batch, lower.bytes()).await?;
+        let (left, right) = ((Body::Inner(children), upper), (Body::Inner(right), lower));
+        self.part(client, change, locked, page, left, right).await
+    }
+
+    /// Writes the two halves of a node: the left one with its upper fence, the right one with its lower.
+    async fn part(
+        &self,
+        client: &mut Pinned<'_, F>,
+        change: &mut Change,
+        locked: &mut Locked,
+        page: &Page,
+        (left, upper): (Body, Bound),
+        (right, lower): (Body, Bound),
+    ) -> Result<Option<Parted>, IndexError> {
+        let unfit = IndexError::Corrupt { addr: page.addr, what: "a node of which one half does not fit" };
+        let level = page.level;
+        let parts = lower.bytes().to_vec();
+        let right_link = self.new_node(client, &mut change.fresh).await?;
+        let (high, sibling) = (page.high.clone(), page.sibling);
+        let right = Draft { level, low: lower, high, sibling, body: right };
+        let left = Draft { level, low: page.low.clone(), high: Some(upper), sibling: right_link, body: left };
+        if self.write_new(change, right_link, &right).is_none() {
+            return Err(unfit);
+        }
+        let is_root = page.addr == self.shared.root.addr();
+        let draft = if is_root {
+            if level == LEVELS_MAX {
+                return Err(IndexError::Corrupt { addr: page.addr, what: "a tree of impossible height" });
+            }
+            let left_link = self.new_node(client, &mut change.fresh).await?;
+            if self.write_new(change, left_link, &left).is_none() {
+                return Err(unfit);
+            }
+            let bound = Bound::make(client, &mut change.fresh, &mut change.batch, &parts).await?;
+            let body = Body::Inner(vec![(Bound::least(), left_link), (bound, right_link)]);
+            Draft { level: level + 1, low: Bound::least(), high: None, sibling: Link::NONE, body }
+        } else {
+            left
+        };
+        if !self.rewrite(client, change, page, &draft, vec![locked]).await? {
+            return Err(unfit);
+        }
+        note(if is_root { situations::ROOT_SPLIT } else { situations::SPLIT });
+        Ok((!is_root).then_some((parts, right_link)))
+    }
+
+    /// Tells parents what they may not have been told, by this compute node or by one that died.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::post_separator`].
+    pub(super) async fn tell_parents(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let untold = std::mem::take(&mut *self.shared.untold());
+        for (level, parted, _) in untold {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            self.post_separator(&mut client, level, Some(parted)).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the parents of a node of `level` that was split. When the pool has no room for that, the sibling link has to do.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`]; those of the fabric.
+    pub(super) async fn post_separator(
+        &self,
+        client: &mut Pinned<'_, F>,
+        mut level: u8,
+        mut parted: Option<Parted>,
+    ) -> Result<(), IndexError> {
+        while let Some((parts, link)) = parted {
+            level += 1;
+            let Some((mut locked, page, alive)) =
+                self.lock_covering(client, &parts, level, None, Some(link)).await?
+            else {
+                return Ok(());
+            };
+            let known = page.child_low(page.last_child(|low| low <= &parts[..])) == parts;
+            let known = known && !mutant!("sherman-parent-told-twice");
+            let alive = alive || mutant!("sherman-parent-told-of-the-dead");
+            if known || !alive {
+                // Somebody else has told, or has merged the node meanwhile.
+                return locked.end(client).await;
+            }
+            let mut change = Change::default();
+            match self.add_child(client, &mut change, &mut locked, &page, &parts, link).await {
+                Ok(next) => {
+                    locked.end(client).await?;
+                    parted = next;
+                }
+                Err(error) => {
+                    if is_harmless(&error) {
+                        change.fresh.discard(client);
+                    }
+                    return match self.give_up(client, locked, error).await {
+                        Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {
+                            self.shared.note_untold(level - 1, (parts, link), true);
+                            Ok(())
+                        }
+                        other => other,
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_child(
+        &self,
+        client: &mut Pinned<'_, F>,
+        change: &mut Change,
+        locked: &mut Locked,
+        page: &Page,
+        parts: &[u8],
+        link: Link,
+    ) -> Result<Option<Parted>, IndexError> {
+        let bound = Bound::make(client, &mut change.fresh, &mut change.batch, parts).await?;
+        let mut draft = page.draft(&self.shared.format);
+        let Body::Inner(children) = &mut draft.body else {
+            return Err(IndexError::Corrupt { addr: page.addr, what: "a leaf above a leaf" });
+        };
+        children.insert(page.last_child(|low| low <= parts) + 1, (bound, link));
+        let children = children.clone();
+        if self.rewrite(client, change, page, &draft, vec![locked]).await? {
+            return Ok(None);
+        }
+        self.split_inner(client, change, locked, page, children).await
+    }
+}

@@ -1,0 +1,336 @@
+//! The way to a node: from the cache or the root down, and to the right where a node has split.
+//!
+//! A [`Walk`] is a step machine, so that several share round trips: [`Walk::post`] adds the READ it needs, [`Walk::absorb`] takes
+//! what came. Whatever a hint led to is believed only by its birth tag and fences. What stays odd after some READs was left
+//! half done: the walk then names the node to be locked and mended.
+
+use super::bound::{self, Bound};
+use super::cache::Copy;
+use super::page::{Aim, Link, Page, Place};
+use super::{Shared, Sherman, situations};
+use darter_fabric::{Batch, Fabric, ReadId, mutant};
+use darter_index::IndexError;
+use darter_index::checker::note;
+use darter_pool::{Client, Pinned};
+use std::sync::Arc;
+
+/// READs of a node that do not fit together before it is looked at under its lock.
+const TORN_MAX: u32 = 16;
+/// Ways that led nowhere before a lock is taken to see why.
+const DEAD_ENDS_MAX: u32 = 4;
+/// Steps that no sound tree takes.
+const STEPS_MAX: u32 = 1 << 16;
+
+/// How the node being read was reached.
+#[derive(Debug)]
+enum Via {
+    /// From the tree's root, or a node read by this walk.
+    Tree,
+    /// From a cached copy.
+    Copy(Arc<Copy>),
+    /// From its left neighbour.
+    Sibling(Link),
+}
+
+#[derive(Debug)]
+enum Stage {
+    Start,
+    Node(Link),
+    /// A node of which bounds have to be fetched.
+    Bounds(Box<Page>),
+    Reading(Link, ReadId),
+    ReadingBounds(Box<Page>, Vec<Option<ReadId>>),
+}
+
+/// Where a walk ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The link to the node aimed at, which was not read.
+    Link(Link),
+    /// The node aimed at.
+    Page(Box<Page>),
+    /// The tree has no such level.
+    TooLow,
+    /// This node has to be locked and mended, then a walk begun anew.
+    Stuck(Link),
+}
+
+/// A walk under way.
+#[derive(Debug)]
+pub(super) struct Walk<'k> {
+    aim: Aim<'k>,
+    /// The level aimed at.
+    level: u8,
+    /// Whether the node aimed at is read too.
+    reads: bool,
+    stage: Stage,
+    via: Via,
+    /// Copies are not used any more.
+    fresh: bool,
+    torn: u32,
+    dead_ends: u32,
+    steps: u32,
+}
+
+impl<'k> Walk<'k> {
+    pub(super) fn new(aim: Aim<'k>, level: u8, reads: bool, fresh: bool) -> Self {
+        let (stage, via) = (Stage::Start, Via::Tree);
+        Self { aim, level, reads, stage, via, fresh, torn: 0, dead_ends: 0, steps: 0 }
+    }
+
+    /// Has the node aimed at read again.
+    pub(super) fn again(&mut self, page: &Page) -> Option<Link> {
+        self.stage = Stage::Node(page.link());
+        self.torn += 1;
+        (self.torn > TORN_MAX).then(|| page.link())
+    }
+
+    /// Adds the READs that the next step needs; answers the end when it needs none.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`].
+    pub(super) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<End>, IndexError> {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(IndexError::Corrupt { addr: shared.root.addr(), what: "no way to a key's leaf" });
+        }
+        if matches!(self.stage, Stage::Start) {
+            let copy = if self.fresh { None } else { shared.cache.find(self.aim, self.level + 1) };
+            let mut link = shared.root;
+            self.via = Via::Tree;
+            if let Some(copy) = copy {
+                link = copy.page.child(copy.page.towards(self.aim));
+                let child_level = copy.page.level - 1;
+                self.via = Via::Copy(copy);
+                if child_level == self.level && !self.reads {
+                    return Ok(Some(End::Link(link)));
+                }
+            }
+            self.stage = Stage::Node(link);
+        }
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Start) {
+            Stage::Node(link) => Stage::Reading(link, batch.read(link.addr(), shared.format.node_words)),
+            Stage::Bounds(mut page) => {
+                let reads = page.bounds_mut().map(|bound| bound.post(batch)).collect();
+                Stage::ReadingBounds(page, reads)
+            }
+            other => other,
+        };
+        Ok(None)
+    }
+
+    /// Takes what the READs brought; answers the end when it is reached.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`].
+    pub(super) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>, IndexError> {
+        match std::mem::replace(&mut self.stage, Stage::Start) {
+            Stage::Reading(link, read) => match Page::parse(&shared.format, link.addr(), done.words(read)) {
+                Some(page)
+                    if (page.tag == link.tag() || mutant!("sherman-birth-tag-not-compared"))
+                        && (!page.is_dead() || mutant!("sherman-dead-node-believed")) =>
+                {
+                    self.arrive(shared, Box::new(page))
+                }
+                Some(_) => Ok(self.dead_end(shared, link)),
+                None => {
+                    self.torn += 1;
+                    if self.torn <= TORN_MAX {
+                        self.stage = Stage::Node(link);
+                        return Ok(None);
+                    }
+                    self.torn = 0;
+                    // What a copy led to may be no node at all; what the tree led to is one.
+                    Ok(match self.via {
+                        Via::Copy(_) => self.dead_end(shared, link),
+                        _ => Some(End::Stuck(link)),
+                    })
+                }
+            },
+            Stage::ReadingBounds(mut page, reads) => {
+                for (bound, read) in page.bounds_mut().zip(reads) {
+                    if let Some(read) = read {
+                        bound.absorb(done.words(read))?;
+                    }
+                }
+                self.arrive(shared, page)
+            }
+            other => {
+                self.stage = other;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Goes on from a node that was read.
+    fn arrive(&mut self, shared: &Shared, mut page: Box<Page>) -> Result<Option<End>, IndexError> {
+        let Some(place) = page.place(self.aim) else {
+            self.stage = Stage::Bounds(page);
+            return Ok(None);
+        };
+        let is_root = page.addr == shared.root.addr();
+        match place {
+            Place::Below => return Ok(self.dead_end(shared, page.link())),
+            Place::Beyond => {
+                if let Via::Copy(copy) = &self.via {
+                    shared.cache.drop_copy(copy);
+                }
+                if page.sibling.is_none() {
+                    return Err(IndexError::Corrupt {
+                        addr: page.addr,
+                        what: "an upper fence without a sibling",
+                    });
+                }
+                self.via = Via::Sibling(page.link());
+                self.stage = Stage::Node(page.sibling);
+                return Ok(None);
+            }
+            Place::Within => {}
+        }
+        if page.level == self.level {
+            return Ok(Some(if self.reads { End::Page(page) } else { End::Link(page.link()) }));
+        }
+        if is_root && page.level < self.level {
+            return Ok(Some(End::TooLow));
+        }
+        if page.level < self.level || page.children() == 0 {
+            return Ok(self.dead_end(shared, page.link()));
+        }
+        if page.bounds_mut().any(|bound| bound.whole().is_none()) {
+            self.stage = Stage::Bounds(page);
+            return Ok(None);
+        }
+        let (link, level) = (page.child(page.towards(self.aim)), page.level - 1);
+        self.via = Via::Tree;
+        if is_root {
+            shared.cache.keep_root(*page);
+        } else {
+            shared.cache.keep(*page);
+        }
+        if level == self.level && !self.reads {
+            return Ok(Some(End::Link(link)));
+        }
+        self.stage = Stage::Node(link);
+        Ok(None)
+    }
+
+    /// The node at `link` is not what the way to it promised: begin anew without copies.
+    fn dead_end(&mut self, shared: &Shared, link: Link) -> Option<End> {
+        self.dead_ends += 1;
+        self.fresh = true;
+        self.stage = Stage::Start;
+        let via = std::mem::replace(&mut self.via, Via::Tree);
+        if let Via::Copy(copy) = &via {
+            note(situations::COPY_MISLED);
+            shared.cache.drop_copy(copy);
+        }
+        if self.dead_ends <= DEAD_ENDS_MAX {
+            return None;
+        }
+        Some(End::Stuck(if let Via::Sibling(left) = via { left } else { link }))
+    }
+}
+
+impl<F: Fabric> Sherman<F> {
+    /// Walks to the node aimed at, or to its link.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`]; those of pool and fabric.
+    pub(super) async fn walk(
+        &self,
+        client: &mut Pinned<'_, F>,
+        mut walk: Walk<'_>,
+    ) -> Result<End, IndexError> {
+        let mut mended = 0;
+        loop {
+            let mut batch = client.batch();
+            let mut end = walk.post(&self.shared, &mut batch)?;
+            if end.is_none() {
+                let done = client.submit(batch).await?;
+                end = walk.absorb(&self.shared, &done)?;
+                client.recycle(done);
+            } else {
+                client.recycle(batch);
+            }
+            match end {
+                None => {}
+                Some(End::Stuck(link)) => {
+                    self.mend_stuck(client, link, &mut mended).await?;
+                    walk = Walk::new(walk.aim, walk.level, walk.reads, true);
+                }
+                Some(end) => return Ok(end),
+            }
+        }
+    }
+
+    /// The link to the node of `level` that is aimed at; `None` when the tree has no such level.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::walk`].
+    pub(super) async fn link_to(
+        &self,
+        client: &mut Pinned<'_, F>,
+        aim: Aim<'_>,
+        level: u8,
+        fresh: bool,
+    ) -> Result<Option<Link>, IndexError> {
+        match self.walk(client, Walk::new(aim, level, false, fresh)).await? {
+            End::Link(link) | End::Stuck(link) => Ok(Some(link)),
+            End::Page(page) => Ok(Some(page.link())),
+            End::TooLow => Ok(None),
+        }
+    }
+
+    /// The link to the leaf of a key.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::walk`].
+    pub(super) async fn leaf_of(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<Link, IndexError> {
+        Ok(self.link_to(client, Aim::At(key), 0, false).await?.unwrap_or(self.shared.root))
+    }
+
+    /// The node of `level` that is aimed at; `None` when the tree has no such level.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::walk`].
+    pub(super) async fn page_at(
+        &self,
+        client: &mut Pinned<'_, F>,
+        aim: Aim<'_>,
+        level: u8,
+        fresh: bool,
+    ) -> Result<Option<Box<Page>>, IndexError> {
+        match self.walk(client, Walk::new(aim, level, true, fresh)).await? {
+            End::Page(page) => Ok(Some(page)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Mends what a walk was stuck at; so many times, since a sound tree needs it once for each thing left half done.
+    pub(super) async fn mend_stuck(
+        &self,
+        client: &mut Pinned<'_, F>,
+        link: Link,
+        mended: &mut u32,
+    ) -> Result<(), IndexError> {
+        *mended += 1;
+        if *mended > 1000 {
+            return Err(IndexError::Corrupt { addr: link.addr(), what: "a node that leads nowhere" });
+        }
+        self.mend(client, link).await
+    }
+}
+
+/// Fetches all bounds of a node.
+///
+/// # Errors
+/// Those of [`bound::fetch`].
+pub(super) async fn fetch_bounds<F: Fabric>(
+    client: &mut Client<F>,
+    page: &mut Page,
+) -> Result<(), IndexError> {
+    if page.bounds().all(|bound: &Bound| bound.whole().is_some()) {
+        return Ok(());
+    }
+    bound::fetch(client, page.bounds_mut()).await
+}

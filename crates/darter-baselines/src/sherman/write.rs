@@ -1,0 +1,334 @@
+//! Put and delete: lock the leaf, read it, write the entry back and unlock (Sherman, sections 2.2 and 2.3).
+//!
+//! | verbs | entry inserted | value replaced | entry cleared |
+//! |---|---|---|---|
+//! | pair in a block | key, then pointer | pointer | pointer |
+//! | inline | key and value, then check | check, then value | check |
+//!
+//! The order of the WRITEs, kept by a doorbell batch, is what lets the next holder of the lock tell what a dead one did.
+
+use super::Sherman;
+use super::entry::{Block, Entry, EntryState, Words, key_words};
+use super::format::mix;
+use super::nodes::{Change, is_harmless};
+use super::page::{Body, Page};
+use super::search::{Matches, inline_value};
+use super::split::Parted;
+use crate::hocl::Locked;
+use darter_fabric::{Batch, Fabric, OpKind, mutant};
+use darter_index::radix::drafts::Draft as Pair;
+use darter_index::radix::leaf as pair;
+use darter_index::{Condition, IndexError, PutOutcome};
+use darter_pool::{AllocKind, Client, Pinned, PoolError};
+use smallvec::SmallVec;
+
+/// An entry that holds a key, under the leaf's lock.
+struct Present {
+    slot: usize,
+    entry: Entry,
+    /// The value, where it had to be read.
+    value: Option<Vec<u8>>,
+}
+
+/// What becomes of one entry.
+enum Edit<'e> {
+    Insert(&'e Entry),
+    Replace(&'e Entry),
+    Clear,
+}
+
+/// What an attempt to put did.
+enum Put {
+    Done(PutOutcome),
+    /// The key is in, and the leaf was split: its parent is to learn of this.
+    Split(Option<Parted>),
+}
+
+impl<F: Fabric> Sherman<F> {
+    pub(super) async fn put_value(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        self.check_sizes(key, Some(value))?;
+        let format = &self.shared.format;
+        let kind = condition.op_kind();
+        let mut pair = if format.is_inline() { None } else { Some(Pair::new(client, key, value)?) };
+        if self.shared.cannot_tell() {
+            self.tell_parents(client).await?;
+        }
+        let mut client = client.pin(kind).await?;
+        let outcome = self.put_pair(&mut client, key, value, condition, pair.as_mut()).await;
+        if let Some(pair) = &mut pair {
+            match &outcome {
+                Ok(PutOutcome::Refused) => pair.discard(&mut client),
+                Err(error) if is_harmless(error) || mutant!("sherman-frees-pair-after-lost-reply") => {
+                    pair.discard(&mut client);
+                }
+                _ => {}
+            }
+        }
+        outcome
+    }
+
+    /// The memory node for a key's pair.
+    fn home(&self, client: &Client<F>, key: &[u8]) -> u8 {
+        let words = key_words(&self.shared.format, key, 0);
+        let hash = words.iter().fold(self.shared.format.seed, |hash, &word| mix(hash, word));
+        ((hash >> 32) % u64::from(client.pool().nodes())) as u8
+    }
+
+    async fn put_pair(
+        &self,
+        client: &mut Pinned<'_, F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+        pair: Option<&mut Pair<'_>>,
+    ) -> Result<PutOutcome, IndexError> {
+        let link = self.leaf_of(client, key).await?;
+        let mut first = client.batch();
+        let mut block = None;
+        let payload: Words = if let Some(pair) = pair {
+            let home = self.home(client, key);
+            let addr = pair.place(client, home).await?;
+            first.write(addr, &pair.words);
+            let placed = Block { addr, class: pair.class };
+            block = Some(pair);
+            SmallVec::from_slice(&[placed.word()])
+        } else {
+            let mut words: Words = SmallVec::from_elem(0, self.shared.format.payload_words());
+            bytemuck::cast_slice_mut(&mut words)[..value.len()].copy_from_slice(value);
+            words
+        };
+        let (mut locked, page) = self.lock_leaf(client, key, (link, first)).await?;
+        let put = match self.put_locked(client, &mut locked, &page, (key, &payload), condition).await {
+            Ok(put) => put,
+            Err(error) => return self.give_up(client, locked, error).await,
+        };
+        if !matches!(put, Put::Done(PutOutcome::Refused))
+            && let Some(pair) = block
+        {
+            pair.linked();
+        }
+        locked.end(client).await?;
+        match put {
+            Put::Done(outcome) => Ok(outcome),
+            Put::Split(parted) => {
+                self.post_separator(client, 0, parted).await?;
+                Ok(PutOutcome::Inserted)
+            }
+        }
+    }
+
+    async fn put_locked(
+        &self,
+        client: &mut Pinned<'_, F>,
+        locked: &mut Locked,
+        page: &Page,
+        (key, payload): (&[u8], &Words),
+        condition: Condition<'_>,
+    ) -> Result<Put, IndexError> {
+        let format = &self.shared.format;
+        let reads_value = matches!(condition, Condition::Equals(_));
+        let present = self.find_locked(client, page, key, reads_value).await?;
+        let holds = match (condition, &present) {
+            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
+            (Condition::Equals(wanted), Some(Present { value: Some(value), .. })) => value == wanted,
+            _ => false,
+        };
+        if !holds {
+            return Ok(Put::Done(PutOutcome::Refused));
+        }
+        let new = Entry { key: key_words(format, key, page.prefix), payload: payload.clone(), lost: false };
+        if let Some(Present { slot, entry, .. }) = present {
+            self.write_entry(client, locked, page, slot, Edit::Replace(&new)).await?;
+            self.retire_block(client, &entry);
+            return Ok(Put::Done(PutOutcome::Replaced));
+        }
+        let free = (0..page.slots(format)).find(|&slot| page.entry(format, slot) == EntryState::Empty);
+        match free {
+            Some(slot) => {
+                self.write_entry(client, locked, page, slot, Edit::Insert(&new)).await?;
+                Ok(Put::Done(PutOutcome::Inserted))
+            }
+            None if self.shared.cannot_tell() => {
+                // Parents cannot be told for want of room: what else is split would be ever farther from them.
+                let (needed, node) = (format.node_bytes(), page.addr.node());
+                Err(PoolError::OutOfSpace { needed, node }.into())
+            }
+            None => {
+                let parted = self.split_leaf(client, locked, page, (key, payload)).await?;
+                Ok(Put::Split(parted))
+            }
+        }
+    }
+
+    /// The entry that holds a key, in a leaf whose lock the caller has. The value is fetched when asked for.
+    async fn find_locked(
+        &self,
+        client: &mut Pinned<'_, F>,
+        page: &Page,
+        key: &[u8],
+        reads_value: bool,
+    ) -> Result<Option<Present>, IndexError> {
+        let format = &self.shared.format;
+        let mut matches: Matches = page.matches(format, key).unwrap_or_default();
+        if format.is_inline() {
+            let Some((slot, entry)) = matches.pop() else { return Ok(None) };
+            let value = if reads_value { Some(inline_value(format, page.addr, &entry)?) } else { None };
+            return Ok(Some(Present { slot, entry, value }));
+        }
+        if matches.is_empty() {
+            return Ok(None);
+        }
+        if format.key.is_some() && !reads_value {
+            return Ok(matches.pop().map(|(slot, entry)| Present { slot, entry, value: None }));
+        }
+        let mut batch = client.batch();
+        let reads: Vec<_> =
+            matches.iter().map(|(_, entry)| batch.read(entry.block().addr, entry.block().words())).collect();
+        let done = client.submit(batch).await?;
+        let mut present = None;
+        for ((slot, entry), read) in matches.into_iter().zip(reads) {
+            let found = pair::parse(entry.block().addr, done.words(read))?;
+            if found.key == key {
+                present = Some(Present { slot, entry, value: Some(found.value.to_vec()) });
+                break;
+            }
+        }
+        client.recycle(done);
+        Ok(present)
+    }
+
+    /// Writes one entry back, or the whole leaf where that is how it is done, and unlocks.
+    async fn write_entry(
+        &self,
+        client: &mut Pinned<'_, F>,
+        locked: &mut Locked,
+        page: &Page,
+        slot: usize,
+        edit: Edit<'_>,
+    ) -> Result<(), IndexError> {
+        let options = &self.shared.options;
+        let moves = !matches!(edit, Edit::Replace(_));
+        if !options.two_level_versions || moves && !options.unsorted_leaves {
+            match self.write_leaf(client, locked, page, slot, &edit).await {
+                // Room must be made in a full pool too: an entry can always be cleared.
+                Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if matches!(edit, Edit::Clear) => {}
+                other => return other,
+            }
+        }
+        let mut batch = client.batch();
+        self.post_entry(&mut batch, page, slot, &edit);
+        self.submit_and_unlock(client, batch, vec![locked]).await
+    }
+
+    fn post_entry(&self, batch: &mut Batch, page: &Page, slot: usize, edit: &Edit<'_>) {
+        let format = &self.shared.format;
+        let at = page.slot_addr(format, slot);
+        let (entry, replaces) = match edit {
+            Edit::Insert(entry) => (Some(*entry), false),
+            Edit::Replace(entry) => (Some(*entry), true),
+            Edit::Clear => (None, false),
+        };
+        let words = Entry::image(format, (page.addr, page.stamp, slot), entry);
+        let key_at = usize::from(format.is_inline());
+        let payload_at = key_at + format.key_words();
+        match (format.is_inline(), entry.is_some(), replaces) {
+            (true, true, false) => {
+                if mutant!("sherman-check-written-before-its-entry") {
+                    batch.write(at, &words[..1]);
+                }
+                batch.write(at.plus(8), &words[key_at..]);
+                batch.write(at, &words[..1]);
+            }
+            (true, true, true) => {
+                batch.write(at, &words[..1]);
+                if payload_at < words.len() {
+                    batch.write(at.plus(payload_at as u64 * 8), &words[payload_at..]);
+                }
+            }
+            (true, false, _) => batch.write(at, &words[..1]),
+            (false, inserts, replaces) => {
+                if mutant!("sherman-pointer-written-before-its-key") {
+                    batch.write(at.plus(payload_at as u64 * 8), &words[payload_at..]);
+                }
+                if inserts && !replaces {
+                    batch.write(at, &words[key_at..payload_at]);
+                }
+                batch.write(at.plus(payload_at as u64 * 8), &words[payload_at..]);
+            }
+        }
+    }
+
+    /// Writes the whole leaf back, its entries in order where that is asked for.
+    async fn write_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        locked: &mut Locked,
+        page: &Page,
+        slot: usize,
+        edit: &Edit<'_>,
+    ) -> Result<(), IndexError> {
+        let format = &self.shared.format;
+        let mut draft = page.draft(format);
+        if let Body::Leaf { entries, .. } = &mut draft.body {
+            let holds = |slot: &usize| page.entry(format, *slot) != EntryState::Empty;
+            let at = (0..slot).filter(holds).count();
+            match edit {
+                Edit::Insert(entry) => entries.insert(at, (*entry).clone()),
+                Edit::Replace(entry) => entries[at] = (*entry).clone(),
+                Edit::Clear => {
+                    entries.remove(at);
+                }
+            }
+            if !self.shared.options.unsorted_leaves {
+                entries.sort_by(|a, b| a.key.cmp(&b.key));
+            }
+        }
+        let mut change = Change::default();
+        self.rewrite(client, &mut change, page, &draft, vec![locked]).await.map(drop)
+    }
+
+    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+        self.check_sizes(key, None)?;
+        let format = &self.shared.format;
+        let mut client = client.pin(OpKind::Delete).await?;
+        let link = self.leaf_of(&mut client, key).await?;
+        let first = client.batch();
+        let (mut locked, page) = self.lock_leaf(&mut client, key, (link, first)).await?;
+        let found = async {
+            let Some(present) = self.find_locked(&mut client, &page, key, false).await? else {
+                return Ok(None);
+            };
+            self.write_entry(&mut client, &mut locked, &page, present.slot, Edit::Clear).await?;
+            Ok(Some(present))
+        };
+        let present = match found.await {
+            Ok(present) => present,
+            Err(error) => return self.give_up(&mut client, locked, error).await,
+        };
+        let left = (0..page.slots(format)).filter(|&slot| page.entry(format, slot) != EntryState::Empty);
+        let left = left.count() - usize::from(present.is_some());
+        locked.end(&mut client).await?;
+        let Some(present) = present else { return Ok(false) };
+        self.retire_block(&mut client, &present.entry);
+        // Not at every delete from a leaf that cannot be merged.
+        let is_due = left == 0 || left * 4 <= page.slots(format) && left.is_power_of_two();
+        let merged = is_due && self.merge_upwards(&mut client, key).await?;
+        if left == 0 && !merged && page.addr != self.shared.root.addr() {
+            self.shared.note_unmerged(key);
+        }
+        Ok(true)
+    }
+
+    /// Retires the block of an entry that is no longer in its leaf.
+    pub(super) fn retire_block(&self, client: &mut Client<F>, entry: &Entry) {
+        if !self.shared.format.is_inline() {
+            client.retire(entry.block().addr, entry.block().bytes(), AllocKind::Leaf);
+        }
+    }
+}

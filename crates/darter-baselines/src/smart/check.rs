@@ -1,0 +1,273 @@
+//! The check: a walk of everything reachable from the root word that verifies every invariant of the format; and the counts.
+//!
+//! Slots are taken in order and each edge has one; headers spell the path that leads to them; leaves hold the key their path spells; no
+//! object is reached twice. Reverse pointers are hints, and what is said by them is not looked at.
+//!
+//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be reused; what they have half done are
+//! remarks, not violations.
+
+use super::Smart;
+use super::leaf::{self, Read};
+use super::node::{self, HEADER_WORDS, Header, NODE_BYTES, NODE_WORDS, NodeType, PUBLISHED_BYTES};
+use super::slot::{Held, Slot};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::radix::slot::{END, FANOUT};
+use darter_index::radix::tally::Tally;
+use darter_index::{CheckReport, IndexError, IndexStats};
+use darter_pool::Client;
+use darter_pool::size_class::{class_bytes, class_of};
+
+/// Leaf bytes read in one round trip.
+const LEAF_BATCH_BYTES: u64 = 1 << 20;
+/// Nodes that the counts read in one round trip.
+const WIDTH: usize = 128;
+
+/// Nothing counted yet.
+fn tally() -> Tally {
+    Tally::new(NodeType::ALL.map(NodeType::name))
+}
+
+/// Bytes of the pool that an object takes.
+fn allocated(bytes: u64) -> u64 {
+    class_of(bytes).map_or(bytes, class_bytes)
+}
+
+/// A node on the path being walked.
+struct Frame {
+    depth: usize,
+    /// Inner children not walked yet, last first.
+    children: Vec<Slot>,
+}
+
+/// A walk in progress.
+struct Inspection {
+    report: CheckReport,
+    tally: Tally,
+    frames: Vec<Frame>,
+    /// The bytes that the way to the current node spells.
+    path: Vec<u8>,
+}
+
+impl<F: Fabric> Smart<F> {
+    /// Walks and verifies everything.
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let (root, _) = self.read_root(&mut client).await?;
+        let mut walk = Inspection {
+            report: CheckReport::default(),
+            tally: tally(),
+            frames: Vec::new(),
+            path: Vec::new(),
+        };
+        self.inspect_node(&mut client, &mut walk, root).await?;
+        while let Some(frame) = walk.frames.last_mut() {
+            let depth = frame.depth;
+            if let Some(child) = frame.children.pop() {
+                walk.path.truncate(depth);
+                walk.path.push(child.edge().unwrap_or(0) as u8);
+                self.inspect_node(&mut client, &mut walk, child).await?;
+            } else {
+                walk.frames.pop();
+            }
+        }
+        walk.report.stats = walk.tally.finish();
+        Ok(walk.report)
+    }
+
+    /// Reads the node of a slot, verifies it and its leaves, and puts it on the path.
+    async fn inspect_node(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Inspection,
+        slot: Slot,
+    ) -> Result<(), IndexError> {
+        let addr = slot.addr();
+        let arrival = walk.path.len();
+        if arrival > darter_index::KEY_BYTES_MAX
+            || !walk.report.reach(addr, allocated(NODE_BYTES), "inner node")
+        {
+            return Ok(());
+        }
+        let mut batch = client.batch();
+        let read = batch.read(addr, NODE_WORDS);
+        let done = match client.submit(batch).await {
+            Ok(done) => done,
+            Err(error) => {
+                return walk.report.unreadable(format_args!("inner node at {addr}"), error);
+            }
+        };
+        let words = done.words(read).to_vec();
+        client.recycle(done);
+        let header = Header::from_word(words[1]);
+        let (Some(ty), Some(partial)) = (header.ty(), header.partial_from(arrival)) else {
+            walk.report.violation(format!("inner node at {addr}: header {:#x} at byte {arrival}", words[1]));
+            return Ok(());
+        };
+        let whole = (0..=node::PARTIAL_MAX.min(arrival))
+            .rev()
+            .find_map(|back| header.partial_from(arrival - back).map(|bytes| (back, bytes)));
+        if let Some((back, bytes)) = whole
+            && bytes[..back] != walk.path[arrival - back..]
+        {
+            walk.report.violation(format!("inner node at {addr}: its header spells another path"));
+        }
+        walk.path.extend_from_slice(&partial);
+        let depth = walk.path.len();
+        verify_slots(walk, addr, ty, &words[HEADER_WORDS..]);
+        let live = node::children_in_order(&words[HEADER_WORDS..]);
+        walk.tally.note_node(ty.name(), PUBLISHED_BYTES, live.len());
+        let is_spare = match live[..] {
+            [] => true,
+            [only] => matches!(only.held(), Held::Leaf { .. }),
+            _ => false,
+        };
+        if is_spare && !walk.frames.is_empty() {
+            walk.report.remark(format!(
+                "inner node at {addr}: {} children; a client died before it took it out; the next delete near it does",
+                live.len()
+            ));
+        }
+        let (leaves, mut children): (Vec<Slot>, Vec<Slot>) =
+            live.into_iter().partition(|slot| matches!(slot.held(), Held::Leaf { .. }));
+        children.reverse();
+        walk.frames.push(Frame { depth, children });
+        self.inspect_leaves(client, walk, leaves).await
+    }
+
+    async fn inspect_leaves(
+        &self,
+        client: &mut Client<F>,
+        walk: &mut Inspection,
+        mut leaves: Vec<Slot>,
+    ) -> Result<(), IndexError> {
+        while !leaves.is_empty() {
+            let mut batch = client.batch();
+            let (mut reads, mut bytes, mut count) = (Vec::new(), 0, 0);
+            for slot in &leaves {
+                let Held::Leaf { addr, len } = slot.held() else { continue };
+                if bytes > 0 && bytes + leaf::bytes_of(len) > LEAF_BATCH_BYTES {
+                    break;
+                }
+                bytes += leaf::bytes_of(len);
+                count += 1;
+                if walk.report.reach(addr, allocated(leaf::bytes_of(len)), "leaf") {
+                    reads.push((*slot, len, batch.read(addr, leaf::words_of(len))));
+                }
+            }
+            leaves.drain(..count.max(1).min(leaves.len()));
+            match client.submit(batch).await {
+                Ok(done) => {
+                    for (slot, len, read) in reads {
+                        if let Some(moved) = self.verify_leaf(walk, slot, len, done.words(read)) {
+                            leaves.push(moved);
+                        }
+                    }
+                    client.recycle(done);
+                }
+                Err(error) => walk.report.unreadable(format_args!("leaves of {count} slots"), error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies a leaf; answers the slot that should point to where it has moved.
+    fn verify_leaf(&self, walk: &mut Inspection, slot: Slot, len: u8, words: &[u64]) -> Option<Slot> {
+        let (addr, edge) = (slot.addr(), slot.edge().unwrap_or(END));
+        match self.shared.format.parse(addr, words) {
+            Err(error) => walk.report.violation(error.to_string()),
+            Ok(Read::Pair(pair)) => {
+                walk.tally.note_leaf(allocated(leaf::bytes_of(len)), walk.frames.len());
+                let depth = walk.path.len();
+                let fits = pair.key.starts_with(&walk.path)
+                    && pair.key.get(depth).map_or(END, |&byte| u16::from(byte)) == edge;
+                if !fits {
+                    walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+                }
+                if pair.value.is_none() {
+                    walk.report.remark(format!(
+                        "leaf at {addr}: its value was lost; put the key again, or delete it"
+                    ));
+                }
+            }
+            Ok(Read::Dead) => {
+                walk.report
+                    .remark(format!("leaf at {addr}: dead; the next writer of its key clears the slot"));
+            }
+            Ok(Read::Moved(to, len)) => {
+                walk.report.remark(format!(
+                    "leaf at {addr}: moved to {to}; the next writer of its key swings the slot"
+                ));
+                return Some(Slot::leaf(edge, len, to));
+            }
+            Ok(Read::Torn) => {
+                walk.tally.note_leaf(allocated(leaf::bytes_of(len)), walk.frames.len());
+                walk.report
+                    .remark(format!("leaf at {addr}: torn; it is being written, or its writer died amid"));
+            }
+        }
+        None
+    }
+
+    /// Counts everything without reading a leaf, nodes side by side, under one pin. A leaf that was killed or has moved and is
+    /// still in its slot counts.
+    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let (root, _) = self.read_root(&mut client).await?;
+        let mut tally = tally();
+        let mut open = vec![(root, 1_usize)];
+        while !open.is_empty() {
+            let run = open.split_off(open.len().saturating_sub(WIDTH));
+            let mut batch = client.batch();
+            let reads: Vec<_> =
+                run.into_iter().map(|(slot, level)| (level, batch.read(slot.addr(), NODE_WORDS))).collect();
+            let done = client.submit(batch).await?;
+            for (level, read) in reads {
+                let words = done.words(read);
+                let live = node::children_in_order(&words[HEADER_WORDS..]);
+                if let Some(ty) = Header::from_word(words[1]).ty() {
+                    tally.note_node(ty.name(), PUBLISHED_BYTES, live.len());
+                }
+                for slot in live {
+                    match slot.held() {
+                        Held::Leaf { len, .. } => tally.note_leaf(allocated(leaf::bytes_of(len)), level),
+                        _ if level <= darter_index::KEY_BYTES_MAX => open.push((slot, level + 1)),
+                        _ => {}
+                    }
+                }
+            }
+            client.recycle(done);
+        }
+        Ok(tally.finish())
+    }
+}
+
+fn verify_slots(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, slots: &[u64]) {
+    let mut seen = [false; FANOUT];
+    let (mut sealed, mut taken, mut beyond) = (0, 0, 0);
+    for (index, &word) in slots.iter().enumerate() {
+        let slot = Slot::from_word(word);
+        sealed += u64::from(slot.is_sealed());
+        let Some(edge) = slot.edge() else { continue };
+        if taken < index {
+            walk.report.violation(format!("inner node at {addr}: a slot after an empty one"));
+        }
+        taken = index + 1;
+        beyond += usize::from(index >= ty.slots());
+        if slot.held() == Held::Invalid {
+            walk.report.violation(format!("inner node at {addr}: slot {word:#x} is of no known type"));
+            continue;
+        }
+        if std::mem::replace(&mut seen[usize::from(edge.min(END))], true) {
+            walk.report.violation(format!("inner node at {addr}: edge {edge} has two slots"));
+        }
+    }
+    if sealed > 0 {
+        walk.report
+            .remark(format!("inner node at {addr}: {sealed} slots sealed; the next writer takes it out"));
+    }
+    if beyond > 0 {
+        walk.report.remark(format!(
+            "inner node at {addr}: {beyond} slots beyond its type; the next writer of their edges raises it"
+        ));
+    }
+}

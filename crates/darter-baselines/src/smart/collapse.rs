@@ -1,0 +1,298 @@
+//! The opposite of the splits: nodes left with one child or none are taken out of the tree (SMART, section 4.4, "Delete").
+//!
+//! 1. *Seal* the node: every taken slot, and the first empty one. Slots are taken in order, so nothing can be inserted any more.
+//! 2. *Join*: a lone inner child gets the bytes of its new path into its header, to the front. That harms nobody, linked or not.
+//! 3. *Link* the lone child, or a tombstone, by one CAS on the slot that pointed to the node.
+//! 4. *Set aside* the node's memory ([`super::quarantine`]).
+//!
+//! A header gets bytes only while the slot that points to its node is sealed. So whoever swings an unsealed slot has read a header that
+//! reaches as far as it ever will from there, though it read it before it sealed the node.
+//!
+//! Sealed slots never change, so any client that meets a seal can do the rest ([`Smart::help`]). A node that got another child
+//! meanwhile, or whose lone child's bytes do not fit in a header, is replaced by a copy. Published, a deleted node has a header of type zero, a CAS
+//! after the link; here the seals say it before.
+
+use super::Smart;
+use super::descent::{Descent, End, Purpose, Upper};
+use super::node::{self, HEADER_WORDS, Header, NODE_WORDS, NodeType, PARTIAL_MAX};
+use super::slot::{Held, SEAL, Slot};
+use super::split::home;
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_index::IndexError;
+use darter_index::radix::drafts::Drafts;
+use darter_index::radix::{TURNS_MAX, no_progress};
+use darter_pool::{AllocKind, Pinned, PoolError};
+use smallvec::SmallVec;
+
+/// What became of taking a node out.
+enum Taken {
+    /// It has children enough.
+    Kept,
+    /// It is gone, and so is its parent's child, or not.
+    Out { vanished: bool },
+    /// Somebody else was there; look again.
+    Lost,
+}
+
+/// What takes a sealed node's place.
+enum Successor {
+    /// This slot in the parent; for a node, with its header and where it is arrived at.
+    Slot(Slot),
+    /// A copy of what is left.
+    Copy,
+}
+
+impl<F: Fabric> Smart<F> {
+    /// Takes out the node where a key ends, then those above, as long as they have one child or none.
+    pub(super) async fn tidy(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
+        for _ in 0..TURNS_MAX {
+            let mut descent = Descent::below(key, Purpose::Write, 0);
+            let (end, done) = self.run(client, &mut descent).await?;
+            client.recycle(done);
+            let mut target = match end {
+                End::Sealed => {
+                    self.help(client, key, descent.node).await?;
+                    continue;
+                }
+                End::Vacant { .. } | End::Leaf { is_key: false, .. } => descent.here(),
+                // The key leaves the path below the node that may be left with that path alone.
+                End::Diverged { .. } => descent.uppers.pop(),
+                _ => None,
+            };
+            let mut is_lost = false;
+            while let Some(node) = target.filter(|node| node.live <= 1 && !node.holder.is_null()) {
+                match self.take_out(client, key, node, false).await? {
+                    Taken::Kept => return Ok(()),
+                    Taken::Out { vanished } => {
+                        target = descent.uppers.pop();
+                        if let Some(above) = &mut target {
+                            above.live = above.live.saturating_sub(usize::from(vanished));
+                        }
+                    }
+                    Taken::Lost => {
+                        is_lost = true;
+                        break;
+                    }
+                }
+            }
+            if !is_lost {
+                return Ok(());
+            }
+            client.retried();
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Finishes what the seals in `node`, met on a key's path, began.
+    pub(super) async fn help(
+        &self,
+        client: &mut Pinned<'_, F>,
+        key: &[u8],
+        node: GlobalAddr,
+    ) -> Result<(), IndexError> {
+        client.retried();
+        for _ in 0..TURNS_MAX {
+            let mut descent = Descent::below(key, Purpose::Write, 0);
+            let (end, done) = self.run(client, &mut descent).await?;
+            client.recycle(done);
+            if !matches!(end, End::Sealed) && descent.node != node {
+                return Ok(());
+            }
+            let Some(target) = descent.here() else { return Ok(()) };
+            if matches!(end, End::Diverged { .. }) {
+                return Ok(());
+            }
+            self.take_out(client, key, target, true).await?;
+            if descent.node == node {
+                return Ok(());
+            }
+            client.retried();
+        }
+        Err(no_progress(node))
+    }
+
+    /// Replaces a node by its lone child, by nothing, or, when it is sealed already, by a copy.
+    async fn take_out(
+        &self,
+        client: &mut Pinned<'_, F>,
+        key: &[u8],
+        target: Upper,
+        is_begun: bool,
+    ) -> Result<Taken, IndexError> {
+        let mut words = self.read_words(client, target.node).await?;
+        let header = Header::from_word(words[1]);
+        let Some(partial) = header.partial_from(target.arrival) else { return Ok(Taken::Lost) };
+        let depth = target.arrival + partial.len();
+        let has_seal = words[HEADER_WORDS..].iter().any(|&word| word & SEAL != 0);
+        if is_begun && !has_seal {
+            return Ok(Taken::Lost);
+        }
+        if !has_seal {
+            match self.successor(client, target, &words, false).await? {
+                None => return Ok(Taken::Lost),
+                Some(Successor::Copy) => return Ok(Taken::Kept),
+                Some(Successor::Slot(_)) => {}
+            }
+        }
+        // Before anything is sealed: memory for a copy, should one be needed. A full pool must not keep a node that can go, so without
+        // it the node is sealed all the same. Should it then need a copy, who writes there is told until there is room.
+        let mut drafts = Drafts::new();
+        let home = home(client, &key[..depth.min(key.len())]);
+        let mut copy = match drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await {
+            Ok(addr) => Some(addr),
+            Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if !has_seal => None,
+            Err(error) => return Err(error),
+        };
+        self.seal(client, target.node, &mut words).await?;
+        let Some(successor) = self.successor(client, target, &words, true).await? else {
+            drafts.discard(client);
+            return Ok(Taken::Lost);
+        };
+        let vanished = matches!(successor, Successor::Slot(slot) if !slot.is_live());
+        let edge = target.incoming.slot.edge().unwrap_or(0);
+        let linked = match successor {
+            Successor::Slot(slot) => {
+                drafts.discard(client);
+                let new = if slot.is_live() { slot.moved(edge) } else { Slot::tomb(edge) };
+                let aside = match slot.held() {
+                    Held::Node { addr, .. } => Some((addr, target.node.bits(), target.holder.bits())),
+                    _ => None,
+                };
+                self.publish(client, &[], target.incoming, new, aside).await?.then_some(new)
+            }
+            Successor::Copy => {
+                let children = node::children_in_order(&words[HEADER_WORDS..]);
+                let ty = NodeType::fit(children.len());
+                let header = Header::from_word(words[1]).with_type(ty);
+                let image = node::image(target.holder, header, &children);
+                let copy = match copy.take() {
+                    Some(copy) => copy,
+                    None => drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await?,
+                };
+                let new = Slot::node(edge, ty, copy);
+                let linked = self.publish(client, &[(copy, &image)], target.incoming, new, None).await?;
+                if linked {
+                    drafts.keep();
+                } else {
+                    drafts.discard(client);
+                }
+                linked.then_some(new)
+            }
+        };
+        let Some(new) = linked else { return Ok(Taken::Lost) };
+        {
+            self.shared.set_aside(client, target.node, node::NODE_BYTES, AllocKind::Inner);
+            if target.holder.is_null() {
+                self.shared.remember_root(new);
+                return Ok(Taken::Out { vanished });
+            }
+            if let Some(prefix) = key.get(..depth) {
+                self.shared.cache.remove(prefix, target.node);
+            }
+            let index = (target.incoming.addr.offset() - target.holder.offset()) as usize / 8 - HEADER_WORDS;
+            self.shared.cache.set_slot(&key[..target.arrival - 1], target.holder, index, new);
+        }
+        Ok(Taken::Out { vanished })
+    }
+
+    /// What takes the place of a node with these words. A lone inner child's header is prepared if `joins`; `None` when the child
+    /// is not what it was: look again.
+    async fn successor(
+        &self,
+        client: &mut Pinned<'_, F>,
+        target: Upper,
+        words: &[u64],
+        joins: bool,
+    ) -> Result<Option<Successor>, IndexError> {
+        let children = node::children_in_order(&words[HEADER_WORDS..]);
+        if target.holder.is_null() {
+            // There is always a root.
+            return Ok(Some(Successor::Copy));
+        }
+        let (only, addr) = match children[..] {
+            [] => return Ok(Some(Successor::Slot(Slot::EMPTY))),
+            [only] => match only.held() {
+                Held::Node { addr, .. } => (only, addr),
+                _ => return Ok(Some(Successor::Slot(only))),
+            },
+            _ => return Ok(Some(Successor::Copy)),
+        };
+        let header = Header::from_word(words[1]);
+        let Some(mut path) = header.partial_from(target.arrival) else { return Ok(None) };
+        path.push(only.edge().unwrap_or(0) as u8);
+        let below = target.arrival + path.len();
+        loop {
+            let mut batch = client.batch();
+            let read = batch.read(node::header_addr(addr), 1);
+            let done = client.submit(batch).await?;
+            let child = Header::from_word(done.words(read)[0]);
+            client.recycle(done);
+            let (Some(ty), Some(partial)) = (child.ty(), child.partial_from(below)) else {
+                return Err(IndexError::Corrupt { addr, what: "inner node without the bytes above it" });
+            };
+            if path.len() + partial.len() > PARTIAL_MAX {
+                return Ok(Some(Successor::Copy));
+            }
+            let slot = Slot::node(only.edge().unwrap_or(0), ty, addr);
+            let whole: SmallVec<[u8; PARTIAL_MAX]> = path.iter().chain(&partial).copied().collect();
+            if !joins || child.partial_from(target.arrival).is_some_and(|known| known == whole) {
+                return Ok(Some(Successor::Slot(slot)));
+            }
+            let joined = Header::new(target.arrival, ty, &whole);
+            let mut batch = client.batch();
+            let cas = batch.cas(node::header_addr(addr), child.word(), joined.word());
+            let done = client.submit(batch).await?;
+            let swapped = done.swapped(cas);
+            client.recycle(done);
+            if swapped {
+                return Ok(Some(Successor::Slot(slot)));
+            }
+            client.retried();
+        }
+    }
+
+    /// Seals every taken slot and the first empty one; afterwards `words` holds their final content.
+    pub(super) async fn seal(
+        &self,
+        client: &mut Pinned<'_, F>,
+        node: GlobalAddr,
+        words: &mut [u64],
+    ) -> Result<(), IndexError> {
+        loop {
+            let slots = &words[HEADER_WORDS..];
+            let taken = slots.iter().take_while(|&&word| !Slot::from_word(word).is_empty()).count();
+            let mut batch = client.batch();
+            let mut tries: SmallVec<[_; 16]> = SmallVec::new();
+            let first_empty = usize::from(!mutant!("smart-first-empty-slot-not-sealed"));
+            for (index, &word) in slots.iter().enumerate().take(taken + first_empty) {
+                if word & SEAL == 0 {
+                    tries.push((index, batch.cas(node::slot_addr(node, index), word, word | SEAL)));
+                }
+            }
+            if tries.is_empty() {
+                client.recycle(batch);
+                return Ok(());
+            }
+            let done = client.submit(batch).await?;
+            for (index, cas) in tries {
+                let word = &mut words[HEADER_WORDS + index];
+                *word = if done.swapped(cas) { *word | SEAL } else { done.found(cas) };
+            }
+            client.recycle(done);
+        }
+    }
+
+    /// All words of a node.
+    pub(super) async fn read_words(
+        &self,
+        client: &mut Pinned<'_, F>,
+        node: GlobalAddr,
+    ) -> Result<Vec<u64>, IndexError> {
+        let mut batch = client.batch();
+        let read = batch.read(node, NODE_WORDS);
+        let done = client.submit(batch).await?;
+        let words = done.words(read).to_vec();
+        client.recycle(done);
+        Ok(words)
+    }
+}

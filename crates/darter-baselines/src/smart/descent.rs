@@ -1,0 +1,572 @@
+//! The way from a key to its place: the first half of every point operation (SMART, section 4.4).
+//!
+//! A [`Descent`] is a machine without a fabric: [`Descent::post`] adds the verbs it needs next to a batch, [`Descent::absorb`]
+//! takes what they brought. So one search drives one machine, and a multi-get drives many with the same round trips.
+//!
+//! It starts at the deepest slot that the cache knows on the key's path, else at the root as last seen. What is reached so is
+//! believed as far as it proves itself:
+//!
+//! - a *node* that shows one unsealed slot, or a first empty one, was in the tree at that moment. Its prefix is the remembered one, which no node
+//!   ever changes, so all its slots are true, absence included, whatever was put above it meanwhile;
+//! - a *leaf* that is live and has the key is the key's, in the in-place mode, where leaves are killed before they are unlinked. In the
+//!   out-of-place mode the slot is read once more in the same batch, before the leaf; equal, it proves all;
+//! - anything else proves nothing: a header that does not match, another key's leaf, a dead one. Published, the reverse pointer decides:
+//!   if it names the remembered parent the answer is "absent". But a split that has linked its node and not yet turned the reverse
+//!   pointers makes that a lie. Here the remembered node itself is read again, and then decides.
+//!
+//! A reverse pointer that does not match still tells at once that an entry is out of date.
+//!
+//! Below a believed node every child was linked at some moment of this operation, so its slots are answered as they stand,
+//! sealed or not.
+
+use super::holes::SmartHole;
+use super::leaf::{self, Read};
+use super::node::{self, HEADER_WORDS, Header, NodeType};
+use super::shared::Shared;
+use super::slot::{Held, Slot, SlotAt};
+use darter_fabric::{Batch, CasId, GlobalAddr, ReadId, mutant};
+use darter_index::IndexError;
+use darter_index::radix::common_prefix;
+use darter_index::radix::search::Search;
+use darter_index::radix::slot::edge_of;
+use smallvec::SmallVec;
+
+/// READs of a leaf that find it torn before whoever has the lock is asked after.
+const TORN_MAX: u32 = 8;
+
+/// What the descent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To answer: sealed slots are as good as others.
+    Read,
+    /// To change the place found: a sealed slot there must be dealt with first.
+    Write,
+}
+
+/// A leaf where a descent ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeafAt {
+    /// The slot that led to it, and its place in its node.
+    pub(super) at: SlotAt,
+    pub(super) index: usize,
+    /// The leaf, which may have moved from where the slot points.
+    pub(super) addr: GlobalAddr,
+    pub(super) len: u8,
+}
+
+/// How a descent ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    /// No child under the key's edge at [`Descent::node`]; what its slot holds, if it has one: a tombstone, or a dead leaf.
+    Vacant { taken: Option<(usize, Slot)> },
+    /// A leaf under the key's edge, read whole: the key's own or another's.
+    Leaf { leaf: LeafAt, read: ReadId, is_key: bool },
+    /// The key leaves the path after so many of the bytes before [`Descent::node`], which [`Descent::incoming`] points to.
+    Diverged { matched: usize },
+    /// Not for readers: [`Descent::node`] is being taken out of the tree.
+    Sealed,
+    /// A leaf that is torn however often it is read.
+    Torn { leaf: LeafAt },
+}
+
+/// How an object was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Via {
+    /// By a slot that the cache remembers.
+    HintedSlot,
+    /// By an entry's own address.
+    Entry,
+    /// By the root slot as last seen.
+    Root,
+    /// By a slot read in this operation.
+    Tree,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Begin,
+    RootWord(Option<ReadId>),
+    Node { addr: GlobalAddr, ty: NodeType, read: Option<ReadId> },
+    Rest { ty: NodeType, read: Option<ReadId>, cas: Option<(CasId, Slot)> },
+    Leaf { leaf: LeafAt, read: Option<ReadId>, slot_read: Option<ReadId> },
+}
+
+/// A node on the way, and the slot that points to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Upper {
+    pub(super) node: GlobalAddr,
+    pub(super) incoming: SlotAt,
+    /// The node that holds that slot; null for the root word.
+    pub(super) holder: GlobalAddr,
+    /// The first key byte that was not consumed above the node.
+    pub(super) arrival: usize,
+    /// Its live children.
+    pub(super) live: usize,
+}
+
+/// One key's way down.
+pub(super) struct Descent<'k> {
+    pub(super) key: &'k [u8],
+    purpose: Purpose,
+    stage: Stage,
+    via: Via,
+    /// Only entries of prefixes shorter than this are asked.
+    below: usize,
+    hint: Option<(GlobalAddr, NodeType, usize)>,
+    torn: u32,
+    /// A reverse pointer found out of date: where, what it is, what it should be.
+    repair: Option<(GlobalAddr, u64, u64)>,
+    /// The node last read, or that whose remembered slot led to a leaf.
+    pub(super) node: GlobalAddr,
+    pub(super) header: Header,
+    /// The key byte that its slots are about.
+    pub(super) depth: usize,
+    /// Its slots, when it was read.
+    pub(super) slots: SmallVec<[u64; 32]>,
+    /// The slot that points to it, when that is known.
+    pub(super) incoming: Option<SlotAt>,
+    /// The node that holds that slot; null for the root word.
+    pub(super) holder: GlobalAddr,
+    /// The first key byte that was not consumed above it.
+    pub(super) arrival: usize,
+    /// The nodes above it, for descents from the root that are to change something.
+    pub(super) uppers: Vec<Upper>,
+}
+
+impl<'k> Descent<'k> {
+    /// A descent that may use the cache.
+    pub(super) fn new(key: &'k [u8], purpose: Purpose) -> Self {
+        Self::below(key, purpose, usize::MAX)
+    }
+
+    /// A descent that uses entries of prefixes shorter than `below` only; from the root, for 0.
+    pub(super) fn below(key: &'k [u8], purpose: Purpose, below: usize) -> Self {
+        Self {
+            key,
+            purpose,
+            stage: Stage::Begin,
+            via: Via::Root,
+            below,
+            hint: None,
+            torn: 0,
+            repair: None,
+            node: GlobalAddr::NULL,
+            header: Header::from_word(0),
+            depth: 0,
+            slots: SmallVec::new(),
+            incoming: None,
+            holder: GlobalAddr::NULL,
+            arrival: 0,
+            uppers: Vec::new(),
+        }
+    }
+
+    /// Picks the deepest start there is.
+    fn begin(&mut self, shared: &Shared) {
+        self.slots.clear();
+        self.incoming = None;
+        self.uppers.clear();
+        if let Some(hint) = shared.cache.lookup(self.key, self.below) {
+            self.hint = Some((hint.node, hint.ty, hint.depth));
+            (self.node, self.depth) = (hint.node, hint.depth);
+            self.via = Via::HintedSlot;
+            if let Some((index, slot)) = hint.slot {
+                let at = SlotAt { addr: node::slot_addr(hint.node, index), slot };
+                match slot.held() {
+                    Held::Node { addr, ty } => {
+                        (self.incoming, self.holder, self.arrival) = (Some(at), hint.node, hint.depth + 1);
+                        self.stage = Stage::Node { addr, ty, read: None };
+                        return;
+                    }
+                    // In the out-of-place mode slot and leaf are read in this order, which holds on one memory node only.
+                    Held::Leaf { addr, len } if shared.format.in_place || addr.node() == hint.node.node() => {
+                        let leaf = LeafAt { at, index, addr, len };
+                        self.stage = Stage::Leaf { leaf, read: None, slot_read: None };
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+            self.via = Via::Entry;
+            self.stage = Stage::Node { addr: hint.node, ty: hint.ty, read: None };
+            return;
+        }
+        self.start_at_root(shared.root(), shared, Via::Root);
+    }
+
+    fn start_at_root(&mut self, root: Slot, shared: &Shared, via: Via) {
+        self.hint = None;
+        self.slots.clear();
+        (self.arrival, self.holder) = (0, GlobalAddr::NULL);
+        self.uppers.clear();
+        match root.held() {
+            Held::Node { addr, ty } => {
+                self.via = via;
+                self.incoming = Some(SlotAt { addr: shared.words.root, slot: root });
+                self.stage = Stage::Node { addr, ty, read: None };
+            }
+            _ => self.stage = Stage::RootWord(None),
+        }
+    }
+
+    /// What was found by a hint did not prove itself: tries the next shorter one.
+    fn fall_back(&mut self, shared: &Shared) {
+        self.incoming = None;
+        match (self.via, self.hint) {
+            (Via::HintedSlot, Some((addr, ty, depth))) => {
+                self.via = Via::Entry;
+                (self.node, self.depth) = (addr, depth);
+                self.stage = Stage::Node { addr, ty, read: None };
+            }
+            (Via::Entry, Some((addr, _, depth))) => {
+                shared.cache.remove(&self.key[..depth], addr);
+                self.below = depth;
+                self.begin(shared);
+            }
+            _ => self.stage = Stage::RootWord(None),
+        }
+    }
+}
+
+impl Search<Shared> for Descent<'_> {
+    type End = End;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
+        if let Stage::Begin = self.stage {
+            self.begin(shared);
+        }
+        if let Some((addr, old, new)) = self.repair.take() {
+            batch.cas(addr, old, new);
+        }
+        match &mut self.stage {
+            Stage::Begin => {}
+            Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
+            Stage::Node { addr, ty, read } => *read = Some(batch.read(*addr, HEADER_WORDS + ty.slots())),
+            Stage::Rest { ty, read, cas } => {
+                let have = self.slots.len();
+                *read = Some(batch.read(node::slot_addr(self.node, have), ty.slots() - have));
+                // Whoever comes next shall read enough at once.
+                if let Some(at) = self.incoming
+                    && !at.slot.is_sealed()
+                {
+                    let grown = Slot::node(at.slot.edge().unwrap_or(0), *ty, self.node);
+                    *cas = Some((batch.cas(at.addr, at.slot.word(), grown.word()), grown));
+                }
+            }
+            Stage::Leaf { leaf, read, slot_read } => {
+                if self.via == Via::HintedSlot && !shared.format.in_place {
+                    *slot_read = Some(batch.read(leaf.at.addr, 1));
+                }
+                *read = Some(batch.read(leaf.addr, leaf::words_of(leaf.len)));
+            }
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>, IndexError> {
+        match self.stage {
+            Stage::RootWord(Some(read)) => {
+                let root = Slot::from_word(done.words(read)[0]);
+                shared.remember_root(root);
+                self.start_at_root(root, shared, Via::Tree);
+                if let Stage::RootWord(_) = self.stage {
+                    return Err(IndexError::Corrupt {
+                        addr: shared.words.root,
+                        what: "root word names no node",
+                    });
+                }
+                Ok(None)
+            }
+            Stage::Node { addr, ty, read: Some(read) } => {
+                self.absorb_node(shared, addr, ty, done.words(read))
+            }
+            Stage::Rest { ty, read: Some(read), cas } => {
+                self.slots.extend_from_slice(done.words(read));
+                if let (Some((cas, grown)), Some(at)) = (cas, self.incoming) {
+                    self.absorb_growth(shared, at, done.swapped(cas), done.found(cas), grown);
+                }
+                self.decide(shared, ty)
+            }
+            Stage::Leaf { leaf, read: Some(read), slot_read } => {
+                let is_current = slot_read.is_none_or(|slot| {
+                    done.words(slot)[0] == leaf.at.slot.word() || mutant!("smart-hinted-slot-not-compared")
+                });
+                if is_current {
+                    self.absorb_leaf(shared, leaf, read, done)
+                } else {
+                    self.fall_back(shared);
+                    Ok(None)
+                }
+            }
+            _ => unreachable!("nothing was posted"),
+        }
+    }
+}
+
+impl Descent<'_> {
+    fn absorb_growth(&mut self, shared: &Shared, at: SlotAt, swapped: bool, found: u64, grown: Slot) {
+        let now = if swapped { grown } else { Slot::from_word(found) };
+        if now.addr() == self.node && !now.is_empty() {
+            self.incoming = Some(SlotAt { addr: at.addr, slot: now });
+            if self.holder.is_null() {
+                shared.remember_root(now);
+            } else {
+                self.note_slot(shared, now);
+            }
+        }
+    }
+
+    /// Brings the cache's copy of the slot that points to this node up to date.
+    pub(super) fn note_slot(&self, shared: &Shared, slot: Slot) {
+        if let (Some(at), false) = (self.incoming, self.holder.is_null()) {
+            let index = (at.addr.offset() - self.holder.offset()) as usize / 8 - HEADER_WORDS;
+            shared.cache.set_slot(&self.key[..self.arrival - 1], self.holder, index, slot);
+        }
+    }
+
+    fn absorb_node(
+        &mut self,
+        shared: &Shared,
+        addr: GlobalAddr,
+        read_as: NodeType,
+        words: &[u64],
+    ) -> Result<Option<End>, IndexError> {
+        let (above, header) = (GlobalAddr::from_bits(words[0]), Header::from_word(words[1]));
+        let trusted = self.via == Via::Tree;
+        let Some(ty) = header.ty() else {
+            return self.unsound(shared, addr, "inner node of no known type");
+        };
+        if self.via == Via::Entry {
+            if !header.ends_at(self.depth) {
+                return self.unsound(shared, addr, "inner node at another depth");
+            }
+        } else {
+            let Some(partial) = header.partial_from(self.arrival) else {
+                return self.unsound(shared, addr, "inner node without the bytes above it");
+            };
+            let matched = common_prefix(&partial, &self.key[self.arrival..]);
+            if matched < partial.len() {
+                if !trusted {
+                    self.fall_back(shared);
+                    return Ok(None);
+                }
+                (self.node, self.header, self.depth) = (addr, header, self.arrival + partial.len());
+                self.slots = SmallVec::from_slice(&words[HEADER_WORDS..]);
+                return Ok(Some(End::Diverged { matched }));
+            }
+            if above != self.holder && shared.options.reverse_check {
+                if !trusted && self.via == Via::HintedSlot {
+                    self.fall_back(shared);
+                    return Ok(None);
+                }
+                self.repair = Some((addr, words[0], self.holder.bits()));
+            }
+            self.depth = self.arrival + partial.len();
+        }
+        (self.node, self.header) = (addr, header);
+        self.slots = SmallVec::from_slice(&words[HEADER_WORDS..]);
+        let sees_all = shared.options.holes.has(SmartHole::UnseenSlots) && self.purpose == Purpose::Write;
+        let ty = if sees_all { NodeType::LARGEST } else { ty };
+        if ty > read_as {
+            self.stage = Stage::Rest { ty, read: None, cas: None };
+            return Ok(None);
+        }
+        self.decide(shared, ty)
+    }
+
+    /// All visible slots of a node are there: goes on to the child under the key's edge.
+    fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<End>, IndexError> {
+        // Slots that the header does not speak of are not there yet.
+        self.slots.truncate(ty.slots());
+        let is_believed = self.via == Via::Tree || mutant!("smart-hinted-node-believed-without-proof");
+        if !is_believed && !node::proves_life(&self.slots) {
+            self.fall_back(shared);
+            return Ok(None);
+        }
+        self.via = Via::Tree;
+        shared.cache.insert(&self.key[..self.depth], self.node, ty, &self.slots);
+        let edge = edge_of(self.key, self.depth);
+        let of_edge = |(at, &word): (usize, &u64)| {
+            let slot = Slot::from_word(word);
+            slot.is_of(edge).then_some((at, slot))
+        };
+        let taken = self.slots.iter().enumerate().find_map(of_edge);
+        let is_write = self.purpose == Purpose::Write;
+        let Some((index, slot)) = taken else {
+            let first_empty =
+                self.slots.iter().map(|&word| Slot::from_word(word)).find(|slot| slot.is_empty());
+            let is_sealed = is_write && first_empty.is_some_and(Slot::is_sealed);
+            return Ok(Some(if is_sealed { End::Sealed } else { End::Vacant { taken: None } }));
+        };
+        if is_write && slot.is_sealed() {
+            return Ok(Some(End::Sealed));
+        }
+        let at = SlotAt { addr: node::slot_addr(self.node, index), slot };
+        match slot.held() {
+            Held::Node { addr, ty } => {
+                self.descend(at, addr, ty);
+                Ok(None)
+            }
+            Held::Leaf { addr, len } => {
+                self.stage =
+                    Stage::Leaf { leaf: LeafAt { at, index, addr, len }, read: None, slot_read: None };
+                Ok(None)
+            }
+            Held::Tomb => Ok(Some(End::Vacant { taken: Some((index, slot)) })),
+            Held::Empty | Held::Invalid => {
+                Err(IndexError::Corrupt { addr: at.addr, what: "slot of no known type" })
+            }
+        }
+    }
+
+    fn descend(&mut self, at: SlotAt, addr: GlobalAddr, ty: NodeType) {
+        if self.purpose == Purpose::Write && self.below == 0 {
+            self.uppers.extend(self.here());
+        }
+        (self.incoming, self.holder, self.arrival) = (Some(at), self.node, self.depth + 1);
+        self.stage = Stage::Node { addr, ty, read: None };
+    }
+
+    fn absorb_leaf(
+        &mut self,
+        shared: &Shared,
+        leaf: LeafAt,
+        read: ReadId,
+        done: &Batch,
+    ) -> Result<Option<End>, IndexError> {
+        // Out of place, the slot read before the leaf has proved it.
+        let trusted = self.via == Via::Tree || !shared.format.in_place;
+        let parsed = match shared.format.parse(leaf.addr, done.words(read)) {
+            Err(_) if !trusted => {
+                self.fall_back(shared);
+                return Ok(None);
+            }
+            parsed => parsed?,
+        };
+        match parsed {
+            Read::Pair(pair) => {
+                let is_key = pair.key == self.key;
+                if !is_key && !trusted {
+                    self.fall_back(shared);
+                    return Ok(None);
+                }
+                if !is_key && common_prefix(pair.key, self.key) < self.depth {
+                    return Err(IndexError::Corrupt { addr: leaf.addr, what: "leaf of another path" });
+                }
+                if trusted && pair.above != self.node && shared.options.reverse_check {
+                    let word = done.words(read)[0];
+                    self.repair = leaf::with_above(word, self.node).map(|new| (leaf.addr, word, new));
+                }
+                Ok(Some(End::Leaf { leaf, read, is_key }))
+            }
+            Read::Torn => {
+                self.torn += 1;
+                if self.torn < TORN_MAX {
+                    self.stage = Stage::Leaf { leaf, read: None, slot_read: None };
+                    return Ok(None);
+                }
+                self.torn = 0;
+                if !trusted {
+                    // Its lock is about to be written, so it has to be a leaf for sure.
+                    self.fall_back(shared);
+                    return Ok(None);
+                }
+                Ok(Some(End::Torn { leaf }))
+            }
+            Read::Dead if mutant!("smart-hinted-dead-leaf-believed") => {
+                Ok(Some(End::Vacant { taken: Some((leaf.index, leaf.at.slot)) }))
+            }
+            Read::Dead | Read::Moved(..) if !trusted => {
+                self.fall_back(shared);
+                Ok(None)
+            }
+            Read::Dead => Ok(Some(End::Vacant { taken: Some((leaf.index, leaf.at.slot)) })),
+            Read::Moved(addr, len) => {
+                self.stage = Stage::Leaf { leaf: LeafAt { addr, len, ..leaf }, read: None, slot_read: None };
+                Ok(None)
+            }
+        }
+    }
+
+    /// A node that cannot be what a trusted pointer leads to; a hint may lead anywhere.
+    fn unsound(
+        &mut self,
+        shared: &Shared,
+        addr: GlobalAddr,
+        what: &'static str,
+    ) -> Result<Option<End>, IndexError> {
+        if self.via == Via::Tree {
+            return Err(IndexError::Corrupt { addr, what });
+        }
+        self.fall_back(shared);
+        Ok(None)
+    }
+
+    /// The node where the descent is, when it is known what points to it.
+    pub(super) fn here(&self) -> Option<Upper> {
+        let (node, holder, arrival) = (self.node, self.holder, self.arrival);
+        let live = self.left();
+        self.incoming.map(|incoming| Upper { node, incoming, holder, arrival, live })
+    }
+
+    /// Live children of the node where the descent is; as many as can be when it was not read.
+    pub(super) fn left(&self) -> usize {
+        if self.slots.is_empty() {
+            return node::SLOTS_MAX;
+        }
+        self.slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count()
+    }
+
+    /// A type that the node has at least.
+    pub(super) fn known_type(&self) -> NodeType {
+        let hinted = self.hint.filter(|_| self.slots.is_empty()).map(|(_, ty, _)| ty);
+        hinted.or(self.header.ty()).unwrap_or(NodeType::SMALLEST)
+    }
+
+    /// The reverse pointer of the leaf where the descent ended, if it has to be turned.
+    pub(super) fn take_repair(&mut self) -> Option<(GlobalAddr, u64, u64)> {
+        self.repair.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Smart, SmartOptions};
+    use darter_fabric::{Local, OpKind, block_on};
+    use darter_index::{Condition, OrderedIndex};
+    use darter_pool::{AllocKind, Pool, PoolOptions};
+
+    /// A remembered slot may be of long ago: what looks like a torn leaf there may be anything, and its
+    /// lock word anybody's.
+    #[test]
+    fn a_torn_leaf_is_not_believed_by_a_remembered_slot() {
+        let pool =
+            block_on(Pool::create(Local::memory(64 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
+        let mut client = pool.client().unwrap();
+        block_on(async {
+            let smart = Smart::open_or_create(&mut client, SmartOptions::default()).await.unwrap();
+            for key in [b"path one", b"path two"] {
+                smart.put(&mut client, key, b"a value!", Condition::Always).await.unwrap();
+            }
+            let mut pinned = client.pin(OpKind::Get).await.unwrap();
+            let mut descent = Descent::new(b"path one", Purpose::Read);
+            let (end, done) = smart.run(&mut pinned, &mut descent).await.unwrap();
+            let End::Leaf { leaf, read, is_key: true } = end else { panic!("{end:?}") };
+            assert_eq!(descent.via, Via::HintedSlot);
+            let mut words = done.words(read).to_vec();
+            let value = words.len() - 2;
+            words[value] ^= 1;
+            let other = pinned.alloc(0, leaf::bytes_of(leaf.len), AllocKind::Leaf).await.unwrap();
+            let mut batch = pinned.batch();
+            batch.write(other, &words);
+            pinned.submit(batch).await.unwrap();
+            let stale = Slot::leaf(edge_of(descent.key, descent.depth), leaf.len, other);
+            let prefix = &descent.key[..descent.depth];
+            smart.shared.cache.set_slot(prefix, descent.node, leaf.index, stale);
+            drop(pinned);
+            let value = smart.get(&mut client, b"path one").await.unwrap();
+            assert_eq!(value, Some(b"a value!".to_vec()));
+        });
+    }
+}

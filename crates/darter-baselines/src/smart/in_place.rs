@@ -1,0 +1,399 @@
+//! Leaves that are written in place, under the lock they carry at their end (SMART, sections 4.1.1 and 4.1.2).
+//!
+//! An update is two round trips behind the search: CAS of the lock, with a READ of the leaf in the same batch; then a WRITE of checksum, key
+//! and value, and behind it in the same batch one of the lock, which unlocks. Without the *rear lock* the unlocking is a third. Published, the lock is
+//! the last word of one WRITE. But words of a WRITE may land in any order; when that one is first, the next holder reads, and
+//! writes, what the last has not ended to write.
+//!
+//! The leaf is the truth about its key, since clients remember where it is: a delete kills the leaf before it clears the slot; a value of
+//! another length gets another leaf, and the old one says where, before the slot does. Whoever meets a dead or a moved leaf in a slot
+//! can clear or swing the slot.
+//!
+//! The lock is a [`darter_pool::Hold`]. Published, a client that dies with the lock leaves it taken for ever. Here whoever
+//! finds that the holder can write no more takes the lock over. If the holder had not begun its WRITE, or had ended it, all is well. If it died amid,
+//! the checksum tells, and the value is lost: neither the old nor the new one can be had. The leaf is then marked, and the key's
+//! readers are told so ([`darter_index::IndexError::LostInWrite`]) until it is put again or deleted.
+
+use super::Smart;
+use super::descent::{Descent, End, LeafAt, Purpose};
+use super::holes::SmartHole;
+use super::leaf::{self, DEAD, Read};
+use super::node::HEADER_WORDS;
+use super::rdwc::Lead;
+use super::slot::{Slot, SlotAt};
+use super::write::{Deletion, Draft, Turn};
+use crate::compute_node::yield_now;
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_index::radix::slot::edge_of;
+use darter_index::radix::{TURNS_MAX, no_progress};
+use darter_index::{Condition, IndexError, PutOutcome};
+use darter_pool::{AllocKind, Client, Hold, Pinned};
+
+/// Tries that find a leaf locked before its holder is asked after, unpinned.
+const SPINS: u32 = 32;
+
+/// What came of waiting for a leaf.
+pub(super) enum Settled {
+    Again,
+    /// It is locked by this holder.
+    Busy(u64),
+}
+
+impl From<Settled> for Turn {
+    fn from(settled: Settled) -> Self {
+        match settled {
+            Settled::Again => Self::Again,
+            Settled::Busy(holder) => Self::Busy(holder),
+        }
+    }
+}
+
+impl From<Settled> for Deletion {
+    fn from(settled: Settled) -> Self {
+        match settled {
+            Settled::Again => Self::Again,
+            Settled::Busy(holder) => Self::Busy(holder),
+        }
+    }
+}
+
+/// A leaf that is locked, as it was under the lock.
+struct Locked {
+    leaf: LeafAt,
+    hold: Hold,
+    words: Vec<u64>,
+}
+
+impl<F: Fabric> Smart<F> {
+    /// Locks a leaf: one round trip when it is free. `Err` names the holder. The lock is taken over from `over`, a holder that was
+    /// just found to be over, or 0.
+    async fn lock_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        leaf: LeafAt,
+        over: u64,
+    ) -> Result<Result<Locked, u64>, IndexError> {
+        let lock = leaf::lock_addr(leaf.addr, leaf.len);
+        let hold = client.hold()?.at(lock);
+        let (mut expected, mut tries) = (over, 0);
+        loop {
+            let mut batch = client.batch();
+            let cas = batch.cas(lock, expected, hold.word());
+            let read = batch.read(leaf.addr, leaf::words_of(leaf.len));
+            let done = client.submit(batch).await?;
+            let (swapped, found) = (done.swapped(cas), done.found(cas));
+            let words = swapped.then(|| done.words(read).to_vec());
+            client.recycle(done);
+            if let Some(words) = words {
+                return Ok(Ok(Locked { leaf, hold, words }));
+            }
+            client.retried();
+            tries += 1;
+            expected = 0;
+            if tries >= SPINS && found != 0 {
+                hold.release();
+                return Ok(Err(found));
+            }
+            yield_now().await;
+        }
+    }
+
+    /// Waits, unpinned, until a holder is over or has had time to go on; answers whom to take the lock over from, 0 for nobody.
+    pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64, IndexError> {
+        if !self.shared.options.holes.has(SmartHole::LocksOfTheDead) && client.is_over(holder).await? {
+            return Ok(holder);
+        }
+        client.pause().await;
+        Ok(0)
+    }
+
+    /// Unlocks a leaf that is as it was.
+    async fn unlock(&self, client: &mut Pinned<'_, F>, locked: Locked) -> Result<(), IndexError> {
+        let mut batch = client.batch();
+        batch.write(leaf::lock_addr(locked.leaf.addr, locked.leaf.len), &[0]);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        locked.hold.release();
+        Ok(())
+    }
+
+    /// A leaf is torn for long: learns under its lock whether its value is lost, and marks it then.
+    pub(super) async fn settle(
+        &self,
+        client: &mut Pinned<'_, F>,
+        leaf: LeafAt,
+        over: u64,
+    ) -> Result<Settled, IndexError> {
+        let locked = match self.lock_leaf(client, leaf, over).await? {
+            Ok(locked) => locked,
+            Err(holder) => return Ok(Settled::Busy(holder)),
+        };
+        self.mark_if_lost(client, &locked).await?;
+        self.unlock(client, locked).await?;
+        Ok(Settled::Again)
+    }
+
+    /// The same for a leaf whose slot is not known; answers who holds its lock, if that could not be had.
+    pub(super) async fn settle_at(
+        &self,
+        client: &mut Pinned<'_, F>,
+        addr: GlobalAddr,
+        len: u8,
+        over: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        let at = SlotAt { addr: GlobalAddr::NULL, slot: Slot::EMPTY };
+        let settled = self.settle(client, LeafAt { at, index: 0, addr, len }, over).await?;
+        Ok(match settled {
+            Settled::Busy(holder) => Some(holder),
+            Settled::Again => None,
+        })
+    }
+
+    /// Marks a leaf whose former holder died amid writing it; answers whether it did.
+    async fn mark_if_lost(&self, client: &mut Pinned<'_, F>, locked: &Locked) -> Result<bool, IndexError> {
+        let addr = locked.leaf.addr;
+        if !matches!(self.shared.format.parse(addr, &locked.words)?, Read::Torn) {
+            return Ok(false);
+        }
+        let mut batch = client.batch();
+        batch.write(addr, &[leaf::lost_word(locked.words[0])]);
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        Ok(true)
+    }
+
+    /// The key is there: writes its leaf in place, or gives it another for a value of another length.
+    pub(super) async fn update_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        descent: &Descent<'_>,
+        leaf: LeafAt,
+        (condition, lead): (Condition<'_>, Option<&Lead<'_>>),
+    ) -> Result<Turn, IndexError> {
+        let locked = match self.lock_leaf(client, leaf, draft.take_over()).await? {
+            Ok(locked) => locked,
+            Err(holder) => return Ok(Turn::Busy(holder)),
+        };
+        let is_lost = self.mark_if_lost(client, &locked).await?;
+        let known_len = match self.shared.format.parse(leaf.addr, &locked.words)? {
+            Read::Pair(pair) if pair.key != draft.key => {
+                let what = "leaf whose key has changed";
+                return Err(IndexError::Corrupt { addr: leaf.addr, what });
+            }
+            Read::Pair(pair) => {
+                if let Condition::Equals(wanted) = condition
+                    && pair.value != Some(wanted)
+                    && !mutant!("smart-condition-not-looked-at-under-the-lock")
+                {
+                    let is_known = pair.value.is_some();
+                    self.unlock(client, locked).await?;
+                    return if is_known {
+                        Ok(Turn::Done(PutOutcome::Refused))
+                    } else {
+                        Err(IndexError::LostInWrite { addr: leaf.addr })
+                    };
+                }
+                pair.value.map(<[u8]>::len)
+            }
+            Read::Torn if is_lost && !matches!(condition, Condition::Equals(_)) => None,
+            Read::Torn | Read::Dead | Read::Moved(..) => {
+                self.unlock(client, locked).await?;
+                return Ok(Turn::Again);
+            }
+        };
+        if draft.len != leaf.len {
+            return self.move_leaf(client, draft, descent, locked, lead).await;
+        }
+        if let Some(lead) = lead {
+            lead.close();
+        }
+        let mut image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
+        // The reverse pointer stays; and the first word too, unless it has to say another length.
+        image[0] = leaf::live_like(locked.words[0], draft.value.len());
+        let from = usize::from(known_len == Some(draft.value.len()));
+        let lock_word = image.len() - 1;
+        let mut batch = client.batch();
+        let end = if self.shared.options.holes.has(SmartHole::LockInWrite) { image.len() } else { lock_word };
+        if mutant!("smart-leaf-unlocked-before-it-is-written") {
+            batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
+        }
+        batch.write(leaf.addr.plus(from as u64 * 8), &image[from..end]);
+        if !self.shared.options.rear_lock {
+            let done = client.submit(batch).await?;
+            client.recycle(done);
+            batch = client.batch();
+        }
+        if end == lock_word {
+            batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
+        }
+        let done = client.submit(batch).await?;
+        client.recycle(done);
+        locked.hold.release();
+        Ok(Turn::Done(PutOutcome::Replaced))
+    }
+
+    /// Gives a key another leaf, the old one under its lock.
+    async fn move_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        draft: &mut Draft<'_>,
+        descent: &Descent<'_>,
+        locked: Locked,
+        lead: Option<&Lead<'_>>,
+    ) -> Result<Turn, IndexError> {
+        let old = locked.leaf;
+        let addr = match draft.place(client, old.at.addr.node()).await {
+            Ok(addr) => addr,
+            Err(error) => {
+                self.unlock(client, locked).await?;
+                return Err(error);
+            }
+        };
+        if let Some(lead) = lead {
+            lead.close();
+        }
+        let image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
+        let slot = Slot::leaf(edge_of(draft.key, descent.depth), draft.len, addr);
+        let mut batch = client.batch();
+        batch.write(addr, &image);
+        if addr.node() != old.addr.node() {
+            let done = client.submit(batch).await?;
+            client.recycle(done);
+            batch = client.batch();
+        }
+        if !mutant!("smart-moved-leaf-lives-on") {
+            batch.write(old.addr, &[leaf::moved_word(addr, draft.len)]);
+        }
+        if old.addr.node() != old.at.addr.node() {
+            let done = client.submit(batch).await?;
+            client.recycle(done);
+            batch = client.batch();
+        }
+        let cas = batch.cas(old.at.addr, old.at.slot.word(), slot.word());
+        batch.write(leaf::lock_addr(old.addr, old.len), &[0]);
+        let done = client.submit(batch).await?;
+        let swapped = done.swapped(cas);
+        client.recycle(done);
+        draft.linked();
+        locked.hold.release();
+        if swapped {
+            self.note_child(descent, old.index, slot);
+            self.shared.set_aside(client, old.addr, leaf::bytes_of(old.len), AllocKind::Leaf);
+        } else {
+            self.unless_full(self.mend_slot(client, draft.key).await)?;
+        }
+        Ok(Turn::Done(PutOutcome::Replaced))
+    }
+
+    /// The slot of a leaf that was killed or has moved was elsewhere meanwhile: finds it and clears or swings it, unless somebody
+    /// else has.
+    pub(super) async fn mend_slot(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
+        for _ in 0..TURNS_MAX {
+            let mut descent = Descent::below(key, Purpose::Write, 0);
+            let (end, done) = self.run(client, &mut descent).await?;
+            client.recycle(done);
+            match end {
+                End::Sealed => self.help(client, key, descent.node).await?,
+                End::Leaf { leaf, is_key: true, .. } if leaf.addr != leaf.at.slot.addr() => {
+                    self.link_moved(client, &descent, leaf).await?;
+                }
+                End::Vacant { taken: Some((index, slot)) } if slot.is_live() => {
+                    self.bury(client, &descent, index, slot).await?;
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Swings a slot from a leaf that has moved to where it is now.
+    pub(super) async fn link_moved(
+        &self,
+        client: &mut Pinned<'_, F>,
+        descent: &Descent<'_>,
+        leaf: LeafAt,
+    ) -> Result<(), IndexError> {
+        let slot = Slot::leaf(leaf.at.slot.edge().unwrap_or(0), leaf.len, leaf.addr);
+        self.exchange(client, descent, leaf.index, leaf.at, slot).await
+    }
+
+    /// Clears a slot with a dead leaf.
+    pub(super) async fn bury(
+        &self,
+        client: &mut Pinned<'_, F>,
+        descent: &Descent<'_>,
+        index: usize,
+        slot: Slot,
+    ) -> Result<(), IndexError> {
+        let at = SlotAt { addr: super::node::slot_addr(descent.node, index), slot };
+        self.exchange(client, descent, index, at, Slot::tomb(edge_of(descent.key, descent.depth))).await
+    }
+
+    /// Swings a slot from a leaf that is no more; sets the leaf aside if it was this client that did.
+    async fn exchange(
+        &self,
+        client: &mut Pinned<'_, F>,
+        descent: &Descent<'_>,
+        index: usize,
+        at: SlotAt,
+        new: Slot,
+    ) -> Result<(), IndexError> {
+        if self.publish(client, &[], at, new, None).await?
+            && let super::slot::Held::Leaf { addr, len } = at.slot.held()
+        {
+            self.note_child(descent, index, new);
+            self.shared.set_aside(client, addr, leaf::bytes_of(len), AllocKind::Leaf);
+        }
+        Ok(())
+    }
+
+    /// Kills a key's leaf, then clears its slot.
+    pub(super) async fn kill_leaf(
+        &self,
+        client: &mut Pinned<'_, F>,
+        descent: &Descent<'_>,
+        leaf: LeafAt,
+        over: u64,
+    ) -> Result<Deletion, IndexError> {
+        let locked = match self.lock_leaf(client, leaf, over).await? {
+            Ok(locked) => locked,
+            Err(holder) => return Ok(Deletion::Busy(holder)),
+        };
+        let found = self.shared.format.parse(leaf.addr, &locked.words)?;
+        if matches!(found, Read::Dead)
+            || matches!(found, Read::Moved(..)) && !mutant!("smart-moved-leaf-killed")
+        {
+            self.unlock(client, locked).await?;
+            return Ok(Deletion::Again);
+        }
+        let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
+        let mut batch = client.batch();
+        let is_killed_late = mutant!("smart-slot-cleared-before-its-leaf-is-dead");
+        if !is_killed_late {
+            batch.write(leaf.addr, &[DEAD]);
+        }
+        if leaf.addr.node() != leaf.at.addr.node() && !is_killed_late {
+            let done = client.submit(batch).await?;
+            client.recycle(done);
+            batch = client.batch();
+        }
+        let cas = batch.cas(leaf.at.addr, leaf.at.slot.word(), tomb.word());
+        if is_killed_late {
+            batch.write(leaf.addr, &[DEAD]);
+        }
+        batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
+        let read = batch.read(descent.node, HEADER_WORDS + descent.known_type().slots());
+        let done = client.submit(batch).await?;
+        let swapped = done.swapped(cas);
+        let left = super::node::live_count(&done.words(read)[HEADER_WORDS..]);
+        client.recycle(done);
+        locked.hold.release();
+        if !swapped {
+            return Ok(Deletion::Killed);
+        }
+        self.note_child(descent, leaf.index, tomb);
+        self.shared.set_aside(client, leaf.addr, leaf::bytes_of(leaf.len), AllocKind::Leaf);
+        Ok(Deletion::Gone { was_here: true, left })
+    }
+}

@@ -1,0 +1,251 @@
+//! Leaves: one key-value pair each (SMART, section 4.1.1, Figure 6b, and section 4.5).
+//!
+//! ```text
+//!         63   62    61               42 41                           0
+//!        +----+-------------------------+-----------------------------+
+//! word 0 | 1  |     value length 21     | reverse pointer / 64    42  |    live
+//!        | 0  |                  0                                    |    dead
+//!        | 0  | 1 |  0  |            address 48                       |    moved to another leaf
+//!        +----+-------------------------+-----------------------------+
+//! word 1 |        checksum 47                   |   key length 17     |
+//!        +--------------------------------------+---------------------+
+//!        |  key bytes, then value bytes, then zeros to whole words    |
+//!        +------------------------------------------------------------+
+//! last   |  lock word (in-place mode only)                            |
+//!        +------------------------------------------------------------+
+//! ```
+//!
+//! 40 bytes for a key and a value of 8 each, 32 without the lock; the public code has 34 with a lock of one byte. The slot
+//! holds the length as a code of 7 bits: in words up to 512 bytes, above in steps of at most a quarter.
+//!
+//! A leaf of the out-of-place mode never changes but for its reverse pointer. In the in-place mode the leaf, not the
+//! slot, is the truth about its key: whoever holds the lock writes what is before it, in one WRITE; or kills the leaf by
+//! word 0. A dead leaf stays dead; one that moved says where its key's leaf is now, for readers that come by an old pointer.
+//! Checksums are only looked at, and made, in the in-place mode.
+
+use darter_fabric::GlobalAddr;
+use darter_index::IndexError;
+use darter_pool::size_class::CLASS_BYTES_MAX;
+use twox_hash::XxHash3_64;
+
+const LIVE: u64 = 1 << 63;
+const MOVED: u64 = 1 << 62;
+const LOST: u64 = 1 << 61;
+const VALUE_SHIFT: u32 = 42;
+const VALUE_BITS: u32 = 21;
+const REVERSE_MASK: u64 = (1 << VALUE_SHIFT) - 1;
+const KEY_BITS: u32 = 17;
+const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
+/// Words before the key.
+const HEADER_WORDS: usize = 2;
+/// Lengths in whole words: codes below this.
+const FINE: u8 = 64;
+const FINE_BYTES: u64 = 512;
+
+/// Bytes of a leaf whose slot has this length code.
+pub(super) const fn bytes_of(len: u8) -> u64 {
+    if len < FINE {
+        (len as u64 + 1) * 8
+    } else {
+        let (doubling, step) = ((len - FINE) as u64 / 4, (len - FINE) as u64 % 4);
+        (FINE_BYTES << doubling) + (FINE_BYTES << doubling) / 4 * (step + 1)
+    }
+}
+
+/// Words of a leaf whose slot has this length code.
+pub(super) const fn words_of(len: u8) -> usize {
+    (bytes_of(len) / 8) as usize
+}
+
+/// Whether a leaf can have this length.
+pub(super) const fn is_length(len: u8) -> bool {
+    len >= 1 && len < 128 && bytes_of(len) <= CLASS_BYTES_MAX
+}
+
+/// How leaves of an index are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Format {
+    /// With checksum and lock.
+    pub(super) in_place: bool,
+}
+
+/// A leaf's contents, borrowed from the words a READ brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf<'a> {
+    /// Where its reverse pointer points.
+    pub(super) above: GlobalAddr,
+    pub(super) key: &'a [u8],
+    /// `None`: lost by a writer that died while it wrote.
+    pub(super) value: Option<&'a [u8]>,
+}
+
+/// What the words of a leaf say.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Read<'a> {
+    Pair(Leaf<'a>),
+    /// Deleted; its slot is about to be cleared.
+    Dead,
+    /// Replaced by the leaf at this address.
+    Moved(GlobalAddr, u8),
+    /// Read while it was written, or left so by a writer that died.
+    Torn,
+}
+
+impl Format {
+    /// The length code of a leaf for these lengths, `None` when there is none.
+    pub(super) fn len_for(self, key: usize, value: usize) -> Option<u8> {
+        if value >= 1 << VALUE_BITS {
+            return None;
+        }
+        let bytes = ((HEADER_WORDS + (key + value).div_ceil(8) + usize::from(self.in_place)) * 8) as u64;
+        let fine = bytes / 8 - 1;
+        if fine < u64::from(FINE) {
+            return Some(fine as u8);
+        }
+        (FINE..128).find(|&len| bytes_of(len) >= bytes).filter(|&len| is_length(len))
+    }
+
+    /// The longest value beside a key in a leaf of at most so many bytes.
+    pub(super) fn value_max(self, key: usize, bytes: u64) -> usize {
+        let overhead = (HEADER_WORDS + usize::from(self.in_place)) * 8 + key;
+        let longest = (0..128).rev().find(|&len| is_length(len) && bytes_of(len) <= bytes);
+        let room = (longest.map_or(0, bytes_of) as usize).saturating_sub(overhead);
+        room.min((1 << VALUE_BITS) - 1)
+    }
+
+    /// The words of a live leaf: in the in-place mode all of its length, since the lock is the last.
+    pub(super) fn image(self, above: GlobalAddr, len: u8, key: &[u8], value: &[u8]) -> Vec<u64> {
+        let body_words = (key.len() + value.len()).div_ceil(8);
+        let words = if self.in_place { words_of(len) } else { HEADER_WORDS + body_words };
+        let mut image = vec![0; words];
+        image[0] = live_word(above, value.len());
+        let body: &mut [u8] = bytemuck::cast_slice_mut(&mut image[HEADER_WORDS..]);
+        body[..key.len()].copy_from_slice(key);
+        body[key.len()..key.len() + value.len()].copy_from_slice(value);
+        let sum = if self.in_place { checksum(&body[..key.len() + value.len()], key.len()) } else { 0 };
+        image[1] = sum << KEY_BITS | key.len() as u64;
+        image
+    }
+
+    /// Reads a leaf out of the words found at `addr`.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`] when they can be no leaf's of this format.
+    #[inline]
+    pub(super) fn parse(self, addr: GlobalAddr, words: &[u64]) -> Result<Read<'_>, IndexError> {
+        let [first, second, ..] = *words else {
+            return Err(IndexError::Corrupt { addr, what: "empty leaf" });
+        };
+        let is_lost = first & (LIVE | LOST) == LOST;
+        if first & LIVE == 0 && !is_lost {
+            if !self.in_place {
+                return Err(IndexError::Corrupt { addr, what: "a dead leaf in an index without locks" });
+            }
+            let to = GlobalAddr::from_bits(first & !15);
+            let len = (first >> 48 & 127) as u8;
+            return match first & MOVED {
+                0 if first == 0 => Ok(Read::Dead),
+                0 => Err(IndexError::Corrupt { addr, what: "leaf of no known kind" }),
+                _ if is_length(len) => Ok(Read::Moved(to, len)),
+                _ => Err(IndexError::Corrupt { addr, what: "leaf moved to one of no known length" }),
+            };
+        }
+        let value_len = (first >> VALUE_SHIFT) as usize & ((1 << VALUE_BITS) - 1);
+        let value_len = if is_lost { 0 } else { value_len };
+        let key_len = (second & KEY_MASK) as usize;
+        let body: &[u8] = bytemuck::cast_slice(&words[HEADER_WORDS..]);
+        let end = key_len + value_len;
+        if end + usize::from(self.in_place) * 8 > body.len() {
+            return Err(IndexError::Corrupt { addr, what: "leaf longer than its length" });
+        }
+        if self.in_place && !is_lost && checksum(&body[..end], key_len) != second >> KEY_BITS {
+            return Ok(Read::Torn);
+        }
+        let above = GlobalAddr::from_bits((first & REVERSE_MASK) << 6);
+        let value = (!is_lost).then(|| &body[key_len..end]);
+        Ok(Read::Pair(Leaf { above, key: &body[..key_len], value }))
+    }
+}
+
+fn checksum(body: &[u8], key_len: usize) -> u64 {
+    XxHash3_64::oneshot_with_seed((body.len() as u64) << KEY_BITS | key_len as u64, body) >> KEY_BITS
+}
+
+/// Word 0 of a live leaf.
+pub(super) fn live_word(above: GlobalAddr, value_len: usize) -> u64 {
+    LIVE | (value_len as u64) << VALUE_SHIFT | above.bits() >> 6
+}
+
+/// Word 0 of a live leaf whose reverse pointer is that of another word 0, live or lost.
+pub(super) fn live_like(word: u64, value_len: usize) -> u64 {
+    LIVE | (value_len as u64) << VALUE_SHIFT | word & REVERSE_MASK
+}
+
+/// Word 0 of a dead leaf.
+pub(super) const DEAD: u64 = 0;
+
+/// Word 0 of a leaf whose key has another leaf now.
+pub(super) fn moved_word(to: GlobalAddr, len: u8) -> u64 {
+    MOVED | u64::from(len & 127) << 48 | to.bits()
+}
+
+/// Word 0 of a leaf whose value was lost.
+pub(super) fn lost_word(live: u64) -> u64 {
+    live & REVERSE_MASK | LOST
+}
+
+/// Word 0 of a live leaf with another reverse pointer; `None` of one that is not live.
+pub(super) fn with_above(word: u64, above: GlobalAddr) -> Option<u64> {
+    (word & LIVE != 0).then_some(word & !REVERSE_MASK | above.bits() >> 6)
+}
+
+/// Where the lock of a leaf lies.
+pub(super) fn lock_addr(leaf: GlobalAddr, len: u8) -> GlobalAddr {
+    leaf.plus(bytes_of(len) - 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_round_trip() {
+        let above = GlobalAddr::new(200, 64 * 12_345);
+        for in_place in [false, true] {
+            let format = Format { in_place };
+            for (key, value) in [(0, 0), (1, 0), (0, 9), (8, 64), (65_536, 1 << 20), (300, 200)] {
+                let (key, value) = (vec![7; key], vec![9; value]);
+                let len = format.len_for(key.len(), value.len()).unwrap();
+                let mut words = format.image(above, len, &key, &value);
+                words.resize(words_of(len), 0);
+                let Read::Pair(leaf) = format.parse(GlobalAddr::NULL, &words).unwrap() else { panic!() };
+                assert_eq!((leaf.above, leaf.key, leaf.value), (above, &key[..], Some(&value[..])));
+                if in_place && !value.is_empty() {
+                    let last = words.len() - 2;
+                    words[2] ^= 1;
+                    assert!(matches!(format.parse(GlobalAddr::NULL, &words), Ok(Read::Torn)), "{last}");
+                }
+                words[0] = lost_word(words[0]);
+                let Read::Pair(leaf) = format.parse(GlobalAddr::NULL, &words).unwrap() else { panic!() };
+                assert_eq!((leaf.above, leaf.value), (above, None));
+            }
+        }
+        assert_eq!(Format { in_place: true }.len_for(8, 8).map(bytes_of), Some(40));
+        assert_eq!(Format { in_place: false }.len_for(8, 8).map(bytes_of), Some(32));
+        let format = Format { in_place: true };
+        assert!(matches!(format.parse(GlobalAddr::NULL, &[DEAD, 0, 0]), Ok(Read::Dead)));
+        let moved = [moved_word(above, 5), 0, 0];
+        assert!(matches!(format.parse(GlobalAddr::NULL, &moved), Ok(Read::Moved(to, 5)) if to == above));
+    }
+
+    #[test]
+    fn lengths_grow_by_a_quarter_at_most() {
+        let mut last = 8;
+        for len in 1..128 {
+            let bytes = bytes_of(len);
+            assert!(bytes > last && bytes.is_multiple_of(8) && (len < FINE || bytes <= last + last / 4));
+            last = bytes;
+            assert!(!is_length(len) || darter_pool::size_class::class_of(bytes).is_some());
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Range scan in both directions (SMART, section 4.4), one chunk at a time.
+//!
+//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children of one level in parallel,
+//! as many as the keys still wanted are likely to need. It starts at a remembered node when that covers the whole range, or is so
+//! large that it should hold what is wanted; else at the root. Edges of any bytes are compared, no keys are enumerated.
+//!
+//! Promise: keys in order, each at most once, every key that was there throughout, none that was absent throughout. A node
+//! read after it was taken out still holds every key that it held when it was sealed, and that stayed. A torn leaf is read
+//! again.
+
+use super::Smart;
+use super::leaf::{self, Read};
+use super::node::{self, HEADER_WORDS, Header, NodeType};
+use super::slot::{Held, Slot};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_index::radix::frontier::{Weight, put_front, window};
+use darter_index::radix::limits::{Limits, Touches};
+use darter_index::radix::prefix_hash::HashKeys;
+use darter_index::radix::sink::{Sink, beyond, is_void};
+use darter_index::radix::{common_prefix, slot::END};
+use darter_index::{IndexError, KeyValue, ScanRange};
+use darter_pool::{Client, Pinned};
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+/// Remembered subtrees a scan goes through before it starts over at the root.
+const HINTED_STARTS: usize = 4;
+/// READs of one leaf that find it torn before whoever has its lock is asked after.
+const TORN_MAX: u32 = 8;
+
+/// A subtree or a leaf.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    place: Place,
+    touches: Touches,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Node {
+        addr: GlobalAddr,
+        ty: NodeType,
+        /// The first key byte that was not consumed above it; `Err` of the prefix's length for a hinted node.
+        arrival: Result<usize, usize>,
+    },
+    Leaf {
+        addr: GlobalAddr,
+        len: u8,
+    },
+}
+
+/// How far a walk came.
+enum Walked {
+    Through,
+    /// The hinted node was no longer what was remembered; nothing was visited.
+    Stale,
+    /// A leaf is locked by this holder.
+    Blocked(u64),
+}
+
+impl<F: Fabric> Smart<F> {
+    /// The first `limit` pairs of a range in its direction.
+    pub(super) async fn scan_chunk(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>, IndexError> {
+        let mut pairs: Vec<KeyValue> = Vec::new();
+        let mut over = 0;
+        loop {
+            let mut rest = range.clone();
+            if let Some((last, _)) = pairs.last() {
+                let bound = Bound::Excluded(last.clone());
+                if range.reverse { rest.to = bound } else { rest.from = bound }
+            }
+            let wanted = limit - pairs.len();
+            let mut pinned = client.pin(OpKind::Scan).await?;
+            self.shared.view(&mut pinned).await?;
+            let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+            let mut sink = Sink::new(visit, wanted, range.reverse);
+            let Some(holder) = self.scan_pinned(&mut pinned, rest, &mut sink, &mut over).await? else {
+                return Ok(pairs);
+            };
+            drop(pinned);
+            over = self.await_holder(client, holder).await?;
+        }
+    }
+
+    /// Scans under one pin; answers who locks the leaf that it could not go past, if any.
+    async fn scan_pinned<V: FnMut(&[u8], &[u8]) + Send>(
+        &self,
+        client: &mut Pinned<'_, F>,
+        mut rest: ScanRange,
+        sink: &mut Sink<V>,
+        over: &mut u64,
+    ) -> Result<Option<u64>, IndexError> {
+        for _ in 0..HINTED_STARTS {
+            if sink.left == 0 || is_void(&rest) {
+                return Ok(None);
+            }
+            let Some((item, prefix)) = self.scan_start(&rest, sink.left) else { break };
+            match self.scan_below(client, &rest, item, Some(&prefix), sink, over).await? {
+                Walked::Through => {}
+                Walked::Stale => break,
+                Walked::Blocked(holder) => return Ok(Some(holder)),
+            }
+            match beyond(&rest, &prefix) {
+                Some(next) => rest = next,
+                None => return Ok(None),
+            }
+        }
+        if sink.left == 0 || is_void(&rest) {
+            return Ok(None);
+        }
+        let (addr, ty) = self.read_root(client).await?.1;
+        let item = Place::Node { addr, ty, arrival: Ok(0) };
+        match self.scan_below(client, &rest, item, None, sink, over).await? {
+            Walked::Blocked(holder) => Ok(Some(holder)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A remembered node from which the range, or enough of it, can be reached, with its prefix.
+    fn scan_start(&self, range: &ScanRange, limit: usize) -> Option<(Place, Vec<u8>)> {
+        let (near, far) = if range.reverse { (&range.to, &range.from) } else { (&range.from, &range.to) };
+        let (Bound::Included(near) | Bound::Excluded(near)) = near else { return None };
+        let shared_len = match far {
+            Bound::Included(far) | Bound::Excluded(far) => common_prefix(near, far),
+            Bound::Unbounded => 0,
+        };
+        let mut below = usize::MAX;
+        loop {
+            let hint = self.shared.cache.lookup(near, below)?;
+            if hint.depth <= shared_len || hint.ty.slots() >= limit.saturating_mul(2) {
+                let place = Place::Node { addr: hint.node, ty: hint.ty, arrival: Err(hint.depth) };
+                return Some((place, near[..hint.depth].to_vec()));
+            }
+            below = hint.depth;
+        }
+    }
+
+    /// Scans below a node, which is a hint when its prefix is given.
+    async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
+        &self,
+        client: &mut Pinned<'_, F>,
+        range: &ScanRange,
+        start: Place,
+        prefix: Option<&[u8]>,
+        sink: &mut Sink<V>,
+        over: &mut u64,
+    ) -> Result<Walked, IndexError> {
+        let limits = Limits::new(HashKeys::new(client.pool().secret()), range);
+        let touches = match prefix {
+            Some(prefix) => limits.along(0, prefix, limits.whole()),
+            None => Some(limits.whole()),
+        };
+        let Some(touches) = touches else { return Ok(Walked::Stale) };
+        let mut frontier = VecDeque::from([Item { place: start, touches }]);
+        let mut torn = 0;
+        while !frontier.is_empty() && sink.left > 0 {
+            let (count, has_nodes) = window(&frontier, sink.left, weight);
+            let run: Vec<Item> = frontier.drain(..count).collect();
+            let back = if has_nodes {
+                match self.expand(client, &limits, run).await? {
+                    Some(items) => items,
+                    None => return Ok(Walked::Stale),
+                }
+            } else {
+                let Emitted { mut left, is_torn } = self.emit(client, &limits, run, sink).await?;
+                torn = if is_torn { torn + 1 } else { 0 };
+                if torn >= TORN_MAX {
+                    torn = 0;
+                    if let Some(Item { place: Place::Leaf { addr, len }, .. }) = left.first_mut()
+                        && let Some(holder) =
+                            self.settle_at(client, *addr, *len, std::mem::take(over)).await?
+                    {
+                        return Ok(Walked::Blocked(holder));
+                    }
+                }
+                left
+            };
+            put_front(&mut frontier, back);
+        }
+        Ok(Walked::Through)
+    }
+
+    /// Reads a run of leaves in one round trip and hands on those in the range, as far as they are whole.
+    async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
+        &self,
+        client: &mut Pinned<'_, F>,
+        limits: &Limits<'_>,
+        run: Vec<Item>,
+        sink: &mut Sink<V>,
+    ) -> Result<Emitted, IndexError> {
+        let mut batch = client.batch();
+        let reads: Vec<_> = run
+            .iter()
+            .filter_map(|item| match item.place {
+                Place::Leaf { addr, len } => Some((addr, batch.read(addr, leaf::words_of(len)))),
+                Place::Node { .. } => None,
+            })
+            .collect();
+        let done = client.submit(batch).await?;
+        let mut emitted = Emitted { left: Vec::new(), is_torn: false };
+        for (at, (addr, read)) in reads.into_iter().enumerate() {
+            let item = run[at];
+            match self.shared.format.parse(addr, done.words(read))? {
+                Read::Pair(pair) => {
+                    if !(item.touches.low || item.touches.high) || limits.contains(pair.key) {
+                        let value = pair.value.ok_or(IndexError::LostInWrite { addr })?;
+                        sink.take(pair.key, value);
+                    }
+                }
+                Read::Dead => {}
+                Read::Moved(addr, len) => {
+                    emitted.left.push(Item { place: Place::Leaf { addr, len }, ..item });
+                    emitted.left.extend_from_slice(&run[at + 1..]);
+                    break;
+                }
+                Read::Torn => {
+                    emitted.is_torn = true;
+                    emitted.left.extend_from_slice(&run[at..]);
+                    break;
+                }
+            }
+        }
+        client.recycle(done);
+        Ok(emitted)
+    }
+
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when a hinted node was not
+    /// what was remembered.
+    async fn expand(
+        &self,
+        client: &mut Pinned<'_, F>,
+        limits: &Limits<'_>,
+        run: Vec<Item>,
+    ) -> Result<Option<Vec<Item>>, IndexError> {
+        let mut batch = client.batch();
+        let reads: Vec<_> = run
+            .iter()
+            .map(|item| match item.place {
+                Place::Node { addr, ty, .. } => Some(batch.read(addr, HEADER_WORDS + ty.slots())),
+                Place::Leaf { .. } => None,
+            })
+            .collect();
+        let done = client.submit(batch).await?;
+        let mut items = Vec::with_capacity(run.len() * 4);
+        let mut is_stale = false;
+        for (item, read) in run.into_iter().zip(reads) {
+            let (Place::Node { addr, ty, arrival }, Some(read)) = (item.place, read) else {
+                items.push(item);
+                continue;
+            };
+            let words = done.words(read);
+            let header = Header::from_word(words[1]);
+            let sound = match arrival {
+                Ok(arrival) => header.partial_from(arrival).map(|partial| (arrival, partial)),
+                Err(depth) => header.ends_at(depth).then(|| (depth, node::Partial::new())),
+            };
+            let (Some(now), Some((at, partial))) = (header.ty(), sound) else {
+                if arrival.is_err() {
+                    is_stale = true;
+                    break;
+                }
+                return Err(IndexError::Corrupt { addr, what: "inner node without the bytes above it" });
+            };
+            if now > ty {
+                items.push(Item { place: Place::Node { addr, ty: now, arrival }, ..item });
+                continue;
+            }
+            let slots = &words[HEADER_WORDS..HEADER_WORDS + now.slots()];
+            if arrival.is_err() && !node::proves_life(slots) {
+                is_stale = true;
+                break;
+            }
+            let Some(touches) = limits.along(at, &partial, item.touches) else { continue };
+            children(limits, at + partial.len(), slots, touches, &mut items)?;
+        }
+        client.recycle(done);
+        Ok((!is_stale).then_some(items))
+    }
+
+    /// The root word, and the node it names.
+    pub(super) async fn read_root(
+        &self,
+        client: &mut Client<F>,
+    ) -> Result<(Slot, (GlobalAddr, NodeType)), IndexError> {
+        let mut batch = client.batch();
+        let read = batch.read(self.shared.words.root, 1);
+        let done = client.submit(batch).await?;
+        let slot = Slot::from_word(done.words(read)[0]);
+        client.recycle(done);
+        match slot.held() {
+            Held::Node { addr, ty } => {
+                self.shared.remember_root(slot);
+                Ok((slot, (addr, ty)))
+            }
+            _ => Err(IndexError::Corrupt { addr: self.shared.words.root, what: "root word names no node" }),
+        }
+    }
+}
+
+/// What a run of leaves left to be read again.
+struct Emitted {
+    left: Vec<Item>,
+    is_torn: bool,
+}
+
+/// Appends the children of a node in the walk's order, those outside the range left out.
+fn children(
+    limits: &Limits<'_>,
+    depth: usize,
+    slots: &[u64],
+    touches: Touches,
+    items: &mut Vec<Item>,
+) -> Result<(), IndexError> {
+    let begin = items.len();
+    for slot in node::children_in_order(slots) {
+        let Some(touches) = limits.child(depth, slot.edge().unwrap_or(END), touches) else { continue };
+        let place = match slot.held() {
+            Held::Node { addr, .. } if depth >= darter_index::KEY_BYTES_MAX => {
+                return Err(IndexError::Corrupt { addr, what: "inner node deeper than any key" });
+            }
+            Held::Node { addr, ty } => Place::Node { addr, ty, arrival: Ok(depth + 1) },
+            Held::Leaf { addr, len } => Place::Leaf { addr, len },
+            _ => continue,
+        };
+        items.push(Item { place, touches });
+    }
+    if limits.reverse() {
+        items[begin..].reverse();
+    }
+    Ok(())
+}
+
+fn weight(item: &Item) -> Weight {
+    match item.place {
+        Place::Leaf { len, .. } => Weight::leaf(leaf::bytes_of(len)),
+        Place::Node { ty, .. } => Weight::node(ty.slots(), 8 * ty.slots() as u64),
+    }
+}

@@ -1,0 +1,125 @@
+//! What a process knows of one SMART index: where its root words are, the root, the cache.
+//!
+//! The root node and the cache's generation are read again by the first operation of each epoch. The published system reads the root
+//! pointer at every miss; ours stays where it is but for a bulk load.
+
+use super::SmartOptions;
+use super::cache::Cache;
+use super::leaf::Format;
+use super::quarantine::Quarantine;
+use super::slot::Slot;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_index::IndexError;
+use darter_pool::{AllocKind, Client, Pool};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// "SMART" and the format's version, in the kind word of a pool's root.
+pub(super) const KIND: u64 = u64::from_le_bytes(*b"SMART\x01\0\0");
+
+/// Addresses of the index's root words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RootWords {
+    /// What index the pool holds: word 3, as in every pool.
+    pub(super) kind: GlobalAddr,
+    /// The slot that points to the root node: word 8.
+    pub(super) root: GlobalAddr,
+    /// How leaves are laid out, 1 with locks, 2 without: word 9.
+    pub(super) format: GlobalAddr,
+    /// Raised before memory is freed that compute nodes may remember: word 10.
+    pub(super) generation: GlobalAddr,
+}
+
+impl RootWords {
+    pub(super) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
+        Self {
+            kind: pool.root_word(3),
+            root: pool.root_word(8),
+            format: pool.root_word(9),
+            generation: pool.root_word(10),
+        }
+    }
+}
+
+/// The state that all clients of a compute node share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) words: RootWords,
+    pub(super) options: SmartOptions,
+    pub(super) format: Format,
+    pub(super) cache: Cache,
+    pub(super) quarantine: Quarantine,
+    root: AtomicU64,
+    generation: AtomicU64,
+    view_epoch: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        words: RootWords,
+        options: SmartOptions,
+        format: Format,
+        quarantine: Quarantine,
+    ) -> Self {
+        Self {
+            words,
+            format,
+            cache: Cache::new(options.cache_bytes),
+            quarantine,
+            root: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            view_epoch: AtomicU64::new(0),
+            options,
+        }
+    }
+
+    /// The root slot as last seen.
+    pub(super) fn root(&self) -> Slot {
+        Slot::from_word(self.root.load(Ordering::Acquire))
+    }
+
+    /// Remembers the root slot.
+    pub(super) fn remember_root(&self, slot: Slot) {
+        self.root.store(slot.word(), Ordering::Release);
+    }
+
+    /// Makes sure that root and cache are of the caller's epoch or a later one. The caller is pinned.
+    #[inline]
+    pub(super) async fn view<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        // Epochs begin at 0, and nothing was read at first.
+        if self.view_epoch.load(Ordering::Acquire) > client.epoch() {
+            return Ok(());
+        }
+        self.refresh(client).await
+    }
+
+    #[cold]
+    async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+        let epoch = client.epoch();
+        let mut batch = client.batch();
+        let root = batch.read(self.words.root, 1);
+        let generation = batch.read(self.words.generation, 1);
+        let done = client.submit(batch).await?;
+        let (root, generation) = (done.words(root)[0], done.words(generation)[0]);
+        client.recycle(done);
+        self.remember_root(Slot::from_word(root));
+        if self.generation.load(Ordering::Acquire) != generation {
+            // In this order: others of this epoch do it too until it is done.
+            self.cache.clear();
+            self.generation.store(generation, Ordering::Release);
+        }
+        self.view_epoch.fetch_max(epoch + 1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Hands over an object that was taken out of the tree and that compute nodes may remember. Call while pinned.
+    pub(super) fn set_aside<F: Fabric>(
+        &self,
+        client: &mut Client<F>,
+        addr: GlobalAddr,
+        bytes: u64,
+        kind: AllocKind,
+    ) {
+        self.quarantine.add(bytes);
+        client.unlink(addr, bytes, kind, Box::default());
+    }
+}

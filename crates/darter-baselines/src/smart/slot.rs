@@ -1,0 +1,202 @@
+//! The slot: a child pointer with its partial key, in one word (SMART, section 4.1.1 and Figure 6a).
+//!
+//! ```text
+//!           63      56 55      53   49 48 47    40 39               4 3 2 1 0
+//!          +----------+-------+-------+--+--------+------------------+--------+
+//! node     |  partial |   0   | type  | 0|  node  |   offset / 16    |    0 S |
+//! leaf     |  partial |    length     | 1|  node  |   offset / 16    |  0 E S |
+//! tomb     |  partial |       0       | 0|   0    |        0         |  T E S |
+//!          +----------+-------+-------+--+--------+------------------+--------+
+//! ```
+//!
+//! The word is the published one: partial key 8, leaf length 7 or node type 5, is-leaf 1, address 48. Objects of a pool
+//! are aligned to 16 bytes, so the address leaves four bits for what the paper has no word for:
+//!
+//! - *S*: sealed. The slot's node is being taken out of the tree; the slot never changes again.
+//! - *E*: the edge is "the key ends here", not a byte.
+//! - *T*: the edge's child was deleted. A slot that has been taken stays with its edge for the life of its node.
+//!
+//! The zero word is EMPTY. Slots of a node are taken in order.
+
+use super::leaf;
+use super::node_type::NodeType;
+use darter_fabric::GlobalAddr;
+use darter_index::radix::slot::END;
+use std::fmt;
+
+/// The seal's bit.
+pub(super) const SEAL: u64 = 1;
+const ENDS: u64 = 2;
+const TOMB: u64 = 4;
+const FLAGS: u64 = 15;
+const LEAF: u64 = 1 << 48;
+const LEN_SHIFT: u32 = 49;
+const PARTIAL_SHIFT: u32 = 56;
+
+/// One slot of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Slot(u64);
+
+/// What a slot holds, seal aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// Never taken.
+    Empty,
+    /// Taken by an edge whose child was deleted.
+    Tomb,
+    /// A key-value pair; `len` is the code of its length ([`leaf::bytes_of`]).
+    Leaf { addr: GlobalAddr, len: u8 },
+    /// An inner node, of at least this type.
+    Node { addr: GlobalAddr, ty: NodeType },
+    /// Bits no writer of this format leaves behind.
+    Invalid,
+}
+
+/// A slot, where it lies and what it held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotAt {
+    pub(super) addr: GlobalAddr,
+    pub(super) slot: Slot,
+}
+
+impl Slot {
+    pub(super) const EMPTY: Self = Self(0);
+
+    pub(super) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    pub(super) const fn word(self) -> u64 {
+        self.0
+    }
+
+    const fn edge_bits(edge: u16) -> u64 {
+        if edge == END { ENDS } else { (edge as u64) << PARTIAL_SHIFT }
+    }
+
+    pub(super) const fn leaf(edge: u16, len: u8, addr: GlobalAddr) -> Self {
+        Self(Self::edge_bits(edge) | ((len & 127) as u64) << LEN_SHIFT | LEAF | addr.bits())
+    }
+
+    /// A pointer to an inner node; `edge` is a key byte, since no key ends on an edge that goes on.
+    pub(super) const fn node(edge: u16, ty: NodeType, addr: GlobalAddr) -> Self {
+        Self(((edge & 0xff) as u64) << PARTIAL_SHIFT | (ty.code() as u64) << LEN_SHIFT | addr.bits())
+    }
+
+    pub(super) const fn tomb(edge: u16) -> Self {
+        Self(Self::edge_bits(edge) | TOMB)
+    }
+
+    pub(super) const fn is_sealed(self) -> bool {
+        self.0 & SEAL != 0
+    }
+
+    #[cfg(test)]
+    pub(super) const fn sealed(self) -> Self {
+        Self(self.0 | SEAL)
+    }
+
+    #[must_use]
+    pub(super) const fn unsealed(self) -> Self {
+        Self(self.0 & !SEAL)
+    }
+
+    /// Whether the slot was never taken (sealed or not).
+    pub(super) const fn is_empty(self) -> bool {
+        self.0 & !SEAL == 0
+    }
+
+    /// The edge the slot belongs to, `None` when empty.
+    pub(super) const fn edge(self) -> Option<u16> {
+        if self.is_empty() {
+            None
+        } else if self.0 & ENDS != 0 {
+            Some(END)
+        } else {
+            Some((self.0 >> PARTIAL_SHIFT) as u16)
+        }
+    }
+
+    /// Whether the slot was taken by this edge.
+    #[inline]
+    pub(super) fn is_of(self, edge: u16) -> bool {
+        self.edge() == Some(edge)
+    }
+
+    /// The address part; null in tombs and empty slots.
+    pub(super) const fn addr(self) -> GlobalAddr {
+        GlobalAddr::from_bits(self.0 & !FLAGS)
+    }
+
+    /// Whether the slot points to a leaf or a node.
+    pub(super) fn is_live(self) -> bool {
+        matches!(self.held(), Held::Leaf { .. } | Held::Node { .. })
+    }
+
+    /// What the slot holds.
+    #[inline]
+    pub(super) fn held(self) -> Held {
+        let addr = self.addr();
+        let code = (self.0 >> LEN_SHIFT & 0x7f) as u8;
+        if self.is_empty() {
+            Held::Empty
+        } else if self.0 & TOMB != 0 {
+            if addr.is_null() && code == 0 { Held::Tomb } else { Held::Invalid }
+        } else if addr.is_null() || self.0 & 8 != 0 {
+            Held::Invalid
+        } else if self.0 & LEAF != 0 {
+            if leaf::is_length(code) { Held::Leaf { addr, len: code } } else { Held::Invalid }
+        } else {
+            match NodeType::from_code(code) {
+                Some(ty) if self.0 & ENDS == 0 => Held::Node { addr, ty },
+                _ => Held::Invalid,
+            }
+        }
+    }
+
+    /// The same child under another edge.
+    #[must_use]
+    pub(super) fn moved(self, edge: u16) -> Self {
+        match self.held() {
+            Held::Leaf { addr, len } => Self::leaf(edge, len, addr),
+            Held::Node { addr, ty } => Self::node(edge, ty, addr),
+            _ => self,
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seal = if self.is_sealed() { "!" } else { "" };
+        write!(f, "{seal}{:?}:{:?}", self.edge(), self.held())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_round_trips() {
+        let addr = GlobalAddr::new(255, (1 << 40) - 16);
+        for edge in [0, 7, 255, END] {
+            for len in [1, 63, 64, 123] {
+                let leaf = Slot::leaf(edge, len, addr);
+                assert_eq!((leaf.edge(), leaf.held()), (Some(edge), Held::Leaf { addr, len }));
+                assert_eq!((leaf.sealed().unsealed(), leaf.sealed().held()), (leaf, leaf.held()));
+                assert_eq!(leaf.moved(3).edge(), Some(3));
+            }
+            let tomb = Slot::tomb(edge);
+            assert_eq!((tomb.edge(), tomb.held(), tomb.is_live()), (Some(edge), Held::Tomb, false));
+            assert!(!tomb.is_empty() && tomb.sealed().is_of(edge));
+        }
+        for ty in NodeType::ALL {
+            let node = Slot::node(9, ty, addr);
+            assert_eq!((node.edge(), node.held()), (Some(9), Held::Node { addr, ty }));
+        }
+        assert!(Slot::EMPTY.is_empty() && Slot::EMPTY.sealed().is_empty());
+        assert_eq!((Slot::EMPTY.edge(), Slot::EMPTY.sealed().edge()), (None, None));
+        assert_eq!(Slot::from_word(u64::MAX).held(), Held::Invalid);
+        assert_eq!(Slot::from_word(1 << 63).held(), Held::Invalid);
+    }
+}

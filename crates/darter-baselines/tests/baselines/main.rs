@@ -1,0 +1,12 @@
+//! The baselines under the tests that every index must pass, which are those of `darter-index`, and what they cost beside DART.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+#[path = "../../../darter-index/tests/index/common/mod.rs"]
+mod common;
+
+mod art;
+mod ladder;
+mod sherman;
+mod smart;
+mod smart_counts;

@@ -1,0 +1,81 @@
+//! Rare situations of an index's protocol, counted for each thread: what an exploration must have met to mean anything.
+//!
+//! Only paths that cost round trips of their own count here, so the count costs nothing that could be measured.
+
+use std::fmt;
+
+/// A situation worth meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Situation {
+    /// A node of one type became one of another.
+    Switch(&'static str, &'static str),
+    /// Something that has a name.
+    Met(&'static str),
+}
+
+impl fmt::Display for Situation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(from, to) => write!(f, "{from} -> {to}"),
+            Self::Met(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Counts a situation; does nothing without the feature `checker`.
+#[cfg(not(feature = "checker"))]
+#[inline]
+pub const fn note(_: Situation) {}
+
+#[cfg(feature = "checker")]
+pub use counted::{note, take_situations, take_trail, trail_len, without_situations};
+
+#[cfg(feature = "checker")]
+mod counted {
+    //! The counts.
+
+    use super::Situation;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    thread_local! {
+        static COUNTS: RefCell<BTreeMap<Situation, u64>> = const { RefCell::new(BTreeMap::new()) };
+        /// What was met since the last [`take_trail`], each once, in the order in which it was first met.
+        static TRAIL: RefCell<Vec<Situation>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Counts a situation.
+    #[cold]
+    pub fn note(situation: Situation) {
+        COUNTS.with_borrow_mut(|counts| *counts.entry(situation).or_default() += 1);
+        TRAIL.with_borrow_mut(|trail| {
+            if !trail.contains(&situation) {
+                trail.push(situation);
+            }
+        });
+    }
+
+    /// Does something whose situations do not count.
+    pub fn without_situations<R>(act: impl FnOnce() -> R) -> R {
+        let (counts, trail) = (COUNTS.take(), TRAIL.take());
+        let result = act();
+        COUNTS.set(counts);
+        TRAIL.set(trail);
+        result
+    }
+
+    /// What this thread has met since the last call.
+    pub fn take_situations() -> BTreeMap<Situation, u64> {
+        COUNTS.take()
+    }
+
+    /// How many situations this thread has met since the last [`take_trail`].
+    pub fn trail_len() -> usize {
+        TRAIL.with_borrow(Vec::len)
+    }
+
+    /// The situations that this thread has met since the last call, in the order in which it first met them.
+    pub fn take_trail() -> Vec<Situation> {
+        TRAIL.take()
+    }
+}

@@ -1,0 +1,357 @@
+//! The contract that every index fulfils, so that one benchmark and one checker run them all.
+//!
+//! Every index promises:
+//!
+//! - Point operations are linearizable.
+//! - A scan returns keys in order, each at most once: every key that was there throughout, and none that was absent
+//!   throughout.
+//! - An operation ends with a result or a typed error, whatever bytes the pool holds.
+//!
+//! Whether an operation may wait for another client differs. Those of DART never do. Indexes with locks do while another
+//! client holds one; the lock of a client that can write no more is taken over.
+
+mod sweep;
+
+pub use sweep::Swept;
+
+use crate::IndexError;
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::{Client, ReachableSet};
+use std::fmt::Display;
+use std::future::Future;
+use std::ops::Bound;
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
+/// Returns an error for a key that is too long.
+///
+/// # Errors
+/// [`IndexError::KeyTooLong`] if the key is longer than [`KEY_BYTES_MAX`].
+pub fn check_key(key: &[u8]) -> Result<(), IndexError> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
+    }
+    Ok(())
+}
+
+/// A key with its value.
+pub type KeyValue = (Vec<u8>, Vec<u8>);
+
+/// When a put takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition<'a> {
+    /// Always: an upsert.
+    Always,
+    /// Only when the key is absent: an insert.
+    Absent,
+    /// Only when the key is present: an update.
+    Present,
+    /// Only when the key's value equals this one: a compare-and-swap of values.
+    Equals(&'a [u8]),
+}
+
+/// What becomes of a key, as decided by a closure that has seen its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It stays as it is.
+    Keep,
+    /// It gets the value that was written.
+    Put,
+    /// It goes; one that is absent stays so.
+    Remove,
+}
+
+impl Condition<'_> {
+    /// Whether it can hold only for a key that is there.
+    pub const fn wants_key(self) -> bool {
+        matches!(self, Self::Present | Self::Equals(_))
+    }
+
+    /// Whether it holds for a key with this value, none when the key is absent.
+    pub fn holds_for(self, value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Absent => value.is_none(),
+            Self::Present => value.is_some(),
+            Self::Equals(wanted) => value == Some(wanted),
+        }
+    }
+
+    /// What a put under this condition counts as.
+    pub const fn op_kind(self) -> OpKind {
+        match self {
+            Self::Always | Self::Absent => OpKind::Insert,
+            Self::Present | Self::Equals(_) => OpKind::Update,
+        }
+    }
+}
+
+/// What a put did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// The key was absent and is now there.
+    Inserted,
+    /// The key's value was replaced.
+    Replaced,
+    /// The condition did not hold; nothing changed.
+    Refused,
+}
+
+/// The part of the key space a scan covers, and its direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanRange {
+    /// Lower bound.
+    pub from: Bound<Vec<u8>>,
+    /// Upper bound.
+    pub to: Bound<Vec<u8>>,
+    /// Whether keys come in descending order.
+    pub reverse: bool,
+}
+
+impl ScanRange {
+    /// All keys, ascending.
+    pub fn all() -> Self {
+        Self { from: Bound::Unbounded, to: Bound::Unbounded, reverse: false }
+    }
+
+    /// The keys that begin with `prefix`, ascending.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let from = if prefix.is_empty() { Bound::Unbounded } else { Bound::Included(prefix.to_vec()) };
+        // The least string above every string with the prefix: drop trailing 0xff, add one to the last byte left.
+        let kept = prefix.iter().rposition(|&b| b != 0xff).map(|last| {
+            let mut bound = prefix[..=last].to_vec();
+            bound[last] += 1;
+            bound
+        });
+        Self { from, to: kept.map_or(Bound::Unbounded, Bound::Excluded), reverse: false }
+    }
+
+    /// Whether a key lies in it.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let above = match &self.from {
+            Bound::Included(from) => key >= &from[..],
+            Bound::Excluded(from) => key > &from[..],
+            Bound::Unbounded => true,
+        };
+        above
+            && match &self.to {
+                Bound::Included(to) => key <= &to[..],
+                Bound::Excluded(to) => key < &to[..],
+                Bound::Unbounded => true,
+            }
+    }
+
+    /// The same range in descending order.
+    #[must_use]
+    pub fn reversed(mut self) -> Self {
+        self.reverse = !self.reverse;
+        self
+    }
+}
+
+/// An ordered index over a pool. `client` is the calling thread's or task's own. Clones are handles of the same index in
+/// the same compute node: they share its caches and whatever else its clients share.
+pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
+    /// The index's name in commands and tables.
+    const NAME: &'static str;
+
+    /// How a process uses an index; where it shapes what is stored, it counts when the index is created.
+    type Options: Clone + Default + Send + Sync + 'static;
+
+    /// Opens the pool's index of this kind.
+    fn open(
+        client: &mut Client<F>,
+        options: Self::Options,
+    ) -> impl Future<Output = Result<Self, IndexError>> + Send;
+
+    /// Opens the pool's index of this kind, creating it in a pool that holds none.
+    fn open_or_create(
+        client: &mut Client<F>,
+        options: Self::Options,
+    ) -> impl Future<Output = Result<Self, IndexError>> + Send;
+
+    /// The value of a key.
+    fn get(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, IndexError>> + Send;
+
+    /// Stores a value under a key when the condition holds.
+    fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> impl Future<Output = Result<PutOutcome, IndexError>> + Send;
+
+    /// Removes a key. Returns whether it was there.
+    fn delete(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+    ) -> impl Future<Output = Result<bool, IndexError>> + Send;
+
+    /// The values of several keys, in their order, in the round trips of the longest search among them.
+    fn multi_get(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>, IndexError>> + Send;
+
+    /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range is exhausted.
+    fn scan(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<KeyValue>, IndexError>> + Send;
+
+    /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is visible before the end.
+    fn bulk_load<I>(
+        &self,
+        client: &mut Client<F>,
+        sorted: I,
+    ) -> impl Future<Output = Result<u64, IndexError>> + Send
+    where
+        I: Iterator<Item = KeyValue> + Send;
+
+    /// Upkeep that is due: scrubbing of hints, and the like. Cheap when nothing is.
+    fn maintain(&self, client: &mut Client<F>) -> impl Future<Output = Result<(), IndexError>> + Send;
+
+    /// Walks the whole index, verifies every invariant, and reports what is reachable.
+    fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport, IndexError>> + Send;
+
+    /// Frees what dead clients left behind. The client must not be pinned; other clients may be at work, and are waited for
+    /// as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot go on, what was not freed is left to another sweep.
+    fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept, IndexError>> + Send {
+        sweep::sweep_dead(self, client)
+    }
+
+    /// Clears what leads anywhere outside `reachable` although the index does not rest on it. Returns whether that may have
+    /// made more unreachable. A part of [`OrderedIndex::sweep_dead`], for an index that keeps hints in the pool.
+    fn scrub_unreachable(
+        &self,
+        _client: &mut Client<F>,
+        _reachable: &ReachableSet,
+    ) -> impl Future<Output = Result<bool, IndexError>> + Send {
+        std::future::ready(Ok(false))
+    }
+
+    /// Counts and sizes, by a walk of the whole index.
+    fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats, IndexError>> + Send;
+
+    /// Bytes this process caches for the index.
+    fn cache_used_bytes(&self) -> u64;
+}
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Broken invariants, in words a person can act on; empty when the index is sound. At most 1,000 are kept.
+    pub violations: Vec<String>,
+    /// Things worth knowing that break nothing: work a dead client left half done, and the like.
+    pub remarks: Vec<String>,
+    /// Hints that name a node which is no longer in the index. None is left when nothing unlinked waits to be freed.
+    pub stale_hints: u64,
+    /// Every object reachable from the index's roots, for the pool's audit.
+    pub reachable: ReachableSet,
+    /// Counts and sizes.
+    pub stats: IndexStats,
+}
+
+/// Violations and remarks kept each.
+const FINDINGS_MAX: usize = 1000;
+
+impl CheckReport {
+    /// Adds a broken invariant, unless as many as are kept are there.
+    pub fn violation(&mut self, text: String) {
+        if self.violations.len() < FINDINGS_MAX {
+            self.violations.push(text);
+        }
+    }
+
+    /// Records that `what` cannot be read because no such object is there.
+    ///
+    /// # Errors
+    /// An error that says nothing about the pool's bytes, such as a lost connection: then the check cannot go on.
+    pub fn unreadable(
+        &mut self,
+        what: impl Display,
+        error: impl Into<IndexError>,
+    ) -> Result<(), IndexError> {
+        let error = error.into();
+        if !error.is_damage() {
+            return Err(error);
+        }
+        self.violation(format!("{what}: {error}"));
+        Ok(())
+    }
+
+    /// Adds a remark, unless as many as are kept are there.
+    pub fn remark(&mut self, text: String) {
+        if self.remarks.len() < FINDINGS_MAX {
+            self.remarks.push(text);
+        }
+    }
+
+    /// Notes an object as reached. Returns whether it is new and overlaps no other; otherwise that is a violation.
+    pub fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
+        let is_fresh = self.reachable.insert(addr, bytes);
+        if !is_fresh {
+            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
+        }
+        is_fresh
+    }
+}
+
+/// Counts and sizes of an index.
+#[derive(Clone, Debug, Default)]
+pub struct IndexStats {
+    /// Keys.
+    pub keys: u64,
+    /// Bytes of leaves: keys, values, headers, rounding.
+    pub kv_bytes: u64,
+    /// Bytes of everything else: inner nodes and the express skip table.
+    pub index_bytes: u64,
+    /// Inner nodes by type name, smallest type first: count, bytes, live children.
+    pub nodes: Vec<NodeTypeStats>,
+    /// `levels[d]` counts the leaves with `d` inner nodes above them (index 0 unused).
+    pub levels: Vec<u64>,
+    /// Deepest leaf, in inner nodes.
+    pub depth_max: usize,
+    /// The express skip table, where the index has one.
+    pub est: Option<EstStats>,
+}
+
+/// One inner-node type's share.
+#[derive(Clone, Debug)]
+pub struct NodeTypeStats {
+    /// `N4` and so on.
+    pub name: &'static str,
+    /// Nodes of this type.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Live children in them.
+    pub children: u64,
+}
+
+/// The express skip table's state (DART, section 3.1).
+#[derive(Clone, Debug, Default)]
+pub struct EstStats {
+    /// The prefix list, in bytes, ascending.
+    pub prefix_list: Vec<u8>,
+    /// Entries in the directory.
+    pub directory_entries: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Slots in use.
+    pub entries: u64,
+    /// Slots there are.
+    pub slots: u64,
+    /// Bytes of directory and segments.
+    pub bytes: u64,
+}

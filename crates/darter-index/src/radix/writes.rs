@@ -1,0 +1,82 @@
+//! WRITEs collected and sent in large batches: how a bulk load fills memory that nobody can see yet.
+
+use crate::IndexError;
+use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_pool::Client;
+
+/// Words collected before they are written.
+const BATCH_WORDS: usize = 16 << 10;
+
+/// How many words wait in a batch of WRITEs, to be sent before there are too many.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    words: usize,
+}
+
+impl Backlog {
+    /// Notes that so many words were added to `batch`, and sends it if it is large enough.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn add<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        batch: &mut Batch,
+        words: usize,
+    ) -> Result<(), IndexError> {
+        self.words += words;
+        if self.words >= BATCH_WORDS {
+            self.send(client, batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends `batch` and waits for it; an empty one costs nothing.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn send<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        batch: &mut Batch,
+    ) -> Result<(), IndexError> {
+        self.words = 0;
+        if !batch.is_empty() {
+            let done = client.submit(std::mem::take(batch)).await?;
+            client.recycle(done);
+            *batch = client.batch();
+        }
+        Ok(())
+    }
+}
+
+/// WRITEs that wait to be sent.
+#[derive(Debug, Default)]
+pub struct Writes {
+    batch: Batch,
+    backlog: Backlog,
+}
+
+impl Writes {
+    /// Adds a WRITE, and sends what has come together if that is much.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn write<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        addr: GlobalAddr,
+        words: &[u64],
+    ) -> Result<(), IndexError> {
+        self.batch.write(addr, words);
+        self.backlog.add(client, &mut self.batch, words.len()).await
+    }
+
+    /// Sends what is left and waits for it.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn flush<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+        self.backlog.send(client, &mut self.batch).await
+    }
+}

@@ -1,0 +1,7 @@
+//! DART under the tests that every index must pass ([`common`]), and on a modelled cluster.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod common;
+mod dart;
+mod modelled;
