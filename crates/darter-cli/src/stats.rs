@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::pool::PoolArgs;
 use comfy_table::{CellAlignment, Table, presets};
 use darter::{PoolUsage, Stats};
-use darter_server::json;
+use darter_gateway::json;
 use serde_json::{Value, json};
 use std::io::Write;
 

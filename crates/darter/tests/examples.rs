@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use darter::Store;
-use darter_server::Stop;
-use darter_server::memnode::{MemNode, MemNodeOptions, Region};
+use darter_memnode::{MemNode, MemNodeOptions, Region, Stop};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
