@@ -1,15 +1,12 @@
-//! One request at work: what a command has at hand.
+//! One request in progress: everything a command needs, and the errors that several commands return.
 
 use super::clients::ClientInfo;
-use super::commands;
 use super::fault::{Fault, NO_INTEGER};
 use super::keyspace::Keyspace;
 use super::number;
 use super::reply::Reply;
 use super::request::Arguments;
-use super::table::Command;
-use super::worker::Shared;
-use darter_fabric::mutant;
+use super::state::GatewayState;
 use std::sync::Arc;
 
 /// What lasts from one request of a client to the next.
@@ -37,44 +34,10 @@ pub(super) struct Call<'c> {
     /// Who asks.
     pub client: &'c mut Client,
     /// The gateway.
-    pub shared: &'c Shared,
+    pub shared: &'c GatewayState,
 }
 
 impl Call<'_> {
-    /// Does what is asked, or tells why not; answers which command it was, if it came to be tried.
-    pub(super) async fn perform(&mut self) -> Option<&'static Command> {
-        let start = self.reply.waiting();
-        let mut tried = None;
-        if let Err(fault) = self.attempt(&mut tried).await {
-            if !mutant!("gateway-error-behind-half-a-reply") {
-                self.reply.take_back(start);
-            }
-            self.reply.error(&fault.text());
-            self.shared.note(&fault);
-        }
-        self.client.is_resp3 = self.reply.is_resp3();
-        tried
-    }
-
-    async fn attempt(&mut self, tried: &mut Option<&'static Command>) -> Result<(), Fault> {
-        let Some(command) = Command::named(self.args.get(0)) else {
-            // A page in somebody's browser has been made to speak to us: the rest of what it says is to do nothing.
-            let name = self.args.get(0);
-            self.client.is_closing |=
-                name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post");
-            return Err(unknown(&self.args));
-        };
-        if !command.takes(self.args.len()) {
-            return Err(wrong_arity(command.name));
-        }
-        if !self.client.is_trusted && !command.is_for_strangers() {
-            return Err(Fault::said("NOAUTH Authentication required."));
-        }
-        self.client.info.did(command, self.keys.now, self.client.is_resp3);
-        *tried = Some(command);
-        commands::run(command.id, self).await
-    }
-
     /// An argument that is a number.
     ///
     /// # Errors
@@ -116,20 +79,8 @@ pub(super) fn shown(argument: &[u8], bytes: usize) -> String {
     String::from_utf8_lossy(cut(argument, bytes)).into_owned()
 }
 
-fn cut(argument: &[u8], bytes: usize) -> &[u8] {
+/// Returns at most so many bytes of an argument, up to the first zero.
+pub(super) fn cut(argument: &[u8], bytes: usize) -> &[u8] {
     let argument = &argument[..argument.len().min(bytes)];
     argument.split(|&byte| byte == 0).next().unwrap_or_default()
-}
-
-fn unknown(args: &Arguments<'_>) -> Fault {
-    let mut beginning = Vec::new();
-    for argument in args.from(1) {
-        if beginning.len() >= 128 {
-            break;
-        }
-        let shown = cut(argument, 128 - beginning.len());
-        beginning.extend_from_slice(&[b"'", shown, b"' "].concat());
-    }
-    let (name, beginning) = (shown(args.get(0), 128), String::from_utf8_lossy(&beginning));
-    Fault::said(format!("ERR unknown command '{name}', with args beginning with: {beginning}"))
 }

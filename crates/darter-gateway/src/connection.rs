@@ -6,11 +6,13 @@
 
 use super::call::{Call, Client};
 use super::clients::ClientInfo;
+use super::commands;
 use super::keyspace::now_ms;
 use super::pipeline::Pipeline;
 use super::reply::Reply;
 use super::request::Parser;
-use super::worker::{Held, LogLine, Worker};
+use super::state::LogLine;
+use super::worker::{KeyspaceLease, Worker};
 use darter_fabric::mutant;
 use darter_fabric::tcp::Channel;
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
@@ -229,7 +231,7 @@ impl Connection {
         }
         let worker = Rc::clone(&self.worker);
         let mut pipeline = worker.pipeline();
-        let mut held: Option<Held<'_>> = None;
+        let mut held: Option<KeyspaceLease<'_>> = None;
         let outcome = loop {
             // What a stranger may ask for depends on what the request before has done.
             let is_foreseen = self.client.is_trusted || mutant!("gateway-strangers-requests-foreseen");
@@ -263,7 +265,7 @@ impl Connection {
     }
 
     /// Does requests that are parsed, in their order.
-    async fn do_parsed(&mut self, pipeline: &Pipeline, held: &mut Held<'_>) -> io::Result<()> {
+    async fn do_parsed(&mut self, pipeline: &Pipeline, held: &mut KeyspaceLease<'_>) -> io::Result<()> {
         let worker = Rc::clone(&self.worker);
         if pipeline.len() > 1 {
             held.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
@@ -281,7 +283,7 @@ impl Connection {
             let reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
             let (keys, client) = (&mut held.keys, &mut self.client);
             let mut call = Call { args, keys, reply, client, shared: &worker.shared };
-            let command = call.perform().await;
+            let command = commands::perform(&mut call).await;
             began = worker.did(command, &args, began, &self.client.info);
             if self.outbox.waiting() > SENT_AT_ONCE {
                 outcome = self.send().and_then(|()| self.count());

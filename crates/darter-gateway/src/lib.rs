@@ -6,133 +6,53 @@
 //! replies together. How keys lie in the index is told in `keyspace/` and docs/gateway.md. Over a pool of this machine nothing ever
 //! waits but for a socket; over memory nodes others go on while one request waits for its round trips.
 
+mod accept;
 mod call;
 mod clients;
 mod commands;
 mod connection;
-mod drive;
+mod error;
 mod extended;
+mod fabric_driver;
 mod fault;
 mod glob;
 pub mod json;
 mod keyspace;
 mod number;
+mod options;
 mod pipeline;
 mod reply;
 mod request;
 mod score;
 mod slow;
+mod state;
 mod statistics;
 mod status;
 mod table;
+mod thread;
 mod worker;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};
+pub use error::GatewayError;
+pub use options::GatewayOptions;
 pub use request::{Arguments, Malformed, Parser, Step};
 pub use table::page as commands_page;
 
 use darter::Store;
-use darter_fabric::tcp::NodeTls;
-use std::io;
+use error::system;
+use state::GatewayState;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
 use tracing::info;
-use worker::Shared;
 
 /// The version of Redis whose commands these are, for clients that ask.
 pub const REDIS_VERSION: &str = "7.0.15";
-
-/// How a gateway serves.
-#[derive(Clone, Debug)]
-pub struct GatewayOptions {
-    /// What clients must know; empty to let in whoever can connect.
-    pub password: Vec<u8>,
-    /// How to speak TLS; without it all that goes over the wire can be read and changed there.
-    pub tls: Option<NodeTls>,
-    /// Threads that serve clients.
-    pub threads: usize,
-    /// Connections at most.
-    pub connections_max: usize,
-    /// Bytes of requests that were not done, of one client, beyond which it is dropped.
-    pub input_bytes_max: usize,
-    /// Bytes of replies that a client may leave unread, beyond which it is dropped.
-    pub output_bytes_max: usize,
-    /// Bytes of requests and replies of all clients together, beyond which whoever adds to them is dropped.
-    pub buffer_bytes_max: usize,
-    /// How long a client may leave replies unread that fill its socket.
-    pub patience: Duration,
-    /// Requests of a thread that wait for memory nodes at a time, at most; each has its own way into the pool.
-    pub sessions_max: usize,
-    /// Whether `FLUSHALL` and `FLUSHDB` remove anything.
-    pub allow_flush: bool,
-    /// Whether this gateway removes, from time to time, what is over.
-    pub expires: bool,
-    /// A command that takes as long is kept in the slow log.
-    pub slow: Duration,
-    /// Commands that the slow log keeps.
-    pub slow_entries: usize,
-    /// How long requests at work may take once the gateway has been asked to stop.
-    pub drain: Duration,
-}
-
-impl Default for GatewayOptions {
-    fn default() -> Self {
-        Self {
-            password: Vec::new(),
-            tls: None,
-            threads: 1,
-            connections_max: 10_000,
-            input_bytes_max: 1 << 30,
-            output_bytes_max: 256 << 20,
-            buffer_bytes_max: 2 << 30,
-            patience: Duration::from_secs(60),
-            sessions_max: 64,
-            allow_flush: false,
-            expires: true,
-            slow: Duration::from_millis(10),
-            slow_entries: 128,
-            drain: Duration::from_secs(5),
-        }
-    }
-}
-
-/// Why a gateway cannot serve.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GatewayError {
-    /// The address cannot be listened on.
-    #[error("{address}: cannot listen there: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// The system refused something that serving needs.
-    #[error("cannot {action}: {source}")]
-    System {
-        /// What was tried.
-        action: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// The pool's other members took this process for dead.
-    #[error(
-        "the pool's other clients have shut this gateway out, for its silence beyond its lease; start it again"
-    )]
-    ShutOut,
-}
-
-fn system(action: &'static str) -> impl FnOnce(io::Error) -> GatewayError {
-    move |source| GatewayError::System { action, source }
-}
 
 /// A gateway that listens.
 #[derive(Debug)]
 pub struct Gateway {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
 }
 
 impl Gateway {
@@ -144,7 +64,7 @@ impl Gateway {
         let listener =
             TcpListener::bind(address).map_err(|source| GatewayError::Listen { address, source })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
-        Ok(Self { listener, shared: Arc::new(Shared::new(store, options)) })
+        Ok(Self { listener, shared: Arc::new(GatewayState::new(store, options)) })
     }
 
     /// Where it listens.
@@ -173,7 +93,7 @@ impl Gateway {
         let address = self.address()?;
         let Self { listener, shared } = self;
         info!(%address, threads = shared.options.threads, "listening");
-        worker::run(listener, &shared, stop)?;
+        accept::run(listener, &shared, stop)?;
         info!("stopped");
         Ok(())
     }

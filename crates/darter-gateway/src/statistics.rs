@@ -1,8 +1,7 @@
 //! What a gateway counts. Each thread counts its own commands by plain stores and is read meanwhile; what is rare is counted together.
 
-use super::commands::TABLE;
 use super::fault::Fault;
-use super::table::Command;
+use super::table::{Command, TABLE};
 use darter::{Counters, OpCounters, OpKind};
 use darter_telemetry::counters::{Counter, Histogram, HistogramSnapshot};
 use std::sync::LazyLock;

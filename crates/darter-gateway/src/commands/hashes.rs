@@ -1,6 +1,6 @@
 //! Hashes. Each field is changed by itself; a command that changes several does so in their order.
 
-use super::scan::Steps;
+use super::elements::{count, some};
 use crate::call::{Call, too_long, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::Fault;
@@ -10,11 +10,6 @@ use crate::reply::Reply;
 
 /// Fields between two looks at how long a reply has become.
 const CHUNK: usize = 4096;
-
-/// Elements that a scan looks at between two looks at how many bytes it has found.
-const SCANNED: usize = 128;
-/// Bytes of elements with which a scan is content, whatever the count.
-const SCANNED_BYTES: usize = 1 << 20;
 
 /// Gives fields the values that stand behind them; answers how many are new.
 async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
@@ -96,31 +91,6 @@ pub(super) async fn hmget(call: &mut Call<'_>) -> Result<(), Fault> {
     some(call, Kind::Hash, |reply, value| reply.bulk_or_null(value)).await
 }
 
-/// Tells of several elements what `tell` makes of their records.
-pub(super) async fn some(
-    call: &mut Call<'_>,
-    kind: Kind,
-    tell: impl Fn(&mut Reply<'_>, Option<&[u8]>),
-) -> Result<(), Fault> {
-    let (start, most) = (call.reply.waiting(), call.shared.options.output_bytes_max);
-    let Call { args, keys, reply, .. } = call;
-    reply.array(args.len() - 2);
-    let first = reply.waiting();
-    while let Some(aggregate) = keys.find(args.get(1), kind).await? {
-        let told = keys.some_elements(&aggregate, args.from(2), |record| {
-            tell(reply, record);
-            if reply.waiting() - start > most { Err(too_long()) } else { Ok(()) }
-        });
-        told.await?;
-        if keys.stands(&aggregate).await? {
-            return Ok(());
-        }
-        reply.take_back(first);
-    }
-    (2..args.len()).for_each(|_| tell(reply, None));
-    Ok(())
-}
-
 /// `HGETALL key`, `HKEYS key`, `HVALS key`.
 pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: bool) -> Result<(), Fault> {
     let (start, most) = (call.reply.waiting(), call.shared.options.output_bytes_max);
@@ -167,19 +137,6 @@ pub(super) async fn hlen(call: &mut Call<'_>) -> Result<(), Fault> {
     let count = count(call, Kind::Hash).await?;
     call.reply.count(count);
     Ok(())
-}
-
-/// Counts the elements of a key.
-pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Fault> {
-    let Call { args, keys, .. } = call;
-    while let Some(aggregate) = keys.find(args.get(1), kind).await? {
-        let mut count = 0;
-        keys.walk_elements(&mut aggregate.elements(), usize::MAX, |_, _| count += 1).await?;
-        if keys.stands(&aggregate).await? {
-            return Ok(count);
-        }
-    }
-    Ok(0)
 }
 
 /// `HDEL key field…`.
@@ -239,50 +196,4 @@ pub(super) async fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
             return Ok(());
         }
     }
-}
-
-/// `HSCAN key cursor [MATCH pattern] [COUNT n] [NOVALUES]`, `ZSCAN key cursor [MATCH pattern] [COUNT n]`.
-pub(super) async fn scan(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    let cursor = super::scan::cursor(args.get(2))?;
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    let mut next = 0;
-    // Of what is absent no option is looked at.
-    if let Some(aggregate) = keys.find(args.get(1), kind).await?
-        && keys.look(args.get(1), |head| head.is_some()).await?
-    {
-        let steps = Steps::parse(*args, 3, Some(kind))?;
-        let mut elements = aggregate.elements();
-        if cursor != 0 {
-            let last = keys.recall(cursor).await?.ok_or_else(super::scan::unknown_cursor)?;
-            elements = elements.behind(&last);
-        }
-        let (mut seen, mut bytes, mut walked) = (0, 0, Walked::Paused);
-        while walked == Walked::Paused && seen < steps.count && bytes < SCANNED_BYTES {
-            let some =
-                keys.walk_elements(&mut elements, (steps.count - seen).min(SCANNED), |name, record| {
-                    seen += 1;
-                    if steps.matches(name) {
-                        bytes += name.len() + record.len();
-                        found.push(name.to_vec());
-                        match kind {
-                            Kind::SortedSet => found.push(super::sorted_sets::text_of(record)),
-                            _ if steps.leaves_out_values => {}
-                            _ => found.push(record.to_vec()),
-                        }
-                    }
-                });
-            walked = some.await?;
-        }
-        if let (Walked::Paused, Some(last)) = (walked, elements.position()) {
-            next = keys.remember(last).await?;
-        }
-    }
-    reply.array(2);
-    reply.bulk(itoa::Buffer::new().format(next).as_bytes());
-    reply.array(found.len());
-    for said in &found {
-        reply.bulk(said);
-    }
-    call.limit()
 }

@@ -2,12 +2,11 @@
 
 #![allow(clippy::unnecessary_wraps)] // all commands have one shape, whether they can fail or not
 
-use super::TABLE;
 use crate::call::{Call, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::reply::Reply;
 use crate::request::BULK_BYTES_MAX;
-use crate::table::Command;
+use crate::table::{Command, TABLE};
 use crate::{REDIS_VERSION, glob};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;

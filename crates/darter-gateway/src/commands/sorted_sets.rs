@@ -1,7 +1,7 @@
 //! Sorted sets: members and their scores. Each member is changed by itself; a command that changes several does so in their order.
 //! What tells parts of a set is in `ranks.rs`.
 
-use super::hashes::{count, some};
+use super::elements::{count, some};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Kind, Rescored, score_of_record};
@@ -9,13 +9,6 @@ use crate::reply::Reply;
 use crate::{number, score};
 
 const NO_FLOAT: &str = "ERR value is not a valid float";
-
-/// The score that a member's record holds, as `ZSCAN` tells it: whole ones in all their digits, as of the small sorted sets of Redis.
-pub(super) fn text_of(record: &[u8]) -> Vec<u8> {
-    let Some(number) = score_of_record(record) else { return Vec::new() };
-    let is_whole = number.fract() == 0.0 && number.abs() <= (i64::MAX / 2) as f64;
-    if is_whole { itoa::Buffer::new().format(number as i64).into() } else { score::text(number).into_bytes() }
-}
 
 /// Options of `ZADD`.
 #[derive(Clone, Copy, Debug, Default)]

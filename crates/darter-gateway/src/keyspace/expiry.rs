@@ -33,17 +33,17 @@ pub(crate) struct Stepped {
 }
 
 /// What a round goes through, one after the other.
-const STAGES: [Stage; 6] = [
-    Stage::Ends(Family::Key),
-    Stage::Ends(Family::Cursor),
-    Stage::Graves(Family::Field),
-    Stage::Graves(Family::Member),
-    Stage::Graves(Family::Score),
-    Stage::Indexes,
+const STAGES: [WalkPhase; 6] = [
+    WalkPhase::Ends(Family::Key),
+    WalkPhase::Ends(Family::Cursor),
+    WalkPhase::Graves(Family::Field),
+    WalkPhase::Graves(Family::Member),
+    WalkPhase::Graves(Family::Score),
+    WalkPhase::Indexes,
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum WalkPhase {
     /// What is over.
     Ends(Family),
     /// What has ended with its key.
@@ -52,7 +52,7 @@ enum Stage {
     Indexes,
 }
 
-impl Stage {
+impl WalkPhase {
     /// All that it looks at.
     fn whole(self) -> ScanRange {
         let family = match self {
@@ -98,11 +98,11 @@ impl Expiry {
         // A stage that ends leaves the rest of the step to the next.
         loop {
             let leg = match STAGES[self.stage] {
-                Stage::Ends(family) => self.ends(keys, family, &mut stepped).await?,
-                Stage::Graves(family) => {
+                WalkPhase::Ends(family) => self.ends(keys, family, &mut stepped).await?,
+                WalkPhase::Graves(family) => {
                     sweep::graves(session(&mut keys.session, &keys.store)?, &mut self.left, family).await?
                 }
-                Stage::Indexes => {
+                WalkPhase::Indexes => {
                     sweep::indexes(session(&mut keys.session, &keys.store)?, &mut self.left, now).await?
                 }
             };

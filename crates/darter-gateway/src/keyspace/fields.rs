@@ -160,7 +160,7 @@ impl Keyspace {
         mut decide: impl FnMut(Option<&[u8]>) -> Result<V, Fault> + Send,
     ) -> Result<V, Fault> {
         let place = hash.place(Family::Field, name);
-        let _turn = self.turns.take(&place).await;
+        let _guard = self.locks.lock(&place).await;
         let mut decided = None;
         let modified = session(&mut self.session, &self.store)?.modify(&place, |old, new| {
             match decided.insert(decide(old)) {

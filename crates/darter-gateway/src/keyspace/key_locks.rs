@@ -1,28 +1,29 @@
-//! Turns that a thread's commands take at one key or element: those that change what they have read would otherwise make each other's work
-//! void, again and again, and over memory nodes that costs round trips. Correctness does not rest on them: other threads and other
-//! gateways know nothing of them.
+//! Locks that order the commands of one thread on the same key or element. Commands that change what they have read would
+//! otherwise invalidate each other's work again and again, which costs round trips over memory nodes.
+//!
+//! Correctness does not rest on these locks: other threads and other gateways do not see them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Turns; records that fall on the same one wait for each other for nothing.
-const TURNS: usize = 64;
+/// The number of locks; records that hash to the same one wait for each other needlessly.
+const LOCKS: usize = 64;
 
-/// Whose turn it is.
+/// One lock for each hash value of a key or element.
 #[derive(Debug)]
-pub(crate) struct Turns([Mutex<()>; TURNS]);
+pub(crate) struct KeyLocks([Mutex<()>; LOCKS]);
 
-impl Default for Turns {
+impl Default for KeyLocks {
     fn default() -> Self {
-        Self([const { Mutex::const_new(()) }; TURNS])
+        Self([const { Mutex::const_new(()) }; LOCKS])
     }
 }
 
-impl Turns {
-    /// Waits for the turn at a record, which lasts as long as what it answers. A command has one at a time.
-    pub(super) async fn take(&self, place: &[u8]) -> MutexGuard<'_, ()> {
+impl KeyLocks {
+    /// Locks a record until the returned guard is dropped. A command holds one lock at a time.
+    pub(super) async fn lock(&self, place: &[u8]) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
-        self.0[hasher.finish() as usize % TURNS].lock().await
+        self.0[hasher.finish() as usize % LOCKS].lock().await
     }
 }

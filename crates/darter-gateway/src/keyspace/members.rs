@@ -104,7 +104,7 @@ impl Keyspace {
         mut decide: impl FnMut(Option<f64>) -> Result<Option<f64>, Fault>,
     ) -> Result<Rescored, Fault> {
         let place = set.place(Family::Member, member);
-        let _turn = self.turns.take(&place).await;
+        let _guard = self.locks.lock(&place).await;
         let session = session(&mut self.session, &self.store)?;
         loop {
             let record = session.get(&place).await?;

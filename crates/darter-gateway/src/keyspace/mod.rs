@@ -27,7 +27,7 @@ mod walk;
 pub(super) use aggregate::Aggregate;
 pub(super) use expiry::Expiry;
 pub(super) use head::{Head, Kind};
-pub(super) use key_locks::Turns;
+pub(super) use key_locks::KeyLocks;
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
 pub(super) use walk::{Chunk, Part, Walked};
 
@@ -84,7 +84,7 @@ pub(super) fn now_ms() -> u64 {
 #[derive(Debug)]
 pub(super) struct Keyspace {
     store: Store,
-    turns: Arc<Turns>,
+    locks: Arc<KeyLocks>,
     /// Made when it is first needed: what needs no pool does without it.
     session: Option<AsyncSession>,
     /// Now, for the command at work, in ms since the epoch.
@@ -131,9 +131,9 @@ async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Resu
 }
 
 impl Keyspace {
-    /// A way into a store's keys, for whoever shares these turns.
-    pub(super) fn new(store: Store, turns: Arc<Turns>) -> Self {
-        Self { store, turns, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
+    /// Opens a store's keys, for the commands that share these locks.
+    pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
+        Self { store, locks, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
     }
 
     /// What it has cost so far.
@@ -221,8 +221,8 @@ impl Keyspace {
     ) -> Result<R, Fault> {
         place(&mut self.key, Family::Key, key);
         loop {
-            let Self { store, session: slot, now, key: at, turns, old, .. } = self;
-            let turn = turns.take(at).await;
+            let Self { store, session: slot, now, key: at, locks, old, .. } = self;
+            let guard = locks.lock(at).await;
             let mut changed = None;
             let modified = session(slot, store)?.modify(at, |record, new| {
                 if !mutant!("gateway-decision-kept-from-an-earlier-look") {
@@ -252,7 +252,7 @@ impl Keyspace {
                 }
             });
             modified.await?;
-            drop(turn);
+            drop(guard);
             if let Some(change) = changed {
                 return Ok(change?.result());
             }

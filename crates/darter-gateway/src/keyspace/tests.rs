@@ -13,7 +13,7 @@ fn store() -> Store {
     Store::open("mem:64M").unwrap()
 }
 
-/// A gateway's keys, with turns of its own.
+/// A gateway's keys, with locks of its own.
 fn keyspace(store: &Store) -> Keyspace {
     let mut keys = Keyspace::new(store.clone(), Arc::default());
     keys.now = NOW;

@@ -2,8 +2,8 @@
 
 use super::Status;
 use super::survey::SurveyResult;
-use crate::commands::TABLE;
 use crate::statistics::{FAMILIES, Sums};
+use crate::table::TABLE;
 use darter::{NodeUsage, OpCounters, OpKind};
 use darter_telemetry::openmetrics::{MetricsWriter, SECONDS_PER_NANO};
 use prometheus_client::collector::Collector;

@@ -13,7 +13,7 @@ mod overview;
 mod survey;
 mod tree;
 
-use super::worker::Shared;
+use super::state::GatewayState;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use darter_fabric::random_word;
@@ -41,13 +41,13 @@ const STUCK: Duration = Duration::from_secs(10);
 /// What a gateway tells.
 #[derive(Debug)]
 struct Status {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayState>,
     survey: Survey,
     trees: Arc<Semaphore>,
 }
 
 /// The site of a gateway.
-pub(super) fn site(shared: &Arc<Shared>) -> Arc<impl Handler> {
+pub(super) fn site(shared: &Arc<GatewayState>) -> Arc<impl Handler> {
     let survey = Survey::new(shared.store.clone());
     Arc::new(Status { shared: Arc::clone(shared), survey, trees: Arc::new(Semaphore::new(TREES_MAX)) })
 }

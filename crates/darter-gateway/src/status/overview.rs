@@ -1,10 +1,10 @@
 //! All that the page shows but the tree, as JSON. Counts are since the gateway began: the page takes differences.
 
 use super::survey::SurveyResult;
-use crate::commands::TABLE;
 use crate::json;
+use crate::state::GatewayState;
 use crate::statistics::{FAMILIES, Sums};
-use crate::worker::Shared;
+use crate::table::TABLE;
 use darter::OpKind;
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ pub(super) fn cut(text: &str) -> String {
 }
 
 /// Everything at this moment.
-pub(super) fn overview(shared: &Shared, seen: &SurveyResult) -> Value {
+pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
     let sums = shared.sums();
     let samples = shared.store.index().samples();
     let notes = shared.store.notes();
@@ -55,7 +55,7 @@ fn aged(mut value: Value, when: Instant) -> Value {
     value
 }
 
-fn gateway(shared: &Shared, sums: &Sums) -> Value {
+fn gateway(shared: &GatewayState, sums: &Sums) -> Value {
     let counts = &shared.counts;
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -113,7 +113,7 @@ fn fabric(sums: &Sums) -> Vec<Value> {
         .collect()
 }
 
-fn slow(shared: &Shared) -> Value {
+fn slow(shared: &GatewayState) -> Value {
     let entries = shared.slow.last(SLOW_MAX);
     let entries = entries.iter().map(|entry| {
         let words = entry.arguments.iter().map(|argument| argument.escape_ascii().to_string());

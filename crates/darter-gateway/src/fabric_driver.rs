@@ -13,12 +13,12 @@ use tracing::error;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A thread's connections to memory nodes.
-pub(super) struct Drive {
+pub(super) struct FabricDriver {
     guest: AsyncFd<Guest>,
     look: Interval,
 }
 
-impl Drive {
+impl FabricDriver {
     /// Takes over those of the calling thread, whose executor it must be called in.
     pub(super) fn enter() -> io::Result<Self> {
         let mut look = interval(LOOK);
