@@ -1,19 +1,19 @@
 //! Turn after turn: which sockets have something, whose connection begins, is served and ends.
 
-use super::LogLine;
-use super::peer::{Peer, Progress};
-use super::{MemNodeError, Service, Stop, system};
-use crate::metrics::{DroppedFor, RefusedFor};
+use crate::error::{MemNodeError, system};
+use crate::metrics::DroppedFor;
+use crate::peer::{Peer, Progress};
+use crate::service::{LogLine, Service};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::mutant;
-use darter_fabric::tcp::wire::Refusal;
+use darter_telemetry::Stop;
 use rustix::event::{Timespec, epoll};
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 /// The listener's key among the sockets' numbers.
 const LISTENER: u64 = 0;
@@ -264,69 +264,6 @@ impl<'s> EventLoop<'s> {
         let keys: Vec<u64> = self.peers.keys().copied().collect();
         for key in keys {
             self.serve(key, endpoint);
-        }
-    }
-}
-
-impl From<Refusal> for RefusedFor {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Version => Self::Version,
-            Refusal::Credentials => Self::Credentials,
-            Refusal::Fenced => Self::Fenced,
-            Refusal::Busy => Self::Busy,
-            Refusal::Closing => Self::Closing,
-            Refusal::Failed => Self::System,
-            _ => Self::Protocol,
-        }
-    }
-}
-
-/// Counting and telling what happens to connections.
-impl Service<'_> {
-    pub(crate) fn accepted(&mut self, peer: SocketAddr, session: u64) {
-        self.greeted += 1;
-        self.metrics.accepted.add(1);
-        self.metrics.sessions.set(self.sessions.connected() as u64);
-        if self.log.allows(LogLine::Accepted, self.now) {
-            info!(%peer, session = format_args!("{session:#x}"), "connection accepted");
-        }
-    }
-
-    pub(crate) fn refused(&mut self, peer: SocketAddr, reason: RefusedFor) {
-        self.metrics.refused[reason as usize].add(1);
-        if self.log.allows(LogLine::Refused, self.now) {
-            warn!(%peer, reason = reason.name(), "connection refused");
-        }
-    }
-
-    /// A connection has ended, by the node's will when there is a reason.
-    pub(crate) fn parted(&mut self, peer: &Peer, reason: Option<DroppedFor>) {
-        self.metrics.sessions.set(self.sessions.connected() as u64);
-        let session = format_args!("{:#x}", peer.session());
-        let Some(reason) = reason else {
-            if self.log.allows(LogLine::Closed, self.now) {
-                debug!(peer = %peer.address, session, "connection closed");
-            }
-            return;
-        };
-        self.metrics.dropped[reason as usize].add(1);
-        if self.log.allows(LogLine::Dropped, self.now) {
-            warn!(peer = %peer.address, session, reason = reason.name(), "connection dropped");
-        }
-    }
-
-    /// Tells when sessions were shut out since `known` of them had been.
-    fn tell_fenced(&mut self, known: &mut u64, by: SocketAddr) {
-        let (total, newest) = self.sessions.fenced_ever();
-        if total == *known {
-            return;
-        }
-        let count = total - std::mem::replace(known, total);
-        self.metrics.fenced_sessions.set(self.sessions.fenced() as u64);
-        if self.log.allows(LogLine::Fenced, self.now) {
-            let session = newest.unwrap_or_default();
-            warn!(session = format_args!("{session:#x}"), count, %by, "session fenced");
         }
     }
 }

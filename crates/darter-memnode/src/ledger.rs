@@ -10,7 +10,7 @@
 //! fenced 03b1c9d27e5f8a64
 //! ```
 
-use super::MemNodeError;
+use crate::error::MemNodeError;
 use darter_fabric::{mutant, random_word};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};

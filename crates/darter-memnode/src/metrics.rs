@@ -1,6 +1,7 @@
 //! What a memory node counts. The serving thread alone writes, with plain relaxed stores; whoever wants the numbers reads
 //! them meanwhile: a scrape, a health check, the log's last line.
 
+use darter_fabric::tcp::wire::Refusal;
 use darter_fabric::{Verb, VerbKind};
 use darter_telemetry::counters::{Counter, Histogram};
 use std::time::{Duration, Instant};
@@ -34,6 +35,20 @@ impl RefusedFor {
     /// The reason as metrics and logs name it.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
+    }
+}
+
+impl From<Refusal> for RefusedFor {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Version => Self::Version,
+            Refusal::Credentials => Self::Credentials,
+            Refusal::Fenced => Self::Fenced,
+            Refusal::Busy => Self::Busy,
+            Refusal::Closing => Self::Closing,
+            Refusal::Failed => Self::System,
+            _ => Self::Protocol,
+        }
     }
 }
 

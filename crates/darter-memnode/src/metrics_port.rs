@@ -21,7 +21,7 @@ pub(crate) fn registry(metrics: Arc<MemNodeMetrics>) -> Registry {
 
 /// What is told at a memory node's port: `/metrics` and `/healthz`. It asks for no credentials, so it belongs on a network of the
 /// operator's.
-struct Told {
+struct MetricsPages {
     registry: Registry,
     metrics: Arc<MemNodeMetrics>,
 }
@@ -31,10 +31,10 @@ struct Told {
 /// # Errors
 /// When the address is taken or the system refuses a thread.
 pub fn serve_metrics(address: SocketAddr, metrics: Arc<MemNodeMetrics>) -> Result<HttpPort, PortError> {
-    HttpPort::open(address, Arc::new(Told { registry: registry(Arc::clone(&metrics)), metrics }))
+    HttpPort::open(address, Arc::new(MetricsPages { registry: registry(Arc::clone(&metrics)), metrics }))
 }
 
-impl Handler for Told {
+impl Handler for MetricsPages {
     fn handle(self: Arc<Self>, request: &HttpRequest<'_>) -> Outcome {
         Outcome::Ready(match request.path {
             "/metrics" => scrape(&self.registry),

@@ -1,7 +1,9 @@
 //! One connection of a client, as the node sees it.
 
-use super::{MemNodeError, MemNodeOptions, Service};
+use crate::error::MemNodeError;
 use crate::metrics::{DroppedFor, RefusedFor};
+use crate::options::MemNodeOptions;
+use crate::service::Service;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::tcp::Channel;
 use darter_fabric::tcp::buffer::{Inbox, Outbox};
@@ -76,10 +78,6 @@ impl Peer {
         &self.channel
     }
 
-    pub(crate) fn session(&self) -> u64 {
-        self.session
-    }
-
     pub(crate) fn is_greeted(&self) -> bool {
         self.is_greeted
     }
@@ -148,7 +146,7 @@ impl Peer {
             service.sessions.leave(self.session);
             service.greeted -= 1;
         }
-        service.parted(&self, self.fault);
+        service.parted(self.address, self.session, self.fault);
     }
 
     /// Takes in what there is, does it, and sends the answers.

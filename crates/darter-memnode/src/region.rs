@@ -1,7 +1,7 @@
 //! The memory that a node serves: of this process, or of a file that outlives it.
 
-use super::MemNodeError;
-use super::ledger::{Ledger, Remembered};
+use crate::error::MemNodeError;
+use crate::ledger::{Ledger, Remembered};
 use darter_fabric::{Fabric, Local, random_word};
 use std::path::Path;
 

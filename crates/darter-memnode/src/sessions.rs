@@ -3,8 +3,8 @@
 //! A session that had a slot here and has no connection any more is gone: its process has ended, or will find the door
 //! closed. Of a session that has not been here since the node was started nothing is known; only its lease tells.
 
-use super::MemNodeError;
-use super::ledger::{Ledger, Remembered};
+use crate::error::MemNodeError;
+use crate::ledger::{Ledger, Remembered};
 use darter_fabric::mutant;
 use darter_fabric::tcp::wire::Refusal;
 use std::collections::{HashMap, HashSet, VecDeque};

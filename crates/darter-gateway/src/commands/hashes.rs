@@ -1,12 +1,11 @@
 //! Hashes. Each field is changed by itself; a command that changes several does so in their order.
 
 use super::elements::{count, some};
-use crate::call::{Call, too_long, wrong_arity};
+use crate::call::{Call, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::Fault;
 use crate::keyspace::{Kind, Walked};
 use crate::number;
-use crate::reply::Reply;
 
 /// Fields between two looks at how long a reply has become.
 const CHUNK: usize = 4096;

@@ -17,13 +17,13 @@ use std::sync::atomic::Ordering;
 /// Every name begins with `darter_gateway_`.
 pub(super) fn registry(status: Arc<Status>) -> Registry {
     let mut registry = Registry::with_prefix("darter_gateway");
-    registry.register_collector(Box::new(Told(status)));
+    registry.register_collector(Box::new(StatusCollector(status)));
     registry
 }
 
 /// A gateway, to be told of.
 #[derive(Debug)]
-struct Told(Arc<Status>);
+struct StatusCollector(Arc<Status>);
 
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
@@ -53,7 +53,7 @@ const STATES: [State; 7] = [
     ("damaged", |node| node.damaged),
 ];
 
-impl Collector for Told {
+impl Collector for StatusCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut page = MetricsWriter::new(encoder);
         let sums = self.0.shared.sums();
@@ -73,7 +73,7 @@ impl Collector for Told {
     }
 }
 
-impl Told {
+impl StatusCollector {
     fn clients(&self, page: &mut MetricsWriter<'_>) -> Result<(), Error> {
         let (shared, counts) = (&self.0.shared, &self.0.shared.counts);
         let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
