@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::pool::PoolArgs;
 use crate::tables::bytes_text;
 use darter::Check;
-use darter_server::json;
+use darter_gateway::json;
 use std::io::Write;
 
 #[derive(clap::Args)]

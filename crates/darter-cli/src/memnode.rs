@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::logging::LogArgs;
 use crate::signals::asked_to_stop;
 use darter::ByteSize;
-use darter_server::memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
+use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@ use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::print_pool;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
-use darter_server::json;
+use darter_gateway::json;
 use std::io::Write;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::memnode::{allow_open_files, seconds};
 use crate::pool::PoolArgs;
 use crate::signals::asked_to_stop;
 use darter::{ByteSize, PoolUrl};
-use darter_server::gateway::{Gateway, GatewayOptions};
+use darter_gateway::{Gateway, GatewayOptions};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

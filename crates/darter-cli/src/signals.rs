@@ -1,7 +1,7 @@
 //! Signals and a parent's end, as requests to stop.
 
 use crate::failure::Failure;
-use darter_server::Stop;
+use darter_memnode::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Read;

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::pool::PoolArgs;
 use crate::tables::{bytes_text, print_pool, table};
 use darter::Stats;
-use darter_server::json;
+use darter_gateway::json;
 use serde_json::{Value, json};
 use std::io::Write;
 

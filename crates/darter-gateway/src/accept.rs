@@ -1,0 +1,110 @@
+//! The listening thread: accepts connections, distributes them among the serving threads, and ends the gateway.
+
+use super::error::{GatewayError, system};
+use super::state::{GatewayState, LogLine};
+use super::thread::{self, Accepted};
+use darter_telemetry::Stop;
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+/// The interval between two checks whether to stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// The pause after the system refused to accept a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Serves until asked to stop.
+pub(super) fn run(
+    listener: TcpListener,
+    shared: &Arc<GatewayState>,
+    stop: &Stop,
+) -> Result<(), GatewayError> {
+    std::thread::scope(|scope| {
+        let mut workers = Vec::new();
+        let mut threads = Vec::new();
+        for number in 0..shared.options.threads.max(1) {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let shared = Arc::clone(shared);
+            let thread = std::thread::Builder::new().name(format!("darter-gateway-{number}"));
+            let work = move || thread::serve(shared, receiver, number);
+            threads.push(thread.spawn_scoped(scope, work).map_err(system("start a thread"))?);
+            workers.push(sender);
+        }
+        let accepted = accept(listener, shared, &workers, stop);
+        shared.is_stopping.store(true, Ordering::SeqCst);
+        // Idle clients are disconnected now; requests in progress may finish.
+        let end = Instant::now() + shared.options.drain;
+        loop {
+            let may_finish = Instant::now() < end && !stop.is_urgent();
+            shared.clients.end(|info| !may_finish || !info.is_busy.load(Ordering::Acquire));
+            if !may_finish || shared.clients.count() == 0 {
+                break;
+            }
+            std::thread::sleep(STOP_CHECK / 10);
+        }
+        drop(workers);
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))?;
+        shared.log().flush(Instant::now());
+        accepted
+    })
+}
+
+/// Accepts connections until asked to stop, and gives them to the threads in turn.
+fn accept(
+    listener: TcpListener,
+    shared: &Arc<GatewayState>,
+    workers: &[mpsc::UnboundedSender<Accepted>],
+    stop: &Stop,
+) -> Result<(), GatewayError> {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(system("start an executor"))?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(system("wait for connections"))?;
+        let mut next = workers.iter().cycle();
+        while !stop.is_asked() {
+            if shared.is_shut_out.load(Ordering::Relaxed) {
+                return Err(GatewayError::ShutOut);
+            }
+            shared.log().tick(Instant::now());
+            let Ok(accepted) = tokio::time::timeout(STOP_CHECK, listener.accept()).await else { continue };
+            match accepted.and_then(|(socket, address)| Ok((socket.into_std()?, address))) {
+                Ok((socket, address)) => {
+                    if shared.clients.count() >= shared.options.connections_max {
+                        refuse(&socket, shared);
+                    } else if let Some(worker) = next.next() {
+                        shared.counts.accepted.fetch_add(1, Ordering::Relaxed);
+                        // A thread ends when this function has.
+                        let _ = worker.send((socket, address));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    if shared.may_log(LogLine::Accepting) {
+                        warn!(%error, "cannot accept a connection; is the limit of open files too low?");
+                    }
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn refuse(mut socket: &TcpStream, shared: &GatewayState) {
+    shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+    if shared.may_log(LogLine::Refused) {
+        warn!(
+            connections = shared.options.connections_max,
+            "connection refused: there are as many as may be"
+        );
+    }
+    // A client that expects TLS would not understand it, and a client that does not take it now is not waited for.
+    if shared.options.tls.is_none() && socket.set_nonblocking(true).is_ok() {
+        let _ = socket.write_all(b"-ERR max number of clients reached\r\n");
+    }
+}

@@ -1,0 +1,315 @@
+//! Commands about the connection and its client.
+
+#![allow(clippy::unnecessary_wraps)] // all commands have one shape, whether they can fail or not
+
+use crate::call::{Call, unknown_subcommand, wrong_arity};
+use crate::clients::ClientInfo;
+use crate::fault::{Fault, SYNTAX};
+use crate::{REDIS_VERSION, number};
+use subtle::ConstantTimeEq;
+
+/// `PING [text]`.
+pub(super) fn ping(call: &mut Call<'_>) -> Result<(), Fault> {
+    match call.args.len() {
+        1 => call.reply.simple("PONG"),
+        2 => call.reply.bulk(call.args.get(1)),
+        _ => return Err(wrong_arity("ping")),
+    }
+    Ok(())
+}
+
+/// `ECHO text`.
+pub(super) fn echo(call: &mut Call<'_>) -> Result<(), Fault> {
+    call.reply.bulk(call.args.get(1));
+    Ok(())
+}
+
+/// `SELECT 0`.
+pub(super) fn select(call: &mut Call<'_>) -> Result<(), Fault> {
+    match call.integer(1)? {
+        0 => call.reply.ok(),
+        number if i32::try_from(number).is_err() => {
+            return Err(Fault::said(
+                "ERR value is out of range, value must between -2147483648 and 2147483647",
+            ));
+        }
+        _ => return Err(Fault::said("ERR DB index is out of range")),
+    }
+    Ok(())
+}
+
+/// `QUIT`.
+pub(super) fn quit(call: &mut Call<'_>) -> Result<(), Fault> {
+    call.client.is_closing = true;
+    call.reply.ok();
+    Ok(())
+}
+
+/// `RESET`.
+pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
+    call.client.is_trusted = call.shared.options.password.is_empty();
+    call.client.info.names().name.clear();
+    call.reply.speak_resp3(false);
+    call.reply.simple("RESET");
+    Ok(())
+}
+
+/// Lets the client in if it knows the password.
+fn admit(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault> {
+    let wanted = &call.shared.options.password;
+    let knows = wanted.is_empty() || bool::from(wanted.as_slice().ct_eq(password));
+    if user != b"default" || !knows {
+        return Err(Fault::said("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    call.client.is_trusted = true;
+    Ok(())
+}
+
+/// `AUTH [user] password`.
+pub(super) fn auth(call: &mut Call<'_>) -> Result<(), Fault> {
+    let args = call.args;
+    match args.len() {
+        2 if call.shared.options.password.is_empty() => {
+            return Err(Fault::said(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
+        }
+        2 => admit(call, b"default", args.get(1))?,
+        3 => admit(call, args.get(1), args.get(2))?,
+        _ => return Err(SYNTAX),
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// `HELLO [2|3 [AUTH user password] [SETNAME name]]`.
+pub(super) fn hello(call: &mut Call<'_>) -> Result<(), Fault> {
+    let args = call.args;
+    let mut version = if call.reply.is_resp3() { 3 } else { 2 };
+    if args.len() > 1 {
+        let no_number = || Fault::said("ERR Protocol version is not an integer or out of range");
+        version = number::integer(args.get(1)).ok_or_else(no_number)?;
+        if !(2..=3).contains(&version) {
+            return Err(Fault::said("NOPROTO unsupported protocol version"));
+        }
+    }
+    let (mut at, mut shown, mut name) = (2, None, None);
+    while at < args.len() {
+        match (&args.get(at).to_ascii_lowercase()[..], args.len() - at) {
+            (b"auth", 3..) => {
+                shown = Some((args.get(at + 1), args.get(at + 2)));
+                at += 3;
+            }
+            (b"setname", 2..) => {
+                name = Some(name_of(args.get(at + 1))?);
+                at += 2;
+            }
+            _ => {
+                let option = String::from_utf8_lossy(args.get(at));
+                return Err(Fault::said(format!("ERR Syntax error in HELLO option '{option}'")));
+            }
+        }
+    }
+    if let Some((user, password)) = shown {
+        admit(call, user, password)?;
+    }
+    if !call.client.is_trusted {
+        return Err(Fault::said(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+             option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        call.client.info.names().name = name;
+    }
+    call.reply.speak_resp3(version == 3);
+    let reply = &mut call.reply;
+    reply.map(7);
+    for (name, text) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(version);
+    reply.bulk(b"id");
+    reply.integer(call.client.info.id.cast_signed());
+    for (name, text) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}
+
+/// A client's name, or a word like one.
+fn name_of(text: &[u8]) -> Result<String, Fault> {
+    if !text.iter().all(u8::is_ascii_graphic) {
+        return Err(Fault::said("ERR Client names cannot contain spaces, newlines or special characters."));
+    }
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// `CLIENT` and what it contains.
+pub(super) fn client(call: &mut Call<'_>) -> Result<(), Fault> {
+    let args = call.args;
+    let subcommand = args.get(1).to_ascii_lowercase();
+    let with = |count: usize| {
+        let name = || format!("client|{}", String::from_utf8_lossy(&subcommand));
+        if args.len() == count { Ok(()) } else { Err(wrong_arity(&name())) }
+    };
+    match &subcommand[..] {
+        b"id" => {
+            with(2)?;
+            call.reply.integer(call.client.info.id.cast_signed());
+        }
+        b"getname" => {
+            with(2)?;
+            let name = call.client.info.names().name.clone();
+            call.reply.bulk_or_null((!name.is_empty()).then_some(name.as_bytes()));
+        }
+        b"setname" => {
+            with(3)?;
+            call.client.info.names().name = name_of(args.get(2))?;
+            call.reply.ok();
+        }
+        b"setinfo" => {
+            with(4)?;
+            set_info(call, args.get(2), args.get(3))?;
+            call.reply.ok();
+        }
+        b"info" => {
+            with(2)?;
+            let mut line = String::new();
+            call.client.info.line(&mut line);
+            call.reply.text(&line);
+        }
+        b"list" => list(call)?,
+        b"kill" => kill(call)?,
+        b"no-evict" | b"no-touch" => {
+            with(3)?;
+            if !args.get(2).eq_ignore_ascii_case(b"on") && !args.get(2).eq_ignore_ascii_case(b"off") {
+                return Err(SYNTAX);
+            }
+            // Nothing is ever evicted.
+            call.reply.ok();
+        }
+        b"help" => {
+            with(2)?;
+            let lines = [
+                "CLIENT ID",
+                "CLIENT GETNAME",
+                "CLIENT SETNAME name",
+                "CLIENT SETINFO LIB-NAME|LIB-VER text",
+                "CLIENT INFO",
+                "CLIENT LIST [TYPE normal] [ID id...]",
+                "CLIENT KILL addr | [ID id] [ADDR addr] [LADDR addr] [SKIPME yes|no]",
+                "CLIENT NO-EVICT on|off",
+            ];
+            call.reply.array(lines.len());
+            for line in lines {
+                call.reply.simple(line);
+            }
+        }
+        _ => return Err(unknown_subcommand("CLIENT", args.get(1))),
+    }
+    Ok(())
+}
+
+fn set_info(call: &Call<'_>, what: &[u8], text: &[u8]) -> Result<(), Fault> {
+    let mut names = call.client.info.names();
+    let (place, name) = match &what.to_ascii_lowercase()[..] {
+        b"lib-name" => (&mut names.library, "lib-name"),
+        b"lib-ver" => (&mut names.version, "lib-ver"),
+        _ => {
+            let what = String::from_utf8_lossy(what);
+            return Err(Fault::said(format!("ERR Unrecognized option '{what}'")));
+        }
+    };
+    let wrong = || Fault::said(format!("ERR {name} cannot contain spaces, newlines or special characters."));
+    *place = name_of(text).map_err(|_| wrong())?;
+    Ok(())
+}
+
+fn id(text: &[u8]) -> Result<u64, Fault> {
+    let id = number::integer(text).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+    id.ok_or_else(|| Fault::said("ERR Invalid client ID"))
+}
+
+fn list(call: &mut Call<'_>) -> Result<(), Fault> {
+    let args = call.args;
+    let clients = &call.shared.clients;
+    let listed = match args.len() {
+        2 => clients.list(|_| true),
+        4 if args.get(2).eq_ignore_ascii_case(b"type") => {
+            let kind = args.get(3).to_ascii_lowercase();
+            match &kind[..] {
+                b"normal" => clients.list(|_| true),
+                b"master" | b"replica" | b"slave" | b"pubsub" => Vec::new(),
+                _ => {
+                    let kind = String::from_utf8_lossy(args.get(3));
+                    return Err(Fault::said(format!("ERR Unknown client type '{kind}'")));
+                }
+            }
+        }
+        4.. if args.get(2).eq_ignore_ascii_case(b"id") => {
+            let ids = args.from(3).map(id).collect::<Result<Vec<u64>, Fault>>()?;
+            clients.list(|info| ids.contains(&info.id))
+        }
+        _ => return Err(SYNTAX),
+    };
+    let mut lines = String::new();
+    for info in &listed {
+        info.line(&mut lines);
+    }
+    call.reply.text(&lines);
+    Ok(())
+}
+
+fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
+    let args = call.args;
+    let own = call.client.info.id;
+    let end = |call: &mut Call<'_>, is_meant: &dyn Fn(&ClientInfo) -> bool| {
+        // Who ends itself is to have the reply.
+        let is_self = is_meant(&call.client.info);
+        call.client.is_closing |= is_self;
+        call.shared.clients.end(|info| info.id != own && is_meant(info)) + usize::from(is_self)
+    };
+    if args.len() == 3 {
+        let address = String::from_utf8_lossy(args.get(2));
+        if end(call, &|info| info.address.to_string() == address) == 0 {
+            return Err(Fault::said("ERR No such client"));
+        }
+        call.reply.ok();
+        return Ok(());
+    }
+    if args.len() < 4 || args.len() % 2 == 1 {
+        return Err(SYNTAX);
+    }
+    let mut wanted: (Option<u64>, Option<String>, Option<String>) = (None, None, None);
+    let mut spares_itself = true;
+    for at in (2..args.len()).step_by(2) {
+        let text = args.get(at + 1);
+        let address = || Some(String::from_utf8_lossy(text).into_owned());
+        match &args.get(at).to_ascii_lowercase()[..] {
+            b"id" => {
+                wanted.0 = Some(id(text).map_err(|_| Fault::said("ERR client-id should be greater than 0"))?);
+            }
+            b"addr" => wanted.1 = address(),
+            b"laddr" => wanted.2 = address(),
+            b"skipme" if text.eq_ignore_ascii_case(b"yes") => spares_itself = true,
+            b"skipme" if text.eq_ignore_ascii_case(b"no") => spares_itself = false,
+            _ => return Err(SYNTAX),
+        }
+    }
+    let (id, address, local) = wanted;
+    let count = end(call, &|info| {
+        !(spares_itself && info.id == own)
+            && id.is_none_or(|id| info.id == id)
+            && address.as_ref().is_none_or(|address| info.address.to_string() == *address)
+            && local.as_ref().is_none_or(|local| info.local.to_string() == *local)
+    });
+    call.reply.count(count);
+    Ok(())
+}

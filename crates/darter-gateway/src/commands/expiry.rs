@@ -1,0 +1,133 @@
+//! When keys end: `EXPIRE` and its kin.
+
+use crate::call::Call;
+use crate::fault::{Fault, NO_INTEGER};
+use crate::keyspace::Change;
+use crate::number;
+
+/// What a time is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Seconds,
+    Millis,
+}
+
+impl Unit {
+    fn millis(self) -> i64 {
+        match self {
+            Self::Seconds => 1000,
+            Self::Millis => 1,
+        }
+    }
+}
+
+/// A time that cannot be one.
+pub(super) fn invalid(command: &[u8]) -> Fault {
+    let command = String::from_utf8_lossy(command).to_ascii_lowercase();
+    Fault::said(format!("ERR invalid expire time in '{command}' command"))
+}
+
+/// When a value ends that is told to live for a time, or until one, which must be in the future as far as 0 can tell.
+pub(super) fn positive_end(command: &[u8], text: &[u8], unit: Unit, now: Option<u64>) -> Result<u64, Fault> {
+    let time = number::integer(text).ok_or(NO_INTEGER)?;
+    let end = time.checked_mul(unit.millis()).filter(|&time| time > 0);
+    let end = end.and_then(|time| time.checked_add(now.unwrap_or(0).cast_signed()));
+    end.map(|end| end as u64).ok_or_else(|| invalid(command))
+}
+
+/// Under which conditions `EXPIRE` does something.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // switches, most of which go together
+struct Only {
+    without: bool,
+    with: bool,
+    later: bool,
+    earlier: bool,
+}
+
+impl Only {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Fault> {
+        let mut only = Self::default();
+        for option in options {
+            match &option.to_ascii_lowercase()[..] {
+                b"nx" => only.without = true,
+                b"xx" => only.with = true,
+                b"gt" => only.later = true,
+                b"lt" => only.earlier = true,
+                _ => {
+                    let option = crate::call::shown(option, option.len());
+                    return Err(Fault::said(format!("ERR Unsupported option {option}")));
+                }
+            }
+        }
+        if only.without && (only.with || only.later || only.earlier) {
+            return Err(Fault::said("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        }
+        if only.later && only.earlier {
+            return Err(Fault::said("ERR GT and LT options at the same time are not compatible"));
+        }
+        Ok(only)
+    }
+
+    /// Whether what ends at `old` may be told to end at `new`.
+    fn allows(self, old: Option<u64>, new: i64) -> bool {
+        // What lasts ends later than anything.
+        let old = old.map(u64::cast_signed);
+        !(self.without && old.is_some()
+            || self.with && old.is_none()
+            || self.later && old.is_none_or(|old| new <= old)
+            || self.earlier && old.is_some_and(|old| new >= old))
+    }
+}
+
+/// `EXPIRE key time [NX|XX|GT|LT]` and its kin.
+pub(super) async fn expire(call: &mut Call<'_>, unit: Unit, is_relative: bool) -> Result<(), Fault> {
+    let only = Only::parse(call.args.from(3))?;
+    let now = call.keys.now;
+    let base = if is_relative { now.cast_signed() } else { 0 };
+    let time = call.integer(2)?.checked_mul(unit.millis());
+    let end = time.and_then(|time| time.checked_add(base)).ok_or_else(|| invalid(call.args.get(0)))?;
+    let is_done = call.keys.change(call.args.get(1), |head, record| {
+        let Some(head) = head.filter(|head| only.allows(head.expiry, end)) else {
+            return Ok(Change::Keep(false));
+        };
+        match u64::try_from(end) {
+            Ok(end) if end > now => {
+                head.rewrite(record, Some(end));
+                Ok(Change::Put(true))
+            }
+            _ => Ok(Change::Remove(true)),
+        }
+    });
+    let is_done = is_done.await?;
+    call.reply.flag(is_done);
+    Ok(())
+}
+
+/// `PERSIST key`.
+pub(super) async fn persist(call: &mut Call<'_>) -> Result<(), Fault> {
+    let is_done = call.keys.change(call.args.get(1), |head, record| {
+        let Some(head) = head.filter(|head| head.expiry.is_some()) else { return Ok(Change::Keep(false)) };
+        head.rewrite(record, None);
+        Ok(Change::Put(true))
+    });
+    let is_done = is_done.await?;
+    call.reply.flag(is_done);
+    Ok(())
+}
+
+/// `TTL key` and its kin: -1 for what lasts, -2 for what is not there.
+pub(super) async fn ttl(call: &mut Call<'_>, unit: Unit, is_relative: bool) -> Result<(), Fault> {
+    let base = if is_relative { call.keys.now } else { 0 };
+    let expiry = call.keys.look(call.args.get(1), |head| head.map(|head| head.expiry)).await?;
+    call.reply.integer(match expiry {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(end)) => {
+            let left = end.saturating_sub(base);
+            let left = if unit == Unit::Seconds { (left + 500) / 1000 } else { left };
+            i64::try_from(left).unwrap_or(i64::MAX)
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! The commands, a file for each family, and the table that lists them.
+//!
+//! A line of the table: place, name, arity, flags, keys, since; what does it; what it does, in words; how atomic it is.
+
+mod connection;
+mod elements;
+mod expiry;
+mod hashes;
+mod keys;
+mod ordered;
+mod ranks;
+mod scan;
+mod server;
+mod slowlog;
+mod sorted_sets;
+mod strings;
+
+use super::call::{Call, cut, shown, wrong_arity};
+use super::fault::Fault;
+use super::keyspace::Kind;
+use super::request::Arguments;
+use super::table::{Command, CommandId, for_each_command};
+use darter_fabric::mutant;
+use ranks::By;
+
+macro_rules! dispatch {
+    ($call:ident; $($group:literal {$(
+        $id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
+        => $run:expr, $summary:literal, $note:literal;
+    )*})*) => {
+        /// Runs a command whose arguments are as many as it takes.
+        async fn run(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
+            match id {
+                $($(CommandId::$id => $run,)*)*
+            }
+        }
+    };
+}
+
+for_each_command! { dispatch }
+
+/// Runs the command that a request names and writes its reply, which is an error if the command failed or did not run.
+/// Returns the command if it ran.
+pub(super) async fn perform(call: &mut Call<'_>) -> Option<&'static Command> {
+    let start = call.reply.waiting();
+    let mut tried = None;
+    if let Err(fault) = attempt(call, &mut tried).await {
+        if !mutant!("gateway-error-behind-half-a-reply") {
+            call.reply.take_back(start);
+        }
+        call.reply.error(&fault.text());
+        call.shared.note(&fault);
+    }
+    call.client.is_resp3 = call.reply.is_resp3();
+    tried
+}
+
+async fn attempt(call: &mut Call<'_>, tried: &mut Option<&'static Command>) -> Result<(), Fault> {
+    let Some(command) = Command::named(call.args.get(0)) else {
+        // A web page has made somebody's browser send this: nothing else that it sends may take effect.
+        let name = call.args.get(0);
+        call.client.is_closing |= name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post");
+        return Err(unknown(&call.args));
+    };
+    if !command.takes(call.args.len()) {
+        return Err(wrong_arity(command.name));
+    }
+    if !call.client.is_trusted && !command.is_for_strangers() {
+        return Err(Fault::said("NOAUTH Authentication required."));
+    }
+    call.client.info.did(command, call.keys.now, call.client.is_resp3);
+    *tried = Some(command);
+    run(command.id, call).await
+}
+
+fn unknown(args: &Arguments<'_>) -> Fault {
+    let mut beginning = Vec::new();
+    for argument in args.from(1) {
+        if beginning.len() >= 128 {
+            break;
+        }
+        let shown = cut(argument, 128 - beginning.len());
+        beginning.extend_from_slice(&[b"'", shown, b"' "].concat());
+    }
+    let (name, beginning) = (shown(args.get(0), 128), String::from_utf8_lossy(&beginning));
+    Fault::said(format!("ERR unknown command '{name}', with args beginning with: {beginning}"))
+}

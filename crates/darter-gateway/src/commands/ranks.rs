@@ -1,0 +1,328 @@
+//! Parts of sorted sets: by rank, by score, by name.
+//!
+//! What is told of a part is gathered first, and told if the generation that it was gathered from still counts.
+
+use super::ordered::{Bounds, bounds};
+use crate::call::Call;
+use crate::fault::{Fault, SYNTAX};
+use crate::keyspace::{Aggregate, Kind, Member, Ranks, Walked, score_of_record};
+use crate::score;
+use std::ops::Bound;
+
+/// Members between two looks at how long a reply is to become.
+const CHUNK: usize = 4096;
+
+/// A part of a sorted set.
+#[derive(Clone, Copy, Debug)]
+enum Part<'a> {
+    /// From a rank to another, counted from the end when negative.
+    Ranks(i64, i64),
+    Scores(Bound<f64>, Bound<f64>),
+    /// Of no member, when an end is on the wrong side of all names.
+    Names(Option<Bounds<'a>>),
+}
+
+/// What parts are told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Rank,
+    Score,
+    Name,
+}
+
+fn scores<'a>(min: &[u8], max: &[u8]) -> Result<Part<'a>, Fault> {
+    let bound = |text| score::bound(text).ok_or_else(|| Fault::said("ERR min or max is not a float"));
+    Ok(Part::Scores(bound(min)?, bound(max)?))
+}
+
+fn names<'a>(min: &'a [u8], max: &'a [u8]) -> Result<Part<'a>, Fault> {
+    Ok(Part::Names(bounds(min, max)?))
+}
+
+impl<'a> Part<'a> {
+    /// The part between two arguments.
+    fn parse(call: &Call<'a>, by: By, min: usize, max: usize) -> Result<Self, Fault> {
+        match by {
+            By::Rank => Ok(Self::Ranks(call.integer(min)?, call.integer(max)?)),
+            By::Score => scores(call.args.get(min), call.args.get(max)),
+            By::Name => names(call.args.get(min), call.args.get(max)),
+        }
+    }
+}
+
+/// Which members of a part are wanted.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    skipped: usize,
+    wanted: usize,
+    is_reverse: bool,
+}
+
+impl Window {
+    const ALL: Self = Self { skipped: 0, wanted: usize::MAX, is_reverse: false };
+}
+
+/// Hands over members of a walk by ranks.
+async fn take(
+    call: &mut Call<'_>,
+    mut ranks: Ranks,
+    window: Window,
+    mut visit: impl FnMut(Member) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for rank in 0..window.skipped.saturating_add(window.wanted) {
+        let Some(member) = call.keys.next_member(&mut ranks).await? else { break };
+        if rank >= window.skipped {
+            visit(member)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hands over the members of a part that are wanted, in their order.
+async fn visit(
+    call: &mut Call<'_>,
+    set: &Aggregate,
+    part: Part<'_>,
+    window: Window,
+    mut visit: impl FnMut(Member) -> Result<(), Fault> + Send,
+) -> Result<(), Fault> {
+    let likely = window.skipped.saturating_add(window.wanted);
+    match part {
+        Part::Ranks(start, stop) if start < 0 && stop < 0 => {
+            // From the other end, so that nobody need count.
+            let (near, far) = (!stop as usize, !start as usize);
+            let window = Window {
+                skipped: near,
+                wanted: (far + 1).saturating_sub(near),
+                is_reverse: !window.is_reverse,
+            };
+            let mut found = Vec::new();
+            let ranks = set.all_ranks(window.is_reverse, far.saturating_add(1));
+            if window.wanted > 0 {
+                take(call, ranks, window, |member| {
+                    found.push(member);
+                    Ok(())
+                })
+                .await?;
+            }
+            found.into_iter().rev().try_for_each(visit)
+        }
+        Part::Ranks(mut start, mut stop) => {
+            if start < 0 || stop < -1 {
+                let mut count = 0;
+                call.keys.walk_elements(&mut set.elements(), usize::MAX, |_, _| count += 1).await?;
+                let from_end = |rank: i64| if rank < 0 { rank.saturating_add(count) } else { rank };
+                (start, stop) = (from_end(start).max(0), from_end(stop));
+                if stop < 0 {
+                    return Ok(());
+                }
+            }
+            let wanted = if stop == -1 {
+                usize::MAX
+            } else {
+                usize::try_from(stop.saturating_sub(start).saturating_add(1)).unwrap_or(0)
+            };
+            if wanted == 0 {
+                return Ok(());
+            }
+            let window = Window { skipped: start as usize, wanted, is_reverse: window.is_reverse };
+            let ranks = set.all_ranks(window.is_reverse, window.skipped.saturating_add(wanted));
+            take(call, ranks, window, visit).await
+        }
+        Part::Scores(from, to) => {
+            take(call, set.ranks(from, to, window.is_reverse, likely), window, visit).await
+        }
+        Part::Names(None) => Ok(()),
+        Part::Names(Some((from, to))) => {
+            let elements = set.elements_between(from, to);
+            let mut elements = if window.is_reverse { elements.reversed() } else { elements };
+            let (mut passed, mut outcome) = (0, Ok(()));
+            while passed < likely && outcome.is_ok() {
+                let walked =
+                    call.keys.walk_elements(&mut elements, (likely - passed).min(CHUNK), |name, record| {
+                        passed += 1;
+                        if let Some(score) = score_of_record(record)
+                            && passed > window.skipped
+                            && outcome.is_ok()
+                        {
+                            outcome = visit(Member { name: name.to_vec(), score });
+                        }
+                    });
+                if walked.await? == Walked::Through {
+                    break;
+                }
+            }
+            outcome
+        }
+    }
+}
+
+/// What of a part is wanted, gathered.
+async fn gather(call: &mut Call<'_>, part: Part<'_>, window: Window) -> Result<Vec<Member>, Fault> {
+    let most = call.shared.options.output_bytes_max;
+    while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let gathered = visit(call, &set, part, window, |member| {
+            bytes += member.name.len() + size_of::<Member>();
+            found.push(member);
+            if bytes > most { Err(crate::call::too_long()) } else { Ok(()) }
+        });
+        gathered.await?;
+        if call.keys.stands(&set).await? {
+            return Ok(found);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Options of `ZRANGE` and its kin: with scores, offset, limit, by what, in reverse.
+struct Options {
+    with_scores: bool,
+    limit: Option<(i64, i64)>,
+    by: By,
+    is_reverse: bool,
+}
+
+impl Options {
+    /// Reads them; `by` and `is_reverse` are said already where the command says so.
+    fn parse(call: &Call<'_>, by: Option<By>, is_reverse: Option<bool>) -> Result<Self, Fault> {
+        let (mut said_by, mut said_reverse) = (by, is_reverse);
+        let (mut with_scores, mut limit) = (false, None);
+        let mut at = 4;
+        while at < call.args.len() {
+            match &call.args.get(at).to_ascii_lowercase()[..] {
+                b"withscores" => with_scores = true,
+                b"limit" if at + 2 < call.args.len() => {
+                    limit = Some((call.integer(at + 1)?, call.integer(at + 2)?));
+                    at += 2;
+                }
+                b"rev" if said_reverse.is_none() => said_reverse = Some(true),
+                b"bylex" if said_by.is_none() => said_by = Some(By::Name),
+                b"byscore" if said_by.is_none() => said_by = Some(By::Score),
+                _ => return Err(SYNTAX),
+            }
+            at += 1;
+        }
+        let by = said_by.unwrap_or(By::Rank);
+        if by == By::Rank && limit.is_some_and(|(_, limit)| limit != -1) {
+            return Err(Fault::said(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if by == By::Name && with_scores {
+            return Err(Fault::said("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));
+        }
+        Ok(Self { with_scores, limit, by, is_reverse: said_reverse.unwrap_or(false) })
+    }
+
+    /// Which members of the part; none where the offset is negative.
+    fn window(&self) -> Window {
+        let all = Window { is_reverse: self.is_reverse, ..Window::ALL };
+        match self.limit {
+            Some((offset, limit)) if self.by != By::Rank => match usize::try_from(offset) {
+                Ok(skipped) => {
+                    Window { skipped, wanted: usize::try_from(limit).unwrap_or(usize::MAX), ..all }
+                }
+                Err(_) => Window { wanted: 0, ..all },
+            },
+            _ => all,
+        }
+    }
+}
+
+/// `ZRANGE key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`, and its kin, which say themselves by what, and in
+/// which direction.
+pub(super) async fn range(
+    call: &mut Call<'_>,
+    by: Option<By>,
+    is_reverse: Option<bool>,
+) -> Result<(), Fault> {
+    let options = Options::parse(call, by, is_reverse)?;
+    let (min, max) = if options.is_reverse && options.by != By::Rank { (3, 2) } else { (2, 3) };
+    let part = Part::parse(call, options.by, min, max)?;
+    let found = gather(call, part, options.window()).await?;
+    let reply = &mut call.reply;
+    let (with_scores, is_nested) = (options.with_scores, options.with_scores && reply.is_resp3());
+    reply.array(if with_scores && !is_nested { found.len() * 2 } else { found.len() });
+    for member in &found {
+        if is_nested {
+            reply.array(2);
+        }
+        reply.bulk(&member.name);
+        if with_scores {
+            reply.double(member.score);
+        }
+    }
+    call.limit()
+}
+
+/// `ZCOUNT key min max`, `ZLEXCOUNT key min max`.
+pub(super) async fn count(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
+    let part = Part::parse(call, by, 2, 3)?;
+    let mut count = 0;
+    while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
+        count = 0;
+        let counted = visit(call, &set, part, Window::ALL, |_| {
+            count += 1;
+            Ok(())
+        });
+        counted.await?;
+        if call.keys.stands(&set).await? {
+            break;
+        }
+        count = 0;
+    }
+    call.reply.count(count);
+    Ok(())
+}
+
+/// `ZRANK key member`, `ZREVRANK key member`.
+pub(super) async fn rank(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fault> {
+    let name = call.args.get(2);
+    while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
+        let Some(score) = call.keys.score(&set, name).await? else { break };
+        let at = Bound::Included(score);
+        let (from, to) = if is_reverse { (at, Bound::Unbounded) } else { (Bound::Unbounded, at) };
+        let mut ranks = set.ranks(from, to, is_reverse, usize::MAX);
+        let mut before = 0;
+        loop {
+            match call.keys.next_member(&mut ranks).await? {
+                Some(member) if member.name == name => {
+                    call.reply.count(before);
+                    return Ok(());
+                }
+                Some(_) => before += 1,
+                // Its score has changed meanwhile.
+                None => break,
+            }
+        }
+    }
+    call.reply.null();
+    Ok(())
+}
+
+/// `ZREMRANGEBYRANK key start stop`, `ZREMRANGEBYSCORE key min max`, `ZREMRANGEBYLEX key min max`.
+pub(super) async fn remove(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
+    let part = Part::parse(call, by, 2, 3)?;
+    let mut removed = 0;
+    if let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
+        let mut found = Vec::new();
+        let gathered = visit(call, &set, part, Window::ALL, |member| {
+            found.push(member);
+            Ok(())
+        });
+        gathered.await?;
+        for member in found {
+            let is_wanted = |score: f64| match part {
+                Part::Scores(from, to) => {
+                    use std::ops::RangeBounds;
+                    (from, to).contains(&score)
+                }
+                Part::Ranks(..) | Part::Names(_) => true,
+            };
+            removed += usize::from(call.keys.remove_member(&set, &member.name, is_wanted).await?.is_some());
+        }
+    }
+    call.reply.count(removed);
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Commands that walk over the keys. All of them go in the keys' order and hold nothing up: a key that is there throughout is met,
+//! once.
+
+use crate::call::Call;
+use crate::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::glob;
+use crate::keyspace::{Kind, Part, Walked};
+use crate::number;
+use crate::request::Arguments;
+
+/// Records that one `SCAN` looks at when it is not told.
+const COUNT: usize = 10;
+/// Records that one `SCAN` looks at, at most: others are waiting.
+const COUNT_MAX: usize = 10_000;
+/// Records between two looks at how long a reply has become.
+const CHUNK: usize = 4096;
+/// Keys that are over and drawn in a row, until the first key that is not will do.
+const DRAWS: usize = 64;
+
+/// A cursor, read as `strtoul` reads: with a sign, or without any digit.
+pub(super) fn cursor(text: &[u8]) -> Result<u64, Fault> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
+    let number = match digits {
+        [] if text.is_empty() => Some(0),
+        digits if digits.iter().all(u8::is_ascii_digit) => {
+            std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok())
+        }
+        _ => None,
+    };
+    let number = number.ok_or_else(|| Fault::said("ERR invalid cursor"))?;
+    Ok(if is_negative { number.wrapping_neg() } else { number })
+}
+
+/// What a cursor means that means nothing.
+pub(super) fn unknown_cursor() -> Fault {
+    Fault::said("ERR unknown cursor; it was not given here, or too long ago: begin again with 0")
+}
+
+/// How a scan goes on, as its options say it.
+#[derive(Debug)]
+pub(super) struct Steps<'a> {
+    pattern: &'a [u8],
+    /// Records to look at.
+    pub(super) count: usize,
+    /// What `TYPE` says of the keys that are wanted.
+    kind: Option<&'a [u8]>,
+    /// Fields are wanted without their values.
+    pub(super) leaves_out_values: bool,
+}
+
+impl<'a> Steps<'a> {
+    /// Reads options, from an argument on, of a scan of keys or of what a key of some kind holds.
+    pub(super) fn parse(args: Arguments<'a>, from: usize, of: Option<Kind>) -> Result<Self, Fault> {
+        let mut steps = Self { pattern: b"*", count: COUNT, kind: None, leaves_out_values: false };
+        let mut options = args.from(from);
+        while let Some(option) = options.next() {
+            let option = option.to_ascii_lowercase();
+            if of == Some(Kind::Hash) && option == b"novalues" {
+                steps.leaves_out_values = true;
+                continue;
+            }
+            let value = options.next().ok_or(SYNTAX)?;
+            match &option[..] {
+                b"count" => {
+                    let said = number::integer(value).ok_or(NO_INTEGER)?;
+                    let count = usize::try_from(said).ok().filter(|&count| count > 0);
+                    steps.count = count.ok_or(SYNTAX)?.min(COUNT_MAX);
+                }
+                b"match" => steps.pattern = value,
+                b"type" if of.is_none() => steps.kind = Some(value),
+                _ => return Err(SYNTAX),
+            }
+        }
+        Ok(steps)
+    }
+
+    /// Whether a name is wanted.
+    pub(super) fn matches(&self, name: &[u8]) -> bool {
+        self.pattern == b"*" || glob::matches(self.pattern, name)
+    }
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`.
+pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
+    let cursor = cursor(args.get(1))?;
+    let steps = Steps::parse(*args, 2, None)?;
+    let mut part = Part::prefixed(glob::literal_prefix(steps.pattern));
+    if cursor != 0 {
+        part = part.behind(&keys.recall(cursor).await?.ok_or_else(unknown_cursor)?);
+    }
+    let mut found = Vec::new();
+    let walked = keys.walk(&mut part, steps.count, |key, head| {
+        if steps.matches(key) && steps.kind.is_none_or(|name| head.kind.is_named(name)) {
+            found.push(key.to_vec());
+        }
+    });
+    let next = match (walked.await?, part.position()) {
+        (Walked::Paused, Some(last)) => keys.remember(last).await?,
+        _ => 0,
+    };
+    reply.array(2);
+    reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    reply.array(found.len());
+    for key in &found {
+        reply.bulk(key);
+    }
+    Ok(())
+}
+
+/// `KEYS pattern`.
+pub(super) async fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
+    let pattern = call.args.get(1);
+    let mut part = Part::prefixed(glob::literal_prefix(pattern));
+    let (start, mut count) = (call.reply.waiting(), 0);
+    loop {
+        let Call { keys, reply, .. } = call;
+        let walked = keys.walk(&mut part, CHUNK, |key, _| {
+            if pattern == b"*" || glob::matches(pattern, key) {
+                reply.bulk(key);
+                count += 1;
+            }
+        });
+        let walked = walked.await?;
+        call.limit()?;
+        if walked == Walked::Through {
+            break;
+        }
+    }
+    call.reply.array_of_what_came_since(start, count);
+    Ok(())
+}
+
+/// `DBSIZE`.
+pub(super) async fn dbsize(call: &mut Call<'_>) -> Result<(), Fault> {
+    let mut count = 0;
+    call.keys.walk(&mut Part::all(), usize::MAX, |_, _| count += 1).await?;
+    call.reply.count(count);
+    Ok(())
+}
+
+/// `RANDOMKEY`.
+pub(super) async fn randomkey(call: &mut Call<'_>) -> Result<(), Fault> {
+    for _ in 0..DRAWS {
+        let Some(key) = call.keys.draw().await? else {
+            call.reply.null();
+            return Ok(());
+        };
+        if call.keys.look(&key, |head| head.is_some()).await? {
+            call.reply.bulk(&key);
+            return Ok(());
+        }
+    }
+    let (mut part, mut first) = (Part::all(), None);
+    while first.is_none() {
+        let walked = call.keys.walk(&mut part, CHUNK, |key, _| {
+            first.get_or_insert_with(|| key.to_vec());
+        });
+        if walked.await? == Walked::Through {
+            break;
+        }
+    }
+    call.reply.bulk_or_null(first.as_deref());
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Sorted sets: members and their scores. Each member is changed by itself; a command that changes several does so in their order.
+//! What tells parts of a set is in `ranks.rs`.
+
+use super::elements::{count, some};
+use crate::call::Call;
+use crate::fault::{Fault, SYNTAX};
+use crate::keyspace::{Kind, Rescored, score_of_record};
+use crate::reply::Reply;
+use crate::{number, score};
+
+const NO_FLOAT: &str = "ERR value is not a valid float";
+
+/// Options of `ZADD`.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // switches, most of which go together
+struct Adding {
+    /// Only members that are not there.
+    is_absent: bool,
+    /// Only members that are there.
+    is_present: bool,
+    /// Only to greater scores.
+    is_greater: bool,
+    /// Only to smaller scores.
+    is_less: bool,
+    /// Count what changed, not what came.
+    tells_changes: bool,
+    /// Add to the score.
+    is_increment: bool,
+}
+
+impl Adding {
+    /// Reads options; answers where the scores begin.
+    fn parse(call: &Call<'_>) -> Result<(Self, usize), Fault> {
+        let mut options = Self::default();
+        let mut at = 2;
+        while at < call.args.len() {
+            match &call.args.get(at).to_ascii_lowercase()[..] {
+                b"nx" => options.is_absent = true,
+                b"xx" => options.is_present = true,
+                b"gt" => options.is_greater = true,
+                b"lt" => options.is_less = true,
+                b"ch" => options.tells_changes = true,
+                b"incr" => options.is_increment = true,
+                _ => break,
+            }
+            at += 1;
+        }
+        let words = call.args.len() - at;
+        if words == 0 || words % 2 == 1 {
+            return Err(SYNTAX);
+        }
+        if options.is_absent && options.is_present {
+            return Err(Fault::said("ERR XX and NX options at the same time are not compatible"));
+        }
+        let excluding = [options.is_absent, options.is_greater, options.is_less];
+        if excluding.into_iter().filter(|&is| is).count() > 1 {
+            return Err(Fault::said("ERR GT, LT, and/or NX options at the same time are not compatible"));
+        }
+        if options.is_increment && words > 2 {
+            return Err(Fault::said("ERR INCR option supports a single increment-element pair"));
+        }
+        Ok((options, at))
+    }
+
+    /// What a score becomes, if anything.
+    fn decide(self, was: Option<f64>, said: f64) -> Result<Option<f64>, Fault> {
+        let Some(was) = was else { return Ok((!self.is_present).then_some(said)) };
+        if self.is_absent {
+            return Ok(None);
+        }
+        let score = if self.is_increment { was + said } else { said };
+        if score.is_nan() {
+            return Err(Fault::said("ERR resulting score is not a number (NaN)"));
+        }
+        let is_wanted = !(self.is_greater && score <= was || self.is_less && score >= was);
+        Ok(is_wanted.then_some(score))
+    }
+}
+
+/// `ZADD key [NX|XX] [GT|LT] [CH] [INCR] score member…`.
+pub(super) async fn zadd(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (options, first) = Adding::parse(call)?;
+    add(call, options, first).await
+}
+
+/// `ZINCRBY key number member`.
+pub(super) async fn zincrby(call: &mut Call<'_>) -> Result<(), Fault> {
+    add(call, Adding { is_increment: true, ..Adding::default() }, 2).await
+}
+
+async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
+    let scores = (first..args.len()).step_by(2).map(|at| score::parse(args.get(at)));
+    let scores: Option<Vec<f64>> = scores.collect();
+    let scores = scores.ok_or_else(|| Fault::said(NO_FLOAT))?;
+    let (mut last, mut came, mut changed) = (None, 0, 0);
+    loop {
+        // Where only what is there is changed, nothing can come to a key that has ended.
+        let set = if options.is_present {
+            match keys.find(args.get(1), Kind::SortedSet).await? {
+                Some(set) => set,
+                None => break,
+            }
+        } else {
+            keys.open(args.get(1), Kind::SortedSet).await?
+        };
+        (last, came, changed) = (None, 0, 0);
+        for (at, &said) in scores.iter().enumerate() {
+            let member = args.get(first + 2 * at + 1);
+            let Rescored { was, decided } =
+                keys.rescore(&set, member, |was| options.decide(was, said)).await?;
+            came += usize::from(was.is_none() && decided.is_some());
+            changed += usize::from(decided.is_some() && decided != was);
+            last = decided;
+        }
+        if options.is_present || keys.confirm(&set).await? {
+            break;
+        }
+    }
+    if options.is_increment {
+        reply.double_or_null(last);
+    } else {
+        reply.count(if options.tells_changes { changed } else { came });
+    }
+    Ok(())
+}
+
+/// `ZREM key member…`.
+pub(super) async fn zrem(call: &mut Call<'_>) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
+    let mut removed = 0;
+    if let Some(set) = keys.find(args.get(1), Kind::SortedSet).await? {
+        for member in args.from(2) {
+            removed += usize::from(keys.remove_member(&set, member, |_| true).await?.is_some());
+        }
+    }
+    reply.count(removed);
+    Ok(())
+}
+
+/// `ZSCORE key member`.
+pub(super) async fn zscore(call: &mut Call<'_>) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
+    let score = match keys.find(args.get(1), Kind::SortedSet).await? {
+        Some(set) => keys.score(&set, args.get(2)).await?,
+        None => None,
+    };
+    reply.double_or_null(score);
+    Ok(())
+}
+
+/// `ZMSCORE key member…`.
+pub(super) async fn zmscore(call: &mut Call<'_>) -> Result<(), Fault> {
+    let tell =
+        |reply: &mut Reply<'_>, record: Option<&[u8]>| reply.double_or_null(record.and_then(score_of_record));
+    some(call, Kind::SortedSet, tell).await
+}
+
+/// `ZCARD key`.
+pub(super) async fn zcard(call: &mut Call<'_>) -> Result<(), Fault> {
+    let count = count(call, Kind::SortedSet).await?;
+    call.reply.count(count);
+    Ok(())
+}
+
+/// `ZPOPMIN key [count]`, `ZPOPMAX key [count]`.
+pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fault> {
+    if call.args.len() > 3 {
+        return Err(SYNTAX);
+    }
+    let mut wanted = 1;
+    let is_counted = call.args.len() == 3;
+    if is_counted {
+        let said = number::integer(call.args.get(2)).and_then(|said| usize::try_from(said).ok());
+        wanted = said.ok_or_else(|| Fault::said("ERR value is out of range, must be positive"))?;
+    }
+    let Call { args, keys, reply, .. } = call;
+    let mut popped = Vec::new();
+    if let Some(set) = keys.find(args.get(1), Kind::SortedSet).await? {
+        let mut ranks = set.all_ranks(is_reverse, wanted);
+        while popped.len() < wanted {
+            let Some(member) = keys.next_member(&mut ranks).await? else { break };
+            let is_still = |score: f64| score.total_cmp(&member.score).is_eq();
+            if keys.remove_member(&set, &member.name, is_still).await?.is_some() {
+                popped.push(member);
+            } else {
+                // Somebody else has it, or its score has changed: what comes first is to be found out anew.
+                ranks = set.all_ranks(is_reverse, wanted - popped.len());
+            }
+        }
+    }
+    let is_nested = is_counted && reply.is_resp3();
+    reply.array(if is_nested { popped.len() } else { popped.len() * 2 });
+    for member in &popped {
+        if is_nested {
+            reply.array(2);
+        }
+        reply.bulk(&member.name);
+        reply.double(member.score);
+    }
+    Ok(())
+}

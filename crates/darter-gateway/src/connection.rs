@@ -1,0 +1,310 @@
+//! A client's connection: takes in what has arrived, does the requests that are whole, and sends their replies together.
+//!
+//! Whoever waits for a request holds no buffer: they are taken from the thread's spares when something arrives, and given back when all
+//! is done. A client that does not read is heard on, so that one that writes much before it reads can go on; when more
+//! replies wait than may, it is dropped.
+
+use super::call::{Call, Client};
+use super::clients::ClientInfo;
+use super::commands;
+use super::keyspace::now_ms;
+use super::pipeline::Pipeline;
+use super::reply::Reply;
+use super::request::Parser;
+use super::state::LogLine;
+use super::worker::{KeyspaceLease, Worker};
+use darter_fabric::mutant;
+use darter_fabric::wire::Channel;
+use darter_fabric::wire::{Inbox, Outbox};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tracing::{info, warn};
+
+/// Requests of a client that are parsed before the first of them is done.
+const FORESEEN: usize = 16;
+/// Bytes of replies that are sent though requests are left to be done.
+const SENT_AT_ONCE: usize = 256 << 10;
+
+/// A socket whose readiness the connection keeps account of itself.
+struct Socket(Rc<TcpStream>);
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.0, buffer, RecvFlags::empty())?.0)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(&self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A client's connection.
+pub(super) struct Connection {
+    stream: Rc<TcpStream>,
+    /// The same socket.
+    channel: Channel<Socket>,
+    worker: Rc<Worker>,
+    client: Client,
+    parser: Parser,
+    inbox: Inbox,
+    outbox: Outbox,
+    /// Bytes that it is counted for.
+    held_bytes: usize,
+}
+
+impl Connection {
+    /// Must be called in the thread's executor.
+    pub(super) fn new(
+        socket: std::net::TcpStream,
+        worker: Rc<Worker>,
+        info: Arc<ClientInfo>,
+    ) -> io::Result<Self> {
+        let options = &worker.shared.options;
+        socket.set_nonblocking(true)?;
+        let stream = Rc::new(TcpStream::from_std(socket)?);
+        let channel = Channel::accepted(Socket(Rc::clone(&stream)), options.tls.as_ref())?;
+        let patience = u32::try_from(options.patience.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(&stream, patience)?;
+        let is_trusted = options.password.is_empty();
+        Ok(Self {
+            stream,
+            channel,
+            worker,
+            client: Client { info, is_trusted, is_resp3: false, is_closing: false },
+            parser: Parser::default(),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            held_bytes: 0,
+        })
+    }
+
+    /// Serves until either side ends it.
+    pub(super) async fn run(mut self) {
+        while self.turn().await.is_ok() {
+            if self.client.is_closing {
+                // What is left to say, as far as the client takes it.
+                let _ = poll_fn(|context| self.poll_send(context)).await;
+                break;
+            }
+        }
+    }
+
+    async fn turn(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.poll_receive(context)).await?;
+        let has_more = self.inbox.is_filled();
+        self.client.info.is_busy.store(true, Ordering::Release);
+        let done = self.do_requests().await;
+        self.client.info.is_busy.store(false, Ordering::Release);
+        done?;
+        self.rest();
+        // Once those who are ready have had their turn too, replies leave one after the other: whom they wake sleeps but once.
+        tokio::task::yield_now().await;
+        self.send()?;
+        self.rest();
+        self.client.is_closing |= self.worker.shared.is_stopping.load(Ordering::Relaxed);
+        self.count()?;
+        if has_more {
+            // Others first: whoever sends without a pause is to have one turn among all.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Sends what waits as far as the socket takes it, and waits until something was received.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.outbox.waiting() > 0
+            && let Poll::Ready(sent) = self.poll_send(context)
+        {
+            sent?;
+            self.rest();
+        }
+        loop {
+            ready!(self.stream.poll_read_ready(context))?;
+            if self.inbox.buffer_bytes() == 0 {
+                self.inbox = self.worker.inbox();
+            }
+            let (inbox, channel) = (&mut self.inbox, &mut self.channel);
+            let is_tls = channel.is_tls();
+            let mut received = Ok(false);
+            let tried = self.stream.try_io(Interest::READABLE, || {
+                received = inbox.receive(channel);
+                // The socket had less than there was room for: it has nothing more, and will tell.
+                let is_drained = matches!(received, Ok(false)) || !is_tls && !inbox.is_filled();
+                if is_drained { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            drop(tried);
+            let received = received?;
+            if received {
+                return Poll::Ready(Ok(()));
+            }
+            if is_tls {
+                // TLS may have something to say by itself.
+                self.send()?;
+            }
+            self.rest();
+        }
+    }
+
+    /// Sends what waits, until all of it has left.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.outbox.waiting() > 0 {
+            ready!(self.stream.poll_write_ready(context))?;
+            let (outbox, channel) = (&mut self.outbox, &mut self.channel);
+            let mut sent = Ok(());
+            let tried = self.stream.try_io(Interest::WRITABLE, || {
+                sent = outbox.send(channel);
+                if outbox.waiting() > 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            drop(tried);
+            sent?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the socket takes at once.
+    fn send(&mut self) -> io::Result<()> {
+        self.outbox.send(&mut self.channel)
+    }
+
+    /// Gives buffers back in which nothing is.
+    fn rest(&mut self) {
+        if self.inbox.arrived().is_empty() {
+            self.worker.give_inbox(std::mem::take(&mut self.inbox));
+        }
+        if self.outbox.waiting() == 0 {
+            self.worker.give_output(std::mem::take(&mut self.outbox.bytes));
+        }
+        self.channel.rest();
+    }
+
+    /// Brings up to date what all clients together are counted for.
+    fn count(&mut self) -> io::Result<()> {
+        let waiting = self.outbox.waiting();
+        let now = self.inbox.arrived().len() + self.parser.buffer_bytes() + waiting;
+        let options = &self.worker.shared.options;
+        let is_too_much =
+            waiting > options.output_bytes_max || self.inbox.arrived().len() > options.input_bytes_max;
+        if now == self.held_bytes {
+            return Ok(());
+        }
+        let held = &self.worker.shared.held_bytes;
+        let all = held.fetch_add(now.wrapping_sub(self.held_bytes), Ordering::Relaxed);
+        let all = all.wrapping_add(now.wrapping_sub(self.held_bytes));
+        let grows = now > self.held_bytes;
+        self.held_bytes = now;
+        if is_too_much || grows && all > options.buffer_bytes_max {
+            self.worker.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            if self.worker.shared.may_log(LogLine::Dropped) {
+                let ClientInfo { id, address, .. } = &*self.client.info;
+                warn!(client = id, %address, bytes = now, "connection dropped: it holds too much");
+            }
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
+    /// Does the requests that have arrived whole.
+    async fn do_requests(&mut self) -> io::Result<()> {
+        if self.outbox.bytes.capacity() == 0 {
+            self.outbox.bytes = self.worker.output();
+        }
+        let worker = Rc::clone(&self.worker);
+        let mut pipeline = worker.pipeline();
+        let mut held: Option<KeyspaceLease<'_>> = None;
+        let outcome = loop {
+            // What a stranger may ask for depends on what the request before has done.
+            let is_foreseen = self.client.is_trusted || mutant!("gateway-strangers-requests-foreseen");
+            let most = if is_foreseen { FORESEEN } else { 1 };
+            let parser = &mut self.parser;
+            let parsed = pipeline.fill(parser, self.inbox.arrived(), self.client.is_trusted, most);
+            if pipeline.len() > 0 {
+                let held = match &mut held {
+                    Some(held) => held,
+                    None => held.insert(worker.keyspace().await),
+                };
+                let done = self.do_parsed(&pipeline, held).await;
+                if done.is_err() || self.client.is_closing {
+                    break done;
+                }
+            }
+            if let Err(malformed) = &parsed {
+                let mut reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+                reply.error(&format!("ERR {malformed}"));
+                self.client.is_closing = true;
+            }
+            if parsed.is_err() || pipeline.len() == 0 {
+                break Ok(());
+            }
+        };
+        worker.give_pipeline(pipeline);
+        if let Some(held) = held {
+            worker.give_keyspace(held);
+        }
+        outcome
+    }
+
+    /// Does requests that are parsed, in their order.
+    async fn do_parsed(&mut self, pipeline: &Pipeline, held: &mut KeyspaceLease<'_>) -> io::Result<()> {
+        let worker = Rc::clone(&self.worker);
+        if pipeline.len() > 1 {
+            held.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
+        }
+        let mut began = Instant::now();
+        let mut outcome = Ok(());
+        let mut done = 0;
+        for number in 0..pipeline.len() {
+            let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
+            done = pipeline.end(number);
+            if args.is_empty() {
+                continue;
+            }
+            held.keys.now = now_ms();
+            let reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+            let (keys, client) = (&mut held.keys, &mut self.client);
+            let mut call = Call { args, keys, reply, client, shared: &worker.shared };
+            let command = commands::perform(&mut call).await;
+            began = worker.did(command, &args, began, &self.client.info);
+            if self.outbox.waiting() > SENT_AT_ONCE {
+                outcome = self.send().and_then(|()| self.count());
+            }
+            if self.client.is_closing || outcome.is_err() {
+                break;
+            }
+        }
+        self.inbox.take(done);
+        outcome
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let shared = &self.worker.shared;
+        shared.held_bytes.fetch_sub(self.held_bytes, Ordering::Relaxed);
+        shared.clients.leave(self.client.info.id);
+        if shared.may_log(LogLine::Closed) {
+            let ClientInfo { id, address, .. } = &*self.client.info;
+            info!(client = id, %address, "connection closed");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The errors of a gateway that serves; a client's fault is never one of them.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a gateway cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The address cannot be listened on.
+    #[error("{address}: cannot listen there: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The system refused something that serving needs.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The pool's other members took this process for dead.
+    #[error(
+        "the pool's other clients have shut this gateway out, for its silence beyond its lease; start it again"
+    )]
+    ShutOut,
+}
+
+/// Wraps an error of the system.
+pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> GatewayError {
+    move |source| GatewayError::System { action, source }
+}

@@ -1,0 +1,239 @@
+//! Commands of two gateways that cross: one stops at some of its round trips while the other goes on, up to some of its own, and then
+//! either ends. Whatever the crossing, what both were told must fit together.
+
+use super::aggregate::Aggregate;
+use super::{Change, Family, Head, Keyspace, Kind};
+use crate::Stop;
+use crate::fault::Fault;
+use darter::{Store, block_on};
+use darter_memnode::{MemNode, MemNodeOptions, Region};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+const NOW: u64 = 1_800_000_000_000;
+/// Polls after which a command is stopped at most.
+const POLLS: usize = 53;
+/// Ways in which two commands cross.
+const CROSSINGS: usize = 150;
+
+/// A pool on a memory node, where each round trip is one.
+struct Pool {
+    url: String,
+    stop: Arc<Stop>,
+    node: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Pool {
+    fn new() -> Self {
+        let region = Region::memory(64 << 20).unwrap();
+        let node = MemNode::bind("127.0.0.1:0".parse().unwrap(), region, MemNodeOptions::default()).unwrap();
+        let url = format!("tcp://{}", node.address().unwrap());
+        let stop = Arc::new(Stop::default());
+        let theirs = Arc::clone(&stop);
+        let node = std::thread::spawn(move || node.serve(&theirs).map(|_| ()).unwrap());
+        drop(Store::options().create(true).open(&url).unwrap());
+        Self { url, stop, node: Some(node) }
+    }
+
+    /// A gateway's keys. It shares nothing with others but the pool: within a process one command may wait for another's memory.
+    fn keyspace(&self) -> Keyspace {
+        let store = Store::options().maintenance(false).open(&self.url).unwrap();
+        let mut keys = Keyspace::new(store, Arc::default());
+        keys.now = NOW;
+        keys
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop.ask();
+        self.node.take().unwrap().join().unwrap();
+    }
+}
+
+/// Goes on with a command for so many polls, of which a round trip takes one or a few; answers what it ends with, if it does.
+fn advance<T>(future: &mut Pin<Box<impl Future<Output = T>>>, mut polls: usize) -> Option<T> {
+    block_on(poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if polls == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            polls -= 1;
+            Poll::Pending
+        }
+    }))
+}
+
+/// Has two commands cross in every way, each time on a key of its own that `prepare` has seen to; `judge` is given what both were told.
+#[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
+fn cross<A, B>(
+    prepare: impl AsyncFn(&mut Keyspace, &[u8]),
+    one: impl AsyncFn(&mut Keyspace, &[u8]) -> A,
+    other: impl AsyncFn(&mut Keyspace, &[u8]) -> B,
+    judge: impl AsyncFn(&mut Keyspace, &[u8], A, B),
+) {
+    let pool = Pool::new();
+    let (mut ours, mut theirs, mut after) = (pool.keyspace(), pool.keyspace(), pool.keyspace());
+    for crossing in 0..CROSSINGS {
+        let (first, second) = (crossing * 7 % POLLS, crossing * 11 / 3 % POLLS);
+        let key = format!("key {crossing}").into_bytes();
+        block_on(prepare(&mut after, &key));
+        let mut one = Box::pin(one(&mut ours, &key));
+        let mut other = Box::pin(other(&mut theirs, &key));
+        let (told_one, told_other) = (advance(&mut one, first), advance(&mut other, second));
+        let told_one = told_one.unwrap_or_else(|| block_on(one.as_mut()));
+        let told_other = told_other.unwrap_or_else(|| block_on(other.as_mut()));
+        drop((one, other));
+        block_on(judge(&mut after, &key, told_one, told_other));
+    }
+}
+
+async fn add_field(keys: &mut Keyspace, key: &[u8]) -> Result<(), Fault> {
+    loop {
+        let hash = keys.open(key, Kind::Hash).await?;
+        keys.set_field(&hash, b"field", b"value", false).await?;
+        if keys.confirm(&hash).await? {
+            return Ok(());
+        }
+    }
+}
+
+async fn add_member(keys: &mut Keyspace, key: &[u8]) -> Result<(), Fault> {
+    loop {
+        let set = keys.open(key, Kind::SortedSet).await?;
+        keys.rescore(&set, b"member", |_| Ok(Some(7.0))).await?;
+        if keys.confirm(&set).await? {
+            return Ok(());
+        }
+    }
+}
+
+/// Gives a key a string if it is absent; answers whether it did.
+async fn set_absent(keys: &mut Keyspace, key: &[u8]) -> bool {
+    let decide = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
+        if head.is_some() {
+            return Ok(Change::Keep(false));
+        }
+        Head::begin(new, Kind::String, None);
+        Ok(Change::Put(true))
+    };
+    keys.change(key, decide).await.unwrap()
+}
+
+/// Whether a write was acknowledged; the only error there may be is that of another kind.
+fn is_done(told: &Result<(), Fault>) -> bool {
+    let is_wrong_type = |fault: &Fault| matches!(fault, Fault::Said(text) if text.starts_with("WRONGTYPE"));
+    assert!(told.as_ref().err().is_none_or(is_wrong_type), "{told:?}");
+    told.is_ok()
+}
+
+/// A hash that holds nothing any more, though its head is there.
+async fn empty_hash(keys: &mut Keyspace, key: &[u8]) {
+    add_field(keys, key).await.unwrap();
+    let hash = keys.find(key, Kind::Hash).await.unwrap().unwrap();
+    assert!(keys.remove_field(&hash, b"field").await.unwrap());
+}
+
+async fn has_field(keys: &mut Keyspace, key: &[u8]) -> bool {
+    match keys.find(key, Kind::Hash).await {
+        Ok(Some(hash)) => keys.element(&hash, b"field").await.unwrap().is_some(),
+        _ => false,
+    }
+}
+
+async fn has_member(keys: &mut Keyspace, key: &[u8]) -> bool {
+    match keys.find(key, Kind::SortedSet).await {
+        Ok(Some(set)) => keys.score(&set, b"member").await.unwrap().is_some(),
+        _ => false,
+    }
+}
+
+#[test]
+fn a_field_and_a_string_for_an_empty_key() {
+    let judge = async |keys: &mut Keyspace, key: &[u8], added: Result<(), Fault>, put: bool| {
+        assert!(is_done(&added) != put, "{added:?} {put}");
+        assert_eq!(has_field(keys, key).await, added.is_ok(), "{}", key.escape_ascii());
+    };
+    cross(empty_hash, add_field, set_absent, judge);
+    let judge = async |keys: &mut Keyspace, key: &[u8], put, added| judge(keys, key, added, put).await;
+    cross(empty_hash, set_absent, add_field, judge);
+}
+
+#[test]
+fn a_field_and_a_member_for_an_empty_key() {
+    let judge =
+        async |keys: &mut Keyspace, key: &[u8], field: Result<(), Fault>, member: Result<(), Fault>| {
+            assert!(is_done(&field) != is_done(&member), "{field:?} {member:?}");
+            assert_eq!(has_field(keys, key).await, field.is_ok(), "{}", key.escape_ascii());
+            assert_eq!(has_member(keys, key).await, member.is_ok(), "{}", key.escape_ascii());
+        };
+    cross(empty_hash, add_field, add_member, judge);
+    let judge = async |keys: &mut Keyspace, key: &[u8], member, field| judge(keys, key, field, member).await;
+    cross(empty_hash, add_member, add_field, judge);
+}
+
+/// All fields of a hash, as commands read them.
+async fn fields(keys: &mut Keyspace, key: &[u8]) -> usize {
+    while let Some(hash) = keys.find(key, Kind::Hash).await.unwrap() {
+        let mut count = 0;
+        keys.walk_elements(&mut hash.elements(), usize::MAX, |_, _| count += 1).await.unwrap();
+        if keys.stands(&hash).await.unwrap() {
+            return count;
+        }
+    }
+    0
+}
+
+#[test]
+fn a_hash_that_goes_is_read_whole_or_not_at_all() {
+    let prepare = async |keys: &mut Keyspace, key: &[u8]| {
+        let hash = keys.open(key, Kind::Hash).await.unwrap();
+        for name in [b"one", b"two"] {
+            keys.set_field(&hash, name, b"value", true).await.unwrap();
+        }
+    };
+    let remove = async |keys: &mut Keyspace, key: &[u8]| keys.remove(key).await.unwrap();
+    cross(prepare, remove, fields, async |keys: &mut Keyspace, key: &[u8], removed, told| {
+        assert!(removed && (told == 0 || told == 2), "{told} fields");
+        assert_eq!(fields(keys, key).await, 0);
+    });
+}
+
+async fn ranks(keys: &mut Keyspace, set: &Aggregate) -> Vec<(Vec<u8>, f64)> {
+    let (mut walk, mut told) = (set.all_ranks(false, 1), Vec::new());
+    while let Some(member) = keys.next_member(&mut walk).await.unwrap() {
+        told.push((member.name, member.score));
+    }
+    told
+}
+
+#[test]
+fn a_member_that_is_moved_is_told_once() {
+    let prepare = async |keys: &mut Keyspace, key: &[u8]| {
+        let set = keys.open(key, Kind::SortedSet).await.unwrap();
+        for (name, score) in [(b"a", 1.0), (b"b", 2.0), (b"c", 3.0)] {
+            keys.rescore(&set, name, |_| Ok(Some(score))).await.unwrap();
+        }
+    };
+    let walk = async |keys: &mut Keyspace, key: &[u8]| {
+        let set = keys.find(key, Kind::SortedSet).await.unwrap().unwrap();
+        ranks(keys, &set).await
+    };
+    // Upwards, so that it lies before the walk again once it was told.
+    let moves = async |keys: &mut Keyspace, key: &[u8]| {
+        let set = keys.find(key, Kind::SortedSet).await.unwrap().unwrap();
+        keys.rescore(&set, b"a", |_| Ok(Some(9.0))).await.unwrap();
+    };
+    let judge = async |keys: &mut Keyspace, key: &[u8], (), told: Vec<(Vec<u8>, f64)>| {
+        let mut names: Vec<_> = told.iter().map(|(name, _)| name[0]).collect();
+        names.sort_unstable();
+        assert_eq!(names, b"abc", "{told:?}");
+        let set = keys.find(key, Kind::SortedSet).await.unwrap().unwrap();
+        let left = keys.store.session().unwrap().scan_prefix(set.place(Family::Score, b"")).count();
+        assert_eq!(left, 3);
+    };
+    cross(prepare, moves, walk, judge);
+    let judge = async |keys: &mut Keyspace, key: &[u8], told, ()| judge(keys, key, (), told).await;
+    cross(prepare, walk, moves, judge);
+}

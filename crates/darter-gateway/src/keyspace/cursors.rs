@@ -1,0 +1,103 @@
+//! Positions of `SCAN`, as numbers that every gateway understands.
+//!
+//! A number leads to a record with the key that was looked at last. It follows from that key: who scans in the same steps gets the
+//! same numbers, and there are never more records than keys were stepped on. They end by themselves, like keys.
+
+use super::{Family, Keyspace, place, session};
+use crate::fault::Fault;
+use darter::Decision;
+use darter_fabric::mutant;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// For how long a position is remembered; at least half as long from when it was told.
+pub(super) const CURSOR_MS: u64 = 3_600_000;
+
+/// Numbers that clients take for signed ones too.
+const NUMBERS: u64 = i64::MAX as u64;
+
+/// A record: when it ends, and the key.
+pub(super) fn parse(record: &[u8]) -> Option<(u64, &[u8])> {
+    let (ends, key) = record.split_first_chunk()?;
+    Some((u64::from_le_bytes(*ends), key))
+}
+
+/// Where a key's position is looked for first; never 0.
+fn number_of(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish() % NUMBERS + 1
+}
+
+impl Keyspace {
+    /// A number for the position behind a key.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn remember(&mut self, key: &[u8]) -> Result<u64, Fault> {
+        let mut number = number_of(key);
+        loop {
+            let Self { store, session: slot, now, key: at, .. } = self;
+            place(at, Family::Cursor, &number.to_be_bytes());
+            let mut is_taken = false;
+            let modified = session(slot, store)?.modify(at, |record, new| {
+                let kept = record.and_then(parse).filter(|(ends, _)| ends >= now);
+                is_taken =
+                    kept.is_some_and(|(_, theirs)| theirs != key) && !mutant!("gateway-cursor-of-two-keys");
+                if is_taken || kept.is_some_and(|(ends, _)| ends - *now > CURSOR_MS / 2) {
+                    return Decision::Keep;
+                }
+                new.extend_from_slice(&(*now + CURSOR_MS).to_le_bytes());
+                new.extend_from_slice(key);
+                Decision::Put
+            });
+            modified.await?;
+            if !is_taken {
+                return Ok(number);
+            }
+            number = number % NUMBERS + 1;
+        }
+    }
+
+    /// The key that a number stands behind, unless it was forgotten.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn recall(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
+        place(&mut self.key, Family::Cursor, &number.to_be_bytes());
+        let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
+        let found = record
+            .as_deref()
+            .and_then(parse)
+            .filter(|(ends, _)| *ends >= self.now || mutant!("gateway-cursor-over-recalled"));
+        Ok(found.map(|(_, key)| key.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter::{Store, block_on};
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    #[test]
+    fn a_number_is_one_keys_as_long_as_it_is_remembered() {
+        let store = Store::open("mem:64M").unwrap();
+        let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
+        keys.now = NOW;
+        // Another key had the number first.
+        let (number, mut at) = (number_of(b"one"), Vec::new());
+        place(&mut at, Family::Cursor, &number.to_be_bytes());
+        let taken = [&(NOW + 10).to_le_bytes()[..], b"two"].concat();
+        store.session().unwrap().put(at, taken).unwrap();
+        block_on(async {
+            let other = keys.remember(b"one").await.unwrap();
+            assert_ne!(other, number);
+            assert_eq!(keys.recall(number).await.unwrap().as_deref(), Some(&b"two"[..]));
+            assert_eq!(keys.recall(other).await.unwrap().as_deref(), Some(&b"one"[..]));
+            keys.now = NOW + 11;
+            assert_eq!(keys.recall(number).await.unwrap(), None);
+            assert_eq!(keys.remember(b"one").await.unwrap(), number);
+        });
+    }
+}

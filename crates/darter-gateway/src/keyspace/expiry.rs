@@ -1,0 +1,178 @@
+//! The walk, round after round, that removes what is over though nobody asks for it, and what the dead left (`sweep.rs`), and counts the
+//! keys that it passes.
+
+use super::sweep::{self, LOOKS, Leg};
+use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session};
+use crate::fault::Fault;
+use darter::ScanRange;
+use std::ops::Bound;
+
+/// Records that a step looks at.
+const STEP: usize = 1000;
+/// When one in so many of a step's records was over, the next step is due at once.
+const DENSE: usize = 10;
+
+/// What a round has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    /// Keys.
+    pub keys: u64,
+    /// Those among them whose time is limited.
+    pub expiring: u64,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stepped {
+    /// Keys that were removed.
+    pub removed: u64,
+    /// The next step is due at once.
+    pub goes_on: bool,
+    /// The step ended a count.
+    pub census: Option<Census>,
+}
+
+/// What a round goes through, one after the other.
+const STAGES: [WalkPhase; 6] = [
+    WalkPhase::Ends(Family::Key),
+    WalkPhase::Ends(Family::Cursor),
+    WalkPhase::Graves(Family::Field),
+    WalkPhase::Graves(Family::Member),
+    WalkPhase::Graves(Family::Score),
+    WalkPhase::Indexes,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WalkPhase {
+    /// What is over.
+    Ends(Family),
+    /// What has ended with its key.
+    Graves(Family),
+    /// What is left in indexes.
+    Indexes,
+}
+
+impl WalkPhase {
+    /// All that it looks at.
+    fn whole(self) -> ScanRange {
+        let family = match self {
+            Self::Ends(family) | Self::Graves(family) => family,
+            Self::Indexes => Family::Score,
+        };
+        let from = Bound::Included(vec![family as u8]);
+        ScanRange { from, to: Bound::Excluded(vec![family as u8 + 1]), reverse: false }
+    }
+}
+
+/// Where the walk is.
+#[derive(Debug)]
+pub(crate) struct Expiry {
+    stage: usize,
+    left: ScanRange,
+    counted: Census,
+}
+
+impl Default for Expiry {
+    fn default() -> Self {
+        Self { stage: 0, left: STAGES[0].whole(), counted: Census::default() }
+    }
+}
+
+/// When a record ends, if it does.
+fn end_of(family: Family, record: &[u8]) -> Option<u64> {
+    match family {
+        Family::Key => Head::parse(record).ok()?.expiry,
+        Family::Cursor => Some(cursors::parse(record)?.0),
+        Family::Field | Family::Member | Family::Score => None,
+    }
+}
+
+impl Expiry {
+    /// Looks at some records more.
+    ///
+    /// # Errors
+    /// The store's; the same step is then taken again.
+    pub(crate) async fn step(&mut self, keys: &mut Keyspace) -> Result<Stepped, Fault> {
+        let now = keys.now;
+        let mut stepped = Stepped::default();
+        // A stage that ends leaves the rest of the step to the next.
+        loop {
+            let leg = match STAGES[self.stage] {
+                WalkPhase::Ends(family) => self.ends(keys, family, &mut stepped).await?,
+                WalkPhase::Graves(family) => {
+                    sweep::graves(session(&mut keys.session, &keys.store)?, &mut self.left, family).await?
+                }
+                WalkPhase::Indexes => {
+                    sweep::indexes(session(&mut keys.session, &keys.store)?, &mut self.left, now).await?
+                }
+            };
+            stepped.goes_on |= leg == Leg::OnAtOnce;
+            if leg != Leg::Ended {
+                return Ok(stepped);
+            }
+            if self.stage == 0 {
+                stepped.census = Some(std::mem::take(&mut self.counted));
+            }
+            self.stage = (self.stage + 1) % STAGES.len();
+            self.left = STAGES[self.stage].whole();
+            if self.stage == 0 {
+                return Ok(stepped);
+            }
+        }
+    }
+
+    /// Removes what is over, and keys that hold nothing, though they could.
+    async fn ends(
+        &mut self,
+        keys: &mut Keyspace,
+        family: Family,
+        stepped: &mut Stepped,
+    ) -> Result<Leg, Fault> {
+        let now = keys.now;
+        let (mut over, mut holders, mut last, mut looked) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut counted = Census::default();
+        let session = session(&mut keys.session, &keys.store)?;
+        let seen = session.scan_with(&self.left, STEP, |place, record| {
+            if holders.len() == LOOKS {
+                // The rest is the next step's.
+                return;
+            }
+            last.clear();
+            last.extend_from_slice(place);
+            looked += 1;
+            let end = end_of(family, record);
+            if end.is_some_and(|end| end < now) {
+                over.push(place.to_vec());
+                return;
+            }
+            counted.keys += 1;
+            counted.expiring += u64::from(end.is_some());
+            if family == Family::Key && Head::parse(record).is_ok_and(|head| head.kind != Kind::String) {
+                holders.push((place.to_vec(), record.to_vec()));
+            }
+        });
+        let seen = seen.await?;
+        let mut worth = over.len();
+        for place in over {
+            if family == Family::Key {
+                stepped.removed += u64::from(remove_if_over(session, &place, now).await?);
+            } else {
+                let is_over = |record: &[u8]| end_of(family, record).is_some_and(|end| end < now);
+                session.delete_if(&place, is_over).await?;
+            }
+        }
+        for (place, record) in &holders {
+            worth += usize::from(sweep::idle(session, place, record, now).await?);
+        }
+        stepped.goes_on |= looked > 0 && worth * DENSE >= looked;
+        if family == Family::Key {
+            self.counted.keys += counted.keys;
+            self.counted.expiring += counted.expiring;
+        }
+        if looked == seen && seen < STEP {
+            return Ok(Leg::Ended);
+        }
+        self.left.from = Bound::Excluded(last);
+        Ok(Leg::On)
+    }
+}

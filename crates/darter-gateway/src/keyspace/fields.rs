@@ -1,0 +1,186 @@
+//! The elements of a key in the order of their names: the fields of a hash, with their values, and the members of a sorted set, with
+//! their records.
+
+use super::aggregate::Aggregate;
+use super::walk::go_behind;
+use super::{Chunk, Family, Keyspace, Kind, Walked, session};
+use crate::fault::Fault;
+use darter::{Condition, Decision, PutOutcome, ScanRange};
+use std::ops::Bound;
+
+/// A part of a key's elements, by their names, from either end.
+#[derive(Clone, Debug)]
+pub(crate) struct Elements {
+    aggregate: Aggregate,
+    range: ScanRange,
+}
+
+impl Aggregate {
+    /// The family in whose order the names are.
+    fn names(&self) -> Family {
+        if self.kind() == Kind::Hash { Family::Field } else { Family::Member }
+    }
+
+    /// All elements, ascending.
+    pub(crate) fn elements(&self) -> Elements {
+        Elements { aggregate: self.clone(), range: self.range(self.names()) }
+    }
+
+    /// The elements between two bounds, ascending.
+    pub(crate) fn elements_between(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Elements {
+        let mut elements = self.elements();
+        let place = |name: &[u8]| self.place(self.names(), name);
+        if from != Bound::Unbounded {
+            elements.range.from = from.map(place);
+        }
+        if to != Bound::Unbounded {
+            elements.range.to = to.map(place);
+        }
+        elements
+    }
+}
+
+impl Elements {
+    /// The same, descending.
+    #[must_use]
+    pub(crate) fn reversed(mut self) -> Self {
+        self.range = self.range.reversed();
+        self
+    }
+
+    /// Those that come behind one.
+    #[must_use]
+    pub(crate) fn behind(mut self, name: &[u8]) -> Self {
+        let place = self.aggregate.place(self.aggregate.names(), name);
+        go_behind(&mut self.range, &place);
+        self
+    }
+
+    /// The name behind which it begins, once a walk has come to one.
+    pub(crate) fn position(&self) -> Option<&[u8]> {
+        match if self.range.reverse { &self.range.to } else { &self.range.from } {
+            Bound::Excluded(place) => Some(self.aggregate.element(place)),
+            _ => None,
+        }
+    }
+}
+
+impl Keyspace {
+    /// Hands names and records to `visit`, until so many were handed over; `elements` is then what is left. Every element that is
+    /// there throughout comes, once.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn walk_elements(
+        &mut self,
+        elements: &mut Elements,
+        mut count: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<Walked, Fault> {
+        let mut chunk = Chunk::default();
+        let Elements { aggregate, range } = elements;
+        while count > 0 {
+            let walked = self.next_chunk(range, &mut chunk, &mut count, |place, record| {
+                visit(aggregate.element(place), record);
+            });
+            if walked.await? == Walked::Through {
+                return Ok(Walked::Through);
+            }
+            if count > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Walked::Paused)
+    }
+
+    /// The record of an element.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn element(
+        &mut self,
+        aggregate: &Aggregate,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let place = aggregate.place(aggregate.names(), name);
+        Ok(session(&mut self.session, &self.store)?.get(&place).await?)
+    }
+
+    /// Hands the records of several elements to `visit`, in the order of their names, as many at a time as they are large.
+    ///
+    /// # Errors
+    /// The store's, and those of `visit`.
+    pub(crate) async fn some_elements<'n>(
+        &mut self,
+        aggregate: &Aggregate,
+        mut names: impl ExactSizeIterator<Item = &'n [u8]>,
+        mut visit: impl FnMut(Option<&[u8]>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut chunk = Chunk::small();
+        while names.len() > 0 {
+            let asked = chunk.of(names.len());
+            let places: Vec<Vec<u8>> =
+                names.by_ref().take(asked).map(|name| aggregate.place(aggregate.names(), name)).collect();
+            let records = session(&mut self.session, &self.store)?.multi_get(&places).await?;
+            let mut bytes = 0;
+            for record in &records {
+                bytes += record.as_ref().map_or(0, Vec::len);
+                visit(record.as_deref())?;
+            }
+            chunk = chunk.after(records.len(), bytes);
+        }
+        Ok(())
+    }
+
+    /// Gives a field a value; answers whether it is new, and was not there when it must not.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn set_field(
+        &mut self,
+        hash: &Aggregate,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> Result<bool, Fault> {
+        let place = hash.place(Family::Field, name);
+        let condition = if must_be_new { Condition::Absent } else { Condition::Always };
+        let session = session(&mut self.session, &self.store)?;
+        Ok(session.put_if(&place, value, condition).await? == PutOutcome::Inserted)
+    }
+
+    /// Gives a field the value that `decide` makes of its old one, and is asked again when somebody else came between.
+    ///
+    /// # Errors
+    /// The store's, and those of `decide`.
+    pub(crate) async fn change_field<V: AsRef<[u8]> + Send>(
+        &mut self,
+        hash: &Aggregate,
+        name: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Result<V, Fault> + Send,
+    ) -> Result<V, Fault> {
+        let place = hash.place(Family::Field, name);
+        let _guard = self.locks.lock(&place).await;
+        let mut decided = None;
+        let modified = session(&mut self.session, &self.store)?.modify(&place, |old, new| {
+            match decided.insert(decide(old)) {
+                Ok(value) => {
+                    new.extend_from_slice(value.as_ref());
+                    Decision::Put
+                }
+                Err(_) => Decision::Keep,
+            }
+        });
+        modified.await?;
+        decided.unwrap_or_else(|| unreachable!("a change is decided at least once"))
+    }
+
+    /// Removes a field; answers whether it was there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn remove_field(&mut self, hash: &Aggregate, name: &[u8]) -> Result<bool, Fault> {
+        let place = hash.place(Family::Field, name);
+        Ok(session(&mut self.session, &self.store)?.delete(&place).await?)
+    }
+}

@@ -1,0 +1,199 @@
+//! The record of a Redis key: what it is, how long it lives, and a string's bytes.
+//!
+//! ```text
+//! kind (bits 0-6), bit 7: expires | ms since the epoch, 8 bytes, if it expires | the value of a string
+//!                                                                               | others: generation, 8 bytes | doubt, 16 bytes, if any
+//! ```
+//!
+//! Numbers are little-endian. A string that does not expire has one byte more than its value. A doubt begins with the ms since the epoch
+//! at which it came up; the rest makes it like no other (`aggregate.rs`).
+
+use crate::fault::{FOREIGN, Fault, WRONG_TYPE};
+use darter_fabric::mutant;
+
+/// What tells the elements that a key holds from those that it held before.
+pub(super) type Generation = [u8; 8];
+
+/// Bytes of a doubt.
+const DOUBT_BYTES: usize = 16;
+
+/// Set in the first byte of what expires.
+const EXPIRES: u8 = 0x80;
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bytes.
+    String = 0,
+    /// Fields with values, of a generation.
+    Hash = 1,
+    /// Members with scores, of a generation.
+    SortedSet = 2,
+}
+
+const KINDS: [Kind; 3] = [Kind::String, Kind::Hash, Kind::SortedSet];
+
+impl Kind {
+    /// As `TYPE` says it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Hash => "hash",
+            Self::SortedSet => "zset",
+        }
+    }
+
+    /// Whether `TYPE` says so of it.
+    pub(crate) fn is_named(self, name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(self.name().as_bytes())
+    }
+
+    fn of(code: u8) -> Option<Self> {
+        KINDS.get(usize::from(code)).copied()
+    }
+}
+
+/// A record, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head<'r> {
+    /// What the key holds.
+    pub kind: Kind,
+    /// When it ends, in ms since the epoch; it is still there in that very millisecond.
+    pub expiry: Option<u64>,
+    /// A string's bytes; of others a generation, and what doubt there is.
+    pub body: &'r [u8],
+}
+
+/// Refuses what can be no body of a kind.
+fn check(kind: Kind, body: &[u8]) -> Result<(), Fault> {
+    const GENERATION_BYTES: usize = size_of::<Generation>();
+    match (kind, body.len()) {
+        (Kind::String, _) | (_, GENERATION_BYTES) => Ok(()),
+        (_, bytes) if bytes == GENERATION_BYTES + DOUBT_BYTES => Ok(()),
+        _ => Err(FOREIGN),
+    }
+}
+
+impl<'r> Head<'r> {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When it is none.
+    #[inline]
+    pub(crate) fn parse(record: &'r [u8]) -> Result<Self, Fault> {
+        let (&first, rest) = record.split_first().ok_or(FOREIGN)?;
+        let kind = Kind::of(first & !EXPIRES).ok_or(FOREIGN)?;
+        if first & EXPIRES == 0 {
+            check(kind, rest)?;
+            return Ok(Self { kind, expiry: None, body: rest });
+        }
+        let (expiry, body) = rest.split_first_chunk().ok_or(FOREIGN)?;
+        check(kind, body)?;
+        Ok(Self { kind, expiry: Some(u64::from_le_bytes(*expiry)), body })
+    }
+
+    /// Begins a record in an empty buffer; what follows is the body.
+    #[inline]
+    pub(crate) fn begin(record: &mut Vec<u8>, kind: Kind, expiry: Option<u64>) {
+        record.clear();
+        match expiry {
+            None => record.push(kind as u8),
+            Some(when) => {
+                record.push(kind as u8 | EXPIRES);
+                record.extend_from_slice(&when.to_le_bytes());
+            }
+        }
+    }
+
+    /// A string's value.
+    ///
+    /// # Errors
+    /// [`WRONG_TYPE`] when it is none.
+    #[inline]
+    pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
+        if self.kind == Kind::String { Ok(self.body) } else { Err(WRONG_TYPE) }
+    }
+
+    /// Of which generation the elements are that it holds; none for a string.
+    pub(super) fn generation(&self) -> Option<Generation> {
+        if self.kind == Kind::String { None } else { self.body.first_chunk().copied() }
+    }
+
+    /// Since when it is in doubt whether it holds any element, in ms since the epoch.
+    pub(super) fn doubted_since(&self) -> Option<u64> {
+        self.generation()?;
+        self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
+    }
+
+    /// The same in a doubt of its own.
+    pub(super) fn doubt(&self, record: &mut Vec<u8>, now: u64) {
+        self.dispel(record);
+        record.extend_from_slice(&now.to_le_bytes());
+        let own = if mutant!("gateway-doubt-like-another") { 0 } else { darter_fabric::random_word() };
+        record.extend_from_slice(&own.to_le_bytes());
+    }
+
+    /// The same without doubt.
+    pub(super) fn dispel(&self, record: &mut Vec<u8>) {
+        Self::begin(record, self.kind, self.expiry);
+        record.extend_from_slice(&self.generation().unwrap_or_default());
+    }
+
+    /// The same but for when it ends.
+    pub(crate) fn rewrite(&self, record: &mut Vec<u8>, expiry: Option<u64>) {
+        Self::begin(record, self.kind, expiry);
+        record.extend_from_slice(self.body);
+    }
+
+    /// Whether it counts at a time.
+    #[inline]
+    pub(crate) fn lives(&self, now: u64) -> bool {
+        self.expiry.is_none_or(|when| now <= when && !(now == when && mutant!("gateway-ends-a-ms-early")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let mut record = b"left over".to_vec();
+        for expiry in [None, Some(0), Some(u64::MAX)] {
+            Head::begin(&mut record, Kind::String, expiry);
+            record.extend_from_slice(b"body");
+            let head = Head::parse(&record).unwrap();
+            assert_eq!(head, Head { kind: Kind::String, expiry, body: b"body" });
+            assert_eq!(head.string().unwrap(), b"body");
+        }
+        Head::begin(&mut record, Kind::Hash, Some(5));
+        record.extend_from_slice(b"12345678");
+        let head = Head::parse(&record).unwrap();
+        assert!(matches!(head.string(), Err(Fault::Said(text)) if text.starts_with("WRONGTYPE")));
+        assert_eq!((head.generation(), head.doubted_since()), (Some(*b"12345678"), None));
+        let mut doubted = Vec::new();
+        head.doubt(&mut doubted, 7);
+        let doubted = Head::parse(&doubted).unwrap();
+        assert_eq!((doubted.generation(), doubted.doubted_since()), (head.generation(), Some(7)));
+        let mut again = Vec::new();
+        doubted.dispel(&mut again);
+        assert_eq!(again, record);
+        assert!(Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(7));
+        assert!(!Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(8));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        for bytes in [
+            &b""[..],
+            b"\x7f",
+            b"\x80",
+            b"\x80\0\0\0\0\0\0\0",
+            b"\x01",
+            b"\x01123456789",
+            b"\x81123456781234567",
+        ] {
+            assert!(Head::parse(bytes).is_err(), "{}", bytes.escape_ascii());
+        }
+    }
+}

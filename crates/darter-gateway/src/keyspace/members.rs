@@ -1,0 +1,210 @@
+//! Members of sorted sets, with their scores: records in two orders, of which one is the truth.
+//!
+//! ```text
+//! m, key, generation, member                    -> score, stamp        the truth
+//! s, key, generation, score, member, stamp      -> nothing             the index
+//! ```
+//!
+//! Whoever changes a score draws a stamp, writes the new record of the index, changes the member's record if it is still the one that it
+//! has seen, and removes the old record of the index. So a member always has the record of the index that its own record calls for,
+//! and nobody's removal meets another's record. Whoever goes through the index asks the members' records, and skips what they do
+//! not call for: what somebody at work has not finished, or the dead never will. The latter goes when it is an hour old (`sweep.rs`).
+
+use super::aggregate::Aggregate;
+use super::order::{Scored, order_of, parse_index, stamp};
+use super::walk::go_behind;
+use super::{Family, Keyspace, session};
+use crate::fault::Fault;
+use darter::{Condition, PutOutcome, ScanRange};
+use darter_fabric::mutant;
+use std::collections::{HashSet, VecDeque};
+use std::ops::Bound;
+
+/// Records of the index in a chunk at most.
+const CHUNK: usize = 256;
+
+/// A member with its score.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) name: Vec<u8>,
+    pub(crate) score: f64,
+}
+
+/// What came of a member's score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rescored {
+    /// Before.
+    pub(crate) was: Option<f64>,
+    /// What was decided, if it was anything.
+    pub(crate) decided: Option<f64>,
+}
+
+/// A walk through members in the order of their scores, and of their names where those are equal.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    set: Aggregate,
+    range: ScanRange,
+    is_through: bool,
+    found: VecDeque<Member>,
+    /// A member whose score changes meanwhile is not to come twice.
+    told: HashSet<Vec<u8>>,
+    /// How many are likely to be asked for.
+    likely: usize,
+}
+
+/// The score in a member's record.
+pub(crate) fn score_of_record(record: &[u8]) -> Option<f64> {
+    Scored::parse(record).ok().map(|scored| scored.score)
+}
+
+impl Aggregate {
+    /// A walk through all members with scores between two bounds, of which so many are likely to be asked for.
+    pub(crate) fn ranks(&self, from: Bound<f64>, to: Bound<f64>, is_reverse: bool, likely: usize) -> Ranks {
+        // All that has a score begins with it: the next number in order is behind all of them.
+        let place = |order: u64| self.place(Family::Score, &order.to_be_bytes());
+        let from = match from {
+            Bound::Included(score) => Bound::Included(place(order_of(score))),
+            Bound::Excluded(score) => Bound::Included(place(order_of(score) + 1)),
+            Bound::Unbounded => Bound::Included(place(0)),
+        };
+        let to = match to {
+            Bound::Included(score) => Bound::Excluded(place(order_of(score) + 1)),
+            Bound::Excluded(score) => Bound::Excluded(place(order_of(score))),
+            Bound::Unbounded => Bound::Excluded(place(u64::MAX)),
+        };
+        let range = ScanRange { from, to, reverse: is_reverse };
+        let (found, told) = (VecDeque::new(), HashSet::new());
+        Ranks { set: self.clone(), range, is_through: false, found, told, likely }
+    }
+
+    /// A walk through all members.
+    pub(crate) fn all_ranks(&self, is_reverse: bool, likely: usize) -> Ranks {
+        self.ranks(Bound::Unbounded, Bound::Unbounded, is_reverse, likely)
+    }
+}
+
+impl Keyspace {
+    /// The score of a member.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn score(&mut self, set: &Aggregate, member: &[u8]) -> Result<Option<f64>, Fault> {
+        let record = self.element(set, member).await?;
+        Ok(record.map(|record| Scored::parse(&record)).transpose()?.map(|scored| scored.score))
+    }
+
+    /// Gives a member the score that `decide` makes of its old one, if any, and is asked again when somebody else came between.
+    ///
+    /// # Errors
+    /// The store's, and those of `decide`.
+    pub(crate) async fn rescore(
+        &mut self,
+        set: &Aggregate,
+        member: &[u8],
+        mut decide: impl FnMut(Option<f64>) -> Result<Option<f64>, Fault>,
+    ) -> Result<Rescored, Fault> {
+        let place = set.place(Family::Member, member);
+        let _guard = self.locks.lock(&place).await;
+        let session = session(&mut self.session, &self.store)?;
+        loop {
+            let record = session.get(&place).await?;
+            let old = record.as_deref().map(Scored::parse).transpose()?;
+            let was = old.map(|old| old.score);
+            let decided = decide(was)?;
+            let Some(score) = decided.filter(|&score| was != Some(score)) else {
+                return Ok(Rescored { was, decided });
+            };
+            // There is one zero, the positive one, as in the small sorted sets of Redis.
+            let kept = old.filter(|_| mutant!("gateway-stamp-kept-by-the-member"));
+            let stamp = kept.map_or_else(|| stamp(self.now), |kept| kept.stamp);
+            let new = Scored { score: score + 0.0, stamp };
+            let index = set.place(Family::Score, &new.index(member));
+            let is_late = mutant!("gateway-index-written-after-member");
+            if !is_late {
+                session.put(&index, b"").await?;
+            }
+            let condition = record.as_deref().map_or(Condition::Absent, Condition::Equals);
+            if session.put_if(&place, &new.record(), condition).await? == PutOutcome::Refused {
+                if !mutant!("gateway-refused-score-left-in-the-index") {
+                    session.delete(&index).await?;
+                }
+                continue;
+            }
+            if is_late {
+                session.put(&index, b"").await?;
+            }
+            if let Some(old) = old {
+                session.delete(set.place(Family::Score, &old.index(member))).await?;
+            }
+            return Ok(Rescored { was, decided });
+        }
+    }
+
+    /// Removes a member if `is_wanted` says so of its score; answers the score that it had.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn remove_member(
+        &mut self,
+        set: &Aggregate,
+        member: &[u8],
+        is_wanted: impl Fn(f64) -> bool + Send + Sync,
+    ) -> Result<Option<f64>, Fault> {
+        let place = set.place(Family::Member, member);
+        let session = session(&mut self.session, &self.store)?;
+        let mut old = None;
+        let removed = session.delete_if(&place, |record| {
+            // What nobody can read any more may go as well.
+            old = Scored::parse(record).ok();
+            old.is_none_or(|old| {
+                is_wanted(old.score) || mutant!("gateway-removes-whatever-score-it-has-by-now")
+            })
+        });
+        if !removed.await? {
+            return Ok(None);
+        }
+        let Some(old) = old else { return Ok(None) };
+        session.delete(set.place(Family::Score, &old.index(member))).await?;
+        Ok(Some(old.score))
+    }
+
+    /// The next member of a walk. A member that is there throughout with one score comes, once.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn next_member(&mut self, ranks: &mut Ranks) -> Result<Option<Member>, Fault> {
+        while ranks.found.is_empty() && !ranks.is_through {
+            let Ranks { set, range, is_through, found, told, likely } = ranks;
+            let asked = (*likely).clamp(1, CHUNK);
+            *likely = likely.saturating_mul(2);
+            let (mut met, mut places, mut last) = (Vec::new(), Vec::new(), Vec::new());
+            let session = session(&mut self.session, &self.store)?;
+            let seen = session.scan_with(range, asked, |place, _| {
+                last.clear();
+                last.extend_from_slice(place);
+                if let Some((member, stamp)) = parse_index(set.element(place)) {
+                    places.push(set.place(Family::Member, &member));
+                    met.push((member, stamp));
+                }
+            });
+            let seen = seen.await?;
+            *is_through = seen < asked;
+            if seen > 0 {
+                go_behind(range, &last);
+            }
+            let records = session.multi_get(&places).await?;
+            for ((name, stamp), record) in met.into_iter().zip(records) {
+                let scored = record.and_then(|record| Scored::parse(&record).ok());
+                let is_called_for =
+                    |scored: &Scored| scored.stamp == stamp || mutant!("gateway-index-believed");
+                if let Some(scored) = scored.filter(is_called_for)
+                    && (told.insert(name.clone()) || mutant!("gateway-member-told-twice"))
+                {
+                    found.push_back(Member { name, score: scored.score });
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(ranks.found.pop_front())
+    }
+}

@@ -1,0 +1,396 @@
+//! How Redis keys lie in an ordered index, and how a command reads and changes one (docs/gateway.md).
+//!
+//! A key has one record, its *head* (`head.rs`), under a family's byte and the key itself: heads lie in the order of their keys.
+//! Whatever a command does to a key comes down to one put or delete of its head, under the condition that the head is
+//! still the one that the command has seen: so commands are atomic for each key, whichever gateways they go through.
+//!
+//! A head whose time is over counts as absent, for every gateway by its own clock. Whoever meets one removes it, if it is still that one.
+//!
+//! The fields of a hash and the members of a sorted set are records of their own (`aggregate.rs`, `fields.rs`, `members.rs`), each of them
+//! as atomic as a head. A head that has none counts as absent too.
+
+mod aggregate;
+#[cfg(test)]
+mod crossings;
+mod cursors;
+mod expiry;
+mod fields;
+mod head;
+mod key_locks;
+mod members;
+mod order;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub(super) use aggregate::Aggregate;
+pub(super) use expiry::Expiry;
+pub(super) use head::{Head, Kind};
+pub(super) use key_locks::KeyLocks;
+pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use walk::{Chunk, Part, Walked};
+
+use super::fault::Fault;
+use aggregate::{bury, doubt, is_empty};
+use darter::{AsyncSession, Condition, Counters, Decision, PutOutcome, Store};
+use darter_fabric::mutant;
+use rustix::time::{ClockId, clock_gettime};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What begins the index's keys of each sort of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Positions of `SCAN`.
+    Cursor = b'c' as isize,
+    /// Fields of hashes.
+    Field = b'f' as isize,
+    /// Heads.
+    Key = b'k' as isize,
+    /// Members of sorted sets.
+    Member = b'm' as isize,
+    /// The same by their scores.
+    Score = b's' as isize,
+}
+
+/// What a command makes of a key.
+#[derive(Debug)]
+pub(super) enum Change<R> {
+    /// It stays as it is.
+    Keep(R),
+    /// It gets the record that was written.
+    Put(R),
+    /// It goes.
+    Remove(R),
+}
+
+impl<R> Change<R> {
+    /// What the command answers.
+    fn result(self) -> R {
+        let (Self::Keep(result) | Self::Put(result) | Self::Remove(result)) = self;
+        result
+    }
+}
+
+/// Now, in ms since the epoch, to within a tick of the kernel's.
+#[inline]
+pub(super) fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    (now.tv_sec * 1000 + now.tv_nsec / 1_000_000) as u64
+}
+
+/// A way into the keys, for one command at a time.
+#[derive(Debug)]
+pub(super) struct Keyspace {
+    store: Store,
+    locks: Arc<KeyLocks>,
+    /// Made when it is first needed: what needs no pool does without it.
+    session: Option<AsyncSession>,
+    /// Now, for the command at work, in ms since the epoch.
+    pub now: u64,
+    key: Vec<u8>,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+/// Bytes of a key at most for which it is worth while to look ahead.
+const FORESEEN_BYTES_MAX: usize = 256;
+/// Buffers beyond this size are given up when a command has ended.
+const KEPT_BYTES: usize = 64 << 10;
+
+fn session<'s>(slot: &'s mut Option<AsyncSession>, store: &Store) -> Result<&'s mut AsyncSession, Fault> {
+    match slot {
+        Some(session) => Ok(session),
+        None => Ok(slot.insert(store.async_session()?)),
+    }
+}
+
+fn place(buffer: &mut Vec<u8>, family: Family, key: &[u8]) {
+    buffer.clear();
+    buffer.push(family as u8);
+    buffer.extend_from_slice(key);
+}
+
+/// Removes the key whose head lies at a place, if its time is over, with all that it holds; answers whether it did.
+async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Result<bool, Fault> {
+    let mut aggregate = None;
+    let removed = session.delete_if(at, |record| {
+        let over = Head::parse(record).ok().filter(|head| !head.lives(now));
+        aggregate = over.and_then(|head| Aggregate::of(&at[1..], &head));
+        over.is_some() || mutant!("gateway-removes-what-was-over-when-seen")
+    });
+    let is_removed = removed.await?;
+    if is_removed
+        && let Some(aggregate) = &aggregate
+        && !mutant!("gateway-expired-elements-left")
+    {
+        bury(session, aggregate, usize::MAX).await?;
+    }
+    Ok(is_removed)
+}
+
+impl Keyspace {
+    /// Opens a store's keys, for the commands that share these locks.
+    pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
+        Self { store, locks, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
+    }
+
+    /// What it has cost so far.
+    pub(super) fn counters(&self) -> Counters {
+        self.session.as_ref().map(AsyncSession::counters).unwrap_or_default()
+    }
+
+    /// Bytes of a value that are too many for this pool, or nearly.
+    pub(super) fn value_bytes_max(&self) -> usize {
+        usize::try_from(self.store.pool().object_bytes_max()).unwrap_or(usize::MAX)
+    }
+
+    /// Gives back memory that a large command took.
+    pub(super) fn rest(&mut self) {
+        for buffer in [&mut self.key, &mut self.old, &mut self.new] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
+    /// Has what commands on these keys are going to look at come nearer.
+    pub(super) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        let Some(session) = &mut self.session else { return };
+        let (places, mut ends) = (&mut self.new, SmallVec::<[usize; 32]>::new());
+        places.clear();
+        for key in keys.filter(|key| key.len() <= FORESEEN_BYTES_MAX) {
+            places.push(Family::Key as u8);
+            places.extend_from_slice(key);
+            ends.push(places.len());
+        }
+        let mut from = 0;
+        session.prefetch(ends.into_iter().map(|end| &places[std::mem::replace(&mut from, end)..end]));
+    }
+
+    /// What `f` makes of a key's head, of none when the key is absent.
+    ///
+    /// # Errors
+    /// The store's, and [`super::fault::FOREIGN`].
+    #[inline]
+    pub(super) async fn look<R: Send>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(Option<Head<'_>>) -> R + Send,
+    ) -> Result<R, Fault> {
+        place(&mut self.key, Family::Key, key);
+        let (now, mut f) = (self.now, Some(f));
+        let session = session(&mut self.session, &self.store)?;
+        let mut take = |head: Option<Head<'_>>| f.take().map(|f| f(head));
+        let (mut is_over, mut aggregate, old) = (false, None, &mut self.old);
+        let found = session.get_with(&self.key, |record| {
+            let head = Head::parse(record)?;
+            is_over = !head.lives(now);
+            if !is_over && head.kind != Kind::String {
+                aggregate = Aggregate::of(key, &head);
+                old.clear();
+                old.extend_from_slice(record);
+                return Ok(None);
+            }
+            Ok::<_, Fault>(if is_over { None } else { take(Some(head)) })
+        });
+        if let Some(result) = found.await?.transpose()?.flatten() {
+            return Ok(result);
+        }
+        let mut head = None;
+        if is_over {
+            self.remove_if_over(key).await?;
+        } else if let Some(aggregate) = aggregate
+            && !is_empty(session, &aggregate).await?
+        {
+            head = Some(Head::parse(&self.old)?);
+        }
+        Ok(take(head).unwrap_or_else(|| unreachable!("a head is looked at once")))
+    }
+
+    /// Changes a key as `decide` says of its head, which is asked again when somebody else came between. It writes a whole record,
+    /// begun with [`Head::begin`], for [`Change::Put`].
+    ///
+    /// # Errors
+    /// The store's, [`super::fault::FOREIGN`], and those of `decide`.
+    pub(super) async fn change<R: Send>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
+    ) -> Result<R, Fault> {
+        place(&mut self.key, Family::Key, key);
+        loop {
+            let Self { store, session: slot, now, key: at, locks, old, .. } = self;
+            let guard = locks.lock(at).await;
+            let mut changed = None;
+            let modified = session(slot, store)?.modify(at, |record, new| {
+                if !mutant!("gateway-decision-kept-from-an-earlier-look") {
+                    changed = None;
+                }
+                let head = match record.map(Head::parse).transpose() {
+                    Ok(Some(head)) if head.kind != Kind::String => {
+                        // Whether it has elements is not to be seen here.
+                        old.clear();
+                        old.extend_from_slice(record.unwrap_or_default());
+                        return Decision::Keep;
+                    }
+                    Ok(head) => head,
+                    Err(foreign) => {
+                        changed = Some(Err(foreign));
+                        return Decision::Keep;
+                    }
+                };
+                let alive = head.filter(|head| head.lives(*now));
+                let change = changed.insert(decide(alive, new));
+                match change {
+                    Ok(Change::Put(_)) => Decision::Put,
+                    Ok(Change::Remove(_)) => Decision::Remove,
+                    // What is over goes, whatever it was looked at for.
+                    Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => Decision::Remove,
+                    Ok(Change::Keep(_)) | Err(_) => Decision::Keep,
+                }
+            });
+            modified.await?;
+            drop(guard);
+            if let Some(change) = changed {
+                return Ok(change?.result());
+            }
+            if let Some(result) = self.change_aggregate(key, &mut decide).await? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// The same for a key whose head, which was just seen, stands for elements; nothing when somebody else came between.
+    async fn change_aggregate<R: Send>(
+        &mut self,
+        key: &[u8],
+        decide: &mut impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault>,
+    ) -> Result<Option<R>, Fault> {
+        let Self { store, session: slot, now, key: at, old, new, .. } = self;
+        let session = session(slot, store)?;
+        let head = Head::parse(old)?;
+        let lives = head.lives(*now);
+        let aggregate = Aggregate::of(key, &head);
+        let is_absent = match &aggregate {
+            Some(aggregate) if lives => is_empty(session, aggregate).await?,
+            _ => !lives,
+        };
+        new.clear();
+        let change = decide(Some(head).filter(|_| !is_absent), new)?;
+        if lives
+            && is_absent
+            && !matches!(change, Change::Keep(_))
+            && !mutant!("gateway-empty-key-replaced-without-doubt")
+            && let Some(aggregate) = &aggregate
+        {
+            let Some(doubted) = doubt(session, aggregate, old, *now).await? else { return Ok(None) };
+            *old = doubted;
+        }
+        let result = match change {
+            Change::Put(result) => {
+                let is_blind = mutant!("gateway-put-over-what-came-between");
+                let condition = if is_blind { Condition::Always } else { Condition::Equals(old) };
+                if session.put_if(&at, &new, condition).await? == PutOutcome::Refused {
+                    return Ok(None);
+                }
+                if Head::parse(new)?.generation() == Head::parse(old).ok().and_then(|head| head.generation())
+                {
+                    return Ok(Some(result));
+                }
+                result
+            }
+            Change::Remove(result) => {
+                if !session.delete_if(&at, |record| record == *old).await? {
+                    return Ok(None);
+                }
+                result
+            }
+            Change::Keep(result) => {
+                if lives || !session.delete_if(&at, |record| record == *old).await? {
+                    return Ok(Some(result));
+                }
+                result
+            }
+        };
+        if let Some(aggregate) = &aggregate {
+            bury(session, aggregate, usize::MAX).await?;
+        }
+        Ok(Some(result))
+    }
+
+    /// Gives a key a string, whatever it held.
+    ///
+    /// # Errors
+    /// The store's.
+    #[inline]
+    pub(super) async fn set(&mut self, key: &[u8], value: &[u8], expiry: Option<u64>) -> Result<(), Fault> {
+        place(&mut self.key, Family::Key, key);
+        Head::begin(&mut self.new, Kind::String, expiry);
+        self.new.extend_from_slice(value);
+        session(&mut self.session, &self.store)?.put(&self.key, &self.new).await?;
+        Ok(())
+    }
+
+    /// Removes a key; answers whether it was there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn remove(&mut self, key: &[u8]) -> Result<bool, Fault> {
+        place(&mut self.key, Family::Key, key);
+        let now = self.now;
+        let session = session(&mut self.session, &self.store)?;
+        loop {
+            let (mut lived, mut aggregate) = (false, None);
+            let removed = session.delete_if(&self.key, |record| {
+                let head = Head::parse(record);
+                // What nobody can read any more may go as well.
+                lived = head.as_ref().map_or(true, |head| head.lives(now));
+                aggregate = head.ok().and_then(|head| Aggregate::of(key, &head));
+                aggregate.is_none()
+            });
+            let removed = removed.await?;
+            let Some(aggregate) = aggregate else { return Ok(removed && lived) };
+            if lived && is_empty(session, &aggregate).await? {
+                return Ok(false);
+            }
+            if session.delete_if(&self.key, |record| aggregate.is_of(record)).await? {
+                bury(session, &aggregate, usize::MAX).await?;
+                return Ok(lived);
+            }
+        }
+    }
+
+    /// Removes a key whose time is over; answers whether it did.
+    async fn remove_if_over(&mut self, key: &[u8]) -> Result<bool, Fault> {
+        place(&mut self.key, Family::Key, key);
+        let now = self.now;
+        let session = session(&mut self.session, &self.store)?;
+        remove_if_over(session, &self.key, now).await
+    }
+
+    /// Hands the heads of several keys to `visit`, in their order, none for each that is absent; whether one that is no string holds
+    /// anything is not looked up.
+    ///
+    /// # Errors
+    /// The store's. A record that is none counts as absent.
+    pub(super) async fn look_at_all<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        mut visit: impl FnMut(Option<Head<'_>>),
+    ) -> Result<(), Fault> {
+        let mut places = Vec::with_capacity(keys.size_hint().0);
+        for key in keys {
+            let mut buffer = Vec::with_capacity(key.len() + 1);
+            place(&mut buffer, Family::Key, key);
+            places.push(buffer);
+        }
+        let records = session(&mut self.session, &self.store)?.multi_get(&places).await?;
+        for record in &records {
+            let head = record.as_deref().and_then(|record| Head::parse(record).ok());
+            visit(head.filter(|head| head.lives(self.now)));
+        }
+        Ok(())
+    }
+}

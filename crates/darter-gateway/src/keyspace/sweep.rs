@@ -1,0 +1,251 @@
+//! What the dead left of hashes and sorted sets, found by walking over all records, a little at a time: elements of generations that have
+//! ended, heads without elements, and records of an index that no member calls for.
+
+use super::aggregate::{Aggregate, bury, doubt, is_empty};
+use super::order::{Scored, drawn_at, parse_index};
+use super::{Family, Head, place};
+use crate::fault::Fault;
+use darter::{AsyncSession, ScanRange};
+use darter_fabric::mutant;
+use std::ops::Bound;
+
+/// Generations whose heads are looked at in a step.
+pub(super) const LOOKS: usize = 100;
+/// Elements that are buried in a step.
+const BURIED: usize = 1000;
+/// Records of indexes that are looked at in a step.
+const INDEXED: usize = 1000;
+/// For how long a key must have been empty, and nobody have written to it, until its head goes.
+pub(super) const IDLE_MS: u64 = 60_000;
+/// The age from which on nobody is at work any more on a record of an index: far beyond what a member of a pool may be silent for.
+const FORGOTTEN_SECONDS: u64 = 3600;
+
+/// How far a step came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leg {
+    /// There is more.
+    On,
+    /// There is more, and it is worth while.
+    OnAtOnce,
+    /// To the end.
+    Ended,
+}
+
+/// The head of a key, if a generation is still the one that counts.
+async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
+    let mut at = Vec::new();
+    place(&mut at, Family::Key, aggregate.key());
+    let counts = |record: &[u8]| aggregate.is_of(record) || mutant!("gateway-any-head-keeps-graves");
+    Ok(session.get_with(&at, counts).await?.unwrap_or(false))
+}
+
+/// Buries, among the records of a family, what belongs to generations that have ended. An element is only ever written after
+/// its head: a head that is not there, or is another's, will not come.
+pub(super) async fn graves(
+    session: &mut AsyncSession,
+    left: &mut ScanRange,
+    family: Family,
+) -> Result<Leg, Fault> {
+    let mut leg = Leg::On;
+    for _ in 0..LOOKS {
+        let mut met = None;
+        session.scan_with(left, 1, |place, _| met = Some(place.to_vec())).await?;
+        let Some(met) = met else { return Ok(Leg::Ended) };
+        let Some(aggregate) = Aggregate::of_place(family, &met) else {
+            // Nothing of ours.
+            left.from = Bound::Excluded(met);
+            continue;
+        };
+        if !counts(session, &aggregate).await? {
+            leg = Leg::OnAtOnce;
+            if !bury(session, &aggregate, BURIED).await? {
+                break;
+            }
+        }
+        if let Bound::Excluded(end) = aggregate.range(family).to {
+            left.from = Bound::Included(end);
+        }
+    }
+    Ok(leg)
+}
+
+/// Removes records of indexes that no member calls for and that nobody can be at work on.
+pub(super) async fn indexes(
+    session: &mut AsyncSession,
+    left: &mut ScanRange,
+    now: u64,
+) -> Result<Leg, Fault> {
+    let (mut old, mut last) = (Vec::new(), Vec::new());
+    let seen = session.scan_with(left, INDEXED, |place, _| {
+        last.clear();
+        last.extend_from_slice(place);
+        if let Some(set) = Aggregate::of_place(Family::Score, place)
+            && let Some((member, stamp)) = parse_index(set.element(place))
+            && (drawn_at(stamp) + FORGOTTEN_SECONDS < now / 1000
+                || mutant!("gateway-index-swept-while-at-work"))
+        {
+            old.push((place.to_vec(), set.place(Family::Member, &member), stamp));
+        }
+    });
+    let seen = seen.await?;
+    let members: Vec<&[u8]> = old.iter().map(|(_, member, _)| &member[..]).collect();
+    let records = session.multi_get(&members).await?;
+    for ((place, _, stamp), record) in old.iter().zip(records) {
+        let scored = record.and_then(|record| Scored::parse(&record).ok());
+        if scored.is_none_or(|scored| scored.stamp != *stamp) {
+            session.delete(place).await?;
+        }
+    }
+    if seen < INDEXED {
+        return Ok(Leg::Ended);
+    }
+    left.from = Bound::Excluded(last);
+    Ok(Leg::On)
+}
+
+/// Removes a head without elements that has been in doubt for long, or puts it in doubt; answers whether it is worth while to go on.
+pub(super) async fn idle(
+    session: &mut AsyncSession,
+    at: &[u8],
+    record: &[u8],
+    now: u64,
+) -> Result<bool, Fault> {
+    let head = Head::parse(record)?;
+    let Some(aggregate) = Aggregate::of(&at[1..], &head) else { return Ok(false) };
+    if !is_empty(session, &aggregate).await? {
+        return Ok(false);
+    }
+    match head.doubted_since() {
+        None => doubt(session, &aggregate, record, now).await.map(|doubted| doubted.is_some()),
+        Some(since) if since + IDLE_MS < now || mutant!("gateway-doubt-ends-a-head-at-once") => {
+            let is_same = |other: &[u8]| other == record || mutant!("gateway-idle-head-removed-though-used");
+            Ok(session.delete_if(at, is_same).await?)
+        }
+        Some(_) => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::order::{Scored, stamp};
+    use super::super::{Expiry, Keyspace, Kind};
+    use super::*;
+    use darter::{Store, block_on};
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    struct Pool {
+        store: Store,
+        keys: Keyspace,
+        walk: Expiry,
+    }
+
+    impl Pool {
+        fn new() -> Self {
+            let store = Store::open("mem:64M").unwrap();
+            let mut keys = Keyspace::new(store.clone(), std::sync::Arc::default());
+            keys.now = NOW;
+            Self { store, keys, walk: Expiry::default() }
+        }
+
+        /// Two rounds of the walk at least: what ended in the middle of one is found by the other.
+        fn walk(&mut self, now: u64) {
+            self.keys.now = now;
+            for _ in 0..2 {
+                while block_on(self.walk.step(&mut self.keys)).unwrap().census.is_none() {}
+            }
+        }
+
+        /// The places that begin with a family's byte.
+        fn places(&self, family: Family) -> Vec<Vec<u8>> {
+            let mut session = self.store.session().unwrap();
+            session.scan_prefix([family as u8]).map(|pair| pair.unwrap().0).collect()
+        }
+
+        /// Goes through a set of members that are called like their scores.
+        fn assert_ranks(&mut self, set: &Aggregate, members: usize) {
+            let mut ranks = set.all_ranks(false, usize::MAX);
+            for number in 0..members {
+                let member = block_on(self.keys.next_member(&mut ranks)).unwrap().unwrap();
+                assert_eq!((&member.name[..], member.score), (&number.to_be_bytes()[..], number as f64));
+            }
+            assert!(block_on(self.keys.next_member(&mut ranks)).unwrap().is_none());
+        }
+
+        fn add(&mut self, key: &[u8], kind: Kind, names: usize) -> Aggregate {
+            let keys = &mut self.keys;
+            block_on(async {
+                let aggregate = keys.open(key, kind).await.unwrap();
+                for number in 0..names {
+                    let name = number.to_be_bytes();
+                    if kind == Kind::Hash {
+                        keys.set_field(&aggregate, &name, b"value", true).await.unwrap();
+                    } else {
+                        keys.rescore(&aggregate, &name, |_| Ok(Some(number as f64))).await.unwrap();
+                    }
+                }
+                assert!(keys.confirm(&aggregate).await.unwrap());
+                aggregate
+            })
+        }
+    }
+
+    #[test]
+    fn what_has_ended_is_buried_and_nothing_else() {
+        let mut pool = Pool::new();
+        for key in [&b"a"[..], b"aa", b"b", b"\xff\xff", b""] {
+            pool.add(key, Kind::Hash, 300);
+            pool.add(&[key, b"z"].concat(), Kind::SortedSet, 300);
+        }
+        for key in [&b"aa"[..], b"bz", b"\xff\xff"] {
+            // Whoever does so does not look at what was there.
+            block_on(pool.keys.set(key, b"a string", None)).unwrap();
+        }
+        // What somebody wrote who had not noticed.
+        let late = Aggregate::new(Kind::Hash, b"a", *b"12345678");
+        block_on(pool.keys.set_field(&late, b"f", b"v", false)).unwrap();
+        assert_eq!(pool.places(Family::Field).len(), 5 * 300 + 1);
+        for _ in 0..5 {
+            pool.walk(NOW);
+        }
+        assert_eq!(pool.places(Family::Field).len(), 3 * 300);
+        assert_eq!(pool.places(Family::Member).len(), 4 * 300);
+        assert_eq!(pool.places(Family::Score).len(), 4 * 300);
+    }
+
+    #[test]
+    fn what_holds_nothing_goes_when_nobody_has_written_to_it_for_long() {
+        let mut pool = Pool::new();
+        let kept = pool.add(b"kept", Kind::Hash, 1);
+        pool.add(b"idle", Kind::Hash, 0);
+        pool.add(b"used", Kind::SortedSet, 0);
+        pool.walk(NOW);
+        assert_eq!(pool.places(Family::Key).len(), 3);
+        // Who writes now takes the doubt away, though there is nothing in the end.
+        let used = pool.add(b"used", Kind::SortedSet, 1);
+        block_on(pool.keys.remove_member(&used, &0_usize.to_be_bytes(), |_| true)).unwrap();
+        pool.walk(NOW + IDLE_MS);
+        assert_eq!(pool.places(Family::Key).len(), 3);
+        pool.walk(NOW + IDLE_MS + 1);
+        assert_eq!(pool.places(Family::Key), [&b"kkept"[..], b"kused"]);
+        assert!(block_on(pool.keys.stands(&used)).unwrap() && block_on(pool.keys.stands(&kept)).unwrap());
+        pool.walk(NOW + 3 * IDLE_MS);
+        assert_eq!(pool.places(Family::Key), [&b"kkept"[..]]);
+    }
+
+    #[test]
+    fn what_no_member_calls_for_goes_when_it_is_old() {
+        let mut pool = Pool::new();
+        let set = pool.add(b"z", Kind::SortedSet, 2000);
+        let left = Scored { score: 5.0, stamp: stamp(NOW) };
+        let mut session = pool.store.session().unwrap();
+        session.put(set.place(Family::Score, &left.index(&7_usize.to_be_bytes())), b"").unwrap();
+        session.put(set.place(Family::Score, &left.index(b"nobody")), b"").unwrap();
+        pool.assert_ranks(&set, 2000);
+        pool.walk(NOW + FORGOTTEN_SECONDS * 1000);
+        assert_eq!(pool.places(Family::Score).len(), 2002);
+        pool.walk(NOW + FORGOTTEN_SECONDS * 1000 + 1000);
+        assert_eq!(pool.places(Family::Score).len(), 2000);
+        pool.assert_ranks(&set, 2000);
+    }
+}

@@ -1,0 +1,233 @@
+//! What comes between two looks of one command, brought about by the command itself.
+
+use super::aggregate::Aggregate;
+use super::head::Head;
+use super::sweep::{IDLE_MS, idle};
+use super::{Change, Family, Keyspace, Kind, Part, place, remove_if_over, session};
+use darter::{Store, block_on};
+use std::sync::Arc;
+
+const NOW: u64 = 1_800_000_000_000;
+
+fn store() -> Store {
+    Store::open("mem:64M").unwrap()
+}
+
+/// A gateway's keys, with locks of its own.
+fn keyspace(store: &Store) -> Keyspace {
+    let mut keys = Keyspace::new(store.clone(), Arc::default());
+    keys.now = NOW;
+    keys
+}
+
+/// What another gateway does meanwhile.
+fn meanwhile(store: &Store, does: impl AsyncFnOnce(&mut Keyspace) + Send) {
+    std::thread::scope(|scope| scope.spawn(|| block_on(does(&mut keyspace(store)))).join().unwrap());
+}
+
+/// The places that begin with a family's byte.
+fn places(store: &Store, family: Family) -> usize {
+    store.session().unwrap().scan_prefix([family as u8]).count()
+}
+
+fn record(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
+    store.session().unwrap().get([&[Family::Key as u8], key].concat()).unwrap()
+}
+
+async fn add_field(keys: &mut Keyspace, key: &[u8], name: &[u8]) -> Aggregate {
+    let hash = keys.open(key, Kind::Hash).await.unwrap();
+    keys.set_field(&hash, name, b"value", false).await.unwrap();
+    assert!(keys.confirm(&hash).await.unwrap());
+    hash
+}
+
+#[test]
+fn a_key_that_lives_again_is_not_removed_as_over() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(async {
+        // It was over when it was seen, and has been put again since.
+        keys.set(b"key", b"value", Some(NOW + 1)).await.unwrap();
+        let session = session(&mut keys.session, &keys.store).unwrap();
+        assert!(!remove_if_over(session, b"kkey", NOW).await.unwrap());
+        assert!(remove_if_over(session, b"kkey", NOW + 2).await.unwrap());
+    });
+}
+
+#[test]
+fn what_a_hash_that_is_over_held_goes_with_it() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(async {
+        for number in 0..1000_u32 {
+            add_field(&mut keys, b"hash", &number.to_be_bytes()).await;
+        }
+        let ends = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
+            head.unwrap().rewrite(new, Some(NOW));
+            Ok(Change::Put(()))
+        };
+        keys.change(b"hash", ends).await.unwrap();
+        assert!(keys.find(b"hash", Kind::Hash).await.unwrap().is_some());
+        keys.now = NOW + 1;
+        assert!(keys.find(b"hash", Kind::Hash).await.unwrap().is_none());
+    });
+    assert_eq!((places(&store, Family::Key), places(&store, Family::Field)), (0, 0));
+}
+
+#[test]
+fn what_is_added_to_an_empty_key_does_not_end_as_that_would_have() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(async {
+        let hash = add_field(&mut keys, b"hash", b"field").await;
+        let ends = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
+            head.unwrap().rewrite(new, Some(NOW + 5));
+            Ok(Change::Put(()))
+        };
+        keys.change(b"hash", ends).await.unwrap();
+        assert!(keys.remove_field(&hash, b"field").await.unwrap());
+        add_field(&mut keys, b"hash", b"other").await;
+    });
+    assert_eq!(Head::parse(&record(&store, b"hash").unwrap()).unwrap().expiry, None);
+}
+
+#[test]
+fn a_key_that_goes_and_comes_in_one_moment_is_another() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(async {
+        let before = add_field(&mut keys, b"hash", b"field").await;
+        assert!(keys.stands(&before).await.unwrap());
+        assert!(keys.remove(b"hash").await.unwrap());
+        assert!(!keys.stands(&before).await.unwrap());
+        let after = add_field(&mut keys, b"hash", b"field").await;
+        assert!(!keys.stands(&before).await.unwrap() && keys.stands(&after).await.unwrap());
+    });
+}
+
+#[test]
+fn a_string_that_became_a_hash_is_decided_on_anew() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    let mut calls = 0;
+    let decide = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
+        calls += 1;
+        if calls == 1 {
+            meanwhile(&store, async |keys| drop(add_field(keys, b"key", b"field").await));
+        }
+        if head.is_some() {
+            return Ok(Change::Keep(false));
+        }
+        Head::begin(new, Kind::String, None);
+        Ok(Change::Put(true))
+    };
+    assert!(!block_on(keys.change(b"key", decide)).unwrap(), "told as put, and was not");
+    assert_eq!(calls, 2);
+}
+
+#[test]
+fn what_took_a_hash_s_place_is_decided_on_anew() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(add_field(&mut keys, b"key", b"field"));
+    let mut calls = 0;
+    let decide = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
+        calls += 1;
+        if calls == 1 {
+            meanwhile(&store, async |keys| keys.set(b"key", b"theirs", None).await.unwrap());
+        }
+        if head.unwrap().kind == Kind::String {
+            return Ok(Change::Keep(()));
+        }
+        Head::begin(new, Kind::String, None);
+        new.extend_from_slice(b"ours");
+        Ok(Change::Put(()))
+    };
+    block_on(keys.change(b"key", decide)).unwrap();
+    assert_eq!(record(&store, b"key").unwrap(), [&[Kind::String as u8], &b"theirs"[..]].concat());
+}
+
+#[test]
+fn a_score_that_comes_too_late_leaves_nothing() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(async {
+        let set = keys.open(b"set", Kind::SortedSet).await.unwrap();
+        let mut is_first = true;
+        let decide = |_| {
+            if std::mem::take(&mut is_first) {
+                meanwhile(&store, async |keys| {
+                    keys.rescore(&set, b"member", |_| Ok(Some(7.0))).await.unwrap();
+                });
+            }
+            Ok(Some(5.0))
+        };
+        assert_eq!(keys.rescore(&set, b"member", decide).await.unwrap().was, Some(7.0));
+        assert_eq!(keys.score(&set, b"member").await.unwrap(), Some(5.0));
+        assert_eq!(places(&store, Family::Score), 1);
+    });
+}
+
+#[test]
+fn a_member_that_is_not_wanted_any_more_stays() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(async {
+        let set = keys.open(b"set", Kind::SortedSet).await.unwrap();
+        keys.rescore(&set, b"member", |_| Ok(Some(7.0))).await.unwrap();
+        // It had another score when it was found.
+        assert_eq!(keys.remove_member(&set, b"member", |score| score < 5.0).await.unwrap(), None);
+        assert_eq!(keys.score(&set, b"member").await.unwrap(), Some(7.0));
+    });
+}
+
+#[test]
+fn a_head_that_was_written_to_since_it_was_seen_stays() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    block_on(async {
+        keys.open(b"hash", Kind::Hash).await.unwrap();
+        let mut at = Vec::new();
+        place(&mut at, Family::Key, b"hash");
+        let empty = record(&store, b"hash").unwrap();
+        assert!(idle(session(&mut keys.session, &keys.store).unwrap(), &at, &empty, NOW).await.unwrap());
+        let doubted = record(&store, b"hash").unwrap();
+        let hash = add_field(&mut keys, b"hash", b"field").await;
+        assert!(keys.remove_field(&hash, b"field").await.unwrap());
+        let later = NOW + IDLE_MS + 1;
+        let session = session(&mut keys.session, &keys.store).unwrap();
+        assert!(!idle(session, &at, &doubted, later).await.unwrap());
+        assert_eq!(record(&store, b"hash").unwrap(), empty);
+    });
+}
+
+#[test]
+fn two_doubts_of_one_moment_differ() {
+    let mut record = Vec::new();
+    Head::begin(&mut record, Kind::Hash, None);
+    record.extend_from_slice(b"12345678");
+    let head = Head::parse(&record).unwrap();
+    let [one, other] = [(); 2].map(|()| {
+        let mut doubted = Vec::new();
+        head.doubt(&mut doubted, NOW);
+        doubted
+    });
+    assert_ne!(one, other);
+}
+
+#[test]
+fn keys_of_all_kinds_are_told_in_their_order() {
+    let store = store();
+    let mut keys = keyspace(&store);
+    let mut told = Vec::new();
+    block_on(async {
+        for key in [&b"b"[..], b"d"] {
+            add_field(&mut keys, key, b"field").await;
+        }
+        for key in [b"a", b"c", b"e"] {
+            keys.set(key, b"value", None).await.unwrap();
+        }
+        keys.walk(&mut Part::all(), usize::MAX, |key, _| told.push(key[0])).await.unwrap();
+    });
+    assert_eq!(told, b"abcde");
+}

@@ -1,0 +1,246 @@
+//! Walks over the heads of a part of the keys, in chunks, so that others have their turn.
+
+use super::aggregate::is_empty;
+use super::{Aggregate, Family, Head, Keyspace, Kind, session};
+use crate::fault::Fault;
+use darter::ScanRange;
+use darter_fabric::mutant;
+use std::ops::Bound;
+
+/// Records in the first chunk of a walk at most.
+const CHUNK_FIRST: usize = 128;
+/// Records in any chunk at most.
+const CHUNK_MAX: usize = 512;
+/// Bytes of keys and records that a chunk should not exceed, going by the one before it.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// How many records to ask for at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk(usize);
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self(CHUNK_FIRST)
+    }
+}
+
+impl Chunk {
+    /// One of few records, for who asks for single ones.
+    pub(crate) fn small() -> Self {
+        Self(CHUNK_FIRST / 8)
+    }
+
+    /// So many records, but no more than are left to ask for.
+    pub(crate) fn of(self, left: usize) -> usize {
+        left.min(self.0)
+    }
+
+    /// The next one, after one in which there were so many records of so many bytes together.
+    #[must_use]
+    pub(crate) fn after(self, records: usize, bytes: usize) -> Self {
+        Self((self.0 * 2).min(CHUNK_MAX).min(CHUNK_BYTES * records / bytes.max(1)).max(1))
+    }
+}
+
+/// A part of the keys, from either end.
+#[derive(Clone, Debug)]
+pub(crate) struct Part(ScanRange);
+
+fn beyond(family: Family) -> Bound<Vec<u8>> {
+    Bound::Excluded(vec![family as u8 + 1])
+}
+
+impl Part {
+    /// The keys between two bounds, ascending.
+    pub(crate) fn between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
+        let placed = |key: &[u8]| [&[Family::Key as u8], key].concat();
+        let from = match from {
+            Bound::Unbounded => Bound::Included(placed(b"")),
+            bound => bound.map(placed),
+        };
+        let to = match to {
+            Bound::Unbounded => beyond(Family::Key),
+            bound => bound.map(placed),
+        };
+        Self(ScanRange { from, to, reverse: false })
+    }
+
+    /// All keys, ascending.
+    pub(crate) fn all() -> Self {
+        Self::between(Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The keys that begin with a prefix, ascending.
+    pub(crate) fn prefixed(prefix: &[u8]) -> Self {
+        Self(ScanRange::prefix(&[&[Family::Key as u8], prefix].concat()))
+    }
+
+    /// The same keys, descending.
+    #[must_use]
+    pub(crate) fn reversed(self) -> Self {
+        Self(self.0.reversed())
+    }
+
+    /// Those of its keys that come behind one, in its direction.
+    #[must_use]
+    pub(crate) fn behind(mut self, key: &[u8]) -> Self {
+        go_behind(&mut self.0, &[&[Family::Key as u8], key].concat());
+        self
+    }
+
+    /// The key behind which it begins, once a walk has come to one.
+    pub(crate) fn position(&self) -> Option<&[u8]> {
+        match if self.0.reverse { &self.0.to } else { &self.0.from } {
+            Bound::Excluded(place) => place.get(1..),
+            _ => None,
+        }
+    }
+}
+
+/// Leaves out of a range what comes up to a place, in its direction.
+pub(super) fn go_behind(range: &mut ScanRange, place: &[u8]) {
+    let end = if range.reverse { &mut range.to } else { &mut range.from };
+    if let Bound::Included(bound) | Bound::Excluded(bound) = end {
+        let mut bound = std::mem::take(bound);
+        bound.clear();
+        bound.extend_from_slice(place);
+        *end = Bound::Excluded(bound);
+    }
+}
+
+/// How far a walk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walked {
+    /// To the end of its part.
+    Through,
+    /// So many records were looked at, and there may be more.
+    Paused,
+}
+
+impl Keyspace {
+    /// Hands keys and their heads to `visit`, in the part's order, those whose time is over left out, until so many records were
+    /// looked at; `part` is then what is left. Every key that is there throughout comes, once.
+    ///
+    /// # Errors
+    /// The store's. A record that is none is left out.
+    pub(crate) async fn walk(
+        &mut self,
+        part: &mut Part,
+        mut records: usize,
+        mut visit: impl FnMut(&[u8], &Head<'_>) + Send,
+    ) -> Result<Walked, Fault> {
+        let mut chunk = Chunk::default();
+        while records > 0 {
+            let now = self.now;
+            // From the first on of which it has to be found out whether it holds anything.
+            let mut late: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            let walked = self.next_chunk(&mut part.0, &mut chunk, &mut records, |place, record| {
+                if let Ok(head) = Head::parse(record)
+                    && head.lives(now)
+                {
+                    let is_next = late.is_empty() || mutant!("gateway-strings-overtake-aggregates");
+                    if is_next && head.kind == Kind::String {
+                        visit(&place[1..], &head);
+                    } else {
+                        late.push((place[1..].to_vec(), record.to_vec()));
+                    }
+                }
+            });
+            let walked = walked.await?;
+            let session = session(&mut self.session, &self.store)?;
+            for (key, record) in &late {
+                let head = Head::parse(record)?;
+                let is_absent = match Aggregate::of(key, &head) {
+                    Some(_) if mutant!("gateway-walk-tells-of-empty-keys") => false,
+                    Some(aggregate) => is_empty(session, &aggregate).await?,
+                    None => false,
+                };
+                if !is_absent {
+                    visit(key, &head);
+                }
+            }
+            if walked == Walked::Through {
+                return Ok(walked);
+            }
+            if records > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Walked::Paused)
+    }
+
+    /// Hands the next records of a range to `visit`, as many as the chunk says and no more than are `left` to ask for; range,
+    /// chunk and `left` are then what they are for the one after it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn next_chunk(
+        &mut self,
+        range: &mut ScanRange,
+        chunk: &mut Chunk,
+        left: &mut usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<Walked, Fault> {
+        let (mut last, mut bytes) = (Vec::new(), 0);
+        let asked = chunk.of(*left);
+        let session = session(&mut self.session, &self.store)?;
+        let seen = session.scan_with(range, asked, |place, record| {
+            last.clear();
+            last.extend_from_slice(place);
+            bytes += place.len() + record.len();
+            visit(place, record);
+        });
+        let seen = seen.await?;
+        if seen > 0 {
+            go_behind(range, &last);
+        }
+        *left -= seen;
+        *chunk = chunk.after(seen, bytes);
+        Ok(if seen < asked { Walked::Through } else { Walked::Paused })
+    }
+
+    /// Some key, whether its time is over or not; nothing when there is none.
+    ///
+    /// It goes down the tree of the keys' prefixes: among the bytes that may follow what the keys of a part have in common it
+    /// draws one, and takes the keys that begin with the next that there is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn draw(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        let (mut part, mut is_whole) = (Part::all(), true);
+        loop {
+            let first = self.first(&part).await?;
+            let last = self.first(&part.clone().reversed()).await?;
+            let (Some(first), Some(last)) = (first, last) else {
+                if is_whole {
+                    return Ok(None);
+                }
+                // Those that were there went meanwhile.
+                (part, is_whole) = (Part::all(), true);
+                continue;
+            };
+            if first == last {
+                return Ok(Some(first));
+            }
+            let common = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
+            // The key that ends here takes the place of a byte.
+            let (Some(&high), low) = (last.get(common), first.get(common)) else { return Ok(Some(first)) };
+            let low = low.map_or(-1, |&low| i64::from(low));
+            let choices = (i64::from(high) - low + 1) as u64;
+            let drawn = low + (darter_fabric::random_word() % choices).cast_signed();
+            let Ok(drawn) = u8::try_from(drawn) else { return Ok(Some(first)) };
+            let from = [&first[..common], &[drawn]].concat();
+            let next = Part::between(Bound::Included(&from), Bound::Included(&last));
+            let Some(next) = self.first(&next).await? else { return Ok(Some(last)) };
+            (part, is_whole) = (Part::prefixed(next.get(..=common).unwrap_or(&next)), false);
+        }
+    }
+
+    /// The first key of a part in its direction, whether its time is over or not.
+    async fn first(&mut self, part: &Part) -> Result<Option<Vec<u8>>, Fault> {
+        let session = session(&mut self.session, &self.store)?;
+        let mut found = None;
+        session.scan_with(&part.0, 1, |place, _| found = Some(place[1..].to_vec())).await?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,155 @@
+//! A gateway's numbers for Prometheus.
+
+use super::Status;
+use super::survey::SurveyResult;
+use crate::statistics::{FAMILIES, Sums};
+use crate::table::TABLE;
+use darter::{NodeUsage, OpCounters, OpKind};
+use darter_telemetry::openmetrics::{MetricsWriter, SECONDS_PER_NANO};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt::Error;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Every name begins with `darter_gateway_`.
+pub(super) fn registry(status: Arc<Status>) -> Registry {
+    let mut registry = Registry::with_prefix("darter_gateway");
+    registry.register_collector(Box::new(StatusCollector(status)));
+    registry
+}
+
+/// A gateway, to be told of.
+#[derive(Debug)]
+struct StatusCollector(Arc<Status>);
+
+const BYTES: Option<&Unit> = Some(&Unit::Bytes);
+const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
+
+/// What is counted of a kind of operation: its name, what it is, its unit.
+type OfAKind = (&'static str, &'static str, Option<&'static Unit>, fn(&OpCounters) -> u64);
+
+const OF_A_KIND: [OfAKind; 6] = [
+    ("operations", "Operations of the index begun", None, |counts| counts.ops),
+    ("round_trips", "Batches posted to the pool", None, |counts| counts.round_trips),
+    ("verbs", "Verbs in those batches", None, |counts| counts.verbs),
+    ("read", "Payload read from the pool", BYTES, |counts| counts.read_bytes),
+    ("written", "Payload written to the pool", BYTES, |counts| counts.write_bytes),
+    ("retries", "Lost races after which an operation went on", None, |counts| counts.retries),
+];
+
+/// What a block of a memory node can be.
+type State = (&'static str, fn(&NodeUsage) -> u64);
+
+const STATES: [State; 7] = [
+    ("free", |node| node.free),
+    ("mine", |node| node.mine),
+    ("others", |node| node.others),
+    ("closed", |node| node.closed),
+    ("dead", |node| node.dead),
+    ("sweeping", |node| node.sweeping),
+    ("damaged", |node| node.damaged),
+];
+
+impl Collector for StatusCollector {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut page = MetricsWriter::new(encoder);
+        let sums = self.0.shared.sums();
+        self.clients(&mut page)?;
+        commands(&mut page, &sums)?;
+        for (name, help, unit, count) in OF_A_KIND {
+            let kinds =
+                OpKind::ALL.into_iter().map(|kind| ([("kind", kind.name())], count(&sums.fabric[kind])));
+            page.counters(name, help, unit, kinds)?;
+        }
+        page.counter("sessions", "Ways into the pool that were made", None, sums.sessions)?;
+        let samples = self.0.shared.store.index().samples();
+        page.counter("sampled_searches", "Searches sampled, one of 64", None, samples.searches)?;
+        let help = "Sampled searches that the express skip table led past the root";
+        page.counter("express_searches", help, None, samples.express)?;
+        of_the_pool(&mut page, &self.0.survey.result())
+    }
+}
+
+impl StatusCollector {
+    fn clients(&self, page: &mut MetricsWriter<'_>) -> Result<(), Error> {
+        let (shared, counts) = (&self.0.shared, &self.0.shared.counts);
+        let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        page.gauge("connections", "Clients connected", None, shared.clients.count() as u64)?;
+        page.counter("accepted_connections", "Connections let in", None, load(&counts.accepted))?;
+        page.counter("refused_connections", "Connections not let in", None, load(&counts.refused))?;
+        let help = "Connections ended for what they held";
+        page.counter("dropped_connections", help, None, load(&counts.dropped))?;
+        let waiting = shared.held_bytes.load(Ordering::Relaxed) as u64;
+        page.gauge("waiting", "Requests not done and replies not taken", BYTES, waiting)?;
+        let errors = counts.errors().map(|(why, count)| ([("cause", why)], count));
+        page.counters("errors", "Commands answered with an error, by whose fault it was", None, errors)?;
+        page.counter("slow_commands", "Commands that took as long as --slow-us", None, load(&counts.slow))?;
+        page.counter(
+            "expired_keys",
+            "Keys removed by the walk since their time was over",
+            None,
+            load(&counts.expired),
+        )?;
+        page.gauge("keys", "Keys, as the last round of the walk has counted", None, load(&counts.keys))?;
+        page.gauge("expiring_keys", "Keys among them whose time is limited", None, load(&counts.expiring))?;
+        let draining = u64::from(shared.is_stopping.load(Ordering::Relaxed));
+        page.gauge("draining", "1 when the gateway is stopping", None, draining)?;
+        let uptime = ConstGauge::new(shared.since.elapsed().as_secs_f64());
+        page.metric("uptime", "Since the gateway began", SECONDS, &uptime)
+    }
+}
+
+fn commands(page: &mut MetricsWriter<'_>, sums: &Sums) -> Result<(), Error> {
+    let done = TABLE.iter().zip(&sums.commands);
+    let done = done.map(|(command, count)| ([("family", command.group), ("command", command.name)], *count));
+    page.counters("commands", "Commands done", None, done)?;
+    let latencies =
+        FAMILIES.iter().zip(&sums.latencies).map(|(family, seen)| ([("family", *family)], seen.clone()));
+    page.histograms("command_duration", "How long commands took", SECONDS, SECONDS_PER_NANO, latencies)
+}
+
+/// What the last look at the pool has found.
+fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), Error> {
+    if let Some((_, usage)) = &seen.usage {
+        page.gauge("pool_epoch", "The pool's epoch", None, usage.epoch)?;
+        let blocks = usage.nodes.iter().flat_map(|node| {
+            STATES.map(|(state, count)| {
+                ([("node", node.node.to_string()), ("state", state.to_owned())], count(node))
+            })
+        });
+        page.gauges("pool_blocks", "Blocks of each memory node by what they are", None, blocks)?;
+        page.gauge("pool_block", "A block's size", BYTES, usage.block_bytes)?;
+        let nodes = usage.nodes.iter().map(|node| ([("node", node.node.to_string())], node.bytes));
+        page.gauges("pool_node", "Each memory node's region", BYTES, nodes)?;
+        page.gauge("pool_members", "Processes that have the pool open", None, usage.members.len() as u64)?;
+        let labels = |slot: u32, pid: u64| [("member", slot.to_string()), ("process", pid.to_string())];
+        let leases = usage.members.iter().map(|member| {
+            let left = u64::try_from(member.lease_left_ms).unwrap_or_default();
+            (labels(member.slot, member.pid), left)
+        });
+        page.gauges("pool_member_lease_left_ms", "What is left of each member's lease, in ms", None, leases)?;
+        let epochs = usage.members.iter().map(|member| (labels(member.slot, member.pid), member.epoch));
+        page.gauges("pool_member_epoch", "The epoch that each member has published", None, epochs)?;
+        let garbage = usage.garbage_objects;
+        page.gauge("pool_garbage_objects", "Objects of this process that wait to be freed", None, garbage)?;
+    }
+    if let Some((_, index)) = &seen.index {
+        page.gauge("index_keys", "Keys of the index, of all families", None, index.keys)?;
+        page.gauge("index_leaves", "Leaves of the index", BYTES, index.kv_bytes)?;
+        page.gauge("index_inner", "All of the index but its leaves", BYTES, index.index_bytes)?;
+        page.gauge("index_depth", "Inner nodes above the deepest leaf", None, index.depth_max as u64)?;
+        let nodes = index.nodes.iter().map(|node| ([("type", node.name)], node.count));
+        page.gauges("index_nodes", "Inner nodes by type", None, nodes)?;
+        let bytes = index.nodes.iter().map(|node| ([("type", node.name)], node.bytes));
+        page.gauges("index_nodes", "Inner nodes by type", BYTES, bytes)?;
+        if let Some(est) = &index.est {
+            page.gauge("est", "The express skip table", BYTES, est.bytes)?;
+            page.gauge("est_entries", "Entries of the express skip table", None, est.entries)?;
+            page.gauge("est_slots", "Places for entries in the express skip table", None, est.slots)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The status page of a gateway, and what it is drawn from: `/` for people, `/status.json` and `/tree.json` for its script, `/metrics` for
+//! Prometheus, `/healthz` for load balancers.
+//!
+//! What the pool holds is told as it is, and may be anybody's: the script shows it as text and never as markup, and a policy in the page's
+//! head keeps everything from running but that script. Answers are bounded; what walks the tree goes on in small steps (`survey.rs`) and
+//! so many requests at a time (`http.rs`).
+//!
+//! With a password the page and the tree ask for it, by Basic or Bearer. Without one they answer those who reached us by an address and
+//! no name: a page of somebody else's, whose name was made to lead here, is told nothing.
+
+mod metrics;
+mod overview;
+mod survey;
+mod tree;
+
+use super::state::GatewayState;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use darter_fabric::random_word;
+use darter_telemetry::http::header::{CONTENT_SECURITY_POLICY, HeaderValue, WWW_AUTHENTICATE};
+use darter_telemetry::http::{Handler, HttpRequest, HttpResponse, Outcome, StatusCode, response, text};
+use darter_telemetry::openmetrics::scrape;
+use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+use survey::Survey;
+use tokio::sync::Semaphore;
+
+/// The page, with a place for the word that lets its script run.
+const PAGE: &str = include_str!("page.html");
+/// That place.
+const NONCE: &str = "NONCE-OF-THIS-ANSWER";
+/// Requests for parts of the tree at work at once.
+const TREES_MAX: usize = 2;
+/// How long a thread may not look around before the gateway counts as stuck; it does twice a second.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// What a gateway tells.
+#[derive(Debug)]
+struct Status {
+    shared: Arc<GatewayState>,
+    survey: Survey,
+    trees: Arc<Semaphore>,
+}
+
+/// The site of a gateway.
+pub(super) fn site(shared: &Arc<GatewayState>) -> Arc<impl Handler> {
+    let survey = Survey::new(shared.store.clone());
+    Arc::new(Status { shared: Arc::clone(shared), survey, trees: Arc::new(Semaphore::new(TREES_MAX)) })
+}
+
+impl Handler for Status {
+    fn handle(self: Arc<Self>, request: &HttpRequest<'_>) -> Outcome {
+        match request.path {
+            "/healthz" => return Outcome::Ready(self.health()),
+            "/metrics" => {
+                return Outcome::Blocking(Box::new(move || {
+                    self.survey.go_on();
+                    scrape(&metrics::registry(self))
+                }));
+            }
+            "/" | "/status.json" | "/tree.json" => {}
+            _ => return Outcome::Ready(text(StatusCode::NOT_FOUND, "try / or /metrics or /healthz\n")),
+        }
+        if let Some(refused) = self.refusal(request) {
+            return Outcome::Ready(refused);
+        }
+        match request.path {
+            "/" => Outcome::Ready(page()),
+            "/status.json" => Outcome::Blocking(Box::new(move || {
+                self.survey.go_on();
+                as_json(StatusCode::OK, &overview::overview(&self.shared, &self.survey.result()))
+            })),
+            _ => {
+                let prefix = match tree::prefix_of(request.query) {
+                    Ok(prefix) => prefix,
+                    Err(why) => {
+                        return Outcome::Ready(as_json(StatusCode::BAD_REQUEST, &json!({ "error": why })));
+                    }
+                };
+                let Ok(place) = Arc::clone(&self.trees).try_acquire_owned() else {
+                    let why = json!({ "error": "others look at the tree right now; come again" });
+                    return Outcome::Ready(as_json(StatusCode::SERVICE_UNAVAILABLE, &why));
+                };
+                Outcome::Blocking(Box::new(move || {
+                    let _place = place;
+                    match tree::below(&self.shared.store, &prefix) {
+                        Ok(tree) => as_json(StatusCode::OK, &tree),
+                        Err(error) => {
+                            let why = json!({ "error": overview::cut(&error.to_string()) });
+                            as_json(StatusCode::INTERNAL_SERVER_ERROR, &why)
+                        }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn as_json(status: StatusCode, value: &Value) -> HttpResponse {
+    response(status, "application/json", value.to_string())
+}
+
+/// The page, whose script runs by a word that is new each time.
+fn page() -> HttpResponse {
+    let nonce = format!("{:016x}{:016x}", random_word(), random_word());
+    let mut page = response(StatusCode::OK, "text/html; charset=utf-8", PAGE.replace(NONCE, &nonce));
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        page.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    page
+}
+
+impl Status {
+    fn health(&self) -> HttpResponse {
+        let shared = &self.shared;
+        let stuck = STUCK.as_millis() as u64;
+        let is_stuck = |looked: u64| shared.uptime_ms().saturating_sub(looked) > stuck;
+        if shared.is_shut_out.load(Ordering::Relaxed) {
+            text(StatusCode::SERVICE_UNAVAILABLE, "shut out\n")
+        } else if shared.is_stopping.load(Ordering::Relaxed) {
+            text(StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+        } else if shared.threads.iter().any(|thread| is_stuck(thread.looked_ms.get())) {
+            text(StatusCode::SERVICE_UNAVAILABLE, "stuck\n")
+        } else {
+            text(StatusCode::OK, "serving\n")
+        }
+    }
+
+    /// What everybody is told who may not see keys.
+    fn refusal(&self, request: &HttpRequest<'_>) -> Option<HttpResponse> {
+        let password = &self.shared.options.password;
+        if password.is_empty() {
+            let why = "without --password-file this page is shown by its address only, not by a name\n";
+            let is_named = !request.host.is_none_or(is_address);
+            return is_named.then(|| text(StatusCode::FORBIDDEN, why));
+        }
+        let shown = request.authorization.and_then(shown_password).unwrap_or_default();
+        if bool::from(password.as_slice().ct_eq(&shown)) {
+            return None;
+        }
+        let mut refused = text(StatusCode::UNAUTHORIZED, "the gateway's password is wanted\n");
+        refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"darter\""));
+        Some(refused)
+    }
+}
+
+/// Whether a `Host` header names an address, or this machine.
+fn is_address(host: &str) -> bool {
+    if host.parse::<SocketAddr>().is_ok() {
+        return true;
+    }
+    let name = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map_or(host, |(name, _)| name);
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    bare.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
+}
+
+/// The password that an `Authorization` header shows, of whatever user.
+fn shown_password(header: &str) -> Option<Vec<u8>> {
+    let (scheme, rest) = header.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.trim().as_bytes().to_vec());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = BASE64_STANDARD.decode(rest.trim()).ok()?;
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_its_nonce_where_it_is_needed() {
+        assert_eq!(PAGE.matches(NONCE).count(), 2, "one for the style, one for the script");
+        for markup in
+            ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "src=", "http://"]
+        {
+            let found = PAGE.matches(markup).count();
+            let allowed = usize::from(markup == "http://"); // SVG's name for itself
+            assert_eq!(found, allowed, "{markup}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_shown_in_either_way() {
+        assert_eq!(shown_password("Bearer open sesame"), Some(b"open sesame".to_vec()));
+        assert_eq!(shown_password("basic ZGVmYXVsdDpvcGVuOnNlc2FtZQ=="), Some(b"open:sesame".to_vec()));
+        for header in ["", "Basic", "Basic !!", "Basic bm9jb2xvbg==", "Digest abc"] {
+            assert_eq!(shown_password(header), None, "{header}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_told_from_names() {
+        for host in ["127.0.0.1", "127.0.0.1:9", "[::1]", "[::1]:80", "localhost", "LOCALHOST:1"] {
+            assert!(is_address(host), "{host}");
+        }
+        for host in
+            ["", "evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil:1", "[x]"]
+        {
+            assert!(!is_address(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! All that the page shows but the tree, as JSON. Counts are since the gateway began: the page takes differences.
+
+use super::survey::SurveyResult;
+use crate::json;
+use crate::state::GatewayState;
+use crate::statistics::{FAMILIES, Sums};
+use crate::table::TABLE;
+use darter::OpKind;
+use serde_json::{Map, Value, json};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Characters of a message that are told.
+const MESSAGE_CHARS_MAX: usize = 500;
+/// Messages that are told.
+const NOTES_MAX: usize = 16;
+/// Slow commands that are told.
+const SLOW_MAX: usize = 8;
+
+/// So much of a message as is told.
+pub(super) fn cut(text: &str) -> String {
+    text.chars().take(MESSAGE_CHARS_MAX).collect()
+}
+
+/// Everything at this moment.
+pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
+    let sums = shared.sums();
+    let samples = shared.store.index().samples();
+    let notes = shared.store.notes();
+    json!({
+        "gateway": gateway(shared, &sums),
+        "families": families(&sums),
+        "commands": commands(&sums),
+        "errors": shared.counts.errors().map(|(why, count)| (why.to_owned(), count.into())).collect::<Map<_, _>>(),
+        "expired_keys": shared.counts.expired.load(Ordering::Relaxed),
+        "fabric": fabric(&sums),
+        "est": {
+            "prefix_list": shared.store.index().prefix_list(),
+            "sampled_searches": samples.searches,
+            "express_searches": samples.express,
+        },
+        "cache_bytes": darter::OrderedIndex::cache_used_bytes(shared.store.index()),
+        "pool": seen.usage.as_ref().map(|(when, usage)| aged(json::pool(usage), *when)),
+        "index": seen.index.as_ref().map(|(when, stats)| aged(json::index(stats), *when)),
+        "counting_nodes": seen.counting,
+        "trouble": seen.trouble.as_deref().map(cut),
+        "notes": notes.iter().take(NOTES_MAX).map(|note| cut(note)).collect::<Vec<_>>(),
+        "slow": slow(shared),
+    })
+}
+
+/// What was looked at some time ago.
+fn aged(mut value: Value, when: Instant) -> Value {
+    value["age_ms"] = json!(u64::try_from(when.elapsed().as_millis()).unwrap_or(u64::MAX));
+    value
+}
+
+fn gateway(shared: &GatewayState, sums: &Sums) -> Value {
+    let counts = &shared.counts;
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "process": std::process::id(),
+        "pool": shared.store.url().map(|url| cut(&url.to_string())),
+        "threads": shared.threads.len(),
+        "uptime_ms": shared.uptime_ms(),
+        "is_stopping": shared.is_stopping.load(Ordering::Relaxed),
+        "connections": shared.clients.count(),
+        "connections_max": shared.options.connections_max,
+        "accepted": counts.accepted.load(Ordering::Relaxed),
+        "refused": counts.refused.load(Ordering::Relaxed),
+        "dropped": counts.dropped.load(Ordering::Relaxed),
+        "waiting_bytes": shared.held_bytes.load(Ordering::Relaxed),
+        "sessions": sums.sessions,
+        "keys": counts.keys.load(Ordering::Relaxed),
+        "expiring_keys": counts.expiring.load(Ordering::Relaxed),
+    })
+}
+
+fn families(sums: &Sums) -> Vec<Value> {
+    let all = FAMILIES.iter().zip(&sums.latencies).filter(|(_, seen)| seen.count() > 0);
+    all.map(|(family, seen)| {
+        json!({
+            "name": family,
+            "commands": seen.count(),
+            "nanos": seen.sum,
+            // The last bucket has no bound.
+            "buckets": seen.buckets.iter().map(|(bound, count)| json!([bound, count])).collect::<Vec<_>>(),
+        })
+    })
+    .collect()
+}
+
+fn commands(sums: &Sums) -> Map<String, Value> {
+    let done = TABLE.iter().zip(&sums.commands).filter(|(_, count)| **count > 0);
+    done.map(|(command, count)| (command.name.to_owned(), json!(count))).collect()
+}
+
+fn fabric(sums: &Sums) -> Vec<Value> {
+    let kinds = OpKind::ALL.into_iter().map(|kind| (kind, sums.fabric[kind]));
+    kinds
+        .filter(|(_, counts)| counts.ops > 0 || counts.round_trips > 0)
+        .map(|(kind, counts)| {
+            json!({
+                "kind": kind.name(),
+                "ops": counts.ops,
+                "round_trips": counts.round_trips,
+                "verbs": counts.verbs,
+                "read_bytes": counts.read_bytes,
+                "write_bytes": counts.write_bytes,
+                "retries": counts.retries,
+            })
+        })
+        .collect()
+}
+
+fn slow(shared: &GatewayState) -> Value {
+    let entries = shared.slow.last(SLOW_MAX);
+    let entries = entries.iter().map(|entry| {
+        let words = entry.arguments.iter().map(|argument| argument.escape_ascii().to_string());
+        json!({
+            "time": entry.time,
+            "micros": entry.micros,
+            "client": entry.client.address.to_string(),
+            "command": cut(&words.collect::<Vec<_>>().join(" ")),
+        })
+    });
+    json!({
+        "threshold_us": u64::try_from(shared.slow.threshold.as_micros()).unwrap_or(u64::MAX),
+        "count": shared.counts.slow.load(Ordering::Relaxed),
+        "last": entries.collect::<Vec<_>>(),
+    })
+}

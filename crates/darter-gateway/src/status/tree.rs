@@ -1,0 +1,127 @@
+//! A node of the tree with its children, for whoever browses it, and the record under a key.
+
+use crate::keyspace::Head;
+use darter::{Error, Store, TreeView};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Bytes of a prefix that can be asked for: its digits fill half of a request's head.
+const PREFIX_BYTES_MAX: usize = darter_telemetry::http::HEAD_BYTES_MAX / 4;
+/// Bytes of a value that are told.
+const VALUE_BYTES_MAX: usize = 256;
+/// All children of a node, and the key that ends there.
+const WIDTH: usize = 257;
+
+/// The prefix that a query asks for: `prefix=` and hexadecimal digits.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn prefix_of(query: &str) -> Result<Vec<u8>, String> {
+    let Some(digits) = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")) else {
+        return Ok(Vec::new());
+    };
+    if digits.len() > 2 * PREFIX_BYTES_MAX {
+        return Err(format!("a prefix of more than {PREFIX_BYTES_MAX} bytes cannot be asked for"));
+    }
+    let no_bytes = || "a prefix is an even number of hexadecimal digits".to_owned();
+    let digits = digits.as_bytes();
+    if digits.len() % 2 == 1 {
+        return Err(no_bytes());
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    digits.chunks_exact(2).map(byte).collect::<Option<_>>().ok_or_else(no_bytes)
+}
+
+/// So many bytes at most, as digits.
+fn hex(bytes: &[u8], most: usize) -> String {
+    bytes.iter().take(most).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A node without what is below it. Of a long prefix the beginning is told, and its length.
+fn one(view: &TreeView) -> Value {
+    json!({
+        "label": view.label,
+        "prefix": hex(&view.prefix, PREFIX_BYTES_MAX),
+        "prefix_bytes": view.prefix.len(),
+        "addr": view.addr.to_string(),
+        "value_bytes": view.value_bytes,
+    })
+}
+
+/// The node on the way of a prefix with its children there, and the record whose key is that very prefix.
+///
+/// # Errors
+/// When the pool is damaged or fails.
+pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
+    let view = store.tree(prefix, 1, WIDTH)?;
+    // What compression skips is known of the children only: some may lie beside the prefix.
+    let agrees = |child: &TreeView| child.prefix.iter().zip(prefix).all(|(a, b)| a == b);
+    let children = view.children.iter().filter(|(_, child)| agrees(child));
+    let children: Vec<Value> = children
+        .map(|(edge, child)| {
+            let mut child = one(child);
+            child["edge"] = json!(edge);
+            child
+        })
+        .collect();
+    let mut session = store.session()?;
+    let record = session.get_with(prefix, |value| {
+        let head = prefix.first().filter(|&&family| family == b'k').and_then(|_| Head::parse(value).ok());
+        json!({
+            "value": hex(value, VALUE_BYTES_MAX),
+            "value_bytes": value.len(),
+            "type": head.map(|head| head.kind.name()),
+            "expires_ms": head.and_then(|head| head.expiry),
+        })
+    })?;
+    let mut node = one(&view);
+    node["children"] = json!(children);
+    node["more"] = json!(view.more);
+    Ok(json!({ "asked": hex(prefix, PREFIX_BYTES_MAX), "node": node, "record": record }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_read() {
+        assert_eq!(prefix_of(""), Ok(Vec::new()));
+        assert_eq!(prefix_of("prefix="), Ok(Vec::new()));
+        assert_eq!(prefix_of("a=b&prefix=6b00fF"), Ok(vec![0x6b, 0, 0xff]));
+        let long = |bytes| format!("prefix={}", "61".repeat(bytes));
+        assert_eq!(prefix_of(&long(PREFIX_BYTES_MAX)).unwrap().len(), PREFIX_BYTES_MAX);
+        for query in ["prefix=6", "prefix=6g", "prefix=%36b", "prefix=+1", &long(PREFIX_BYTES_MAX + 1)] {
+            assert!(prefix_of(query).is_err(), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_told_with_its_children_down_to_a_leaf() {
+        let store = Store::open("mem:16M").unwrap();
+        let mut session = store.session().unwrap();
+        for key in ["kapple", "kapricot", "kbanana", "x"] {
+            session.put(key, [&[0_u8][..], key.as_bytes()].concat()).unwrap();
+        }
+        session.put(vec![b'k'; 60_000], vec![7; 100_000]).unwrap();
+        let root = below(&store, b"").unwrap();
+        assert_eq!(root["node"]["prefix_bytes"], 0);
+        assert!(root["record"].is_null());
+        assert!(root["node"]["children"].as_array().unwrap().len() >= 2, "{root}");
+        let leaf = below(&store, b"kapple").unwrap();
+        assert_eq!(leaf["record"]["value"], "006b6170706c65");
+        assert_eq!(leaf["record"]["type"], "string");
+        let children = leaf["node"]["children"].as_array().unwrap();
+        assert_eq!((children.len(), &children[0]["label"]), (1, &json!("leaf")), "{leaf}");
+        assert!(below(&store, b"kaxx").unwrap()["record"].is_null());
+        // Whatever lies there, an answer is short.
+        let long = below(&store, b"kk").unwrap().to_string();
+        assert!(long.contains("\"prefix_bytes\":60000") && long.len() < 10_000, "{} bytes", long.len());
+        let long = below(&store, &[b'k'; PREFIX_BYTES_MAX]).unwrap();
+        assert!(long["record"].is_null());
+    }
+}

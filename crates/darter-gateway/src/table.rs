@@ -1,0 +1,383 @@
+//! The table of commands: the name, arguments and effect of each, for dispatch, for `COMMAND` and for docs/commands.md.
+//!
+//! To add a command, add an entry to the list in this file and a function to its family's file in `commands/`.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+/// A command, as the table describes it.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// Its position in the table.
+    pub id: CommandId,
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// Arguments with the name; at least so many when negative.
+    pub arity: i64,
+    /// What it is, in Redis's words.
+    pub flags: &'static [&'static str],
+    /// Which arguments are keys: the first, the last (from the end when negative), the step. All 0 for none.
+    pub keys: (i64, i64, i64),
+    /// The version of Redis, or of darter, that brought it.
+    pub since: &'static str,
+    /// The group it belongs to, in Redis's words.
+    pub group: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// How atomic it is across all gateways, and where it differs from Redis.
+    pub note: &'static str,
+}
+
+/// Passes the list of commands, by their groups, to a macro: `table!` below makes the table of it, `commands/mod.rs` the
+/// dispatch.
+///
+/// An entry gives the command's id, name, arity, flags, keys and the version that introduced it; the expression that runs it; a
+/// summary; and how atomic it is across gateways.
+macro_rules! for_each_command {
+    ($with:ident) => {
+        $with! { call;
+            "string" {
+                Append "append" 3 [write denyoom fast] (1 1 1) "2.0.0" => strings::append(call).await,
+                    "Adds bytes to the end of a value", "atomic";
+                Decr "decr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::decr(call).await,
+                    "Takes one from a number", "atomic";
+                Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::decrby(call).await,
+                    "Takes from a number", "atomic";
+                Get "get" 2 [readonly fast] (1 1 1) "1.0.0" => strings::get(call).await,
+                    "Tells a value", "atomic";
+                Getdel "getdel" 2 [write fast] (1 1 1) "6.2.0" => strings::getdel(call).await,
+                    "Tells a value and removes it", "atomic";
+                Getex "getex" -2 [write fast] (1 1 1) "6.2.0" => strings::getex(call).await,
+                    "Tells a value and sets when it ends", "atomic";
+                Getrange "getrange" 4 [readonly] (1 1 1) "2.4.0" => strings::getrange(call).await,
+                    "Tells a part of a value", "atomic";
+                Getset "getset" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::getset(call).await,
+                    "Sets a value and tells the old one", "atomic";
+                Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::incr(call).await,
+                    "Adds one to a number", "atomic";
+                Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::incrby(call).await,
+                    "Adds to a number", "atomic";
+                Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => strings::incrbyfloat(call).await,
+                    "Adds to a decimal number, in 64 bits of precision", "atomic";
+                Mget "mget" -2 [readonly fast] (1 -1 1) "1.0.0" => strings::mget(call).await,
+                    "Tells several values", "each key by itself: others may change one between two reads";
+                Mset "mset" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::mset(call).await,
+                    "Sets several values", "each key by itself, in their order: others may see some set and some not";
+                Msetnx "msetnx" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::msetnx(),
+                    "Refused: it is all or nothing over several keys", "refused";
+                Psetex "psetex" 4 [write denyoom] (1 1 1) "2.6.0" => strings::setex(call, 1).await,
+                    "Sets a value that ends in so many ms", "atomic";
+                Set "set" -3 [write denyoom] (1 1 1) "1.0.0" => strings::set(call).await,
+                    "Sets a value; NX, XX, GET, EX, PX, EXAT, PXAT, KEEPTTL", "atomic";
+                Setex "setex" 4 [write denyoom] (1 1 1) "2.0.0" => strings::setex(call, 1000).await,
+                    "Sets a value that ends in so many seconds", "atomic";
+                Setnx "setnx" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::setnx(call).await,
+                    "Sets a value if there is none", "atomic";
+                Setrange "setrange" 4 [write denyoom] (1 1 1) "2.2.0" => strings::setrange(call).await,
+                    "Writes over a part of a value", "atomic";
+                Strlen "strlen" 2 [readonly fast] (1 1 1) "2.2.0" => strings::strlen(call).await,
+                    "Tells how long a value is", "atomic";
+                Substr "substr" 4 [readonly] (1 1 1) "1.0.0" => strings::getrange(call).await,
+                    "As GETRANGE", "atomic";
+            }
+            "generic" {
+                Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
+                    "Removes keys", "each key by itself";
+                Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
+                    "Counts which of some keys are there", "each key by itself";
+                Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
+                    "Has a key end in so many seconds; NX, XX, GT, LT", "atomic; by the gateway's clock";
+                Expireat "expireat" -3 [write fast] (1 1 1) "1.2.0" => expiry::expire(call, expiry::Unit::Seconds, false).await,
+                    "Has a key end at a time in seconds", "atomic; by the gateway's clock";
+                Expiretime "expiretime" 2 [readonly fast] (1 1 1) "7.0.0" => expiry::ttl(call, expiry::Unit::Seconds, false).await,
+                    "Tells when a key ends, in seconds", "atomic";
+                Keys "keys" 2 [readonly] (0 0 0) "1.0.0" => scan::keys(call).await,
+                    "Tells the keys that match a pattern, in order",
+                    "keys that are there throughout come, once; what a pattern begins with is looked for, not filtered";
+                Persist "persist" 2 [write fast] (1 1 1) "2.2.0" => expiry::persist(call).await,
+                    "Has a key last", "atomic";
+                Pexpire "pexpire" -3 [write fast] (1 1 1) "2.6.0" => expiry::expire(call, expiry::Unit::Millis, true).await,
+                    "Has a key end in so many ms; NX, XX, GT, LT", "atomic; by the gateway's clock";
+                Pexpireat "pexpireat" -3 [write fast] (1 1 1) "2.6.0" => expiry::expire(call, expiry::Unit::Millis, false).await,
+                    "Has a key end at a time in ms", "atomic; by the gateway's clock";
+                Pexpiretime "pexpiretime" 2 [readonly fast] (1 1 1) "7.0.0" => expiry::ttl(call, expiry::Unit::Millis, false).await,
+                    "Tells when a key ends, in ms", "atomic";
+                Pttl "pttl" 2 [readonly fast] (1 1 1) "2.6.0" => expiry::ttl(call, expiry::Unit::Millis, true).await,
+                    "Tells how many ms a key has left", "atomic; by the gateway's clock";
+                Randomkey "randomkey" 1 [readonly] (0 0 0) "1.0.0" => scan::randomkey(call).await,
+                    "Tells some key", "every key can come; keys in thinly used parts of the key space come more often";
+                Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
+                    "Tells keys step by step, in order; MATCH, COUNT, TYPE",
+                    "keys that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+                Ttl "ttl" 2 [readonly fast] (1 1 1) "1.0.0" => expiry::ttl(call, expiry::Unit::Seconds, true).await,
+                    "Tells how many seconds a key has left", "atomic; by the gateway's clock";
+                Type "type" 2 [readonly fast] (1 1 1) "1.0.0" => keys::kind(call).await,
+                    "Tells what a key holds", "atomic";
+                Unlink "unlink" -2 [write fast] (1 -1 1) "4.0.0" => keys::del(call).await,
+                    "As DEL", "each key by itself";
+            }
+            "hash" {
+                Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => hashes::hdel(call).await,
+                    "Removes fields", "each field by itself, in their order; a hash without fields is absent";
+                Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
+                    "Tells whether a field is there", "atomic";
+                Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
+                    "Tells a field's value", "atomic";
+                Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, true).await,
+                    "Tells all fields and values, in the fields' order",
+                    "each field by itself: others may change one between two reads; a hash that is removed is told whole or not at all";
+                Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
+                    "Adds to a field that is a number", "atomic; beside the DEL of its key it may be seen before it and again behind it";
+                Hincrbyfloat "hincrbyfloat" 4 [write denyoom fast] (1 1 1) "2.6.0" => hashes::hincrbyfloat(call).await,
+                    "Adds to a field that is a decimal number, in 64 bits of precision", "as HINCRBY";
+                Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, false).await,
+                    "Tells all fields, in order", "as HGETALL";
+                Hlen "hlen" 2 [readonly fast] (1 1 1) "2.0.0" => hashes::hlen(call).await,
+                    "Counts the fields", "fields that are there throughout count, once; takes as long as there are fields";
+                Hmget "hmget" -3 [readonly fast] (1 1 1) "2.0.0" => hashes::hmget(call).await,
+                    "Tells the values of several fields", "as HGETALL";
+                Hmset "hmset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hmset(call).await,
+                    "As HSET, and answers OK", "as HSET";
+                Hscan "hscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Hash).await,
+                    "Tells fields and values step by step, in the fields' order; MATCH, COUNT, NOVALUES",
+                    "fields that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+                Hset "hset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hset(call).await,
+                    "Gives fields values",
+                    "each field by itself, in their order: others may see some changed and some not; beside the DEL of its key it may be seen \
+                     before it and again behind it";
+                Hsetnx "hsetnx" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hsetnx(call).await,
+                    "Gives a field a value if it has none", "as HINCRBY";
+                Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
+                    "Tells how long a field's value is", "atomic";
+                Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, false, true).await,
+                    "Tells all values, in the fields' order", "as HGETALL";
+            }
+            "sorted-set" {
+                Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
+                    "Gives members scores; NX, XX, GT, LT, CH, INCR",
+                    "each member by itself, in their order: others may see some changed and some not; beside the DEL of its key it may be seen \
+                     before it and again behind it";
+                Zcard "zcard" 2 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zcard(call).await,
+                    "Counts the members", "members that are there throughout count, once; takes as long as there are members";
+                Zcount "zcount" 4 [readonly fast] (1 1 1) "2.0.0" => ranks::count(call, By::Score).await,
+                    "Counts the members with scores between two bounds", "as ZRANGE; takes as long as there are such members";
+                Zincrby "zincrby" 4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zincrby(call).await,
+                    "Adds to a member's score", "atomic; beside the DEL of its key it may be seen before it and again behind it";
+                Zlexcount "zlexcount" 4 [readonly fast] (1 1 1) "2.8.9" => ranks::count(call, By::Name).await,
+                    "Counts the members between two names, whatever their scores", "as ZCARD; takes as long as there are such members";
+                Zmscore "zmscore" -3 [readonly fast] (1 1 1) "6.2.0" => sorted_sets::zmscore(call).await,
+                    "Tells the scores of several members", "each member by itself: others may change one between two reads";
+                Zpopmax "zpopmax" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, true).await,
+                    "Removes the members with the highest scores and tells them", "as ZPOPMIN";
+                Zpopmin "zpopmin" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, false).await,
+                    "Removes the members with the lowest scores and tells them",
+                    "each member by itself, and nobody else gets it too; a lower one may come while it goes";
+                Zrange "zrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, None, None).await,
+                    "Tells members by rank, score or name, in order; BYSCORE, BYLEX, REV, LIMIT, WITHSCORES",
+                    "members that are there throughout with one score come, once, in order; one whose score changes meanwhile comes once, or not; \
+                     a set that is removed is told whole or not at all; takes as long as there are members up to the last";
+                Zrangebylex "zrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(false)).await,
+                    "Tells the members between two names, whatever their scores; LIMIT", "members that are there throughout come, once, in order";
+                Zrangebyscore "zrangebyscore" -4 [readonly] (1 1 1) "1.0.5" => ranks::range(call, Some(By::Score), Some(false)).await,
+                    "Tells the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; begins where it is to begin";
+                Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
+                    "Tells how many members come before one", "as ZRANGE; takes as long as there are such members";
+                Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
+                    "Removes members", "each member by itself, in their order; a sorted set without members is absent";
+                Zremrangebylex "zremrangebylex" 4 [write] (1 1 1) "2.8.9" => ranks::remove(call, By::Name).await,
+                    "Removes the members between two names, whatever their scores", "as ZREMRANGEBYRANK";
+                Zremrangebyrank "zremrangebyrank" 4 [write] (1 1 1) "2.0.0" => ranks::remove(call, By::Rank).await,
+                    "Removes the members from one rank to another",
+                    "each member by itself: those are removed that ZRANGE would tell; others may see some gone and some not";
+                Zremrangebyscore "zremrangebyscore" 4 [write] (1 1 1) "1.2.0" => ranks::remove(call, By::Score).await,
+                    "Removes the members with scores between two bounds",
+                    "each member by itself, and none whose score is out of bounds by then; others may see some gone and some not";
+                Zrevrange "zrevrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, Some(By::Rank), Some(true)).await,
+                    "Tells members by rank from the highest; WITHSCORES", "as ZRANGE";
+                Zrevrangebylex "zrevrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(true)).await,
+                    "As ZRANGEBYLEX, in descending order", "as ZRANGEBYLEX";
+                Zrevrangebyscore "zrevrangebyscore" -4 [readonly] (1 1 1) "2.2.0" => ranks::range(call, Some(By::Score), Some(true)).await,
+                    "As ZRANGEBYSCORE, in descending order", "as ZRANGEBYSCORE";
+                Zrevrank "zrevrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, true).await,
+                    "Tells how many members come behind one", "as ZRANK";
+                Zscan "zscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::SortedSet).await,
+                    "Tells members and scores step by step, in the members' order; MATCH, COUNT",
+                    "members that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+                Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
+                    "Tells a member's score", "atomic";
+            }
+            "ordered" {
+                Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
+                    "Tells keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \
+                     low), KEYSONLY", "keys that are there throughout come, once, in order";
+                Rangecount "rangecount" 3 [readonly] (0 0 0) "darter 0.1" => ordered::rangecount(call).await,
+                    "Counts the keys between two bounds", "keys that are there throughout count, once; takes as long as there are keys";
+            }
+            "connection" {
+                Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
+                    "Shows the password; the user is `default`", "";
+                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call),
+                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT", "this gateway's clients";
+                Echo "echo" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::echo(call),
+                    "Tells what it was told", "";
+                Hello "hello" -1 [noscript loading stale fast no_auth] (0 0 0) "6.0.0" => connection::hello(call),
+                    "Chooses RESP2 or RESP3; AUTH, SETNAME", "";
+                Ping "ping" -1 [loading stale fast] (0 0 0) "1.0.0" => connection::ping(call),
+                    "Answers", "";
+                Quit "quit" -1 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::quit(call),
+                    "Ends the connection", "";
+                Reset "reset" 1 [noscript loading stale fast no_auth] (0 0 0) "6.2.0" => connection::reset(call),
+                    "Makes the connection as it was when it was new", "";
+                Select "select" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::select(call),
+                    "Chooses database 0, the only one", "";
+            }
+            "server" {
+                Command "command" -1 [loading stale] (0 0 0) "2.8.13" => server::command(call),
+                    "Tells of the commands; COUNT, INFO, DOCS, LIST", "";
+                Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => server::config(call),
+                    "GET of what clients ask for; the rest is the command line's", "this gateway's";
+                Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
+                    "Counts the keys", "keys that are there throughout count, once; takes as long as there are keys, and looks into each hash and sorted set";
+                Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
+                    "Removes all keys; wants `--allow-flush`", "each key by itself; keys that come meanwhile may stay";
+                Flushdb "flushdb" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
+                    "As FLUSHALL", "each key by itself; keys that come meanwhile may stay";
+                Info "info" -1 [loading stale] (0 0 0) "1.0.0" => server::info(call),
+                    "Tells how the gateway is", "this gateway's; the number of keys is of the last round of its walk";
+                Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call),
+                    "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
+            }
+        }
+    };
+}
+pub(crate) use for_each_command;
+
+macro_rules! table {
+    ($call:ident; $($group:literal {$(
+        $id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
+        => $run:expr, $summary:literal, $note:literal;
+    )*})*) => {
+        /// A command's position in the table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub(super) enum CommandId { $($($id,)*)* }
+
+        /// All commands, by their groups.
+        pub(super) static TABLE: &[Command] = &[$($(
+            Command {
+                id: CommandId::$id,
+                name: $name,
+                arity: $arity,
+                flags: &[$(stringify!($flag)),*],
+                keys: ($first, $last, $step),
+                since: $since,
+                group: $group,
+                summary: $summary,
+                note: $note,
+            },
+        )*)*];
+    };
+}
+
+for_each_command! { table }
+
+/// Slots of the names' hash table: a power of two, more than twice the commands.
+const SLOTS: usize = 512;
+
+static SLOT_OF_NAME: LazyLock<[Option<&'static Command>; SLOTS]> = LazyLock::new(|| {
+    let mut slots = [None; SLOTS];
+    for command in TABLE {
+        let mut slot = hash(command.name.as_bytes());
+        while slots[slot].is_some() {
+            slot = (slot + 1) % SLOTS;
+        }
+        slots[slot] = Some(command);
+    }
+    slots
+});
+
+fn hash(name: &[u8]) -> usize {
+    let hash = name.iter().fold(0_u32, |hash, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(byte | 0x20));
+    (hash ^ hash >> 9) as usize % SLOTS
+}
+
+impl Command {
+    /// The command of a name, in whichever case.
+    #[inline]
+    pub(super) fn named(name: &[u8]) -> Option<&'static Self> {
+        let mut slot = hash(name);
+        while let Some(command) = SLOT_OF_NAME[slot] {
+            if name.eq_ignore_ascii_case(command.name.as_bytes()) {
+                return Some(command);
+            }
+            slot = (slot + 1) % SLOTS;
+        }
+        None
+    }
+
+    /// The command of a place in the table.
+    pub(super) fn numbered(number: u32) -> Option<&'static Self> {
+        TABLE.get(number as usize)
+    }
+
+    /// Whether so many arguments, the name among them, are as many as it wants.
+    pub(super) fn takes(&self, arguments: usize) -> bool {
+        let arguments = super::number::signed(arguments);
+        if self.arity < 0 { arguments >= -self.arity } else { arguments == self.arity }
+    }
+
+    /// Whether who has not shown the password may use it.
+    pub(super) fn is_for_strangers(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+}
+
+/// The page docs/commands.md.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# Commands of the gateway\n\n\
+         Made from the table of commands, by `DARTER_KEEP_DOCS=1 cargo test -p darter-gateway --test gateway`. A command \
+         that is not here is refused.\nError texts and edge cases are those of Redis 7. *Atomic* means atomic for its key, across all \
+         gateways of a pool; how, is told in [gateway.md](gateway.md).\n",
+    );
+    let mut groups: Vec<&str> = TABLE.iter().map(|command| command.group).collect();
+    groups.dedup();
+    for group in groups {
+        let _ = write!(
+            page,
+            "\n## {group}\n\n| command | since | arity | does | across gateways |\n|---|---|---|---|---|\n"
+        );
+        for command in TABLE.iter().filter(|command| command.group == group) {
+            let Command { name, since, arity, summary, note, .. } = command;
+            let name = name.to_ascii_uppercase();
+            let _ = writeln!(page, "| `{name}` | {since} | {arity} | {summary} | {note} |");
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name() {
+        assert!(TABLE.len() * 2 < SLOTS);
+        for (number, command) in TABLE.iter().enumerate() {
+            assert_eq!(command.id as usize, number, "{}", command.name);
+            for name in [command.name.to_owned(), command.name.to_ascii_uppercase()] {
+                assert!(std::ptr::eq(Command::named(name.as_bytes()).unwrap(), command), "{name}");
+            }
+        }
+        for name in ["", "ge", "gett", "\0", "g\u{45}\u{34}"] {
+            assert!(Command::named(name.as_bytes()).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_counted_with_the_name() {
+        let (get, del) = (Command::named(b"get").unwrap(), Command::named(b"del").unwrap());
+        assert!(get.takes(2) && !get.takes(1) && !get.takes(3));
+        assert!(del.takes(2) && del.takes(9) && !del.takes(1));
+    }
+}

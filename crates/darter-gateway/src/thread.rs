@@ -1,0 +1,113 @@
+//! A serving thread: an executor with a task for each client, one that drives the connections to memory nodes, one that
+//! accounts, and in the first thread one that removes expired keys.
+
+use super::connection::Connection;
+use super::error::{GatewayError, system};
+use super::fabric_driver;
+use super::keyspace::{Expiry, now_ms};
+use super::state::{GatewayState, LogLine};
+use super::worker::Worker;
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tracing::{debug, info};
+
+/// The interval between two updates of the published counts.
+const ACCOUNTING_INTERVAL: Duration = Duration::from_millis(500);
+/// The pause between two steps of the walk that removes expired keys.
+const EXPIRY_PAUSE: Duration = Duration::from_millis(100);
+/// The same pause when the walk's last round met no key with a time to live.
+const IDLE_EXPIRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection on its way to the thread that serves it.
+pub(super) type Accepted = (TcpStream, SocketAddr);
+
+/// Serves the clients that a channel delivers, until the channel is closed and all of them have gone.
+pub(super) fn serve(
+    shared: Arc<GatewayState>,
+    mut given: mpsc::UnboundedReceiver<Accepted>,
+    number: usize,
+) -> Result<(), GatewayError> {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(system("start an executor"))?;
+    let expires = number == 0 && shared.options.expires;
+    let worker = Rc::new(Worker::new(shared, number));
+    let tasks = LocalSet::new();
+    let driver = {
+        let _inside = runtime.enter();
+        fabric_driver::FabricDriver::enter().map_err(system("wait for memory nodes"))?
+    };
+    tasks.block_on(&runtime, async {
+        tokio::task::spawn_local(driver.run());
+        tokio::task::spawn_local(account(Rc::clone(&worker)));
+        if expires {
+            tokio::task::spawn_local(expire(Rc::clone(&worker)));
+        }
+        while let Some((socket, address)) = given.recv().await {
+            admit(&worker, socket, address);
+        }
+    });
+    Ok(())
+}
+
+/// Serves a client in a task of its own.
+fn admit(worker: &Rc<Worker>, socket: TcpStream, address: SocketAddr) {
+    let shared = &worker.shared;
+    let Ok(local) = socket.local_addr() else { return };
+    let info = shared.clients.admit(address, local);
+    match Connection::new(socket, Rc::clone(worker), Arc::clone(&info)) {
+        Ok(connection) => {
+            let task = tokio::task::spawn_local(connection.run());
+            shared.clients.enter(&info, task.abort_handle());
+            if shared.may_log(LogLine::Accepted) {
+                info!(client = info.id, %address, "connection accepted");
+            }
+        }
+        Err(error) => debug!(%error, "a connection could not be set up"),
+    }
+}
+
+/// Updates the counts that the thread publishes, periodically.
+async fn account(worker: Rc<Worker>) {
+    loop {
+        worker.account();
+        tokio::time::sleep(ACCOUNTING_INTERVAL).await;
+    }
+}
+
+/// Walks over all records again and again, and removes the expired ones.
+async fn expire(worker: Rc<Worker>) {
+    let counts = &worker.shared.counts;
+    let (mut walk, mut pause) = (Expiry::default(), EXPIRY_PAUSE);
+    loop {
+        tokio::time::sleep(pause).await;
+        let mut held = worker.keyspace().await;
+        loop {
+            held.keys.now = now_ms();
+            match walk.step(&mut held.keys).await {
+                Ok(stepped) => {
+                    counts.expired.fetch_add(stepped.removed, Ordering::Relaxed);
+                    if let Some(census) = stepped.census {
+                        counts.keys.store(census.keys, Ordering::Relaxed);
+                        counts.expiring.store(census.expiring, Ordering::Relaxed);
+                        pause = if census.expiring == 0 { IDLE_EXPIRY_PAUSE } else { EXPIRY_PAUSE };
+                    }
+                    if !stepped.goes_on {
+                        break;
+                    }
+                }
+                Err(fault) => {
+                    worker.shared.note(&fault);
+                    break;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        worker.give_keyspace(held);
+    }
+}

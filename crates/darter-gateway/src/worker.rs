@@ -1,0 +1,193 @@
+//! What the clients of one thread share, and borrow from it: sessions of the pool, of which only so many are in use at a time,
+//! and spare buffers.
+
+use super::clients::ClientInfo;
+use super::keyspace::{KeyLocks, Keyspace};
+use super::pipeline::Pipeline;
+use super::request::Arguments;
+use super::state::{GatewayState, LogLine};
+use super::statistics::ThreadCounts;
+use super::table::Command;
+use darter::Counters;
+use darter_fabric::wire::Inbox;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::warn;
+
+/// Spare buffers of each kind that a thread keeps.
+const SPARES: usize = 8;
+/// Spare buffers for replies that it keeps: all clients with requests in progress have one at once.
+const OUTPUTS_SPARE: usize = 256;
+/// Maximum capacity of a reply buffer that is kept, in bytes.
+const OUTPUT_KEPT_BYTES: usize = 16 << 10;
+
+/// What the clients of one thread share.
+pub(super) struct Worker {
+    counts: Arc<ThreadCounts>,
+    /// The current round of accounting; each session is accounted for once in a round.
+    round: Cell<u64>,
+    pub(super) shared: Arc<GatewayState>,
+    /// Keyspaces that are not in use.
+    keyspaces: RefCell<Vec<(Keyspace, Account)>>,
+    /// Limits the sessions in use.
+    permits: Semaphore,
+    locks: Arc<KeyLocks>,
+    inboxes: RefCell<Vec<Inbox>>,
+    outputs: RefCell<Vec<Vec<u8>>>,
+    pipelines: RefCell<Vec<Pipeline>>,
+}
+
+/// The costs of a session that have been counted, and the round in which they were.
+#[derive(Debug, Default)]
+struct Account {
+    round: u64,
+    counted: Counters,
+}
+
+/// A keyspace with a session of its own, borrowed from its thread.
+pub(super) struct KeyspaceLease<'w> {
+    pub(super) keys: Keyspace,
+    account: Account,
+    _permit: Option<SemaphorePermit<'w>>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<GatewayState>, number: usize) -> Self {
+        let permits = Semaphore::new(shared.options.sessions_max);
+        Self {
+            counts: Arc::clone(&shared.threads[number]),
+            round: Cell::new(0),
+            shared,
+            keyspaces: RefCell::default(),
+            permits,
+            locks: Arc::default(),
+            inboxes: RefCell::default(),
+            outputs: RefCell::default(),
+            pipelines: RefCell::default(),
+        }
+    }
+
+    /// Borrows a keyspace; waits while as many are in use as may be.
+    pub(super) async fn keyspace(&self) -> KeyspaceLease<'_> {
+        // The semaphore is never closed.
+        let permit = self.permits.acquire().await.ok();
+        let spare = self.keyspaces.borrow_mut().pop();
+        let (keys, account) = spare.unwrap_or_else(|| {
+            self.counts.sessions.add(1);
+            let keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.locks));
+            (keys, Account::default())
+        });
+        KeyspaceLease { keys, account, _permit: permit }
+    }
+
+    /// Takes a keyspace back.
+    pub(super) fn give_keyspace(&self, mut held: KeyspaceLease<'_>) {
+        held.keys.rest();
+        self.count(&held.keys, &mut held.account);
+        self.keyspaces.borrow_mut().push((held.keys, held.account));
+    }
+
+    /// Counts what a session has cost, unless that was done in this round.
+    fn count(&self, keys: &Keyspace, account: &mut Account) {
+        if account.round != self.round.get() {
+            let now = keys.counters();
+            self.counts.spent(&(now - account.counted));
+            *account = Account { round: self.round.get(), counted: now };
+        }
+    }
+
+    /// Begins a round, and accounts for the sessions that are not in use.
+    pub(super) fn account(&self) {
+        self.round.set(self.round.get() + 1);
+        for (keys, account) in &mut *self.keyspaces.borrow_mut() {
+            self.count(keys, account);
+        }
+        self.counts.looked_ms.set(self.shared.uptime_ms());
+    }
+
+    /// Counts a command that ran, if one did. Returns when it ended.
+    #[inline]
+    pub(super) fn did(
+        &self,
+        command: Option<&'static Command>,
+        args: &Arguments<'_>,
+        began: Instant,
+        client: &Arc<ClientInfo>,
+    ) -> Instant {
+        let now = Instant::now();
+        if let Some(command) = command {
+            let took = now.saturating_duration_since(began);
+            self.counts.did(command, took);
+            if took >= self.shared.slow.threshold {
+                self.was_slow(command, args, took, client);
+            }
+        }
+        now
+    }
+
+    #[cold]
+    fn was_slow(
+        &self,
+        command: &'static Command,
+        args: &Arguments<'_>,
+        took: Duration,
+        client: &Arc<ClientInfo>,
+    ) {
+        self.shared.counts.slow.fetch_add(1, Ordering::Relaxed);
+        self.shared.slow.note(command, args, took, client);
+        if self.shared.may_log(LogLine::Slow) {
+            let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            warn!(
+                command = command.name,
+                micros,
+                client = client.id,
+                address = %client.address,
+                arguments = args.len(),
+                "a command was slow"
+            );
+        }
+    }
+
+    /// Lends an empty buffer for requests.
+    pub(super) fn inbox(&self) -> Inbox {
+        self.inboxes.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes an empty buffer back.
+    pub(super) fn give_inbox(&self, inbox: Inbox) {
+        give(&self.inboxes, inbox, SPARES);
+    }
+
+    /// Lends an empty pipeline.
+    pub(super) fn pipeline(&self) -> Pipeline {
+        self.pipelines.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes a pipeline back.
+    pub(super) fn give_pipeline(&self, mut pipeline: Pipeline) {
+        pipeline.rest();
+        give(&self.pipelines, pipeline, SPARES);
+    }
+
+    /// Lends an empty buffer for replies.
+    pub(super) fn output(&self) -> Vec<u8> {
+        self.outputs.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes an empty buffer back.
+    pub(super) fn give_output(&self, output: Vec<u8>) {
+        if (1..=OUTPUT_KEPT_BYTES).contains(&output.capacity()) {
+            give(&self.outputs, output, OUTPUTS_SPARE);
+        }
+    }
+}
+
+fn give<T>(spares: &RefCell<Vec<T>>, spare: T, most: usize) {
+    let mut spares = spares.borrow_mut();
+    if spares.len() < most {
+        spares.push(spare);
+    }
+}

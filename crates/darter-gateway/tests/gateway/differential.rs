@@ -1,0 +1,481 @@
+//! The same requests to a redis-server and to a gateway: the same replies.
+//!
+//! `DARTER_DIFFERENTIAL=SEED:REQUESTS` goes on for longer, from another seed.
+
+use crate::dice::Dice;
+use crate::door::{Client, Door, Redis, Reply};
+use crate::sentences::{AGGREGATES, SENTENCES, sentence_of};
+
+fn is(words: &[Vec<u8>], names: &[&str]) -> bool {
+    words.first().is_some_and(|name| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())))
+}
+
+/// Replies that may differ: in their order, by the time that has passed, or because they are about different servers.
+fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
+    let keys = |reply: &Reply| {
+        let mut keys = reply.clone().array();
+        keys.sort_by_key(|key| key.clone().bytes());
+        keys
+    };
+    // What comes in some order, one by one or as pairs.
+    let parts = |reply: &Reply, size: usize| {
+        let (Reply::Array(replies) | Reply::Map(replies)) = reply else { panic!("{reply:?}") };
+        let mut parts: Vec<String> = replies.chunks(size).map(|part| format!("{part:?}")).collect();
+        parts.sort();
+        parts
+    };
+    match (redis, ours) {
+        (Reply::Array(_), Reply::Array(_)) | (Reply::Map(_), Reply::Map(_)) if is(words, &["hgetall"]) => {
+            parts(redis, 2) == parts(ours, 2)
+        }
+        (Reply::Array(_), Reply::Array(_)) if is(words, &["hkeys", "hvals"]) => {
+            parts(redis, 1) == parts(ours, 1)
+        }
+        // What is small Redis tells at once, whatever the count; and it writes scores differently in small sets.
+        (Reply::Array(a), Reply::Array(b)) if is(words, &["hscan"]) => {
+            a[0] != b[0] || parts(&a[1], 2) == parts(&b[1], 2)
+        }
+        (Reply::Array(a), Reply::Array(b)) if is(words, &["zscan"]) => {
+            a[0] != b[0] || parts(&with_scores_read(&a[1]), 2) == parts(&with_scores_read(&b[1]), 2)
+        }
+        (Reply::Array(_), Reply::Error(text)) if is(words, &["hscan", "zscan"]) => {
+            text.contains("unknown cursor")
+        }
+        (Reply::Array(_), Reply::Array(_)) if is(words, &["keys"]) => keys(redis) == keys(ours),
+        // Where a scan is differs, and is tested by itself.
+        (Reply::Array(_), Reply::Array(_) | Reply::Error(_)) if is(words, &["scan"]) => true,
+        // Redis counts what is over and was not removed yet.
+        (Reply::Integer(a), Reply::Integer(b)) if is(words, &["dbsize"]) => a >= b,
+        (Reply::Integer(a), Reply::Integer(b)) if is(words, &["ttl"]) && *a > 0 => a.abs_diff(*b) <= 2,
+        (Reply::Integer(a), Reply::Integer(b)) if is(words, &["pttl"]) && *a > 0 => a.abs_diff(*b) <= 2000,
+        (Reply::Integer(a), Reply::Integer(b)) if is(words, &["expiretime"]) && *a > 0 => a.abs_diff(*b) <= 2,
+        (Reply::Integer(a), Reply::Integer(b)) if is(words, &["pexpiretime"]) && *a > 0 => {
+            a.abs_diff(*b) <= 2000
+        }
+        _ => redis == ours,
+    }
+}
+
+/// Members and scores, the latter written alike.
+fn with_scores_read(reply: &Reply) -> Reply {
+    let mut replies = reply.clone().array();
+    for score in replies.iter_mut().skip(1).step_by(2) {
+        let number: f64 = String::from_utf8(score.clone().bytes()).unwrap().parse().unwrap();
+        *score = Reply::Double(number.to_string());
+    }
+    Reply::Array(replies)
+}
+
+fn shown(words: &[Vec<u8>]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("'{}'", word.escape_ascii())).collect();
+    words.join(" ")
+}
+
+fn compare(redis: &mut Client, ours: &mut Client, words: &[Vec<u8>], of: &str) {
+    let (theirs, reply) = (redis.ask(words), ours.ask(words));
+    assert!(agree(words, &theirs, &reply), "{of}: {}\nredis  {theirs:?}\ndarter {reply:?}", shown(words));
+}
+
+#[test]
+fn requests_by_chance_have_redis_replies() {
+    compare_by_chance(SENTENCES);
+}
+
+#[test]
+fn requests_by_chance_of_hashes_and_sorted_sets_have_redis_replies() {
+    compare_by_chance(AGGREGATES);
+}
+
+fn compare_by_chance(sentences: &[&str]) {
+    let Some(redis) = Redis::start() else { return };
+    let door = Door::open();
+    let said = std::env::var("DARTER_DIFFERENTIAL").ok();
+    let said =
+        said.as_deref().map(|text| text.split_once(':').expect("DARTER_DIFFERENTIAL is SEED:REQUESTS"));
+    let (first, requests) =
+        said.map_or((1, 6000), |(seed, count)| (seed.parse().unwrap(), count.parse().unwrap()));
+    for seed in first..first + 4 {
+        let mut dice = Dice::new(seed);
+        let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
+        for client in [&mut theirs, &mut ours] {
+            assert_eq!(client.say("flushall"), Reply::Simple("OK".to_owned()));
+            if seed % 2 == 0 {
+                assert!(matches!(client.say("hello 3"), Reply::Map(_)));
+            }
+        }
+        for number in 0..requests / 4 {
+            let mut words = sentence_of(&mut dice, sentences);
+            if words.is_empty() {
+                continue;
+            }
+            // Some other `seed` may be at the other end of a lost key.
+            if is(&words, &["flushall"]) {
+                words = vec![b"ping".to_vec()];
+            }
+            compare(
+                &mut theirs,
+                &mut ours,
+                &words,
+                &format!("DARTER_DIFFERENTIAL={seed}:{requests}, request {number}"),
+            );
+        }
+    }
+}
+
+/// A number in the words of Java, which clients in it send.
+fn java(number: f64) -> String {
+    let power = if number == 0.0 { 0 } else { number.abs().log10().floor() as i32 };
+    if (-3..7).contains(&power) {
+        return format!("{number:?}");
+    }
+    let written = format!("{number:E}");
+    let (digits, power) = written.split_once('E').unwrap();
+    format!("{digits}{}E{power}", if digits.contains('.') { "" } else { ".0" })
+}
+
+/// Where YCSB's binding for Redis keeps a key among `_indices`: by the hash of a Java string.
+fn place_in_java(key: &str) -> String {
+    java(f64::from(key.bytes().fold(0_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))))
+}
+
+/// What YCSB's binding for Redis says: records are hashes, and a sorted set has their keys for scans.
+#[test]
+fn a_binding_of_ycsb_has_redis_replies() {
+    assert_eq!(
+        [0.0, 12.0, -1_234_567.0, 1e7, -123_456_789.0].map(java),
+        ["0.0", "12.0", "-1234567.0", "1.0E7", "-1.23456789E8"]
+    );
+    let Some(redis) = Redis::start() else { return };
+    let door = Door::open();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
+    let mut dice = Dice::new(1);
+    let mut records = 0;
+    for step in 0..3000 {
+        let fresh = records < 100 || dice.one_in(20);
+        records += usize::from(fresh);
+        let key = format!(
+            "user{}",
+            (if fresh { records } else { 1 + dice.below(records) } as u64).wrapping_mul(0x9e37_79b9_7f4a)
+        );
+        let value = |dice: &mut Dice| (0..100).map(|_| b' ' + dice.below(95) as u8).collect::<Vec<u8>>();
+        let field = format!("field{}", dice.below(10)).into_bytes();
+        let place = place_in_java(&key).into_bytes();
+        let (key, index) = (key.into_bytes(), b"_indices".to_vec());
+        let requests = match dice.below(8) {
+            _ if fresh => {
+                let mut insert = vec![b"HMSET".to_vec(), key.clone()];
+                insert.extend((0..10).flat_map(|at| [format!("field{at}").into_bytes(), value(&mut dice)]));
+                vec![insert, vec![b"ZADD".to_vec(), index, place, key]]
+            }
+            0 | 1 => vec![vec![b"HGETALL".to_vec(), key]],
+            2 => vec![vec![b"HMGET".to_vec(), key, field]],
+            3 | 4 => vec![vec![b"HMSET".to_vec(), key, field, value(&mut dice)]],
+            5 if dice.one_in(4) => {
+                vec![vec![b"DEL".to_vec(), key.clone()], vec![b"ZREM".to_vec(), index, key]]
+            }
+            _ => {
+                let count = (1 + dice.below(100)).to_string().into_bytes();
+                let words = [&b"ZRANGEBYSCORE"[..], &index, &place, b"+inf", b"LIMIT", b"0", &count];
+                vec![words.map(<[u8]>::to_vec).to_vec()]
+            }
+        };
+        for words in requests {
+            compare(&mut theirs, &mut ours, &words, &format!("step {step}"));
+        }
+    }
+}
+
+/// One for each word that a client may get wrong.
+#[test]
+fn wrong_words_have_redis_replies() {
+    let Some(redis) = Redis::start() else { return };
+    let door = Door::open();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
+    for line in [
+        "foo",
+        "foo bar",
+        "foo bar baz qux",
+        "client",
+        "client foo",
+        "client getname x",
+        "client setname a\u{1}b",
+        "client setname me",
+        "client getname",
+        "client no-evict maybe",
+        "client no-evict on",
+        "client kill 1.2.3.4:5",
+        "client kill id x",
+        "client kill id 0",
+        "client kill foo bar baz",
+        "client list type foo",
+        "client list id x",
+        "client list foo",
+        "config",
+        "config foo",
+        "config get",
+        "command foo",
+        "command count x",
+        "hello 4",
+        "hello x",
+        "hello 2 foo",
+        "hello 2 auth x",
+        "hello 2 setname",
+        "auth x",
+        "auth default x",
+        "auth other x",
+        "auth a b c",
+        "select -1",
+        "select 16",
+        "select 9223372036854775807",
+        "select 1x",
+        "echo",
+        "echo a b",
+        "ping a b",
+        "quit2",
+        "set k",
+        "set k v ex 0",
+        "set k v ex -1",
+        "set k v ex 9223372036854775807",
+        "setex k 0 v",
+        "psetex k -1 v",
+        "setrange k -1 v",
+        "setrange k 536870912 v",
+        "incrby k 1.0",
+        "incrbyfloat k nan",
+        "expire k 10 nx xx",
+        "expire k 9223372036854775807",
+        "pexpire k 9223372036854775807",
+        "expireat k 9223372036854775807",
+        "expire k -9223372036854775808",
+        "scan",
+        "scan 0 count x",
+        "scan 0 count -5",
+        "scan 0 type",
+        "scan -x",
+        "flushall now",
+        "flushdb async sync",
+        "mset",
+        "mset a",
+        "mset a 1 b",
+        "getex k foo",
+        "command info nothing",
+        "reset",
+        "client getname",
+        "info nothing",
+        "config get nothing",
+        "client list type pubsub",
+        "hset k",
+        "hset k f",
+        "hset k f v f",
+        "hmset k f v f",
+        "hincrby k f x",
+        "hincrby k f 9223372036854775808",
+        "hincrbyfloat k f x",
+        "hincrbyfloat k f inf",
+        "hscan k",
+        "hscan k x",
+        "hscan k 0 count",
+        "hset h f v",
+        "hscan h 0 count x",
+        "hscan h 0 count 0",
+        "hscan h 0 match",
+        "hscan h -x",
+        "hincrby h f 1",
+        "hincrbyfloat h f 1",
+        "zadd h 1 m",
+        "zrange h 0 -1",
+        "zrange h 0 x",
+        "get h",
+        "zadd k",
+        "zadd k 1",
+        "zadd k x m",
+        "zadd k 1 m x n",
+        "zadd k nan m",
+        "zadd k inf m",
+        "zincrby k -inf m",
+        "zadd k incr -inf m",
+        "zadd k 1 m 2",
+        "zadd k nx xx 1 m",
+        "zadd k gt lt 1 m",
+        "zadd k nx gt 1 m",
+        "zadd k nx xx gt 1",
+        "zadd k incr 1 m 2 n",
+        "zrange k 0 -1 limit 0 1",
+        "zrange k 0 -1 limit 0 -1",
+        "zrange k 0 -1 limit 0",
+        "zrange k - + bylex withscores",
+        "zrange k x y bylex",
+        "zrange k x y byscore",
+        "zrange k 0 -1 foo",
+        "zrangebyscore k x 1",
+        "zrangebylex k x y",
+        "zcount k 1 x",
+        "zlexcount k 1 x",
+        "zpopmin k x",
+        "zpopmin k -1",
+        "zpopmin h 0",
+        "zpopmin k 1 2",
+        "zremrangebyrank k 0 x",
+        "zremrangebyscore k 0 x",
+        "zremrangebylex k 0 x",
+        "zrank k m withscore",
+        "hello",
+        "dbsize x",
+        "randomkey x",
+    ] {
+        let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        if line == "hello" {
+            // Of different servers; what counts is the shape.
+            let (a, b) = (theirs.ask(&words).array(), ours.ask(&words).array());
+            assert_eq!(a.len(), b.len());
+            continue;
+        }
+        compare(&mut theirs, &mut ours, &words, "fixed");
+    }
+    for long in ["x".repeat(500), "x\r\ny".to_owned(), "x\0y".to_owned()] {
+        let words = [long.clone().into_bytes(), long.clone().into_bytes(), long.into_bytes()];
+        compare(&mut theirs, &mut ours, &words, "fixed");
+    }
+}
+
+/// What is wrong with the frames themselves.
+#[test]
+fn broken_frames_have_redis_replies() {
+    let Some(redis) = Redis::start() else { return };
+    let door = Door::open();
+    let long = "1".repeat(70_000);
+    let frames = [
+        "*x\r\n",
+        "*1\r\n$x\r\n",
+        "*1\r\n$-1\r\n",
+        "*1\r\n:1\r\n",
+        "*1\r\n*1\r\n",
+        "*1\r\n$536870913\r\n",
+        "*+1\r\n",
+        "*01\r\n",
+        "get \"a\r\n",
+        "get 'a'b\r\n",
+        "*1\r\n\r\n",
+        "*99999999999999999999\r\n",
+        "*-5\r\nPING\r\n*1\r\nx",
+        "set \"a\\x41\" 'it\\'s'\r\nget aA\r\nquit\r\n",
+        "PING\n\n\r\nPING\r\nQUIT\r\n",
+        "*0\r\n*1\r\n$4\r\nQUIT\r\n",
+        "*2\r\n$3\r\nget\r\n$1\r\nabcQUIT\r\n*1\r\n$x\r\n",
+    ];
+    let frames = frames.map(str::to_owned).into_iter().chain([
+        format!("{long}\r\n"),
+        format!("*{long}"),
+        format!("*1\r\n${long}"),
+    ]);
+    for frame in frames {
+        let replies = [redis.address, door.address].map(|address| {
+            let mut client = Client::connect(address);
+            client.send(frame.as_bytes());
+            client.reader.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+            String::from_utf8_lossy(&client.rest()).into_owned()
+        });
+        assert_eq!(replies[0], replies[1], "{:.60}", frame.escape_debug().to_string());
+    }
+}
+
+/// A whole scan, in steps, tells every key once.
+#[test]
+fn scans_tell_every_key_once() {
+    let door = Door::open();
+    let mut client = door.client();
+    for number in 0..1000 {
+        client.say(&format!("set key:{number} {number}"));
+    }
+    for (options, expected) in [
+        ("", 1000),
+        (" count 7", 1000),
+        (" match key:1*", 111),
+        (" match *5 count 100", 100),
+        (" type hash", 0),
+    ] {
+        let (mut cursor, mut keys, mut steps) = ("0".to_owned(), Vec::new(), 0);
+        loop {
+            let mut reply = client.say(&format!("scan {cursor}{options}")).array();
+            keys.extend(reply.pop().unwrap().array().into_iter().map(Reply::bytes));
+            cursor = String::from_utf8(reply.pop().unwrap().bytes()).unwrap();
+            steps += 1;
+            assert!(cursor.parse::<i64>().unwrap() >= 0);
+            if cursor == "0" {
+                break;
+            }
+        }
+        let told = keys.len();
+        assert!(keys.is_sorted());
+        keys.dedup();
+        assert_eq!((keys.len(), told), (expected, expected), "{options}");
+        assert!(steps < 400, "{steps} steps{options}");
+    }
+}
+
+#[test]
+fn ranges_have_bounds_limits_and_directions() {
+    let door = Door::open();
+    let mut client = door.client();
+    for key in ["a", "b", "c", "d"] {
+        client.say(&format!("set {key} {key}{key}"));
+    }
+    let mut keys = |words: &str| -> String {
+        let keys = client.say(words).array();
+        keys.into_iter().map(|key| String::from_utf8(key.bytes()).unwrap()).collect::<Vec<_>>().join(" ")
+    };
+    for (words, expected) in [
+        ("range - + keysonly", "a b c d"),
+        ("range [b [c keysonly", "b c"),
+        ("range (b + keysonly", "c d"),
+        ("range - (b keysonly", "a"),
+        ("range + - keysonly", ""),
+        ("range [c [b keysonly", ""),
+        ("range + - rev keysonly", "d c b a"),
+        ("range (d [b keysonly rev limit 1", "c"),
+        ("range - + limit 2", "a aa b bb"),
+        ("range - + limit 0", ""),
+        ("range [bb + limit 1", "c cc"),
+    ] {
+        assert_eq!(keys(words), expected, "{words}");
+    }
+    assert_eq!(client.say("rangecount - +"), Reply::Integer(4));
+    assert_eq!(client.say("rangecount (a (d"), Reply::Integer(2));
+    for words in [
+        "range a b",
+        "range - + limit x",
+        "range - + limit",
+        "range - + foo",
+        "range - + limit -1",
+        "rangecount ( x",
+    ] {
+        assert!(matches!(client.say(words), Reply::Error(_)), "{words}");
+    }
+    client.say("hello 3");
+    let pair = Reply::Array(vec![Reply::bulk("a"), Reply::bulk("aa")]);
+    assert_eq!(client.say("range - + limit 1"), Reply::Array(vec![pair]));
+}
+
+/// What is over is gone for everybody, and its record too, without anybody's asking.
+#[test]
+fn what_is_over_goes_by_itself() {
+    let store = darter::Store::open("mem:64M").unwrap();
+    let door = Door::of(store.clone(), darter_gateway::GatewayOptions::default());
+    let mut client = door.client();
+    for number in 0..500 {
+        client.say(&format!("set short:{number} x px 1"));
+        client.say(&format!("set long:{number} x px 100000000"));
+    }
+    let mut session = store.session().unwrap();
+    let mut records = || session.scan(..).count();
+    for _ in 0..6000 {
+        if records() == 500 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(records(), 500);
+    assert_eq!(client.say("dbsize"), Reply::Integer(500));
+    assert_eq!(client.say("get short:1"), Reply::Null);
+    assert!(matches!(client.say("randomkey"), Reply::Bulk(key) if key.starts_with(b"long:")));
+}

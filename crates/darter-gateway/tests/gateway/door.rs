@@ -1,0 +1,241 @@
+//! Gateways in threads of the test, redis-servers beside them, and a client that says what it is told and reads every reply.
+
+use darter::Store;
+use darter_gateway::{Gateway, GatewayOptions};
+use darter_gateway::{HttpPort, Stop};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Long enough for anything that is going to happen.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A gateway in threads of this process.
+pub struct Door {
+    pub address: SocketAddr,
+    /// Where its status page is served.
+    pub status: HttpPort,
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Door {
+    /// One over a store.
+    pub fn of(store: Store, options: GatewayOptions) -> Self {
+        let gateway = Gateway::bind("127.0.0.1:0".parse().unwrap(), store, options).unwrap();
+        let status = gateway.serve_status("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (address, stop) = (gateway.address().unwrap(), Arc::new(Stop::default()));
+        let theirs = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || gateway.serve(&theirs).unwrap());
+        Self { address, status, stop, thread: Some(thread) }
+    }
+
+    /// One over a pool of its own.
+    pub fn new(options: GatewayOptions) -> Self {
+        Self::of(Store::open("mem:128M").unwrap(), options)
+    }
+
+    pub fn open() -> Self {
+        Self::new(GatewayOptions { allow_flush: true, ..GatewayOptions::default() })
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.stop.ask();
+        let ended = self.thread.take().unwrap().join();
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// Whether a program is there; a test without it is skipped, unless none may be.
+pub fn has(program: &str, arguments: &[&str]) -> bool {
+    let is_there = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if is_there.is_ok_and(|status| status.success()) {
+        return true;
+    }
+    assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "{program} is wanted; run scripts/test-tools");
+    eprintln!("skipped: {program} is not installed; run scripts/test-tools");
+    false
+}
+
+/// A redis-server of the test's own.
+pub struct Redis {
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl Redis {
+    /// Starts one, where it is installed.
+    pub fn start() -> Option<Self> {
+        if !has("redis-server", &["--version"]) {
+            return None;
+        }
+        // Somebody else may take the port meanwhile: then there is another.
+        for _ in 0..10 {
+            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let port = address.port().to_string();
+            let options =
+                ["--port", &port, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--dir", "/tmp"];
+            let mut child = Command::new("redis-server").args(options).stdout(Stdio::null()).spawn().unwrap();
+            for _ in 0..1000 {
+                if TcpStream::connect(address).is_ok() {
+                    return Some(Self { address, child });
+                }
+                if child.try_wait().unwrap().is_some() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        panic!("redis-server does not start");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A reply, of RESP2 or RESP3.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    Simple(String),
+    Error(String),
+    Integer(i64),
+    Bulk(Vec<u8>),
+    Text(String),
+    /// As it is written.
+    Double(String),
+    Null,
+    Array(Vec<Reply>),
+    Map(Vec<Reply>),
+    Set(Vec<Reply>),
+}
+
+impl Reply {
+    pub fn bulk(text: &str) -> Self {
+        Self::Bulk(text.as_bytes().to_vec())
+    }
+
+    pub fn array(self) -> Vec<Self> {
+        match self {
+            Self::Array(replies) => replies,
+            other => panic!("not an array: {other:?}"),
+        }
+    }
+
+    pub fn bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bulk(bytes) => bytes,
+            other => panic!("not a bulk: {other:?}"),
+        }
+    }
+}
+
+/// A client that takes its time.
+pub struct Client {
+    pub reader: BufReader<TcpStream>,
+}
+
+/// A request's bytes.
+pub fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments.iter().map(AsRef::as_ref) {
+        bytes.extend(format!("${}\r\n", argument.len()).into_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { reader: BufReader::new(stream) }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.reader.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Asks, and reads the reply.
+    pub fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
+        self.send(&request(arguments));
+        self.reply()
+    }
+
+    /// Asks in words that are separated by spaces.
+    pub fn say(&mut self, words: &str) -> Reply {
+        self.ask(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    /// The next reply.
+    pub fn reply(&mut self) -> Reply {
+        self.try_reply().expect("the connection goes on")
+    }
+
+    /// The next reply, unless the connection has ended.
+    pub fn try_reply(&mut self) -> Option<Reply> {
+        let mut line = Vec::new();
+        let read = self.reader.read_until(b'\n', &mut line);
+        let waits = read
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+        assert!(!waits, "neither a reply nor the end comes");
+        read.ok().filter(|&count| count > 0)?;
+        let line = line.strip_suffix(b"\r\n").unwrap();
+        let text = String::from_utf8_lossy(&line[1..]).into_owned();
+        let count = || text.parse::<i64>().unwrap();
+        Some(match line[0] {
+            b'+' => Reply::Simple(text),
+            b'-' => Reply::Error(text),
+            b':' => Reply::Integer(count()),
+            b'$' | b'*' if count() < 0 => Reply::Null,
+            b'_' => Reply::Null,
+            b',' => Reply::Double(text),
+            b'$' => Reply::Bulk(self.exactly(count())?),
+            b'=' => Reply::Text(String::from_utf8(self.exactly(count())?).unwrap()),
+            b'*' => Reply::Array(self.replies(count())?),
+            b'%' => Reply::Map(self.replies(count() * 2)?),
+            b'~' => Reply::Set(self.replies(count())?),
+            other => panic!("no reply begins with {}", other.escape_ascii()),
+        })
+    }
+
+    fn exactly(&mut self, count: i64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; count as usize + 2];
+        self.reader.read_exact(&mut bytes).ok()?;
+        assert_eq!(bytes.split_off(count as usize), b"\r\n");
+        Some(bytes)
+    }
+
+    fn replies(&mut self, count: i64) -> Option<Vec<Reply>> {
+        (0..count).map(|_| self.try_reply()).collect()
+    }
+
+    /// All that still comes until the other side hangs up.
+    pub fn rest(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let end = self.reader.read_to_end(&mut bytes);
+        let waits =
+            end.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+        assert!(!waits, "the connection stays open after {}", bytes[..bytes.len().min(100)].escape_ascii());
+        bytes
+    }
+}

@@ -1,0 +1,34 @@
+//! The gateway as its clients see it: beside a redis-server, with Redis's own clients, and with whoever means it ill.
+//!
+//! What wants redis-server, redis-cli or redis-py is skipped where they are not installed (`scripts/test-tools` does), unless
+//! `DARTER_TEST_ALL` is set.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and need less than its helpers offer
+
+mod aggregates;
+#[path = "../../../darter-memnode/tests/support/authority.rs"]
+mod authority;
+mod clients;
+mod corpus;
+#[path = "../../../darter-memnode/tests/support/dice.rs"]
+mod dice;
+mod differential;
+mod door;
+mod hostile;
+mod sentences;
+mod tls;
+mod together;
+mod watching;
+
+/// `DARTER_KEEP_DOCS=1` writes the page anew.
+#[test]
+fn the_page_of_commands_is_true() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+    let page = darter_gateway::commands_page();
+    if std::env::var_os("DARTER_KEEP_DOCS").is_some() {
+        std::fs::write(path, page).unwrap();
+    } else {
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(kept == page, "docs/commands.md is not what the table says; see its second paragraph");
+    }
+}

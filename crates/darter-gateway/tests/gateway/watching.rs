@@ -1,0 +1,316 @@
+//! Watching a gateway: its numbers, its slow log, its status page in a browser, and who may see them.
+
+use crate::door::{Client, Door, LONG, Reply, has};
+use darter::Store;
+use darter_gateway::GatewayOptions;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+/// What comes back for a request with such headers.
+fn ask(address: SocketAddr, path: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n{headers}\r\n").as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+fn get(door: &Door, path: &str) -> String {
+    ask(door.status.address(), path, "Host: 127.0.0.1\r\n")
+}
+
+/// The JSON behind an answer's head.
+fn json(answer: &str) -> Value {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("application/json"), "{head}");
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+/// A metric's value, if it is there.
+fn value(page: &str, metric: &str) -> Option<u64> {
+    let line = page.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '))?;
+    Some(line.parse::<f64>().unwrap() as u64)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// Asks until what comes back is as wanted.
+fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let mut last = String::new();
+    for _ in 0..6000 {
+        match look() {
+            Ok(found) => return found,
+            Err(instead) => last = instead,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}; but {last}");
+}
+
+/// A gateway that has done something.
+fn busy() -> (Door, Client) {
+    let door = Door::open();
+    let mut client = door.client();
+    for number in 0..100 {
+        client.say(&format!("SET fruit:{number:03} value-{number}"));
+        client.say(&format!("GET fruit:{number:03}"));
+    }
+    client.say("RANGE - + LIMIT 10");
+    client.say("INCR fruit:001");
+    client.say("NOSUCH thing");
+    (door, client)
+}
+
+#[test]
+fn the_numbers_are_those_of_what_was_done() {
+    let (door, _client) = busy();
+    let page = until("the pool was looked at and its traffic is counted", || {
+        let page = get(&door, "/metrics");
+        let trips = value(&page, "darter_gateway_round_trips_total{kind=\"get\"}");
+        let is_there = trips >= Some(100) && value(&page, "darter_gateway_index_keys") >= Some(100);
+        if is_there { Ok(page) } else { Err(page) }
+    });
+    assert!(page.contains("openmetrics-text") && page.ends_with("# EOF\n"), "{page}");
+    let number = |metric: &str| {
+        value(&page, &format!("darter_gateway_{metric}")).unwrap_or_else(|| panic!("{metric} in\n{page}"))
+    };
+    for (metric, expected) in [
+        ("connections", 1),
+        ("accepted_connections_total", 1),
+        ("commands_total{family=\"string\",command=\"get\"}", 100),
+        ("commands_total{family=\"string\",command=\"set\"}", 100),
+        ("commands_total{family=\"ordered\",command=\"range\"}", 1),
+        ("command_duration_seconds_count{family=\"ordered\"}", 1),
+        ("command_duration_seconds_count{family=\"string\"}", 201),
+        ("errors_total{cause=\"client\"}", 2),
+        ("errors_total{cause=\"pool\"}", 0),
+        ("operations_total{kind=\"get\"}", 100),
+        ("operations_total{kind=\"update\"}", 1),
+        ("pool_members", 1),
+        ("draining", 0),
+    ] {
+        assert_eq!(number(metric), expected, "{metric} in\n{page}");
+    }
+    for metric in [
+        "verbs_total{kind=\"insert\"}",
+        "read_bytes_total{kind=\"get\"}",
+        "written_bytes_total{kind=\"insert\"}",
+        "pool_epoch",
+        "pool_blocks{node=\"0\",state=\"mine\"}",
+        "index_nodes_bytes{type=\"N4\"}",
+        "est_bytes",
+        "sampled_searches_total",
+    ] {
+        assert!(number(metric) > 0, "{metric} in\n{page}");
+    }
+    assert!(get(&door, "/healthz").ends_with("serving\n"));
+    assert!(get(&door, "/nowhere").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn the_page_is_told_what_it_shows() {
+    let (door, mut client) = busy();
+    let all = until("everything is known", || {
+        let all = json(&get(&door, "/status.json"));
+        let is_known =
+            all["index"].is_object() && all["fabric"].as_array().is_some_and(|kinds| kinds.len() > 2);
+        if is_known { Ok(all) } else { Err(all.to_string()) }
+    });
+    assert_eq!(all["commands"]["get"], 100);
+    assert_eq!(all["errors"]["client"], 2);
+    assert_eq!(all["pool"]["members"][0]["is_me"], true);
+    assert!(all["pool"]["members"][0]["lease_left_ms"].is_i64());
+    assert!(all["index"]["keys"].as_u64() >= Some(100), "{all}");
+    assert!(!all["est"]["prefix_list"].as_array().unwrap().is_empty());
+    let string =
+        all["families"].as_array().unwrap().iter().find(|family| family["name"] == "string").unwrap();
+    let buckets = string["buckets"].as_array().unwrap();
+    assert_eq!(buckets.iter().map(|bucket| bucket[1].as_u64().unwrap()).sum::<u64>(), 201);
+    assert!(buckets.last().unwrap()[0].is_null(), "the last bucket has no bound");
+    client.say("GET fruit:001");
+    assert_eq!(json(&get(&door, "/status.json"))["commands"]["get"], 101);
+
+    let leaf = json(&get(&door, &format!("/tree.json?prefix={}", hex(b"kfruit:007"))));
+    assert_eq!(leaf["record"]["value"], hex(b"\0value-7"));
+    assert_eq!(leaf["record"]["type"], "string");
+    assert_eq!(leaf["node"]["children"][0]["label"], "leaf");
+    let root = json(&get(&door, "/tree.json"));
+    assert_eq!(root["node"]["prefix_bytes"], 0);
+    for query in ["prefix=6", "prefix=zz", &format!("prefix={}", "00".repeat(3000))] {
+        let refused = get(&door, &format!("/tree.json?{query}"));
+        assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+        assert!(json(&refused)["error"].is_string());
+    }
+}
+
+#[test]
+fn the_page_is_for_those_who_may_see_keys() {
+    let open = Door::open();
+    let address = open.status.address();
+    for path in ["/", "/status.json", "/tree.json"] {
+        assert!(ask(address, path, "Host: [::1]:9\r\n").starts_with("HTTP/1.1 200"), "{path}");
+        let misled = ask(address, path, "Host: rebound.example:80\r\n");
+        assert!(misled.starts_with("HTTP/1.1 403"), "{misled}");
+    }
+    assert!(ask(address, "/metrics", "Host: gateway.example\r\n").starts_with("HTTP/1.1 200"));
+    let page = ask(address, "/", "Host: localhost\r\n");
+    let policy = page.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
+    let nonce = policy.split_once("'nonce-").unwrap().1.split('\'').next().unwrap();
+    assert!(policy.contains("default-src 'none'") && nonce.len() == 32, "{policy}");
+    assert!(page.contains(&format!("<script nonce=\"{nonce}\">")), "{policy}");
+
+    let door = Door::new(GatewayOptions { password: b"open:sesame".to_vec(), ..GatewayOptions::default() });
+    let address = door.status.address();
+    for path in ["/", "/status.json", "/tree.json"] {
+        for shown in ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic ZGVmYXVsdDp3cm9uZw==\r\n"]
+        {
+            let refused = ask(address, path, &format!("Host: h\r\n{shown}"));
+            assert!(
+                refused.starts_with("HTTP/1.1 401") && refused.contains("www-authenticate: Basic"),
+                "{refused}"
+            );
+        }
+        for shown in ["Bearer open:sesame", "Basic ZGVmYXVsdDpvcGVuOnNlc2FtZQ=="] {
+            let let_in = ask(address, path, &format!("Host: h\r\nAuthorization: {shown}\r\n"));
+            assert!(let_in.starts_with("HTTP/1.1 200"), "{let_in}");
+        }
+    }
+    for path in ["/healthz", "/metrics"] {
+        assert!(ask(address, path, "Host: h\r\n").starts_with("HTTP/1.1 200"), "{path}");
+    }
+}
+
+#[test]
+fn slow_commands_are_kept_without_passwords() {
+    let options = GatewayOptions {
+        password: b"sesame".to_vec(),
+        slow: Duration::ZERO,
+        slow_entries: 4,
+        ..GatewayOptions::default()
+    };
+    let door = Door::new(options);
+    let mut client = door.client();
+    client.say("AUTH sesame");
+    client.say("CLIENT SETNAME somebody");
+    let log = client.say("SLOWLOG GET").array();
+    let words = |entry: &Reply| -> Vec<Vec<u8>> {
+        entry.clone().array()[3].clone().array().into_iter().map(Reply::bytes).collect()
+    };
+    assert_eq!(log.len(), 2);
+    assert_eq!(words(&log[0]), [&b"CLIENT"[..], b"SETNAME", b"somebody"]);
+    assert_eq!(words(&log[1]), [&b"AUTH"[..], b"(redacted)"]);
+    let newest = log[0].clone().array();
+    assert_eq!(newest.len(), 6);
+    assert_eq!(newest[0], Reply::Integer(1));
+    assert_eq!(newest[5], Reply::bulk("somebody"));
+    let mut long: Vec<Vec<u8>> = vec![b"DEL".to_vec(), vec![b'x'; 200]];
+    long.extend((0..38).map(|number| format!("key:{number}").into_bytes()));
+    client.ask(&long);
+    let entry = words(&client.say("SLOWLOG GET 1").array()[0]);
+    assert_eq!(entry.len(), 32);
+    assert_eq!(entry[1], [&[b'x'; 128][..], b"... (72 more bytes)"].concat());
+    assert_eq!(entry[31], b"... (9 more arguments)");
+    assert_eq!(client.say("SLOWLOG LEN"), Reply::Integer(4));
+    assert_eq!(client.say("SLOWLOG GET -1").array().len(), 4);
+    let count = "ERR count should be greater than or equal to -1";
+    for wrong in ["SLOWLOG GET -2", "SLOWLOG GET x"] {
+        assert_eq!(client.say(wrong), Reply::Error(count.to_owned()));
+    }
+    assert_eq!(
+        client.say("SLOWLOG NOSUCH"),
+        Reply::Error("ERR unknown subcommand 'NOSUCH'. Try SLOWLOG HELP.".to_owned())
+    );
+    assert_eq!(client.say("SLOWLOG RESET"), Reply::Simple("OK".to_owned()));
+    assert_eq!(client.say("SLOWLOG LEN"), Reply::Integer(1), "but for the command that emptied it");
+    let settings = client.say("CONFIG GET slowlog*").array();
+    let (zero, four) = (Reply::bulk("0"), Reply::bulk("4"));
+    assert_eq!(
+        settings,
+        [Reply::bulk("slowlog-log-slower-than"), zero, Reply::bulk("slowlog-max-len"), four]
+    );
+    let quick = Door::open();
+    let mut client = quick.client();
+    client.say("PING");
+    assert_eq!(client.say("CONFIG GET slowlog-max-len").array()[1], Reply::bulk("128"));
+}
+
+/// The page as a browser has it after some of its seconds.
+fn browse(url: &str) -> String {
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(["--virtual-time-budget=4000", "--dump-dom", url])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    told
+}
+
+/// The text of what has an id, markup left out, with single spaces.
+fn text_of(page: &str, id: &str) -> String {
+    let start = page.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("{id} in\n{page}"));
+    let tag = page[..start].rfind('<').unwrap();
+    let name: String = page[tag + 1..].chars().take_while(char::is_ascii_alphanumeric).collect();
+    let end = page[start..].find(&format!("</{name}>")).map_or(page.len(), |end| start + end);
+    let mut text = String::new();
+    let mut is_markup = true;
+    for sign in page[start..end].chars() {
+        match sign {
+            '<' => is_markup = true,
+            '>' if is_markup => {
+                is_markup = false;
+                text.push(' ');
+            }
+            sign if !is_markup => text.push(sign),
+            _ => {}
+        }
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_page_shows_numbers_and_a_leaf_and_nobodys_markup() {
+    if !has("chromium", &["--version"]) {
+        return;
+    }
+    let store = Store::open("mem:128M").unwrap();
+    let slow = GatewayOptions { slow: Duration::ZERO, ..GatewayOptions::default() };
+    let door = Door::of(store, slow);
+    let mut client = door.client();
+    for number in 0..300 {
+        client.say(&format!("SET fruit:{number:03} value-{number}"));
+        client.say(&format!("GET fruit:{number:03}"));
+    }
+    // What would run, or break the page, if it were taken for markup.
+    let hostile = b"fruit:<img/src=x/onerror=document.title='run'>";
+    client.ask(&[b"SET", &hostile[..], b"<script>document.title='run'</script>"]);
+    let root = format!("http://{}/", door.status.address());
+    let page = until("the browser shows the pool", || {
+        let page = browse(&format!("{root}#tree={}", hex(b"kfruit:007")));
+        if text_of(&page, "nodes").contains("leaves") { Ok(page) } else { Err(page) }
+    });
+    assert!(text_of(&page, "families").contains("string 601"), "{page}");
+    assert!(text_of(&page, "fabric").contains("get 300"), "{page}");
+    assert!(text_of(&page, "nodes").contains("N4"), "{page}");
+    assert!(text_of(&page, "members").contains("this gateway"), "{page}");
+    assert!(text_of(&page, "hits").contains('%'), "{page}");
+    assert!(page.contains("<polyline"), "{page}");
+    let leaf = text_of(&page, "leaf");
+    assert!(leaf.contains("fruit:007, a string") && leaf.contains("value-7"), "{leaf}");
+    assert!(text_of(&page, "tree").contains("leaf \"kfruit:007\""), "{page}");
+
+    let page = browse(&format!("{root}#tree={}", hex(&[b"k", &hostile[..]].concat())));
+    assert!(text_of(&page, "leaf").contains("&lt;script&gt;"), "{page}");
+    assert!(page.contains("<title>darter gateway</title>") && !page.contains("<img"), "{page}");
+    // From the root, whatever lies below is a link away.
+    let page = browse(&root);
+    assert!(page.contains("<a href=\"#tree=6b") && !page.contains("id=\"leaf\""), "{page}");
+}

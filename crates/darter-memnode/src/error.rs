@@ -1,0 +1,52 @@
+//! The errors of a memory node that serves; a peer's fault is never one of them.
+
+use darter_fabric::FabricError;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a memory node cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemNodeError {
+    /// The address cannot be listened on.
+    #[error("{address}: cannot listen there: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The system refused something that serving needs.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The region is not one node's memory.
+    #[error("a memory node serves one region; this pool has {nodes}")]
+    Regions {
+        /// How many there are.
+        nodes: usize,
+    },
+    /// The file beside the region's, where the node keeps whom it has shut out, cannot be used.
+    #[error("{}: cannot {action}: {source}; it belongs to the region's file and goes with it", path.display())]
+    Ledger {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The region cannot be reached.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}
+
+/// Wraps an error of the system.
+pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> MemNodeError {
+    move |source| MemNodeError::System { action, source }
+}

@@ -1,0 +1,270 @@
+//! Turn after turn: which sockets have something, whose connection begins, is served and ends.
+
+use crate::error::{MemNodeError, system};
+use crate::metrics::DroppedFor;
+use crate::peer::{Peer, Progress};
+use crate::service::{LogLine, Service};
+use darter_fabric::local::LocalEndpoint;
+use darter_fabric::mutant;
+use darter_fabric::wire::Refusal;
+use darter_telemetry::Stop;
+use rustix::event::{Timespec, epoll};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// The listener's key among the sockets' numbers.
+const LISTENER: u64 = 0;
+/// Most sockets heard in one turn.
+const EVENTS_MAX: usize = 256;
+/// Connections taken in one turn.
+const ACCEPTS_MAX: usize = 64;
+/// Connections that have not greeted, beyond which the oldest makes room for the next.
+const UNGREETED_MAX: usize = 256;
+/// How often peers are looked at that do nothing.
+const SWEEP: Duration = Duration::from_millis(500);
+
+/// The sockets and who is behind them.
+pub(crate) struct EventLoop<'s> {
+    waiting: OwnedFd,
+    /// `None` once nobody new is taken.
+    listener: Option<TcpListener>,
+    /// The system would not accept: not before the next sweep again.
+    is_paused: bool,
+    peers: HashMap<u64, Peer>,
+    next_key: u64,
+    /// Connections in the order they came, those that have greeted or gone not yet left out.
+    ungreeted: VecDeque<u64>,
+    fenced: u64,
+    service: Service<'s>,
+}
+
+fn flags((hears, sends): (bool, bool)) -> epoll::EventFlags {
+    let mut flags = epoll::EventFlags::empty();
+    flags.set(epoll::EventFlags::IN, hears);
+    flags.set(epoll::EventFlags::OUT, sends);
+    flags
+}
+
+impl<'s> EventLoop<'s> {
+    pub(crate) fn new(listener: TcpListener, service: Service<'s>) -> Result<Self, MemNodeError> {
+        let waiting = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| system("wait for sockets")(error.into()))?;
+        let turns = Self {
+            waiting,
+            listener: None,
+            is_paused: false,
+            peers: HashMap::new(),
+            next_key: LISTENER + 1,
+            ungreeted: VecDeque::new(),
+            fenced: service.sessions.fenced_ever().0,
+            service,
+        };
+        turns.service.metrics.fenced_sessions.set(turns.service.sessions.fenced() as u64);
+        turns.watch(&listener, LISTENER).map_err(system("wait for connections"))?;
+        Ok(Self { listener: Some(listener), ..turns })
+    }
+
+    fn watch(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.waiting, socket, epoll::EventData::new_u64(key), flags((true, false)))?)
+    }
+
+    fn watch_for(&self, socket: impl AsFd, key: u64, interest: (bool, bool)) -> io::Result<()> {
+        Ok(epoll::modify(&self.waiting, socket, epoll::EventData::new_u64(key), flags(interest))?)
+    }
+
+    /// Serves until there is nothing more to do after `stop`.
+    pub(crate) fn run(mut self, stop: &Stop, endpoint: &mut LocalEndpoint) -> Result<(), MemNodeError> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut now = Instant::now();
+        let (mut busy_until, mut next_sweep) = (now, now);
+        let mut drained_by = None;
+        loop {
+            if stop.is_asked() && drained_by.is_none() {
+                drained_by = Some(now + self.service.options.drain);
+                self.begin_to_drain(endpoint);
+            }
+            let is_over = drained_by.is_some_and(|end| now >= end || self.peers.is_empty());
+            if is_over || stop.is_urgent() {
+                break;
+            }
+            let nap = if now < busy_until { Duration::ZERO } else { SWEEP / 4 };
+            let nap = Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) };
+            events.clear();
+            match epoll::wait(&self.waiting, rustix::buffer::spare_capacity(&mut events), Some(&nap)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(system("wait for sockets")(error.into())),
+            }
+            let found = Instant::now();
+            self.service.now = found;
+            for event in &events {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    key => self.serve(key, endpoint),
+                }
+            }
+            now = found;
+            if !events.is_empty() {
+                now = Instant::now();
+                busy_until = now + self.service.options.spin;
+                self.service.metrics.turned(now.saturating_duration_since(found));
+            }
+            if now >= next_sweep {
+                next_sweep = now + SWEEP;
+                self.sweep();
+            }
+        }
+        let left: Vec<u64> = self.peers.keys().copied().collect();
+        for key in left {
+            self.drop_for(key, DroppedFor::Closing);
+        }
+        self.service.log.flush(now);
+        Ok(())
+    }
+
+    /// Takes whoever has connected.
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = &self.listener else { return };
+            let (stream, address) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    let passes = matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock
+                            | io::ErrorKind::Interrupted
+                            | io::ErrorKind::ConnectionAborted
+                    );
+                    if !passes {
+                        if self.service.log.allows(LogLine::Accepting, self.service.now) {
+                            warn!(%error, "cannot accept a connection; is the limit of open files too low?");
+                        }
+                        self.is_paused = self.watch_for(listener, LISTENER, (false, false)).is_ok();
+                    }
+                    break;
+                }
+            };
+            if self.peers.len() - self.service.greeted >= UNGREETED_MAX {
+                self.drop_oldest_ungreeted();
+            }
+            let Ok(peer) = Peer::new(stream, address, &self.service) else { continue };
+            if self.watch(peer.socket(), self.next_key).is_ok() {
+                self.peers.insert(self.next_key, peer);
+                self.ungreeted.push_back(self.next_key);
+                self.next_key += 1;
+            }
+        }
+        self.tell_open();
+    }
+
+    fn tell_open(&self) {
+        self.service.metrics.open.set(self.peers.len() as u64);
+    }
+
+    fn drop_oldest_ungreeted(&mut self) {
+        while let Some(key) = self.ungreeted.pop_front() {
+            let may_go = |peer: &Peer| !peer.is_greeted() || mutant!("node-greeted-peer-makes-room");
+            if self.peers.get(&key).is_some_and(may_go) {
+                return self.drop_for(key, DroppedFor::Silent);
+            }
+        }
+    }
+
+    /// Serves one peer, and sees to it that its socket is watched for what it is now waited for.
+    fn serve(&mut self, key: u64, endpoint: &mut LocalEndpoint) {
+        let Some(peer) = self.peers.get_mut(&key) else { return };
+        let goes_on = peer.serve(&mut self.service, endpoint) == Progress::GoesOn;
+        self.service.tell_fenced(&mut self.fenced, peer.address);
+        let (interest, watched) = (peer.interest(self.service.options), peer.watched);
+        peer.watched = interest;
+        if !goes_on {
+            return self.part(key);
+        }
+        if interest != watched
+            && let Some(peer) = self.peers.get(&key)
+            && self.watch_for(peer.socket(), key, interest).is_err()
+        {
+            self.drop_for(key, DroppedFor::System);
+        }
+        if self.holds_too_much() {
+            self.shed();
+        }
+    }
+
+    fn holds_too_much(&self) -> bool {
+        self.service.metrics.buffer_bytes.get() > self.service.options.buffer_bytes_max as u64
+    }
+
+    /// Gives back memory that holds nothing; then drops whoever holds most, until all together hold no more than they may.
+    #[cold]
+    fn shed(&mut self) {
+        for peer in self.peers.values_mut() {
+            peer.rest(&self.service);
+        }
+        let rank = |peer: &Peer| match peer.buffer_bytes() {
+            bytes if mutant!("node-drops-who-holds-least") => usize::MAX - bytes,
+            bytes => bytes,
+        };
+        while self.holds_too_much()
+            && let Some((&most, _)) = self.peers.iter().max_by_key(|(_, peer)| rank(peer))
+        {
+            self.drop_for(most, DroppedFor::Memory);
+        }
+    }
+
+    fn part(&mut self, key: u64) {
+        if let Some(peer) = self.peers.remove(&key) {
+            peer.part(&mut self.service);
+            self.tell_open();
+        }
+    }
+
+    fn drop_for(&mut self, key: u64, fault: DroppedFor) {
+        if let Some(peer) = self.peers.get_mut(&key) {
+            peer.drop_for(fault);
+            self.part(key);
+        }
+    }
+
+    /// Looks at those who do nothing.
+    fn sweep(&mut self) {
+        let mut gone = Vec::new();
+        for (&key, peer) in &mut self.peers {
+            if peer.is_idle(self.service.now, SWEEP) {
+                peer.rest(&self.service);
+            }
+            gone.extend(peer.lateness(&self.service).map(|fault| (key, fault)));
+        }
+        for (key, fault) in gone {
+            self.drop_for(key, fault);
+        }
+        while let Some(key) = self.ungreeted.front()
+            && self.peers.get(key).is_none_or(Peer::is_greeted)
+        {
+            self.ungreeted.pop_front();
+        }
+        if self.is_paused
+            && let Some(listener) = &self.listener
+        {
+            self.is_paused = self.watch_for(listener, LISTENER, (true, false)).is_err();
+        }
+        self.service.log.tick(self.service.now);
+        self.service.metrics.looked(self.service.now);
+    }
+
+    /// Takes who has connected until now and nobody later, and gives everybody a turn: those who owe nothing end.
+    fn begin_to_drain(&mut self, endpoint: &mut LocalEndpoint) {
+        self.service.is_draining = true;
+        self.service.metrics.is_draining.set(1);
+        info!(connections = self.peers.len(), "draining");
+        self.accept();
+        self.listener = None;
+        let keys: Vec<u64> = self.peers.keys().copied().collect();
+        for key in keys {
+            self.serve(key, endpoint);
+        }
+    }
+}

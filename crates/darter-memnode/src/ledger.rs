@@ -1,0 +1,149 @@
+//! What a memory node with a file remembers beside its region, in a second file: which memory it is, and whom it has shut out.
+//!
+//! The region's file alone would not do. A session that was shut out may wake after the node was restarted, and must still
+//! find the door closed; so each such session is on the medium before anyone is told that it is shut out. The file is text,
+//! one line a fact, and only grows; a last line cut short by a crash was told to nobody.
+//!
+//! ```text
+//! darter memory node 1
+//! boot 9f3c58e1d2b4a607
+//! fenced 03b1c9d27e5f8a64
+//! ```
+
+use crate::error::MemNodeError;
+use darter_fabric::{mutant, random_word};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+const TITLE: &str = "darter memory node 1";
+/// Bytes of the longest line.
+const LINE_BYTES_MAX: u64 = 64;
+
+/// The second file, open.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    file: File,
+    path: PathBuf,
+}
+
+/// What the second file says.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    pub boot_id: u64,
+    /// Sessions, the oldest first.
+    pub fenced: Vec<u64>,
+}
+
+impl Ledger {
+    /// Opens the file beside a region's, or begins it when the region is new.
+    pub(crate) fn open(region: &Path, is_new: bool) -> Result<(Self, Remembered), MemNodeError> {
+        let mut path = region.as_os_str().to_owned();
+        path.push(".node");
+        let path = PathBuf::from(path);
+        let refused = |action| {
+            let path = path.clone();
+            move |source| MemNodeError::Ledger { path, action, source }
+        };
+        let mut how = OpenOptions::new();
+        how.read(true).append(true);
+        if is_new {
+            // Whatever stands there belongs to a region that is gone.
+            let begun = Remembered { boot_id: random_word(), fenced: Vec::new() };
+            let file = how.create(true).open(&path).map_err(refused("create it"))?;
+            file.set_len(0).map_err(refused("empty it"))?;
+            let mut ledger = Self { file, path };
+            ledger.note(&format!("{TITLE}\nboot {:016x}\n", begun.boot_id))?;
+            return Ok((ledger, begun));
+        }
+        let file = how.open(&path).map_err(refused("open it"))?;
+        let remembered = read(&file).map_err(refused("read it"))?;
+        let mut ledger = Self { file, path };
+        // A line that was cut short gets its end, and is passed over by the next reading.
+        if !mutant!("node-ledger-goes-on-in-a-cut-line") {
+            ledger.note("\n")?;
+        }
+        Ok((ledger, remembered))
+    }
+
+    /// Makes it known for all time that a session is shut out.
+    pub(crate) fn fenced(&mut self, session: u64) -> Result<(), MemNodeError> {
+        self.note(&format!("fenced {session:016x}\n"))
+    }
+
+    fn note(&mut self, text: &str) -> Result<(), MemNodeError> {
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|source| MemNodeError::Ledger {
+            path: self.path.clone(),
+            action: "write to it",
+            source,
+        })
+    }
+}
+
+fn read(file: &File) -> io::Result<Remembered> {
+    let foreign = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    let mut next = |line: &mut Vec<u8>| -> io::Result<bool> {
+        line.clear();
+        Ok(reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line)? > 0)
+    };
+    let number = |line: &[u8], what: &str| {
+        // Its digits are all there or it was cut short; its end does not matter.
+        let digits = line.strip_suffix(b"\n").unwrap_or(line).strip_prefix(what.as_bytes())?;
+        let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 16)?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    next(&mut line)?;
+    if line.strip_suffix(b"\n") != Some(TITLE.as_bytes()) {
+        return Err(foreign("it was not written by this release's memory node"));
+    }
+    next(&mut line)?;
+    let boot_id =
+        number(&line, "boot ").ok_or_else(|| foreign("it does not say which memory it belongs to"))?;
+    let mut fenced = Vec::new();
+    while next(&mut line)? {
+        let session = number(&line, "fenced ");
+        if session.is_none() && mutant!("node-ledger-ends-at-an-odd-line") {
+            break;
+        }
+        fenced.extend(session);
+    }
+    Ok(Remembered { boot_id, fenced })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_read_again_whatever_was_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let region = dir.path().join("region");
+        let (mut ledger, begun) = Ledger::open(&region, true).unwrap();
+        ledger.fenced(7).unwrap();
+        ledger.fenced(u64::MAX).unwrap();
+        drop(ledger);
+        let path = dir.path().join("region.node");
+        let whole = std::fs::read(&path).unwrap();
+        for keep in 0..=whole.len() {
+            std::fs::write(&path, &whole[..keep]).unwrap();
+            match Ledger::open(&region, false) {
+                Ok((mut ledger, remembered)) => {
+                    assert_eq!(remembered.boot_id, begun.boot_id);
+                    assert!([&[7, u64::MAX][..], &[7], &[]].contains(&&remembered.fenced[..]));
+                    ledger.fenced(9).unwrap();
+                    drop(ledger);
+                    let (_, again) = Ledger::open(&region, false).unwrap();
+                    assert_eq!(again.fenced, [&remembered.fenced[..], &[9]].concat());
+                }
+                Err(error) => assert!(error.to_string().contains("region.node"), "{error}"),
+            }
+        }
+        std::fs::write(&path, [&whole[..], &[0xff; 1000]].concat()).unwrap();
+        assert_eq!(Ledger::open(&region, false).unwrap().1.fenced, [7, u64::MAX]);
+        // A new region begins anew.
+        assert_ne!(Ledger::open(&region, true).unwrap().1.boot_id, begun.boot_id);
+    }
+}

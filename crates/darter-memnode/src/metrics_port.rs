@@ -1,0 +1,124 @@
+//! A memory node's numbers, and the port where they are asked for.
+
+use crate::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
+use darter_telemetry::counters::Counter;
+use darter_telemetry::http::{Handler, HttpPort, HttpRequest, Outcome, PortError, StatusCode, text};
+use darter_telemetry::openmetrics::{MetricsWriter, SECONDS_PER_NANO, scrape};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The registry of one memory node: every name begins with `darter_memnode_`.
+pub(crate) fn registry(metrics: Arc<MemNodeMetrics>) -> Registry {
+    let mut registry = Registry::with_prefix("darter_memnode");
+    registry.register_collector(Box::new(metrics));
+    registry
+}
+
+/// What is told at a memory node's port: `/metrics` and `/healthz`. It asks for no credentials, so it belongs on a network of the
+/// operator's.
+struct MetricsPages {
+    registry: Registry,
+    metrics: Arc<MemNodeMetrics>,
+}
+
+/// Opens the port where a memory node's numbers are served, at an address, port 0 for any.
+///
+/// # Errors
+/// When the address is taken or the system refuses a thread.
+pub fn serve_metrics(address: SocketAddr, metrics: Arc<MemNodeMetrics>) -> Result<HttpPort, PortError> {
+    HttpPort::open(address, Arc::new(MetricsPages { registry: registry(Arc::clone(&metrics)), metrics }))
+}
+
+impl Handler for MetricsPages {
+    fn handle(self: Arc<Self>, request: &HttpRequest<'_>) -> Outcome {
+        Outcome::Ready(match request.path {
+            "/metrics" => scrape(&self.registry),
+            "/healthz" => match self.metrics.health() {
+                Health::Serving => text(StatusCode::OK, "serving\n"),
+                Health::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+                Health::Stuck => text(StatusCode::SERVICE_UNAVAILABLE, "stuck\n"),
+            },
+            _ => text(StatusCode::NOT_FOUND, "try /metrics or /healthz\n"),
+        })
+    }
+}
+
+/// Counts with the label's value of each.
+fn labelled<const N: usize>(
+    label: &'static str,
+    values: [&'static str; N],
+    counters: &[Counter; N],
+) -> impl Iterator<Item = ([(&'static str, &'static str); 1], u64)> + use<N> {
+    std::array::from_fn::<_, N, _>(|at| ([(label, values[at])], counters[at].get())).into_iter()
+}
+
+impl Collector for MemNodeMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut page = MetricsWriter::new(encoder);
+        let (bytes, seconds) = (Some(&Unit::Bytes), Some(&Unit::Seconds));
+        page.gauge("connections", "Connections there are, greeted or not", None, self.open.get())?;
+        page.counter("accepted_connections", "Connections let in", None, self.accepted.get())?;
+        let refused = labelled("reason", RefusedFor::NAMES, &self.refused);
+        page.counters("refused_connections", "Connections not let in", None, refused)?;
+        let dropped = labelled("reason", DroppedFor::NAMES, &self.dropped);
+        page.counters("dropped_connections", "Connections that the node ended", None, dropped)?;
+        page.gauge("sessions", "Processes that are connected", None, self.sessions.get())?;
+        let fenced = self.fenced_sessions.get();
+        page.gauge("fenced_sessions", "Sessions shut out for ever that the node remembers", None, fenced)?;
+        page.counter("frames", "Requests taken, batches among them", None, self.frames.get())?;
+        let verbs = labelled("kind", VERB_KINDS.map(|(_, name)| name), &self.verbs);
+        page.counters("verbs", "Verbs executed", None, verbs)?;
+        page.histogram(
+            "batch_verbs",
+            "Verbs of each batch executed",
+            None,
+            1.0,
+            &self.batch_verbs.snapshot(),
+        )?;
+        let help = "From finding sockets ready to having executed and answered what was in them";
+        page.histogram("turn", help, seconds, SECONDS_PER_NANO, &self.turn_nanos.snapshot())?;
+        page.counter("received", "Bytes that came in", bytes, self.received_bytes.get())?;
+        page.counter("sent", "Bytes that went out", bytes, self.sent_bytes.get())?;
+        page.gauge("waiting", "Answers that peers have not taken", bytes, self.waiting_bytes.get())?;
+        page.gauge("buffers", "Memory behind all connections", bytes, self.buffer_bytes.get())?;
+        page.gauge("region", "The memory served", bytes, self.region_bytes)?;
+        page.gauge("draining", "1 when the node is stopping", None, self.is_draining.get())?;
+        page.metric("uptime", "Since the node began", seconds, &ConstGauge::new(self.uptime().as_secs_f64()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_was_counted() {
+        let metrics = Arc::new(MemNodeMetrics::new(4096));
+        metrics.accepted.add(3);
+        metrics.refused[RefusedFor::Credentials as usize].add(2);
+        metrics.turned(std::time::Duration::from_micros(3));
+        let mut batch = darter_fabric::Batch::new();
+        batch.cas(darter_fabric::GlobalAddr::new(0, 8), 1, 2);
+        metrics.executed(batch.verbs().iter().copied());
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &registry(metrics)).unwrap();
+        for line in [
+            "darter_memnode_accepted_connections_total 3",
+            "darter_memnode_refused_connections_total{reason=\"credentials\"} 2",
+            "darter_memnode_dropped_connections_total{reason=\"memory\"} 0",
+            "darter_memnode_verbs_total{kind=\"cas\"} 1",
+            "darter_memnode_batch_verbs_bucket{le=\"1.0\"} 1",
+            "darter_memnode_batch_verbs_bucket{le=\"+Inf\"} 1",
+            "darter_memnode_turn_seconds_count 1",
+            "darter_memnode_region_bytes 4096",
+            "# EOF",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! One connection of a client, as the node sees it.
+
+use crate::error::MemNodeError;
+use crate::metrics::{DroppedFor, RefusedFor};
+use crate::options::MemNodeOptions;
+use crate::service::Service;
+use darter_fabric::local::LocalEndpoint;
+use darter_fabric::wire::Channel;
+use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
+use darter_fabric::wire::{
+    self, Challenge, Control, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
+};
+use darter_fabric::wire::{Inbox, Outbox};
+use darter_fabric::{Fabric, FabricError, mutant};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Calls for one peer before others get a turn.
+const READS_PER_TURN: usize = 4;
+/// Bytes of answers made for one peer at a time: others wait no longer than it takes to make so many for each read.
+const ANSWER_BYTES_AT_A_TIME: usize = 256 << 10;
+
+/// What became of a peer's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    GoesOn,
+    Ended,
+}
+
+#[derive(Debug)]
+pub(crate) struct Peer {
+    channel: Channel,
+    pub(crate) address: SocketAddr,
+    input: Inbox,
+    output: Outbox,
+    session: u64,
+    /// What its proof must be about, once it is challenged.
+    transcript: Option<Transcript>,
+    is_greeted: bool,
+    /// Nothing more is heard; what is in `output` still goes.
+    is_closing: bool,
+    /// Frames may have arrived that were not taken, for want of room for their answers.
+    has_frames: bool,
+    /// Why the node ends it, if it does.
+    fault: Option<DroppedFor>,
+    /// When it last did what it owes: took an answer, sent more of a request; or owed nothing. When it came, until it is greeted.
+    prompt: Instant,
+    /// When it last had a turn.
+    served: Instant,
+    /// What it has been counted for: bytes of memory, bytes of answers.
+    held: (usize, usize),
+    /// What the socket is watched for.
+    pub(crate) watched: (bool, bool),
+}
+
+impl Peer {
+    pub(crate) fn new(stream: TcpStream, address: SocketAddr, service: &Service<'_>) -> io::Result<Self> {
+        Ok(Self {
+            channel: Channel::accepted(stream, service.options.tls.as_ref())?,
+            address,
+            input: Inbox::default(),
+            output: Outbox::default(),
+            session: 0,
+            transcript: None,
+            is_greeted: false,
+            is_closing: false,
+            has_frames: false,
+            fault: None,
+            prompt: service.now,
+            served: service.now,
+            held: (0, 0),
+            watched: (true, false),
+        })
+    }
+
+    pub(crate) fn socket(&self) -> &Channel {
+        &self.channel
+    }
+
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.is_greeted
+    }
+
+    /// Memory behind it, in bytes.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.held.0
+    }
+
+    /// The node ends it; the first reason counts, a refusal above all.
+    pub(crate) fn drop_for(&mut self, fault: DroppedFor) {
+        let is_refused = self.is_closing && !self.is_greeted;
+        self.is_closing = true;
+        if !is_refused {
+            self.fault.get_or_insert(fault);
+        }
+    }
+
+    /// What is wrong with it by now, if anything.
+    pub(crate) fn lateness(&self, service: &Service<'_>) -> Option<DroppedFor> {
+        let is_fenced = service.sessions.is_fenced(self.session) && !mutant!("node-silent-fenced-peer-kept");
+        if self.is_greeted && is_fenced {
+            return Some(DroppedFor::Fenced);
+        }
+        let fault = if self.output.waiting() > 0 {
+            DroppedFor::Unread
+        } else if !self.is_greeted || !self.input.arrived().is_empty() {
+            DroppedFor::Silent
+        } else {
+            return None;
+        };
+        (service.now.saturating_duration_since(self.prompt) > service.options.patience).then_some(fault)
+    }
+
+    /// Whether it has had no turn for so long.
+    pub(crate) fn is_idle(&self, now: Instant, time: Duration) -> bool {
+        now.saturating_duration_since(self.served) >= time
+    }
+
+    /// Gives back the memory that holds nothing now.
+    pub(crate) fn rest(&mut self, service: &Service<'_>) {
+        self.channel.rest();
+        self.input.rest();
+        self.output.rest();
+        self.count(service);
+    }
+
+    /// Brings what the node counts of it up to date.
+    fn count(&mut self, service: &Service<'_>) {
+        let buffers = [self.channel.buffer_bytes(), self.input.buffer_bytes(), self.output.buffer_bytes()];
+        self.hold(service, (buffers.iter().sum(), self.output.waiting()));
+    }
+
+    fn hold(&mut self, service: &Service<'_>, held: (usize, usize)) {
+        service.metrics.buffer_bytes.change(self.held.0, held.0);
+        service.metrics.waiting_bytes.change(self.held.1, held.1);
+        self.held = held;
+    }
+
+    /// It is gone.
+    pub(crate) fn part(mut self, service: &mut Service<'_>) {
+        if !mutant!("node-counts-the-memory-of-the-gone") {
+            self.hold(service, (0, 0));
+        }
+        if self.is_greeted {
+            service.sessions.leave(self.session);
+            service.greeted -= 1;
+        }
+        service.parted(self.address, self.session, self.fault);
+    }
+
+    /// Takes in what there is, does it, and sends the answers.
+    pub(crate) fn serve(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) -> Progress {
+        let progress = self.take_turn(service, endpoint);
+        self.served = service.now;
+        self.count(service);
+        progress
+    }
+
+    fn take_turn(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) -> Progress {
+        for _ in 0..READS_PER_TURN {
+            if self.send(service).is_err() {
+                return Progress::Ended;
+            }
+            if self.is_closing || self.is_full(service.options) {
+                // Heard no further, until it reads or for good.
+                break;
+            }
+            if self.has_frames {
+                self.take_frames(service, endpoint);
+                continue;
+            }
+            let had = self.input.arrived().len();
+            match self.input.receive(&mut self.channel) {
+                Ok(true) => {
+                    service.metrics.received_bytes.add((self.input.arrived().len() - had) as u64);
+                    let owes = !self.is_greeted && !mutant!("node-greeting-in-drops-renews-patience");
+                    if !owes && self.output.waiting() == 0 {
+                        self.prompt = service.now;
+                    }
+                    self.take_frames(service, endpoint);
+                }
+                Ok(false) => {
+                    // Whoever is in the middle of a request, or of a greeting, may finish it.
+                    let is_amid =
+                        !self.input.arrived().is_empty() && !mutant!("node-drain-ends-amid-a-request");
+                    let is_done = self.is_greeted && !is_amid;
+                    self.is_closing = service.is_draining && is_done;
+                    break;
+                }
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::InvalidData {
+                        self.break_tls(service);
+                    }
+                    return Progress::Ended;
+                }
+            }
+        }
+        // More may be there: the next turn tells. One that owes nothing more when the node drains is to have it without a word.
+        self.has_frames |= service.is_draining && self.is_greeted && self.input.arrived().is_empty();
+        // What was heard may be TLS's, and want an answer.
+        let is_sent = self.send(service).is_ok();
+        if is_sent && !(self.is_closing && self.output.waiting() == 0) {
+            Progress::GoesOn
+        } else {
+            Progress::Ended
+        }
+    }
+
+    /// What it sent is not TLS, or not that of somebody to be let in.
+    fn break_tls(&mut self, service: &mut Service<'_>) {
+        if self.is_greeted {
+            self.drop_for(DroppedFor::Malformed);
+        } else {
+            self.is_closing = true;
+            service.refused(self.address, RefusedFor::Tls);
+        }
+    }
+
+    fn is_full(&self, options: &MemNodeOptions) -> bool {
+        self.output.waiting() > options.waiting_bytes_max && !mutant!("node-hears-who-does-not-read")
+    }
+
+    /// What the peer is waited for: requests, unless it leaves too many answers unread; room for answers, when some wait or
+    /// are still to be made.
+    pub(crate) fn interest(&self, options: &MemNodeOptions) -> (bool, bool) {
+        let hears = !self.is_closing && !self.is_full(options);
+        (hears, self.is_closing || self.has_frames || self.output.waiting() > 0)
+    }
+
+    fn send(&mut self, service: &Service<'_>) -> io::Result<()> {
+        let waited = self.output.waiting();
+        self.output.send(&mut self.channel)?;
+        let waits = self.output.waiting();
+        service.metrics.sent_bytes.add(waited.saturating_sub(waits) as u64);
+        if self.is_greeted && waits < waited {
+            self.prompt = service.now;
+        }
+        Ok(())
+    }
+
+    /// Does the whole frames that have arrived, as long as there is room for answers, and no more of them than is fair.
+    fn take_frames(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) {
+        let mut input = std::mem::take(&mut self.input);
+        self.has_frames = false;
+        let enough = self.output.waiting() + ANSWER_BYTES_AT_A_TIME;
+        while !self.is_closing {
+            if self.is_full(service.options) || self.output.waiting() >= enough {
+                self.has_frames = !mutant!("node-frames-left-for-want-of-room-forgotten");
+                break;
+            }
+            let arrived = input.arrived();
+            let taken = if self.is_greeted {
+                self.take_request(arrived, service, endpoint)
+            } else if let Some(transcript) = self.transcript {
+                self.take_proof(&transcript, arrived, service)
+            } else {
+                self.take_hello(arrived, service)
+            };
+            let Some(count) = taken else { break };
+            input.take(count);
+        }
+        self.input = input;
+    }
+
+    fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
+        let opening: Opening = wire::head(bytes)?;
+        if opening.magic != wire::MAGIC {
+            // Whoever it is does not speak our language: no answer would be understood.
+            self.is_closing = true;
+            service.refused(self.address, RefusedFor::Protocol);
+            return None;
+        }
+        let challenged = if opening.version == wire::VERSION {
+            let Hello { nonce: client, session, .. } = wire::head(bytes)?;
+            // Without randomness nobody can be let in.
+            let drawn = if mutant!("node-nonce-of-the-session") { Ok([session as u8; 32]) } else { nonce() };
+            drawn.map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
+        } else {
+            Err(Refusal::Version)
+        };
+        let challenge = match challenged {
+            Ok(transcript) => {
+                self.transcript = Some(transcript);
+                Challenge::new(Refusal::None, transcript.node)
+            }
+            Err(refusal) => {
+                self.is_closing = true;
+                service.refused(self.address, refusal.into());
+                Challenge::new(refusal, Nonce::default())
+            }
+        };
+        self.output.bytes.extend_from_slice(wire::as_bytes(&challenge));
+        Some(size_of::<Hello>())
+    }
+
+    fn take_proof(
+        &mut self,
+        transcript: &Transcript,
+        bytes: &[u8],
+        service: &mut Service<'_>,
+    ) -> Option<usize> {
+        let proof: Proof = wire::head(bytes)?;
+        let token = &service.options.token;
+        let is_known = token.is_empty() || transcript.is_proven(token, Side::Client, &proof);
+        let (refusal, text) = if !is_known {
+            (Refusal::Credentials, "no token, or a wrong one")
+        } else if service.sessions.is_fenced(transcript.session) {
+            (Refusal::Fenced, "this session was shut out")
+        } else if service.is_draining && !mutant!("node-lets-in-while-it-drains") {
+            (Refusal::Closing, "the node is stopping")
+        } else if service.greeted
+            >= service.options.connections_max + usize::from(mutant!("node-one-too-many"))
+        {
+            (Refusal::Busy, "no room for another connection")
+        } else {
+            (Refusal::None, "")
+        };
+        let mut welcome = Welcome {
+            refusal: refusal as u32,
+            text_bytes: text.len() as u32,
+            region_bytes: 0,
+            boot_id: 0,
+            frame_bytes: service.options.frame_bytes_max,
+            reserved: 0,
+            proof: Proof::default(),
+        };
+        if is_known || mutant!("node-proves-itself-to-strangers") {
+            welcome.proof = transcript.prove(token, Side::Node);
+            (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
+        }
+        self.output.bytes.extend_from_slice(wire::as_bytes(&welcome));
+        self.output.bytes.extend_from_slice(text.as_bytes());
+        if refusal == Refusal::None {
+            self.is_greeted = true;
+            self.session = transcript.session;
+            self.prompt = service.now;
+            service.sessions.enter(self.session);
+            service.accepted(self.address, self.session);
+        } else {
+            self.is_closing = true;
+            service.refused(self.address, refusal.into());
+        }
+        Some(size_of::<Proof>())
+    }
+
+    fn take_request(
+        &mut self,
+        bytes: &[u8],
+        service: &mut Service<'_>,
+        endpoint: &mut LocalEndpoint,
+    ) -> Option<usize> {
+        let head: RequestHead = wire::head(bytes)?;
+        if service.sessions.is_fenced(self.session) && !mutant!("node-fenced-asked-only-at-the-door") {
+            self.refuse(&head, Refusal::Fenced, "this session was shut out");
+            self.drop_for(DroppedFor::Fenced);
+            return None;
+        }
+        let kind = RequestKind::from_code(head.kind);
+        let (Some(kind), true) = (kind, head.bytes <= service.options.frame_bytes_max) else {
+            self.refuse(&head, Refusal::Malformed, "a frame of no known kind, or too long");
+            self.drop_for(DroppedFor::Malformed);
+            return None;
+        };
+        let end = wire::HEADER_BYTES + head.bytes as usize;
+        let payload = bytes.get(wire::HEADER_BYTES..end)?;
+        service.metrics.frames.add(1);
+        if kind == RequestKind::Batch {
+            self.run_batch(&head, payload, service, endpoint);
+            return Some(end);
+        }
+        let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
+        let about = about.filter(|about| {
+            kind != RequestKind::Claim
+                || about.number < wire::SLOTS_MAX + u64::from(mutant!("node-one-slot-too-many"))
+        });
+        let (Some(about), true) = (about, payload.len() == size_of::<Control>()) else {
+            self.refuse(&head, Refusal::Malformed, "a request that is not about anything");
+            self.drop_for(DroppedFor::Malformed);
+            return None;
+        };
+        let done = match kind {
+            RequestKind::Claim => service.sessions.claim(about.number, self.session),
+            RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
+            RequestKind::Release => {
+                service.sessions.release(about.number, self.session);
+                Ok(Refusal::None)
+            }
+            RequestKind::Persist | RequestKind::Batch => {
+                service.region.persist().map(|()| Refusal::None).map_err(MemNodeError::from)
+            }
+        };
+        match done {
+            Ok(refusal) => self.refuse(&head, refusal, ""),
+            Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
+        }
+        Some(end)
+    }
+
+    fn run_batch(
+        &mut self,
+        head: &RequestHead,
+        payload: &[u8],
+        service: &mut Service<'_>,
+        endpoint: &mut LocalEndpoint,
+    ) {
+        let verbs = wire::FrameVerbs::new(payload, head.verbs, service.options.frame_bytes_max);
+        let Some(verbs) = verbs else {
+            self.refuse(head, Refusal::Malformed, "a batch that is not what its head says");
+            self.drop_for(DroppedFor::Malformed);
+            return;
+        };
+        let at = self.output.bytes.len();
+        self.output.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
+        match endpoint.execute_frame(verbs.clone(), &mut self.output.bytes) {
+            Ok(()) => {
+                let bytes = (self.output.bytes.len() - at - wire::HEADER_BYTES) as u32;
+                let reply = ReplyHead {
+                    refusal: Refusal::None as u8,
+                    reserved: 0,
+                    verbs: head.verbs,
+                    bytes,
+                    id: head.id,
+                };
+                self.output.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&reply));
+                service.metrics.executed(verbs.map(|(verb, _)| verb));
+            }
+            Err(error) => {
+                let refusal = match error {
+                    FabricError::OutOfBounds(_) => Refusal::OutOfBounds,
+                    FabricError::Misaligned { .. } => Refusal::Misaligned,
+                    _ => Refusal::Failed,
+                };
+                if !mutant!("node-refusal-behind-half-an-answer") {
+                    self.output.bytes.truncate(at);
+                }
+                self.refuse(head, refusal, &error.to_string());
+            }
+        }
+    }
+
+    /// Answers without words, or says why not.
+    fn refuse(&mut self, head: &RequestHead, refusal: Refusal, text: &str) {
+        let text = &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)];
+        let reply = ReplyHead {
+            refusal: refusal as u8,
+            reserved: 0,
+            verbs: 0,
+            bytes: text.len() as u32,
+            id: head.id,
+        };
+        self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
+        self.output.bytes.extend_from_slice(text);
+    }
+}

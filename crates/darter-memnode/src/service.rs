@@ -1,0 +1,103 @@
+//! What all connections of a memory node share: the region, the sessions, the metrics and the log.
+
+use crate::metrics::{DroppedFor, MemNodeMetrics, RefusedFor};
+use crate::options::MemNodeOptions;
+use crate::sessions::Sessions;
+use darter_fabric::Local;
+use darter_telemetry::log_limit::{LogKind, LogLimiter};
+use std::net::SocketAddr;
+use std::time::Instant;
+use tracing::{debug, info, warn};
+
+/// The kinds of log lines that peers can cause.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LogLine {
+    Accepted,
+    Closed,
+    Refused,
+    Dropped,
+    Fenced,
+    Accepting,
+}
+
+impl LogKind for LogLine {
+    const NAMES: &'static [&'static str] = &[
+        "connections accepted",
+        "connections closed",
+        "connections refused",
+        "connections dropped",
+        "sessions fenced",
+        "connections that could not be accepted",
+    ];
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What all connections share while they are served.
+pub(crate) struct Service<'s> {
+    pub(crate) options: &'s MemNodeOptions,
+    pub(crate) region: &'s Local,
+    pub(crate) boot_id: u64,
+    pub(crate) sessions: Sessions,
+    pub(crate) metrics: &'s MemNodeMetrics,
+    pub(crate) log: LogLimiter<LogLine>,
+    /// Connections that have completed the handshake and are still open.
+    pub(crate) greeted: usize,
+    /// No connection is accepted any more.
+    pub(crate) is_draining: bool,
+    /// When the sockets being served were found ready.
+    pub(crate) now: Instant,
+}
+
+/// Counts and logs what happens to connections.
+impl Service<'_> {
+    /// Counts a connection that completed the handshake.
+    pub(crate) fn accepted(&mut self, peer: SocketAddr, session: u64) {
+        self.greeted += 1;
+        self.metrics.accepted.add(1);
+        self.metrics.sessions.set(self.sessions.connected() as u64);
+        if self.log.allows(LogLine::Accepted, self.now) {
+            info!(%peer, session = format_args!("{session:#x}"), "connection accepted");
+        }
+    }
+
+    /// Counts a connection that was refused.
+    pub(crate) fn refused(&mut self, peer: SocketAddr, reason: RefusedFor) {
+        self.metrics.refused[reason as usize].add(1);
+        if self.log.allows(LogLine::Refused, self.now) {
+            warn!(%peer, reason = reason.name(), "connection refused");
+        }
+    }
+
+    /// Counts a connection that ended; the node ended it if there is a reason.
+    pub(crate) fn parted(&mut self, peer: SocketAddr, session: u64, reason: Option<DroppedFor>) {
+        self.metrics.sessions.set(self.sessions.connected() as u64);
+        let session = format_args!("{session:#x}");
+        let Some(reason) = reason else {
+            if self.log.allows(LogLine::Closed, self.now) {
+                debug!(%peer, session, "connection closed");
+            }
+            return;
+        };
+        self.metrics.dropped[reason as usize].add(1);
+        if self.log.allows(LogLine::Dropped, self.now) {
+            warn!(%peer, session, reason = reason.name(), "connection dropped");
+        }
+    }
+
+    /// Logs the sessions fenced since `known` of them had been.
+    pub(crate) fn tell_fenced(&mut self, known: &mut u64, by: SocketAddr) {
+        let (total, newest) = self.sessions.fenced_ever();
+        if total == *known {
+            return;
+        }
+        let count = total - std::mem::replace(known, total);
+        self.metrics.fenced_sessions.set(self.sessions.fenced() as u64);
+        if self.log.allows(LogLine::Fenced, self.now) {
+            let session = newest.unwrap_or_default();
+            warn!(session = format_args!("{session:#x}"), count, %by, "session fenced");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Sessions: which process holds which member slot, which are connected, which are shut out for ever.
+//!
+//! A session that had a slot here and has no connection any more is gone: its process has ended, or will find the door
+//! closed. Of a session that has not been here since the node was started nothing is known; only its lease tells.
+
+use crate::error::MemNodeError;
+use crate::ledger::{Ledger, Remembered};
+use darter_fabric::mutant;
+use darter_fabric::wire::Refusal;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Sessions that a node has shut out and remembers; the oldest are forgotten beyond this. A session's number is random and
+/// used by one process only, so only a process that slept while a million others died could slip through.
+const FENCED_MAX: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    /// Connections of each session.
+    connected: HashMap<u64, usize>,
+    /// The session that holds each member slot.
+    slots: HashMap<u64, u64>,
+    fenced: HashSet<u64>,
+    fenced_in_order: VecDeque<u64>,
+    /// Sessions ever shut out.
+    fenced_total: u64,
+    ledger: Option<Ledger>,
+}
+
+impl Sessions {
+    /// Nobody is connected, and those remembered are shut out.
+    pub(crate) fn new(ledger: Option<Ledger>, remembered: &Remembered) -> Self {
+        let mut sessions = Self { ledger, ..Self::default() };
+        let skipped = remembered.fenced.len().saturating_sub(FENCED_MAX);
+        remembered.fenced.iter().skip(skipped).for_each(|&session| sessions.remember(session));
+        sessions
+    }
+
+    pub(crate) fn is_fenced(&self, session: u64) -> bool {
+        self.fenced.contains(&session)
+    }
+
+    /// Sessions that have a connection.
+    pub(crate) fn connected(&self) -> usize {
+        self.connected.len()
+    }
+
+    /// Sessions shut out that are remembered.
+    pub(crate) fn fenced(&self) -> usize {
+        self.fenced.len()
+    }
+
+    /// Sessions ever shut out, and the last of them.
+    pub(crate) fn fenced_ever(&self) -> (u64, Option<u64>) {
+        (self.fenced_total, self.fenced_in_order.back().copied())
+    }
+
+    pub(crate) fn enter(&mut self, session: u64) {
+        *self.connected.entry(session).or_default() += 1;
+    }
+
+    pub(crate) fn leave(&mut self, session: u64) {
+        if let Some(count) = self.connected.get_mut(&session) {
+            *count -= 1;
+            if *count == 0 || mutant!("node-session-gone-with-one-connection") {
+                self.connected.remove(&session);
+            }
+        }
+    }
+
+    fn remember(&mut self, session: u64) {
+        if self.fenced.insert(session) {
+            self.fenced_in_order.push_back(session);
+            self.fenced_total += 1;
+            if self.fenced_in_order.len() > FENCED_MAX
+                && let Some(oldest) = self.fenced_in_order.pop_front()
+            {
+                self.fenced.remove(&oldest);
+            }
+        }
+    }
+
+    /// Shuts a session out; where there is a ledger, on the medium before anyone hears of it.
+    fn shut_out(&mut self, session: u64) -> Result<Refusal, MemNodeError> {
+        if !self.is_fenced(session) {
+            if let Some(ledger) = &mut self.ledger
+                && !mutant!("node-fence-not-in-the-ledger")
+            {
+                ledger.fenced(session)?;
+            }
+            self.remember(session);
+        }
+        if !mutant!("node-fenced-session-keeps-its-slot") {
+            self.slots.retain(|_, holder| *holder != session);
+        }
+        Ok(Refusal::None)
+    }
+
+    /// Takes a slot for a session. A holder without a connection is shut out first.
+    pub(crate) fn claim(&mut self, slot: u64, session: u64) -> Result<Refusal, MemNodeError> {
+        match self.slots.get(&slot).copied() {
+            Some(holder) if holder == session => {}
+            Some(holder) if self.connected.contains_key(&holder) => return Ok(Refusal::Taken),
+            Some(holder) if !mutant!("node-slot-taken-over-without-fence") => {
+                self.shut_out(holder)?;
+            }
+            _ => {}
+        }
+        self.slots.insert(slot, session);
+        Ok(Refusal::None)
+    }
+
+    pub(crate) fn release(&mut self, slot: u64, session: u64) {
+        if self.slots.get(&slot) == Some(&session) || mutant!("node-slot-released-by-anybody") {
+            self.slots.remove(&slot);
+        }
+    }
+
+    /// Shuts a session out if it is known to be gone, or if it has lapsed.
+    pub(crate) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
+        let is_connected = self.connected.contains_key(&session);
+        let was_here = self.slots.values().any(|&holder| holder == session);
+        let is_gone = !is_connected && (was_here || mutant!("node-stranger-taken-for-gone"));
+        if lapsed || is_gone || self.is_fenced(session) {
+            self.shut_out(session)
+        } else {
+            Ok(if is_connected { Refusal::Taken } else { Refusal::Stranger })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_lives_as_long_as_it_is_connected() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::Taken);
+        sessions.leave(1);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::None);
+        assert!(sessions.is_fenced(1) && !sessions.is_fenced(2));
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
+        // A new holder shuts the old one out, connected again or not.
+        assert_eq!(sessions.claim(0, 3).unwrap(), Refusal::None);
+        assert!(sessions.is_fenced(2));
+        sessions.release(0, 2);
+        sessions.enter(3);
+        assert_eq!(sessions.fence(3, false).unwrap(), Refusal::Taken);
+        // Connected or not: silent beyond its lease.
+        assert_eq!(sessions.fence(3, true).unwrap(), Refusal::None);
+        assert!(sessions.is_fenced(3));
+        assert_eq!(sessions.claim(0, 4).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn a_session_lives_as_long_as_one_of_its_connections() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        sessions.leave(1);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::Taken);
+        assert_eq!(sessions.connected(), 1);
+        sessions.leave(1);
+        assert_eq!(sessions.connected(), 0);
+        assert_eq!(sessions.fence(1, false).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn a_slot_is_given_back_by_its_holder() {
+        let mut sessions = Sessions::default();
+        sessions.enter(1);
+        assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);
+        sessions.release(0, 2);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::Taken);
+        sessions.release(0, 1);
+        assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
+    }
+
+    #[test]
+    fn of_a_session_from_before_a_restart_only_its_lease_tells() {
+        let mut sessions = Sessions::new(None, &Remembered { boot_id: 1, fenced: vec![8] });
+        assert!(sessions.is_fenced(8));
+        assert_eq!(sessions.fence(9, false).unwrap(), Refusal::Stranger);
+        assert_eq!(sessions.fence(9, true).unwrap(), Refusal::None);
+        assert!(sessions.is_fenced(9));
+    }
+}

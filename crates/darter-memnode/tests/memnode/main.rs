@@ -1,0 +1,14 @@
+//! Memory nodes on loopback, as their clients and their operators see them.
+
+#![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod auth;
+mod examples;
+mod executors;
+mod links;
+mod operating;
+mod tls;
+mod verbs;

@@ -1,0 +1,147 @@
+//! Memory nodes in threads of the test, and ways to reach them, with a client and without.
+
+#![allow(dead_code, unreachable_pub)] // no test file uses all of it
+
+pub mod authority;
+pub mod dice;
+pub mod gate;
+
+use darter_fabric::wire::proof::{Proof, nonce};
+use darter_fabric::wire::{self, Challenge, Hello, RequestHead, Welcome};
+use darter_fabric::{FabricError, Tcp, TcpOptions};
+use darter_memnode::Stop;
+use darter_memnode::{MemNode, MemNodeCounts, MemNodeMetrics, MemNodeOptions, Region};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Long enough for anything that is going to happen.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A memory node in a thread of this process.
+pub struct Node {
+    pub address: SocketAddr,
+    pub stop: Arc<Stop>,
+    pub metrics: Arc<MemNodeMetrics>,
+    thread: Option<JoinHandle<MemNodeCounts>>,
+}
+
+impl Node {
+    pub fn start(region: Region, address: &str, options: MemNodeOptions) -> Self {
+        let node = MemNode::bind(address.parse().unwrap(), region, options).unwrap();
+        let (address, metrics) = (node.address().unwrap(), Arc::clone(node.metrics()));
+        let stop = Arc::new(Stop::default());
+        let theirs = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || node.serve(&theirs).unwrap());
+        Self { address, stop, metrics, thread: Some(thread) }
+    }
+
+    pub fn small(options: MemNodeOptions) -> Self {
+        Self::start(Region::memory(1 << 20).unwrap(), "127.0.0.1:0", options)
+    }
+
+    /// Asks it to stop, once more than was done before, and waits until it has.
+    pub fn end(&mut self) -> MemNodeCounts {
+        self.stop.ask();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.stop.ask();
+            self.end();
+        }
+    }
+}
+
+/// Connects to nodes that do without TLS.
+pub fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
+    connect_as(nodes, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
+}
+
+/// Connects to nodes.
+pub fn connect_as(nodes: &[&Node], options: TcpOptions) -> Result<Tcp, FabricError> {
+    let addresses: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
+    Tcp::connect(&addresses, options)
+}
+
+/// Says something over a socket.
+pub fn say<T: bytemuck::Pod>(stream: &mut impl Write, what: &T) {
+    stream.write_all(wire::as_bytes(what)).unwrap();
+}
+
+/// Hears something over a socket.
+pub fn hear<T: bytemuck::Pod>(stream: &mut impl Read) -> T {
+    let mut bytes = vec![0; size_of::<T>()];
+    stream.read_exact(&mut bytes).unwrap();
+    wire::head(&bytes).unwrap()
+}
+
+/// Greets over a socket, without a token; answers the refusal's code, 0 for none.
+pub fn greet(stream: &mut (impl Read + Write), session: u64) -> u32 {
+    say(stream, &Hello::new(session, nonce().unwrap()));
+    assert_eq!(hear::<Challenge>(stream).opening.code, 0);
+    say(stream, &Proof::default());
+    hear::<Welcome>(stream).refusal
+}
+
+/// A bare connection after a proper greeting.
+pub fn greeted(node: &Node, session: u64) -> TcpStream {
+    let mut stream = TcpStream::connect(node.address).unwrap();
+    assert_eq!(greet(&mut stream, session), 0);
+    stream
+}
+
+/// A frame with one READ of so many words.
+pub fn read_frame(words: u32) -> Vec<u8> {
+    let mut verb = [0_u8; wire::HEADER_BYTES];
+    verb[4..8].copy_from_slice(&words.to_le_bytes());
+    let head = RequestHead { kind: 1, reserved: 0, verbs: 1, bytes: verb.len() as u32, id: 1 };
+    [wire::as_bytes(&head), &verb[..]].concat()
+}
+
+/// Sends bytes as they are; answers what comes back until the node hangs up or falls silent.
+pub fn provoke(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = if is_greeted { greeted(node, 5) } else { TcpStream::connect(node.address).unwrap() };
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.take(1 << 20).read_to_end(&mut answer);
+    answer
+}
+
+/// Waits for what other threads bring about.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+/// A request to the metrics port, and all that comes back.
+pub fn ask(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+/// A page of the metrics port.
+pub fn get(address: SocketAddr, path: &str) -> String {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n"))
+}
+
+/// A metric's value on the page, without its fraction.
+pub fn value(page: &str, metric: &str) -> u64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{metric} in\n{page}")).parse::<f64>().unwrap() as u64
+}

@@ -1,0 +1,328 @@
+//! A client whose node says whatever comes to the fuzzer's mind, and then behaves again.
+
+use super::corpus;
+use super::corpus::{Conversation, Frame};
+use super::mutate::{mutate, segments};
+use super::reading::{self, Answer};
+use crate::support::LONG;
+use crate::support::dice::Dice;
+use darter_fabric::tcp::TcpEndpoint;
+use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
+use darter_fabric::wire::{self, Challenge, HEADER_BYTES, Hello, Refusal, ReplyHead, RequestHead};
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OFFSET_LIMIT, Tcp, TcpOptions, block_on};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a client waits in cases where nothing comes.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// A refusal's text with whatever stands around it.
+const ERROR_BYTES_MAX: usize = 2 * wire::TEXT_BYTES_MAX + 512;
+/// Requests that a client makes, see [`ask`]; the corpus has replies to them.
+const REQUESTS: usize = 3;
+
+/// What the fake node says on the connections to come.
+#[derive(Default)]
+struct Script {
+    /// On each, one frame for each that it hears; `None`: what a good node says, and so when there is no more of these.
+    says: Vec<Option<Vec<Frame>>>,
+    token: Vec<u8>,
+    dice: u64,
+    /// What happens when a script has come to its end, and more is asked.
+    at_end: AtEnd,
+    /// Payloads of the replies that were as they should be.
+    good: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum AtEnd {
+    #[default]
+    Behaves,
+    HangsUp,
+    IsSilent,
+}
+
+/// A node that is none.
+pub struct Imposter {
+    address: SocketAddr,
+    script: Arc<Mutex<Script>>,
+}
+
+impl Imposter {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let script: Arc<Mutex<Script>> = Arc::default();
+        let theirs = Arc::clone(&script);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let script = Arc::clone(&theirs);
+                std::thread::spawn(move || {
+                    // The client's ends are as they come.
+                    let _ = converse(&mut stream.unwrap(), &script);
+                });
+            }
+        });
+        Self { address, script }
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+
+    fn connect(&self, token: &[u8], patience: Duration) -> Result<Tcp, FabricError> {
+        let options = TcpOptions { token: token.to_vec(), patience, ..TcpOptions::default() };
+        Tcp::connect(&[self.address.to_string()], options)
+    }
+
+    /// One conversation with wrongs done to it, and what the client makes of it.
+    pub fn case(&self, dice: &mut Dice, corpus: &[Conversation], is_long: bool) {
+        let mut frames = dice.pick(corpus).frames(0);
+        let other = dice.pick(corpus).frames(0);
+        let greeting = if dice.one_in(4) { 0 } else { frames.len().min(2) };
+        let mut behind = frames.split_off(greeting);
+        mutate(dice, &mut behind, &other);
+        frames.append(&mut behind);
+        let token: &[u8] = if dice.one_in(3) { b"open sesame" } else { b"" };
+        let at_end = match dice.below(100) {
+            0 if is_long => AtEnd::IsSilent,
+            0..60 => AtEnd::HangsUp,
+            _ => AtEnd::Behaves,
+        };
+        // The first connection's turn is now and then: what that says the memory is, it has to be for ever; and making things
+        // durable, which goes over it, may take a node minutes.
+        let is_late = at_end == AtEnd::IsSilent || !dice.one_in(4);
+        let says = if is_late { vec![None, Some(frames)] } else { vec![Some(frames)] };
+        self.set(says, token, dice.word(), at_end);
+        let way = if dice.one_in(3) { Way::Reactor } else { Way::Loop };
+        let patience = if at_end == AtEnd::IsSilent { PATIENCE } else { LONG };
+        let met = self.meet(token, way, patience);
+        self.set(Vec::new(), token, dice.word(), AtEnd::Behaves);
+        let is_shut_out = met.as_ref().is_some_and(|(_, outcomes)| outcomes.contains(&"Fenced".to_owned()));
+        if let Some((fabric, _)) = met
+            && !is_shut_out
+            && is_late
+        {
+            assert_works_again(&fabric, way);
+        }
+        assert_works_again(&self.connect(token, LONG).unwrap(), way);
+        crate::run::assert_modest();
+    }
+
+    fn set(&self, says: Vec<Option<Vec<Frame>>>, token: &[u8], dice: u64, at_end: AtEnd) {
+        let token = token.to_vec();
+        *self.script() = Script { says, token, dice, at_end, good: Vec::new() };
+    }
+
+    /// Connects and asks for everything; answers with whom it is connected, and what became of each request.
+    fn meet(&self, token: &[u8], way: Way, patience: Duration) -> Option<(Tcp, Vec<String>)> {
+        let fabric = self.connect(token, patience).map_err(|error| told(&error)).ok()?;
+        assert!(fabric.node_bytes(0) <= OFFSET_LIMIT, "{} bytes of region", fabric.node_bytes(0));
+        let mut endpoint = fabric.endpoint().unwrap();
+        let mut outcomes = Vec::new();
+        for request in 0..REQUESTS {
+            outcomes.push(match ask(&mut endpoint, request, way) {
+                Ok(brought) => {
+                    let is_said = self.script().good.contains(&brought);
+                    assert!(is_said, "{brought:?} came of no proper reply");
+                    "Ok".to_owned()
+                }
+                Err(error) => told(&error),
+            });
+        }
+        outcomes.extend(fabric.persist().err().map(|error| told(&error)));
+        Some((fabric, outcomes))
+    }
+}
+
+/// Who polls: the thread's own loop, or another executor, with the fabric's thread behind it.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    Loop,
+    Reactor,
+}
+
+impl Way {
+    fn wait<T>(self, future: impl Future<Output = T>) -> T {
+        match self {
+            Self::Loop => block_on(future),
+            Self::Reactor => tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future),
+        }
+    }
+}
+
+/// One of the requests; answers the bytes that it brought: 3 words, 1, 4.
+fn ask(endpoint: &mut TcpEndpoint, request: usize, way: Way) -> Result<Vec<u8>, FabricError> {
+    let at = |offset| GlobalAddr::new(0, offset);
+    let mut batch = endpoint.batch();
+    let mut words = Vec::new();
+    match request {
+        0 => {
+            batch.write(at(64), &[1, 2, 3]);
+            let (added, read) = (batch.faa(at(128), 1), batch.read(at(192), 2));
+            let done = way.wait(endpoint.submit(batch))?;
+            words.push(done.fetched(added));
+            words.extend(done.words(read));
+        }
+        1 => {
+            let swapped = batch.cas(at(8), 0, 1);
+            words.push(way.wait(endpoint.submit(batch))?.found(swapped));
+        }
+        _ => {
+            let read = batch.read(at(0), 4);
+            words.extend(way.wait(endpoint.submit(batch))?.words(read));
+        }
+    }
+    Ok(bytemuck::cast_slice(&words).to_vec())
+}
+
+/// The node behaves: what was left on a connection may cost the first requests, no others.
+fn assert_works_again(fabric: &Tcp, way: Way) {
+    let mut endpoint = fabric.endpoint().unwrap();
+    let mut failures = Vec::new();
+    while let Err(error) = ask(&mut endpoint, 0, way) {
+        failures.push(told(&error));
+        assert!(failures.len() < 4, "does not work again: {failures:?}");
+    }
+    let persisted: Vec<_> = (0..3).map(|_| fabric.persist()).collect();
+    assert!(persisted.iter().any(Result::is_ok), "{persisted:?}");
+}
+
+/// The name of an error that can be told to somebody.
+fn told(error: &FabricError) -> String {
+    let text = error.to_string();
+    assert!(text.len() <= ERROR_BYTES_MAX, "{} bytes of error: {}", text.len(), &text[..80]);
+    let name = format!("{error:?}");
+    name.split(|end: char| !end.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+/// One connection of a fake node, which ends with it.
+fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (frames, token, seed, at_end) = {
+        let mut script = script.lock().unwrap();
+        let frames = if script.says.is_empty() { None } else { script.says.remove(0) };
+        (frames, script.token.clone(), script.dice, script.at_end)
+    };
+    let at_end = if frames.is_some() { at_end } else { AtEnd::Behaves };
+    let (mut frames, mut dice) = (frames.unwrap_or_default().into_iter(), Dice::new(seed));
+    let (mut hello, mut said, mut requests) = (None, Vec::new(), 0);
+    loop {
+        let mut heard = Vec::new();
+        // Who has not said all of an answer goes on with the next before anything else is asked.
+        let is_asked = whole_answers(&said) >= requests;
+        if is_asked {
+            heard = hear(stream, requests)?;
+            requests += 1;
+        }
+        let hello: Hello = *hello.get_or_insert_with(|| wire::head(&heard).unwrap());
+        let nonce = wire::head(&said).map_or(Nonce::default(), |challenge: Challenge| challenge.nonce);
+        let transcript = Transcript { client: hello.nonce, node: nonce, session: hello.session };
+        let proof = transcript.prove(&token, Side::Node);
+        let bytes = match (frames.next(), at_end) {
+            (Some(frame), _) => frame.with(&proof),
+            (None, AtEnd::Behaves) if is_asked => well_behaved(requests - 1, &heard, &proof, &mut dice),
+            (None, AtEnd::Behaves | AtEnd::HangsUp) => return Ok(()),
+            // Until the client has enough of it.
+            (None, AtEnd::IsSilent) => return stream.read_to_end(&mut heard).map(drop),
+        };
+        said.extend_from_slice(&bytes);
+        script.lock().unwrap().good.extend(proper_replies(&said));
+        for segment in segments(&mut dice, &[bytes]) {
+            stream.write_all(&segment)?;
+        }
+    }
+}
+
+/// What a client says next, where it has said so much before.
+fn hear(stream: &mut TcpStream, before: usize) -> std::io::Result<Vec<u8>> {
+    let head = [size_of::<Hello>(), size_of::<Proof>(), HEADER_BYTES][before.min(2)];
+    let mut heard = vec![0; head];
+    stream.read_exact(&mut heard)?;
+    if before >= 2 {
+        let head: RequestHead = wire::head(&heard).unwrap();
+        heard.resize(HEADER_BYTES + head.bytes as usize, 0);
+        stream.read_exact(&mut heard[HEADER_BYTES..])?;
+    }
+    Ok(heard)
+}
+
+fn answers(said: &[u8]) -> impl Iterator<Item = Answer> {
+    let (mut rest, mut count) = (said, 0);
+    std::iter::from_fn(move || {
+        let (answer, bytes) = reading::answer(rest, count)?;
+        (rest, count) = (&rest[bytes..], count + 1);
+        Some(answer)
+    })
+}
+
+fn whole_answers(said: &[u8]) -> usize {
+    answers(said).count()
+}
+
+/// Payloads of the replies that a client may believe: those in front of the first thing that is wrong.
+fn proper_replies(said: &[u8]) -> Vec<Vec<u8>> {
+    let mut proper = Vec::new();
+    for (at, answer) in answers(said).enumerate() {
+        match answer {
+            Answer::Challenge(challenge) if challenge == Challenge::new(Refusal::None, challenge.nonce) => {}
+            Answer::Welcome(welcome) if welcome.refusal == 0 => {}
+            Answer::Reply(head, payload) if head.id == at as u64 - 1 => {
+                match Refusal::from_code(head.refusal) {
+                    Some(Refusal::None) => proper.push(payload),
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+            _ => break,
+        }
+    }
+    proper
+}
+
+/// What a good node answers to what it heard, where it has answered so much before.
+fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Dice) -> Vec<u8> {
+    let frame = |line: &str| Conversation::of(line).frames(0).remove(0);
+    match before {
+        0 => return frame("challenge").bytes,
+        1 => return frame("welcome").with(proof),
+        _ => {}
+    }
+    let head: RequestHead = wire::head(heard).unwrap();
+    let verbs = reading::verbs(&heard[HEADER_BYTES..], head.verbs, usize::MAX).unwrap_or_default();
+    let words = verbs.iter().filter(|verb| verb.kind != reading::WRITE).map(|verb| verb.length).sum();
+    let payload: Vec<u64> = (0..words).map(|_| dice.word()).collect();
+    let (refusal, bytes) = (Refusal::None as u8, payload.len() as u32 * 8);
+    let reply = ReplyHead { refusal, reserved: 0, verbs: head.verbs, bytes, id: head.id };
+    [wire::as_bytes(&reply), bytemuck::cast_slice(&payload)].concat()
+}
+
+/// What becomes of the client's requests when a node says this on the connection that they go over.
+pub fn outcome(conversation: &Conversation) -> String {
+    let imposter = Imposter::start();
+    imposter.set(vec![None, Some(conversation.frames(0))], b"open sesame", 0, AtEnd::Behaves);
+    let (_, outcomes) = imposter.meet(b"open sesame", Way::Loop, LONG).unwrap();
+    outcomes.join(" ")
+}
+
+/// The client's errors when a node falls silent behind so many bytes of a good conversation.
+pub fn outcome_of_silence(conversation: &Conversation, bytes: usize, way: Way) -> Vec<String> {
+    let imposter = Imposter::start();
+    let mut left = bytes;
+    let mut frames = conversation.frames(0);
+    frames.retain_mut(|frame| {
+        frame.bytes.truncate(left);
+        left -= frame.bytes.len();
+        !frame.bytes.is_empty()
+    });
+    imposter.set(vec![None, Some(frames)], b"", 0, AtEnd::IsSilent);
+    let (fabric, outcomes) = imposter.meet(b"", way, PATIENCE).unwrap();
+    assert_works_again(&fabric, way);
+    outcomes
+}
+
+/// The corpus of what is said to clients.
+pub fn corpus() -> Vec<Conversation> {
+    corpus::read("to-client")
+}

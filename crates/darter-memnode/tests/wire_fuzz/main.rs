@@ -1,0 +1,127 @@
+//! Whatever goes over the wire, both ends of it live, keep to what was well said, and hold nothing afterwards.
+//!
+//! `DARTER_FUZZ_SECONDS=600 cargo test -p darter-memnode --test wire_fuzz -- --ignored` goes on for longer;
+//! `DARTER_FUZZ_CASE=…`, as a failure prints it, shows one case again.
+
+#![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod client_end;
+mod corpus;
+mod mutate;
+mod node_end;
+mod reading;
+mod run;
+
+use run::Run;
+use std::time::Duration;
+use support::LONG;
+use support::dice::Dice;
+
+const TOKEN: &[u8] = b"open sesame";
+
+/// A corpus that says less than was meant would be a poor one; a new outcome has to be looked at.
+#[test]
+fn the_corpus_is_true() {
+    let keeps = std::env::var_os("DARTER_FUZZ_KEEP").is_some();
+    let mut wrong = Vec::new();
+    let mut compare = |conversation: &corpus::Conversation, outcome: String| {
+        if keeps {
+            conversation.keep(&outcome);
+        } else if conversation.outcome() != outcome {
+            wrong.push(format!("{}: {outcome}", conversation.path.display()));
+        }
+    };
+    let mut stage = node_end::Stage::new(TOKEN, LONG);
+    for (conversation, session) in node_end::corpus().iter().zip(1000..) {
+        let outcome = stage.outcome(conversation, session);
+        compare(conversation, outcome);
+    }
+    stage.end();
+    for conversation in client_end::corpus() {
+        let outcome = client_end::outcome(&conversation);
+        compare(&conversation, outcome);
+    }
+    assert!(wrong.is_empty(), "not what the files say:\n{}", wrong.join("\n"));
+}
+
+fn fuzz_nodes(run: &mut Run) {
+    let corpus = node_end::corpus();
+    let mut stages = [node_end::Stage::new(b"", LONG), node_end::Stage::new(TOKEN, LONG)];
+    for (_, mut dice) in run.by_ref() {
+        stages[usize::from(dice.one_in(3))].case(&mut dice, &corpus);
+    }
+    stages.into_iter().for_each(node_end::Stage::end);
+}
+
+fn fuzz_clients(run: &mut Run) {
+    let corpus = client_end::corpus();
+    let imposter = client_end::Imposter::start();
+    let is_long = run.is_long();
+    for (_, mut dice) in run.by_ref() {
+        imposter.case(&mut dice, &corpus, is_long);
+    }
+}
+
+#[test]
+fn a_node_lives_through_whatever_is_said_to_it() {
+    fuzz_nodes(&mut Run::short("node", 500));
+}
+
+#[test]
+fn a_client_lives_through_whatever_answers() {
+    fuzz_clients(&mut Run::short("client", 400));
+}
+
+#[test]
+fn whoever_leaves_things_unfinished_is_not_waited_for() {
+    let mut stage = node_end::Stage::new(b"", Duration::from_millis(300));
+    let unfinished = stage.leave_all_unfinished(&mut Dice::new(1), &node_end::corpus());
+    // All of them are still open at this end.
+    stage.settle();
+    assert!(stage.dropped() > 0);
+    drop(unfinished);
+    stage.end();
+}
+
+#[test]
+fn a_node_that_falls_silent_is_not_waited_for() {
+    let good = &client_end::corpus()
+        .into_iter()
+        .find(|conversation| conversation.path.ends_with("good.txt"))
+        .unwrap();
+    std::thread::scope(|scope| {
+        // At once, in the challenge, in the welcome, behind it, in a reply's head, in its payload, behind it.
+        for bytes in [0, 20, 100, 112, 120, 140, 152] {
+            for way in [client_end::Way::Loop, client_end::Way::Reactor] {
+                scope.spawn(move || {
+                    let outcomes = client_end::outcome_of_silence(good, bytes, way);
+                    // Before the greeting is over nothing has been asked.
+                    let lost = if bytes < 112 { "Unreachable" } else { "Disconnected" };
+                    let done = if bytes < 152 { [].iter() } else { ["Ok"].iter() };
+                    let after = std::iter::repeat("Ok");
+                    let expected: Vec<&str> = done.copied().chain([lost]).chain(after).take(3).collect();
+                    assert_eq!(outcomes, expected, "{bytes} {way:?}");
+                });
+            }
+        }
+    });
+}
+
+fn as_long_as_said() -> Duration {
+    Duration::from_secs(std::env::var("DARTER_FUZZ_SECONDS").map_or(60, |text| text.parse().unwrap()))
+}
+
+#[test]
+#[ignore = "takes as long as DARTER_FUZZ_SECONDS says"]
+fn nodes_for_longer() {
+    fuzz_nodes(&mut Run::long("node", as_long_as_said()));
+}
+
+#[test]
+#[ignore = "takes as long as DARTER_FUZZ_SECONDS says"]
+fn clients_for_longer() {
+    fuzz_clients(&mut Run::long("client", as_long_as_said()));
+}

@@ -1,0 +1,111 @@
+//! Fuzzing of the wire format: a corpus of conversations, seeded mutations of them, and what must hold whatever is said.
+
+use crate::support::dice::Dice;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// After so long a case hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Which cases to run: so many, or as long as there is time, or the one that is named.
+pub struct Run {
+    end: &'static str,
+    seeds: Dice,
+    left: u64,
+    until: Option<Instant>,
+    named: Option<u64>,
+    watch: Watch,
+}
+
+impl Run {
+    /// `cases` of one end from a fixed seed, unless `DARTER_FUZZ_CASE=END:SEED` names another.
+    pub fn short(end: &'static str, cases: u64) -> Self {
+        let named = std::env::var("DARTER_FUZZ_CASE").ok();
+        let named = named.and_then(|line| {
+            let (its_end, seed) = line.split_once(':').expect("DARTER_FUZZ_CASE is END:SEED");
+            let seed = u64::from_str_radix(seed.trim_start_matches("0x"), 16);
+            (its_end == end).then(|| seed.expect("a seed is hexadecimal"))
+        });
+        Self { end, seeds: Dice::new(7), left: cases, until: None, named, watch: Watch::begin() }
+    }
+
+    /// Cases of one end from a fresh seed, as long as `time`.
+    pub fn long(end: &'static str, time: Duration) -> Self {
+        let until = Some(Instant::now() + time);
+        let seeds = Dice::new(darter_fabric::random_word());
+        Self { seeds, left: u64::MAX, until, named: None, ..Self::short(end, 0) }
+    }
+
+    /// Whether there is time for what takes long.
+    pub fn is_long(&self) -> bool {
+        self.until.is_some() || self.named.is_some()
+    }
+}
+
+impl Iterator for Run {
+    type Item = (u64, Dice);
+
+    fn next(&mut self) -> Option<(u64, Dice)> {
+        if self.left == 0 || self.until.is_some_and(|end| Instant::now() >= end) {
+            return None;
+        }
+        self.left -= 1;
+        let seed = self.named.unwrap_or_else(|| self.seeds.word());
+        if self.named.is_some() {
+            self.left = 0;
+        }
+        self.watch.goes_on(&format!("DARTER_FUZZ_CASE={}:{seed:#x}", self.end));
+        Some((seed, Dice::new(seed)))
+    }
+}
+
+/// Tells which case fails, and ends the process when one hangs.
+struct Watch {
+    case: Arc<Mutex<Option<(String, Instant)>>>,
+}
+
+impl Watch {
+    fn begin() -> Self {
+        let case: Arc<Mutex<Option<(String, Instant)>>> = Arc::default();
+        let watched = Arc::downgrade(&case);
+        std::thread::spawn(move || {
+            while let Some(case) = watched.upgrade() {
+                if let Some((line, since)) = &*case.lock().unwrap_or_else(PoisonError::into_inner)
+                    && since.elapsed() > HANG
+                {
+                    eprintln!("hangs: {line}");
+                    std::process::exit(101);
+                }
+                drop(case);
+                std::thread::sleep(HANG / 100);
+            }
+        });
+        Self { case }
+    }
+
+    fn goes_on(&self, line: &str) {
+        let now = Some((line.to_owned(), Instant::now()));
+        *self.case.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some((line, _)) = &*self.case.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            eprintln!("once more with: {line} cargo test -p darter-memnode --test wire_fuzz");
+        }
+    }
+}
+
+/// Fails when this process has, or has ever asked for, much more memory than a case may take.
+pub fn assert_modest() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = |name: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    };
+    assert!(kib("VmHWM:") < 512 << 10, "{} KiB of memory were in use", kib("VmHWM:"));
+    assert!(kib("VmPeak:") < 4 << 20, "{} KiB of addresses were in use", kib("VmPeak:"));
+}
