@@ -1,6 +1,7 @@
 //! Addresses in the pool: which memory node, and where in its region.
 //!
-//! An address fits in 48 bits so that a compound pointer can carry it beside its metadata (DART, section 3.3):
+//! An address fits in 48 bits so that a compound pointer can carry it beside its metadata (DART,
+//! section 3.3):
 //!
 //! ```text
 //!  63        48 47      40 39                      0
@@ -20,7 +21,8 @@ pub const NODES_MAX: usize = 256;
 
 /// The address of a byte in the pool: 8 bits of memory node, 40 bits of offset.
 ///
-/// Verbs need it aligned to 8 bytes. Node 0, offset 0 is the superblock, so the zero word serves as "none".
+/// Verbs need it aligned to 8 bytes. Node 0, offset 0 is the superblock, so the zero word serves as
+/// "none".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GlobalAddr(u64);
 

@@ -1,4 +1,4 @@
-//! Numbers that nobody else draws: ids of pools, sessions and memories, and secrets.
+//! Random numbers: ids of pools, sessions and memories, and secrets.
 
 use std::hash::{BuildHasher, RandomState};
 

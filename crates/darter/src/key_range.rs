@@ -1,6 +1,8 @@
-//! What may stand in `scan(…)`: Rust's range expressions over anything that is bytes, or a ready [`ScanRange`].
+//! What may stand in `scan(…)`: Rust's range expressions over anything that is bytes, or a ready
+//! [`ScanRange`].
 //!
-//! Unlike with `RangeBounds<K>`, no type has to be spelled out for `..`, and `str`, `[u8; N]`, `Vec<u8>` all serve.
+//! Unlike with `RangeBounds<K>`, no type has to be spelled out for `..`, and `str`, `[u8; N]`,
+//! `Vec<u8>` all serve.
 
 use darter_index::ScanRange;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};

@@ -20,11 +20,12 @@ impl Store {
 }
 
 impl StoreOptions {
-    /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file with `?size=`. The
-    /// size of an existing file stands, whatever the name says.
+    /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file
+    /// with `?size=`. The size of an existing file stands, whatever the name says.
     ///
     /// # Errors
-    /// When the name is none, the pool is absent or damaged or no pool, the system refuses memory or the file.
+    /// When the name is none, the pool is absent or damaged or no pool, the system refuses memory
+    /// or the file.
     pub fn open(&self, url: &str) -> Result<Store, Error> {
         self.open_url(&url.parse()?)
     }

@@ -1,14 +1,15 @@
-//! One thread's way into a store: every call returns when its operation is done.
+//! One thread's access to a store: every call returns when its operation is done.
 //!
-//! Each call runs the matching future of [`AsyncSession`] on the calling thread. On the local provider that future is
-//! ready at its first poll, so the two faces compile to the same.
+//! Each call runs the matching future of [`AsyncSession`] on the calling thread. On the local
+//! provider that future is ready at its first poll, so the two faces compile to the same.
 
 use crate::scan::{Cursor, Scan};
 use crate::{AsyncSession, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
 use darter_index::{Condition, Decision, KeyValue, PutOutcome, ScanRange};
 
-/// One thread's way into a [`crate::Store`]. It may move between threads, but does one operation at a time.
+/// One thread's access to a [`crate::Store`]. It may move between threads, but does one operation
+/// at a time.
 #[derive(Debug)]
 pub struct Session<F: Fabric = crate::DefaultFabric> {
     inner: AsyncSession<F>,
@@ -44,13 +45,14 @@ impl<F: Fabric> Session<F> {
     /// Stores a value under a key, whether or not the key is there: an upsert.
     ///
     /// # Errors
-    /// When the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value are too long.
+    /// When the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value are
+    /// too long.
     #[inline]
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
         block_on(self.inner.put(key, value))
     }
 
-    /// Stores a value under a key if the key is absent; answers whether it was.
+    /// Stores a value under a key if the key is absent; returns whether it was.
     ///
     /// # Errors
     /// As [`Session::put`].
@@ -59,7 +61,7 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.insert(key, value))
     }
 
-    /// Replaces a key's value if the key is present; answers whether it was.
+    /// Replaces a key's value if the key is present; returns whether it was.
     ///
     /// # Errors
     /// As [`Session::put`].
@@ -68,7 +70,7 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.update(key, value))
     }
 
-    /// Replaces a key's value if it equals `expected`; answers whether it did.
+    /// Replaces a key's value if it equals `expected`; returns whether it did.
     ///
     /// # Errors
     /// As [`Session::put`].
@@ -96,17 +98,18 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.put_if(key, value, condition))
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key; returns whether it was there.
     ///
     /// # Errors
-    /// When the pool is damaged or fails, or the key is too long. A full pool never keeps a key from going.
+    /// When the pool is damaged or fails, or the key is too long. A full pool never keeps a key
+    /// from going.
     #[inline]
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         block_on(self.inner.delete(key))
     }
 
-    /// Removes a key if `is_wanted` says so of its value; answers whether it did. It may be asked several times; the value it
-    /// was asked of last is the one that went.
+    /// Removes a key if `is_wanted` returns true for its value; returns whether it did. `is_wanted`
+    /// may be called several times; the value of its last call is the one that was removed.
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
@@ -129,9 +132,10 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.delete_if(key, is_wanted))
     }
 
-    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
-    /// value into the buffer. It is asked again, with an empty buffer, when somebody else came between: its last decision is the one
-    /// that counts, and the one that this answers. [`Decision::Remove`] of a key that is absent changes nothing.
+    /// Puts, changes or removes a key as `decide` returns for its value, `None` if the key is
+    /// absent; for [`Decision::Put`] it writes the new value into the buffer. `decide` is called
+    /// again, with an empty buffer, if another client came between: its last decision takes effect,
+    /// and is returned. [`Decision::Remove`] of a key that is absent changes nothing.
     ///
     /// ```
     /// # use darter::Decision;
@@ -159,7 +163,8 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.modify(key, decide))
     }
 
-    /// The values of several keys, in their order, in the round trips of the longest search among them.
+    /// The values of several keys, in their order, in the round trips of the longest search among
+    /// them.
     ///
     /// # Errors
     /// As [`Session::get`].
@@ -189,7 +194,8 @@ impl<F: Fabric> Session<F> {
         self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 
-    /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is exhausted.
+    /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is
+    /// exhausted.
     ///
     /// # Errors
     /// As [`Session::get`].
@@ -197,8 +203,8 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.scan_chunk(range, limit))
     }
 
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
-    /// many there were.
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
+    /// without a copy; returns how many there were.
     ///
     /// # Errors
     /// As [`Session::get`].
@@ -211,10 +217,12 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.scan_with(range, limit, visit))
     }
 
-    /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
+    /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible
+    /// before the end.
     ///
     /// # Errors
-    /// When the index has keys, the input is out of order, or as [`Session::put`]. The index is then still empty.
+    /// When the index has keys, the input is out of order, or as [`Session::put`]. The index is
+    /// then still empty.
     pub fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
@@ -233,7 +241,8 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.maintain())
     }
 
-    /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind of operation.
+    /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind
+    /// of operation.
     pub fn counters(&self) -> Counters {
         self.inner.counters()
     }

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// An ordered key-value map in a memory pool. Clones are the same store.
 ///
-/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed cleanly, which can take up
-/// to a second when other processes hold garbage back. A process that ends without that, however rudely, harms nothing:
-/// others notice its death and go on.
+/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed
+/// cleanly, which can take up to a second when other processes hold garbage back. A process that
+/// ends without that, by any signal, does no harm: others notice its death and go on.
 pub struct Store<F: Fabric = DefaultFabric> {
     inner: Arc<OpenStore<F>>,
 }
@@ -57,7 +57,7 @@ impl<F: Fabric> Store<F> {
         Ok(Self { inner: Arc::new(OpenStore { upkeep, open, url, auto_adjust }) })
     }
 
-    /// A way in for one thread: every call returns when its operation is done.
+    /// Opens a session for one thread: every call returns when its operation is done.
     ///
     /// # Errors
     /// When a memory node cannot be reached.
@@ -65,7 +65,7 @@ impl<F: Fabric> Store<F> {
         self.async_session().map(Session::new)
     }
 
-    /// A way in for one task: the same calls as futures, for any executor.
+    /// Opens a session for one task: the same calls as futures, for any executor.
     ///
     /// # Errors
     /// When a memory node cannot be reached.
@@ -83,7 +83,8 @@ impl<F: Fabric> Store<F> {
         Ok(block_on(self.index().adjust(&mut client))?)
     }
 
-    /// The top of the tree below `prefix`: at most `levels` levels, at most `width` children of a node.
+    /// The top of the tree below `prefix`: at most `levels` levels, at most `width` children of a
+    /// node.
     ///
     /// # Errors
     /// When the pool is damaged or fails.
@@ -100,12 +101,13 @@ impl<F: Fabric> Store<F> {
         Ok(self.pool().fabric().persist()?)
     }
 
-    /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process that has it open, and
-    /// waits up to `patience` until all of them use it. Answers the node's number and how many members do not yet reach it.
+    /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process
+    /// that has it open, and waits up to `patience` until all of them use it. Returns the node's
+    /// number and how many members do not yet reach it.
     ///
     /// # Errors
-    /// When the node cannot be reached, is too small or in a pool already, or pools of this kind cannot grow: the pool is
-    /// then as it was.
+    /// When the node cannot be reached, is too small or in a pool already, or pools of this kind
+    /// cannot grow: the pool is then as it was.
     pub fn add_node(&self, address: &str, patience: Duration) -> Result<(u8, usize), Error> {
         let mut client = self.pool().client()?;
         let node = block_on(self.pool().add_node(&mut client, address))?;

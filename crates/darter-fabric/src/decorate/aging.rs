@@ -1,6 +1,6 @@
 //! Measures how soon memory is written again: the time between two long WRITEs to one address.
 //!
-//! An index that writes only memory nobody can reach yet writes an address again after what lay
+//! An index that writes only unreachable memory writes an address again after what lay
 //! there was replaced, had waited for its readers, and was allocated anew. So the time is an upper
 //! bound of how long freed memory lies idle.
 
@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many ages are told apart: powers of two of a microsecond.
+/// How many ages are distinguished: powers of two of a microsecond.
 pub const AGES: usize = 40;
 
 /// How often memory was written again at which age: entry `i` counts ages below 2^i microseconds

@@ -132,8 +132,8 @@ impl Source {
     /// Posts a batch in two parts with a delay between them.
     ///
     /// # Errors
-    /// Those of `inner`. If the second part fails, verbs of the first have landed, so the error never
-    /// says that nothing was sent.
+    /// Those of `inner`. If the second part fails, verbs of the first have landed, so the error
+    /// never claims that nothing was sent.
     pub(super) async fn submit_in_parts<E: Endpoint>(
         &mut self,
         inner: &mut E,
@@ -190,7 +190,7 @@ impl Source {
     }
 }
 
-/// The error of a batch whose first part has landed: nobody may be told that nothing was sent.
+/// The error of a batch whose first part took effect: it must not claim that nothing was sent.
 fn half_sent(error: FabricError) -> FabricError {
     match error {
         FabricError::Unreachable { node } => FabricError::Disconnected { node },

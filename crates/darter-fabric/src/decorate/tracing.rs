@@ -176,7 +176,8 @@ impl<F: Fabric> Fabric for Tracing<F> {
     forward_fabric!();
 }
 
-/// An endpoint whose verbs are recorded. A batch is recorded when posted, and completed with what it found.
+/// An endpoint whose verbs are recorded. A batch is recorded when posted, and completed with what
+/// it found.
 #[derive(Debug)]
 pub struct TracingEndpoint<E> {
     inner: E,

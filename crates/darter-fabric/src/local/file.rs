@@ -1,11 +1,13 @@
-//! Pool files: creating them, opening them, and refusing what is no pool before anything is mapped or written.
+//! Pool files: creating them, opening them, and refusing what is no pool before anything is mapped
+//! or written.
 //!
-//! A shared mapping has two ways to kill its process that no error code announces: touching a page beyond the file's
-//! end, and touching a hole that a full disk cannot fill. So the file's length is compared with the superblock's
-//! geometry first, and space can be reserved at creation ([`Space::Reserved`]); otherwise [`super::notes`] warns.
+//! A shared mapping has two ways to kill its process that no error code announces: touching a page
+//! beyond the file's end, and touching a hole that a full disk cannot fill. So the file's length is
+//! compared with the superblock's geometry first, and space can be reserved at creation
+//! ([`Space::Reserved`]); otherwise [`super::notes`] warns.
 //!
-//! Whoever has the file mapped holds a lock on it together with the others; a creator needs it alone. Thus a file
-//! in use cannot be cut off under its users.
+//! Each process that has the file mapped holds a shared lock on it; a creator needs the lock alone.
+//! So a file in use cannot be truncated under its users.
 
 use super::locks::{LockKind, MAPPED_LOCK, try_lock};
 use super::mapping::Mapping;
@@ -115,8 +117,8 @@ impl PoolFile {
         Ok((pool, mapping, bytes_per_node, nodes))
     }
 
-    /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process alone. Also answers
-    /// whether it was made.
+    /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process
+    /// alone. Also returns whether it was made.
     pub(super) fn region(path: &Path, bytes: usize) -> Result<(Self, Mapping, bool), FabricError> {
         let pool = Self::opened(path, true)?;
         pool.lock(LockKind::Exclusive)?;

@@ -1,4 +1,5 @@
-//! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what survives what.
+//! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what
+//! survives what.
 
 use super::file::PoolFile;
 use super::mapping::Mapping;
@@ -72,7 +73,7 @@ fn missing_space(file: &PoolFile, medium: &Medium, bytes: u64) -> Option<String>
     })
 }
 
-/// Says whether huge pages are in use, and what to do if not.
+/// Reports whether huge pages are in use, and what to do if not.
 fn huge_pages(mapping: &Mapping, medium: Option<&Medium>) -> Option<String> {
     let setting = match medium {
         None => "enabled",

@@ -50,7 +50,8 @@ impl Model {
         &self.spec
     }
 
-    /// Nanoseconds of virtual time: where the calling task's thread is, or the latest event outside of tasks.
+    /// Nanoseconds of virtual time: where the calling task's thread is, or the latest event outside
+    /// of tasks.
     pub fn now_ns(&self) -> u64 {
         self.world().now() / PS
     }
@@ -150,7 +151,7 @@ pub struct ModelEndpoint {
     orphans: Arc<AtomicUsize>,
 }
 
-/// The same for others to ask.
+/// The same count, for other owners.
 #[derive(Debug)]
 struct ModelOrphans(Arc<AtomicUsize>);
 

@@ -47,8 +47,8 @@ impl Resource {
 pub struct MachineUse {
     /// `cn0`, `mn2`, or `cn0+mn0` for one that is both.
     pub name: String,
-    /// How busy each part was, from 0 to 1; the client threads of a machine that has some on average, the addresses of a
-    /// memory node at most.
+    /// How busy each part was, from 0 to 1; the client threads of a machine that has some on
+    /// average, the addresses of a memory node at most.
     pub busy: Vec<(Resource, f64)>,
     /// Verbs that its clients posted.
     pub verbs_sent: u64,

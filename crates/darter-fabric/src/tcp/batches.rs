@@ -1,4 +1,5 @@
-//! The batches that are under way on a hub: a slab, whose slots are used again under another generation.
+//! The batches that are under way on a hub: a slab, whose slots are reused under another
+//! generation.
 
 use crate::mutant;
 use crate::{Batch, FabricError};
@@ -14,12 +15,13 @@ pub(super) struct Pending {
     pub parts: usize,
     pub error: Option<FabricError>,
     waker: Option<Waker>,
-    /// Nobody waits for it any more.
+    /// Its future was dropped.
     orphan: Option<Orphan>,
 }
 
 impl Pending {
-    /// A node has some of it, and will not say what it did. That outweighs another that has nothing of it.
+    /// Records that a node may have executed some of it, which outweighs that another node has none
+    /// of it.
     pub(super) fn lost(&mut self, node: u8) {
         let outweighs = |error: &FabricError| {
             matches!(error, FabricError::Unreachable { .. }) && !mutant!("tcp-lost-does-not-outweigh-unsent")
@@ -93,7 +95,8 @@ impl Batches {
         slot.pending.as_mut().filter(|_| slot.generation == ticket.generation)
     }
 
-    /// One of a batch's parts is done, or never will be. Answers whom to wake when it was the last.
+    /// Records that one of a batch's parts is done or lost. Returns the waker to call if it was the
+    /// last.
     pub(super) fn part_ended(&mut self, ticket: Ticket) -> Option<Waker> {
         let pending = self.get(ticket)?;
         pending.parts -= 1;
@@ -114,7 +117,8 @@ impl Batches {
         Some(pending.error.map_or(Ok(pending.batch), Err))
     }
 
-    /// Whom to wake when a batch is done. Answers the waker that this one reslots, to be dropped without a lock.
+    /// Sets the waker to call when a batch is done. Returns the one that it replaces, to be dropped
+    /// without a lock.
     pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         let pending = self.get(ticket)?;
         match &pending.waker {
@@ -123,7 +127,7 @@ impl Batches {
         }
     }
 
-    /// Nobody waits for a batch any more. Answers its waker.
+    /// Records that a batch's future was dropped. Returns its waker.
     pub(super) fn give_up(&mut self, ticket: Ticket, count: &Arc<AtomicUsize>) -> Option<Waker> {
         let pending = self.get(ticket)?;
         let waker = pending.waker.take();

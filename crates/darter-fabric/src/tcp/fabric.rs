@@ -141,7 +141,8 @@ impl Fabric for Tcp {
         Ok(Box::new(TcpIdentity { fabric: self.clone(), slot }))
     }
 
-    /// One node decides; when it has shut the session out, all others must too, whatever they know of it.
+    /// One node decides; when it has shut the session out, all others must too, whatever they know
+    /// of it.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
         let mut about = Control { number: suspect.holder, flag: suspect.lapsed.into() };
         match self.request(ARBITER, RequestKind::Fence, about)? {

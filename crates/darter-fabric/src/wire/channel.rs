@@ -14,7 +14,8 @@ pub struct Channel<S: Read + Write + AsFd = TcpStream> {
 }
 
 impl<S: Read + Write + AsFd> Channel<S> {
-    /// The client's end of a connection to `host:port`. Each read and flush advances the TLS handshake, if any.
+    /// The client's end of a connection to `host:port`. Each read and flush advances the TLS
+    /// handshake, if any.
     ///
     /// # Errors
     /// Fails if the socket does, or if no certificate can be for such a host.
@@ -60,8 +61,8 @@ impl<S: Read + Write + AsFd> Channel<S> {
     }
 }
 
-/// Has the system end a connection whose peer acknowledges neither data nor probes for ten seconds: the system reports
-/// a cut link in no other way.
+/// Has the system end a connection whose peer acknowledges neither data nor probes for ten seconds:
+/// the system reports a cut link in no other way.
 fn limit_silence(socket: &impl AsFd) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -79,8 +80,8 @@ impl<S: Read + Write + AsFd> AsFd for Channel<S> {
 }
 
 impl<S: Read + Write + AsFd> Read for Channel<S> {
-    /// Reads what has arrived. An error of kind `InvalidData` comes from TLS: the peer failed to authenticate, or does not
-    /// use TLS.
+    /// Reads what has arrived. An error of kind `InvalidData` comes from TLS: the peer failed to
+    /// authenticate, or does not use TLS.
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
