@@ -98,7 +98,7 @@ struct Buffers {
 }
 
 impl Batch {
-    /// An empty batch. Prefer [`crate::Endpoint::batch`], which reuses buffers.
+    /// Returns an empty batch. Prefer [`crate::Endpoint::batch`], which reuses buffers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -116,7 +116,7 @@ impl Batch {
         self.inner.verbs.len()
     }
 
-    /// Whether no verb was added.
+    /// Returns whether no verb was added.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.inner.verbs.is_empty()
@@ -191,25 +191,25 @@ impl Batch {
         self.inner.data.resize(end.next_power_of_two().max(BATCH_WORDS_MIN), 0);
     }
 
-    /// The words a completed READ brought.
+    /// Returns the words a completed READ brought.
     #[inline]
     pub fn words(&self, id: ReadId) -> &[u64] {
         &self.inner.data[id.at as usize..(id.at + id.words) as usize]
     }
 
-    /// The word a completed CAS found.
+    /// Returns the word a completed CAS found.
     #[inline]
     pub fn found(&self, id: CasId) -> u64 {
         self.inner.data[id.at as usize]
     }
 
-    /// Whether a completed CAS took effect.
+    /// Returns whether a completed CAS took effect.
     #[inline]
     pub fn swapped(&self, id: CasId) -> bool {
         self.found(id) == id.expected
     }
 
-    /// The word a completed FAA found.
+    /// Returns the word a completed FAA found.
     #[inline]
     pub fn fetched(&self, id: FaaId) -> u64 {
         self.inner.data[id.0 as usize]

@@ -62,7 +62,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All kinds together.
+    /// Returns the sum over all kinds.
     pub fn total(&self) -> OpCounters {
         self.kinds.iter().fold(OpCounters::default(), |sum, kind| sum + *kind)
     }

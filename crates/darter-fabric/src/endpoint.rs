@@ -92,7 +92,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Opens an endpoint.
     ///
     /// # Errors
-    /// When a memory node cannot be reached.
+    /// Fails if a memory node cannot be reached.
     fn endpoint(&self) -> Result<Self::Endpoint, FabricError>;
 
     /// Memory nodes in the pool, 1 to 256.
@@ -110,7 +110,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// can use it afterwards.
     ///
     /// # Errors
-    /// When it cannot be reached, is one of the others, or pools of this kind cannot grow.
+    /// Fails if it cannot be reached, is one of the others, or pools of this kind cannot grow.
     fn add_node(&self, _node: u8, _address: &str) -> Result<(), FabricError> {
         Err(FabricError::geometry(
             "a pool of this kind cannot grow; make a larger one, or use memory nodes (tcp://)",
@@ -120,7 +120,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Removes the last node if it has this number: it turned out not to be part of the pool.
     fn forget_node(&self, _node: u8) {}
 
-    /// What this provider can do.
+    /// Returns what this provider can do.
     fn capabilities(&self) -> Capabilities;
 
     /// Has a node's NIC serve atomics on these words from its own memory (Sherman, section 2.1), as
@@ -155,19 +155,19 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Ensures that a client can write no more, or reports that it lives.
     ///
     /// # Errors
-    /// When a memory node cannot be reached, so that nothing is known.
+    /// Fails if a memory node cannot be reached, so that nothing is known.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError>;
 
     /// Makes everything written so far survive a power failure, where the provider is persistent.
     ///
     /// # Errors
-    /// When the medium refuses.
+    /// Fails if the medium refuses.
     fn persist(&self) -> Result<(), FabricError>;
 }
 
 /// One thread's or task's connection to the memory nodes.
 pub trait Endpoint: Send + 'static {
-    /// An empty batch, with buffers from earlier ones where possible.
+    /// Returns an empty batch, with buffers from earlier ones where possible.
     fn batch(&mut self) -> Batch;
 
     /// Gives a batch's buffers back for reuse.
@@ -243,7 +243,7 @@ pub trait Endpoint: Send + 'static {
     #[inline]
     fn retried(&mut self) {}
 
-    /// What this endpoint's operations have cost so far, where a decorator counts.
+    /// Returns what this endpoint's operations have cost so far, where a decorator counts.
     #[inline]
     fn counters(&self) -> Option<&Counters> {
         None

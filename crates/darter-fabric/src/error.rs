@@ -64,20 +64,20 @@ pub enum FabricError {
 const _: () = assert!(size_of::<Result<crate::Batch, FabricError>>() == 16);
 
 impl FabricError {
-    /// The operating system refused to do something with a file.
+    /// Returns an error of the operating system about a file.
     #[cold]
     pub fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
         Self::Io(Box::new(IoFailure { path: path.to_owned(), action, source }))
     }
 
-    /// A shape is impossible. The message states which, why, and what to do.
+    /// Returns an error about an impossible shape. The message states which, why, and what to do.
     #[cold]
     pub fn geometry(message: impl Into<String>) -> Self {
         Self::Geometry(Box::new(Refusal(message.into())))
     }
 
-    /// A verb of `bytes` bytes at `addr` leaves its region of `region_bytes` bytes (0: there is no
-    /// such node).
+    /// Returns the error of a verb of `bytes` bytes at `addr` that leaves its region of
+    /// `region_bytes` bytes (0: there is no such node).
     #[cold]
     pub fn out_of_bounds(addr: GlobalAddr, bytes: u64, region_bytes: u64) -> Self {
         Self::OutOfBounds(Box::new(OutOfBounds { addr, bytes, region_bytes }))

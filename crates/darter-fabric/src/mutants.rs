@@ -21,12 +21,12 @@ const UNREAD: u64 = u64::MAX;
 
 static PLANTED: AtomicU64 = AtomicU64::new(UNREAD);
 
-/// Whether this build can plant errors.
+/// Returns whether this build can plant errors.
 pub const fn is_available() -> bool {
     cfg!(feature = "mutants")
 }
 
-/// The number of a name: its FNV-1a hash.
+/// Returns the number of a name: its FNV-1a hash.
 #[doc(hidden)]
 pub const fn id(name: &str) -> u64 {
     let (bytes, mut hash, mut at) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
@@ -37,7 +37,7 @@ pub const fn id(name: &str) -> u64 {
     hash
 }
 
-/// Whether the error of this number is planted. Use [`mutant!`](crate::mutant).
+/// Returns whether the error of this number is planted. Use [`mutant!`](crate::mutant).
 #[doc(hidden)]
 #[inline]
 pub fn is_planted(id: u64) -> bool {

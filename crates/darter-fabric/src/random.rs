@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A word from the operating system's randomness, by way of std's hash keys.
+/// Returns a word from the operating system's randomness, by way of std's hash keys.
 pub fn random_word() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
 }

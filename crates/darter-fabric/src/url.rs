@@ -55,12 +55,12 @@ pub struct UrlError {
 }
 
 impl PoolUrl {
-    /// A pool in this process's memory: `bytes` in all, over one node.
+    /// Returns a pool in this process's memory: `bytes` in all, over one node.
     pub fn memory(bytes: u64) -> Self {
         Self { scheme: Scheme::Memory, size: Some(bytes), nodes: None, preallocate: false }
     }
 
-    /// An existing pool in a file.
+    /// Returns an existing pool in a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { scheme: Scheme::File(path.into()), size: None, nodes: None, preallocate: false }
     }
@@ -71,7 +71,7 @@ impl PoolUrl {
         Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, preallocate: false }
     }
 
-    /// A modelled cluster.
+    /// Returns a modelled cluster.
     #[cfg(feature = "model")]
     pub fn sim(spec: ModelSpec) -> Self {
         Self { scheme: Scheme::Sim(Box::new(spec)), size: None, nodes: None, preallocate: false }
@@ -85,12 +85,12 @@ impl PoolUrl {
         self
     }
 
-    /// Which provider serves it.
+    /// Returns which provider serves it.
     pub fn scheme(&self) -> &Scheme {
         &self.scheme
     }
 
-    /// The file, when it is one.
+    /// Returns the file, when it is one.
     pub fn path(&self) -> Option<&Path> {
         if let Scheme::File(path) = &self.scheme { Some(path) } else { None }
     }
@@ -117,8 +117,8 @@ impl PoolUrl {
         self.size.map(|size| size / self.nodes().max(1) as u64 / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES)
     }
 
-    /// Whether a new file's blocks are to be reserved at once, so that a full disk cannot interrupt
-    /// later.
+    /// Returns whether a new file's blocks are to be reserved at once, so that a full disk cannot
+    /// interrupt later.
     pub fn preallocate(&self) -> bool {
         self.preallocate
     }
@@ -211,7 +211,7 @@ impl PoolUrl {
     }
 }
 
-/// The error for pools that this build cannot reach; names the feature that can.
+/// Returns the error for pools that this build cannot reach; names the feature that can.
 #[cfg(not(all(feature = "tcp", feature = "model")))]
 fn absent(what: &str, feature: &str) -> String {
     format!("this program was built without {what}: build it with the feature `{feature}` of `darter-fabric`")

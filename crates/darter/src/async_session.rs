@@ -25,19 +25,19 @@ impl<F: Fabric> AsyncSession<F> {
         Self { client, open: Arc::clone(&store.open), store }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// When the pool is damaged or fails, or the key is too long.
+    /// Fails if the pool is damaged or fails, or the key is too long.
     #[inline]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.open.index.get_with(&mut self.client, key.as_ref(), <[u8]>::to_vec).await?)
     }
 
-    /// What `f` makes of a key's value, without copying the value out first.
+    /// Returns what `f` makes of a key's value, without copying the value out first.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     #[inline]
     pub async fn get_with<R>(
         &mut self,
@@ -50,8 +50,8 @@ impl<F: Fabric> AsyncSession<F> {
     /// Stores a value under a key, whether or not the key is there: an upsert.
     ///
     /// # Errors
-    /// When the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value are
-    /// too long.
+    /// Fails if the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value
+    /// are too long.
     #[inline]
     pub async fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
         self.put_if(key, value, Condition::Always).await
@@ -60,7 +60,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// Stores a value under a key if the key is absent; returns whether it was.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         Ok(self.put_if(key, value, Condition::Absent).await? != PutOutcome::Refused)
@@ -69,7 +69,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// Replaces a key's value if the key is present; returns whether it was.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn update(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         Ok(self.put_if(key, value, Condition::Present).await? != PutOutcome::Refused)
@@ -78,7 +78,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// Replaces a key's value if it equals `expected`; returns whether it did.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn replace_if_equal(
         &mut self,
@@ -92,7 +92,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// Stores a value under a key if `condition` holds.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn put_if(
         &mut self,
@@ -117,7 +117,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// may be called several times; the value of its last call is the one that was removed.
     ///
     /// # Errors
-    /// As [`AsyncSession::delete`].
+    /// Fails as [`AsyncSession::delete`] does.
     #[inline]
     pub async fn delete_if(
         &mut self,
@@ -133,7 +133,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// and is returned. [`Decision::Remove`] of a key that is absent changes nothing.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn modify(
         &mut self,
@@ -143,11 +143,11 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.open.index.modify(&mut self.client, key.as_ref(), decide).await?)
     }
 
-    /// The values of several keys, in their order, in the round trips of the longest search among
-    /// them.
+    /// Returns the values of several keys, in their order, in the round trips of the longest search
+    /// among them.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     pub async fn multi_get<K: AsRef<[u8]> + Sync>(
         &mut self,
         keys: &[K],
@@ -164,11 +164,11 @@ impl<F: Fabric> AsyncSession<F> {
         self.open.index.prefetch(&self.client, keys);
     }
 
-    /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is
-    /// exhausted.
+    /// Returns the first `limit` pairs of a range in its direction, in one go. Fewer mean the range
+    /// is exhausted.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
         Ok(self.open.index.scan(&mut self.client, range, limit).await?)
     }
@@ -177,7 +177,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// without a copy; returns how many there were.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     pub async fn scan_with(
         &mut self,
         range: &ScanRange,
@@ -191,8 +191,8 @@ impl<F: Fabric> AsyncSession<F> {
     /// before the end.
     ///
     /// # Errors
-    /// When the index has keys, the input is out of order, or as [`AsyncSession::put`]. The index
-    /// is then still empty.
+    /// Fails if the index has keys, the input is out of order, or as [`AsyncSession::put`]. The
+    /// index is then still empty.
     pub async fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
@@ -207,13 +207,13 @@ impl<F: Fabric> AsyncSession<F> {
     /// Does the upkeep that is due, for programs that run without the upkeep thread.
     ///
     /// # Errors
-    /// When the pool fails; call again later.
+    /// Fails if the pool fails; call again later.
     pub async fn maintain(&mut self) -> Result<(), Error> {
         self.open.maintain(&mut self.client, self.store.auto_adjust).await
     }
 
-    /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind
-    /// of operation. All zero when the fabric does not count.
+    /// Returns what this session's operations have cost so far: round trips, verbs, bytes, retries,
+    /// by kind of operation. All zero when the fabric does not count.
     pub fn counters(&self) -> Counters {
         self.client.endpoint().counters().copied().unwrap_or_default()
     }

@@ -99,8 +99,8 @@ impl Error {
         )
     }
 
-    /// Whether the pool is full: delete something, or create a larger one. Everything stored is
-    /// intact and readable.
+    /// Returns whether the pool is full: delete something, or create a larger one. Everything
+    /// stored is intact and readable.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
     }
@@ -129,8 +129,8 @@ impl Error {
         }
     }
 
-    /// Whether others have declared this process dead, for its silence beyond its lease: open the
-    /// pool again.
+    /// Returns whether others have declared this process dead, for its silence beyond its lease:
+    /// open the pool again.
     pub fn is_shut_out(&self) -> bool {
         let evicted = |error: &PoolError| matches!(error, PoolError::Evicted);
         matches!(self.fabric(), Some(FabricError::Fenced))
@@ -146,7 +146,7 @@ impl Error {
         }
     }
 
-    /// Whether this key or value can never be stored in this pool, while others can.
+    /// Returns whether this key or value can never be stored in this pool, while others can.
     pub fn is_too_long(&self) -> bool {
         matches!(self, Self::Index(IndexError::KeyTooLong { .. } | IndexError::ValueTooLong { .. }))
     }

@@ -45,7 +45,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether no invariant is broken. Leaks waste space and break nothing.
+    /// Returns whether no invariant is broken. Leaks waste space and break nothing.
     pub fn is_sound(&self) -> bool {
         self.violations.is_empty()
     }
@@ -55,7 +55,7 @@ impl<F: Fabric> Store<F> {
     /// Counts and sizes, by a walk of the whole index.
     ///
     /// # Errors
-    /// When the pool is damaged or fails.
+    /// Fails if the pool is damaged or fails.
     pub fn stats(&self) -> Result<Stats, Error> {
         let mut client = self.pool().client()?;
         block_on(async {
@@ -72,7 +72,7 @@ impl<F: Fabric> Store<F> {
     /// last part. So a large index can be counted again and again beside everything else.
     ///
     /// # Errors
-    /// As [`Store::stats`]; the same part is then counted again.
+    /// Fails as [`Store::stats`] does; the same part is then counted again.
     pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.index().count_some(&mut client, census))?)
@@ -81,7 +81,7 @@ impl<F: Fabric> Store<F> {
     /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
     ///
     /// # Errors
-    /// When the pool fails.
+    /// Fails if the pool fails.
     pub fn usage(&self) -> Result<PoolUsage, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.pool().usage(&mut client))?)
@@ -102,7 +102,8 @@ impl<F: Fabric> Store<F> {
     /// invariant is broken.
     ///
     /// # Errors
-    /// As [`Store::check`]. What was not given back stays leaked, and another repair can be tried.
+    /// Fails as [`Store::check`] does. What was not given back stays leaked, and another repair can
+    /// be tried.
     pub fn repair(&self) -> Result<Check, Error> {
         let mut client = self.pool().client()?;
         block_on(repair(self.open_index(), &mut client))

@@ -19,11 +19,11 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 /// assert!((b"a"..=b"b").into_scan_range().reversed().reverse);
 /// ```
 pub trait KeyRange {
-    /// The range in the index's own form. A range whose bounds cross is legal and empty.
+    /// Returns the range in the index's own form. A range whose bounds cross is legal and empty.
     fn into_scan_range(self) -> ScanRange;
 }
 
-/// An ascending range between two bounds.
+/// Returns an ascending range between two bounds.
 fn between<K: AsRef<[u8]>>(from: Bound<K>, to: Bound<K>) -> ScanRange {
     let owned = |bound: Bound<K>| bound.map(|key| key.as_ref().to_vec());
     ScanRange { from: owned(from), to: owned(to), reverse: false }

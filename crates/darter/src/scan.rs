@@ -66,12 +66,12 @@ impl Cursor {
         self.chunk = limit.clamp(1, CHUNK_FIRST_LIMITED);
     }
 
-    /// The end the caller means by "front" or "back".
+    /// Returns the end the caller means by "front" or "back".
     fn end(&self, front: bool) -> End {
         if front == self.descending { End::High } else { End::Low }
     }
 
-    /// The next pair from the buffers, when it is known.
+    /// Returns the next pair from the buffers, when it is known.
     fn pop(&mut self, end: End) -> Option<KeyValue> {
         if self.limit == 0 {
             return None;
@@ -85,7 +85,7 @@ impl Cursor {
         pair
     }
 
-    /// The chunk to fetch when [`Cursor::pop`] had none; `None` when the scan is over.
+    /// Returns the chunk to fetch when [`Cursor::pop`] had none; `None` when the scan is over.
     fn wanted(&self, end: End) -> Option<(ScanRange, usize)> {
         if self.exhausted || self.limit == 0 {
             return None;
@@ -118,18 +118,18 @@ impl Cursor {
 }
 
 impl<F: Fabric> AsyncSession<F> {
-    /// The pairs whose keys lie in a range, fetched in chunks as the scan proceeds.
+    /// Returns the pairs whose keys lie in a range, fetched in chunks as the scan proceeds.
     pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F> {
         AsyncScan::new(self, Cursor::new(range.into_scan_range()))
     }
 
-    /// The pairs whose keys begin with `prefix`.
+    /// Returns the pairs whose keys begin with `prefix`.
     pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> AsyncScan<'_, F> {
         self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 }
 
-/// The next pair from one end of a scan.
+/// Returns the next pair from one end of a scan.
 async fn next_from<F: Fabric>(
     session: &mut AsyncSession<F>,
     cursor: &mut Cursor,
@@ -211,12 +211,12 @@ impl<'s, F: Fabric> AsyncScan<'s, F> {
         self
     }
 
-    /// The next pair in the range's direction. A future dropped in mid-air loses no pair.
+    /// Returns the next pair in the range's direction. A future dropped in mid-air loses no pair.
     pub async fn next(&mut self) -> Option<Result<KeyValue, Error>> {
         next_from(self.session, &mut self.cursor, true).await
     }
 
-    /// The next pair from the other end.
+    /// Returns the next pair from the other end.
     pub async fn next_back(&mut self) -> Option<Result<KeyValue, Error>> {
         next_from(self.session, &mut self.cursor, false).await
     }

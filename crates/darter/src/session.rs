@@ -20,19 +20,19 @@ impl<F: Fabric> Session<F> {
         Self { inner }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// When the pool is damaged or fails, or the key is too long.
+    /// Fails if the pool is damaged or fails, or the key is too long.
     #[inline]
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         block_on(self.inner.get(key))
     }
 
-    /// What `f` makes of a key's value, without copying the value out first.
+    /// Returns what `f` makes of a key's value, without copying the value out first.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     #[inline]
     pub fn get_with<R>(
         &mut self,
@@ -45,8 +45,8 @@ impl<F: Fabric> Session<F> {
     /// Stores a value under a key, whether or not the key is there: an upsert.
     ///
     /// # Errors
-    /// When the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value are
-    /// too long.
+    /// Fails if the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value
+    /// are too long.
     #[inline]
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
         block_on(self.inner.put(key, value))
@@ -55,7 +55,7 @@ impl<F: Fabric> Session<F> {
     /// Stores a value under a key if the key is absent; returns whether it was.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         block_on(self.inner.insert(key, value))
@@ -64,7 +64,7 @@ impl<F: Fabric> Session<F> {
     /// Replaces a key's value if the key is present; returns whether it was.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn update(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         block_on(self.inner.update(key, value))
@@ -73,7 +73,7 @@ impl<F: Fabric> Session<F> {
     /// Replaces a key's value if it equals `expected`; returns whether it did.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn replace_if_equal(
         &mut self,
@@ -87,7 +87,7 @@ impl<F: Fabric> Session<F> {
     /// Stores a value under a key if `condition` holds.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn put_if(
         &mut self,
@@ -101,7 +101,7 @@ impl<F: Fabric> Session<F> {
     /// Removes a key; returns whether it was there.
     ///
     /// # Errors
-    /// When the pool is damaged or fails, or the key is too long. A full pool never keeps a key
+    /// Fails if the pool is damaged or fails, or the key is too long. A full pool never keeps a key
     /// from going.
     #[inline]
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
@@ -122,7 +122,7 @@ impl<F: Fabric> Session<F> {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::delete`].
+    /// Fails as [`Session::delete`] does.
     #[inline]
     pub fn delete_if(
         &mut self,
@@ -153,7 +153,7 @@ impl<F: Fabric> Session<F> {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn modify(
         &mut self,
@@ -163,16 +163,16 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.modify(key, decide))
     }
 
-    /// The values of several keys, in their order, in the round trips of the longest search among
-    /// them.
+    /// Returns the values of several keys, in their order, in the round trips of the longest search
+    /// among them.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     pub fn multi_get<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
         block_on(self.inner.multi_get(keys))
     }
 
-    /// The pairs whose keys lie in a range, in order, from either end.
+    /// Returns the pairs whose keys lie in a range, in order, from either end.
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
@@ -189,16 +189,16 @@ impl<F: Fabric> Session<F> {
         Scan::new(&mut self.inner, Cursor::new(range.into_scan_range()))
     }
 
-    /// The pairs whose keys begin with `prefix`, in order, from either end.
+    /// Returns the pairs whose keys begin with `prefix`, in order, from either end.
     pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Scan<'_, F> {
         self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 
-    /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is
-    /// exhausted.
+    /// Returns the first `limit` pairs of a range in its direction, in one go. Fewer mean the range
+    /// is exhausted.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     pub fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
         block_on(self.inner.scan_chunk(range, limit))
     }
@@ -207,7 +207,7 @@ impl<F: Fabric> Session<F> {
     /// without a copy; returns how many there were.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     pub fn scan_with(
         &mut self,
         range: &ScanRange,
@@ -221,7 +221,7 @@ impl<F: Fabric> Session<F> {
     /// before the end.
     ///
     /// # Errors
-    /// When the index has keys, the input is out of order, or as [`Session::put`]. The index is
+    /// Fails if the index has keys, the input is out of order, or as [`Session::put`]. The index is
     /// then still empty.
     pub fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
     where
@@ -236,13 +236,13 @@ impl<F: Fabric> Session<F> {
     /// Does the upkeep that is due, for programs that run without the upkeep thread.
     ///
     /// # Errors
-    /// When the pool fails; call again later.
+    /// Fails if the pool fails; call again later.
     pub fn maintain(&mut self) -> Result<(), Error> {
         block_on(self.inner.maintain())
     }
 
-    /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind
-    /// of operation.
+    /// Returns what this session's operations have cost so far: round trips, verbs, bytes, retries,
+    /// by kind of operation.
     pub fn counters(&self) -> Counters {
         self.inner.counters()
     }

@@ -85,7 +85,7 @@ async fn sweep<F: Fabric>(open: &OpenIndex<F>) -> Result<bool, IndexError> {
     })
 }
 
-/// The future's output, or nothing when it is to stop at one of its awaits.
+/// Returns the future's output, or nothing when it is to stop at one of its awaits.
 async fn unless<T>(stop: &AtomicBool, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     std::future::poll_fn(|context| {

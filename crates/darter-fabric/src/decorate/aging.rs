@@ -26,12 +26,13 @@ impl Default for Ages {
 }
 
 impl Ages {
-    /// How often memory was written again.
+    /// Returns how often memory was written again.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// An age that at least this share of them lies below, from 0 to 1; exact to a power of two.
+    /// Returns an age that at least this share of them lies below, from 0 to 1; exact to a power of
+    /// two.
     pub fn below(&self, share: f64) -> Duration {
         let wanted = (self.count() as f64 * share).ceil() as u64;
         let mut count = 0;
@@ -67,7 +68,7 @@ struct Met {
 }
 
 impl AgeTally {
-    /// The ages met so far.
+    /// Returns the ages met so far.
     pub fn ages(&self) -> Ages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ages
     }
@@ -100,12 +101,12 @@ impl<F> Aging<F> {
         Self { inner, words_min, tally: AgeTally::default() }
     }
 
-    /// What was measured.
+    /// Returns what was measured.
     pub fn tally(&self) -> &AgeTally {
         &self.tally
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }

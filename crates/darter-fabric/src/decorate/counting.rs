@@ -17,7 +17,7 @@ impl<F> Counting<F> {
         Self { inner }
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }

@@ -74,7 +74,7 @@ impl FailPlan {
         self.with(|state| state.submits)
     }
 
-    /// Whether the point was reached.
+    /// Returns whether the point was reached.
     pub fn has_failed(&self) -> bool {
         self.with(|state| state.failed)
     }
@@ -123,12 +123,12 @@ impl<F> Failing<F> {
         Self { inner, plan: FailPlan::default() }
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &FailPlan {
         &self.plan
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }

@@ -37,7 +37,7 @@ pub(crate) trait Drive: Send + Sync {
     /// Readable when a turn would bring something.
     fn readable(&self) -> BorrowedFd<'_>;
 
-    /// How long to poll for replies before sleeping.
+    /// Returns how long to poll for replies before sleeping.
     fn spin(&self) -> Duration;
 
     /// Returns whether nothing will come from it any more.
@@ -144,7 +144,7 @@ pub(crate) fn is_driving() -> bool {
     DRIVING.get() != 0
 }
 
-/// The calling thread's number.
+/// Returns the calling thread's number.
 #[inline]
 fn number() -> ThreadNumber {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -224,14 +224,14 @@ impl Drop for Driving {
 }
 
 impl Signal {
-    /// Whether its thread is the calling one, and runs a loop.
+    /// Returns whether its thread is the calling one, and runs a loop.
     #[cfg(feature = "tcp")]
     #[inline]
     pub(crate) fn drives_here(&self) -> bool {
         DRIVING.get() == self.number
     }
 
-    /// Whether its thread sleeps, or is about to and will look once more at what it drives.
+    /// Returns whether its thread sleeps, or is about to and will look once more at what it drives.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst)
     }
@@ -390,7 +390,7 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
                 let mut context = Context::from_waker(&wakers[task as usize]);
                 if poll(task as usize, &mut context).is_ready() {
                     LOCAL.with(|local| {
-                        local.levels.borrow_mut()[level].states[task as usize] = TaskState::Done
+                        local.levels.borrow_mut()[level].states[task as usize] = TaskState::Done;
                     });
                     left -= 1;
                 }

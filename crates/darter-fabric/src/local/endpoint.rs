@@ -56,7 +56,7 @@ impl Regions {
         &self.mapping
     }
 
-    /// The words a verb names, when they lie inside its region.
+    /// Returns the words a verb names, when they lie inside its region.
     #[inline]
     pub(super) fn locate(&self, verb: &Verb) -> Result<&[AtomicU64], FabricError> {
         let (node, offset) = (u64::from(verb.addr.node()), verb.addr.offset());
@@ -74,7 +74,7 @@ impl Regions {
         })
     }
 
-    /// What is wrong with a verb that [`Regions::locate`] refused.
+    /// Returns what is wrong with a verb that [`Regions::locate`] refused.
     #[cold]
     fn refusal(&self, verb: &Verb) -> FabricError {
         let known = u64::from(verb.addr.node()) < self.nodes;

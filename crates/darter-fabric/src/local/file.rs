@@ -162,7 +162,7 @@ impl PoolFile {
         }
     }
 
-    /// The file's length, or the device's size.
+    /// Returns the file's length, or the device's size.
     fn held_bytes(&self) -> Result<u64, FabricError> {
         let metadata = self.file.metadata().map_err(|source| self.error("look at it", source))?;
         if !self.is_device {
@@ -175,7 +175,7 @@ impl PoolFile {
         })
     }
 
-    /// Whether there is anything that creating a pool would destroy.
+    /// Returns whether there is anything that creating a pool would destroy.
     fn has_contents(&self, held: u64) -> Result<bool, FabricError> {
         if !self.is_device || held < DEVICE_PAGE_BYTES {
             return Ok(held > 0);
@@ -218,7 +218,7 @@ impl PoolFile {
         Err(self.error("reserve its disk space", io::Error::from_raw_os_error(code)))
     }
 
-    /// A new description of the same file, whatever became of its name.
+    /// Returns a new description of the same file, whatever became of its name.
     pub(super) fn reopen(&self) -> Result<File, FabricError> {
         let entry = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         OpenOptions::new()
@@ -240,12 +240,12 @@ impl PoolFile {
         self.is_device
     }
 
-    /// An error of the operating system about this file.
+    /// Returns an error of the operating system about this file.
     pub(super) fn error(&self, action: &'static str, source: io::Error) -> FabricError {
         FabricError::io(&self.path, action, source)
     }
 
-    /// A refusal of this file as it is.
+    /// Returns a refusal of this file as it is.
     fn refusal(&self, what: &str) -> FabricError {
         FabricError::geometry(format!("{} {what}", self.path.display()))
     }

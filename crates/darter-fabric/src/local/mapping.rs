@@ -101,7 +101,7 @@ impl Mapping {
         Self::anonymous(bytes)
     }
 
-    /// Whether all of it lies in reserved huge pages.
+    /// Returns whether all of it lies in reserved huge pages.
     pub(super) fn is_reserved(&self) -> bool {
         #[cfg(not(miri))]
         return self.backing == Backing::Reserved;
@@ -121,8 +121,8 @@ impl Mapping {
         Ok(Self { base, bytes, backing: Backing::Heap })
     }
 
-    /// The first `bytes` bytes of a file, shared with every process that maps it. The caller has
-    /// checked that the file has them: touching a page past its end kills the process.
+    /// Returns the first `bytes` bytes of a file, shared with every process that maps it. The
+    /// caller has checked that the file has them: touching a page past its end kills the process.
     pub(super) fn shared(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
         let base = map(bytes, libc::MAP_SHARED, Some(file))
             .map_err(|source| FabricError::io(path, "map it", source))?;
@@ -130,7 +130,7 @@ impl Mapping {
         Ok(Self { base: base.cast(), bytes, backing: Backing::File })
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline]
     pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: `base` is page-aligned and points to `bytes` mapped bytes that live as long as

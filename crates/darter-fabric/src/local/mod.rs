@@ -62,8 +62,8 @@ enum Source {
 }
 
 impl Local {
-    /// A pool of `nodes` regions of `bytes_per_node` zero bytes each, in this process's memory.
-    /// Memory is taken from the system only where it is touched.
+    /// Returns a pool of `nodes` regions of `bytes_per_node` zero bytes each, in this process's
+    /// memory. Memory is taken from the system only where it is touched.
     ///
     /// # Errors
     /// [`FabricError::Geometry`] when the shape cannot be had: `nodes` outside 1 to 256,
@@ -79,8 +79,8 @@ impl Local {
     /// them taken at once.
     ///
     /// # Errors
-    /// As for [`Local::memory`], and when the whole is no multiple of 2 MiB or the system has too
-    /// few such pages.
+    /// Fails as [`Local::memory`] does, and when the whole is no multiple of 2 MiB or the system
+    /// has too few such pages.
     pub fn memory_reserved(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
         let mapping = Mapping::reserved(total_bytes(bytes_per_node, nodes)?)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
@@ -117,7 +117,7 @@ impl Local {
     /// [`Local::file_create`] with options for old contents and disk space.
     ///
     /// # Errors
-    /// As for [`Local::file_create`].
+    /// Fails as [`Local::file_create`] does.
     pub fn file_create_with(
         path: impl AsRef<Path>,
         bytes_per_node: u64,
@@ -143,7 +143,7 @@ impl Local {
         Self { pool: Arc::new(LocalPool { regions: Regions::new(mapping, bytes_per_node, nodes), source }) }
     }
 
-    /// The file the pool lives in; `None` for memory.
+    /// Returns the file the pool lives in; `None` for memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.pool.source {
             Source::Memory(_) => None,

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 /// Smallest pool that huge pages matter to.
 const HUGE_PAGES_MATTER_BYTES: usize = 2 << 20;
 
-/// All remarks about a pool. `file` is `None` for memory.
+/// Returns all remarks about a pool. `file` is `None` for memory.
 pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String> {
     let bytes = mapping.words().len() * 8;
     let mut notes = Vec::new();

@@ -121,7 +121,7 @@ impl<'f> Cluster<'f> {
     /// [`super::ModelSpec::seats`].
     ///
     /// # Errors
-    /// When clients are left with nothing to wait for.
+    /// Fails if clients are left with nothing to wait for.
     pub fn drive<T: 'f, C: Future<Output = T> + 'f>(
         model: &Model,
         mut client: impl FnMut(Seat) -> C,
@@ -146,7 +146,7 @@ impl<'f> Cluster<'f> {
     /// Runs until all tasks have ended and all verbs have landed.
     ///
     /// # Errors
-    /// When tasks are left with nothing to wait for.
+    /// Fails if tasks are left with nothing to wait for.
     pub fn run(&mut self) -> Result<(), Stuck> {
         self.run_to(Ps::MAX).map(drop)
     }
@@ -155,7 +155,7 @@ impl<'f> Cluster<'f> {
     /// have. Those that have not go on in the next run; dropping the cluster drops them.
     ///
     /// # Errors
-    /// When tasks are left with nothing to wait for.
+    /// Fails if tasks are left with nothing to wait for.
     pub fn run_until(&mut self, ns: u64) -> Result<bool, Stuck> {
         self.run_to(ns.saturating_mul(PS))
     }

@@ -108,7 +108,7 @@ impl Prices {
         payload + packets * self.header
     }
 
-    /// How long so many bytes take on a link.
+    /// Returns how long so many bytes take on a link.
     #[inline]
     pub(super) fn bytes(&self, bytes: u64) -> Ps {
         bytes.saturating_mul(self.byte) >> 16

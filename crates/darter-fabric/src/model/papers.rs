@@ -5,8 +5,8 @@ use super::*;
 use crate::{Batch, Endpoint, Fabric, GlobalAddr, OpKind};
 use std::fmt::Write;
 
-/// A word that differs from client to client and from round to round, aligned to 64 bytes, in the
-/// first 256 MiB of a node.
+/// Returns a word that differs from client to client and from round to round, aligned to 64 bytes,
+/// in the first 256 MiB of a node.
 fn somewhere(seat: Seat, round: u64, nodes: u64) -> GlobalAddr {
     let number = (seat.task as u64 * 1_000_003 + round).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     GlobalAddr::new((number % nodes) as u8, (number >> 40) % (1 << 22) * 64)

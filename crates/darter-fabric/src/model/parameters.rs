@@ -117,7 +117,7 @@ macro_rules! parameters {
         },)*];
 
         impl ModelSpec {
-            /// The cluster of a paper.
+            /// Returns the cluster of a paper.
             pub fn preset(preset: Preset) -> Self {
                 match preset {
                     Preset::Dart => Self { preset, $($field: $dart,)* },
@@ -126,12 +126,12 @@ macro_rules! parameters {
                 }
             }
 
-            /// The values, in the order of [`PARAMETERS`].
+            /// Returns the values, in the order of [`PARAMETERS`].
             pub fn values(&self) -> [u64; PARAMETERS.len()] {
                 [$(self.$field,)*]
             }
 
-            /// Where the value of the parameter `name` is.
+            /// Returns the value of the parameter `name`.
             pub(super) fn value_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
                     $($name => Some(&mut self.$field),)*
@@ -284,8 +284,8 @@ parameters! {
 mod tests {
     use super::*;
 
-    /// The tables of docs/model.md: every parameter with each testbed's value, then where the
-    /// values come from.
+    /// Returns the tables of docs/model.md: every parameter with each testbed's value, then where
+    /// the values come from.
     fn reference() -> String {
         use std::fmt::Write;
         let [first, second, third] = Preset::ALL.map(Preset::name);

@@ -135,7 +135,7 @@ impl Report {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.elapsed_ns as f64 }
     }
 
-    /// What was busiest of all; the first of several. `None` of an empty cluster.
+    /// Returns what was busiest of all; the first of several. `None` of an empty cluster.
     pub fn bottleneck(&self) -> Option<Bottleneck> {
         let all = self
             .machines

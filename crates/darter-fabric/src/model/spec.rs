@@ -46,7 +46,7 @@ pub struct Seat {
 }
 
 impl ModelSpec {
-    /// Every parameter with its value and its source.
+    /// Returns every parameter with its value and its source.
     pub fn settings(&self) -> impl Iterator<Item = Setting> {
         let column = self.preset as usize;
         PARAMETERS.iter().zip(self.values()).map(move |(parameter, value)| {
@@ -55,8 +55,8 @@ impl ModelSpec {
         })
     }
 
-    /// The client tasks: thread by thread, each with its coroutines; threads are dealt to the
-    /// compute nodes in turn.
+    /// Returns the client tasks: thread by thread, each with its coroutines; threads are dealt to
+    /// the compute nodes in turn.
     pub fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
         let (nodes, coroutines) = (self.compute_nodes as usize, self.coroutines as usize);
         (0..self.threads as usize * coroutines).map(move |task| {
@@ -65,8 +65,8 @@ impl ModelSpec {
         })
     }
 
-    /// A number that equal descriptions share and different ones do not: the beginning of the
-    /// SHA-256 of the whole text.
+    /// Returns a number that equal descriptions share and different ones do not: the beginning of
+    /// the SHA-256 of the whole text.
     pub fn fingerprint(&self) -> u64 {
         let digest = Sha256::digest(self.to_string());
         digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
@@ -148,7 +148,7 @@ impl FromStr for ModelSpec {
 }
 
 impl fmt::Display for ModelSpec {
-    /// Every parameter, so that equal texts are equal clusters.
+    /// Writes every parameter, so that equal texts are equal clusters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "preset={}", self.preset.name())?;
         PARAMETERS

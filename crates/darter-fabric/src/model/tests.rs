@@ -11,7 +11,7 @@ const ROUND: &str = "cn=1,mn=1,threads=1,memory-bytes=1M,rtt-ns=2000,jitter-ns=0
                      address-atomics-per-s=2500K,onchip-verbs-per-s=100M,onchip-address-atomics-per-s=50M,post-ns=80,\
                      verb-ns=30,poll-ns=100,wake-ns=100,op-ns=300";
 
-/// The round cluster with some parameters changed.
+/// Returns the round cluster with some parameters changed.
 fn model(changes: &str) -> Model {
     let changed: Vec<&str> =
         changes.split(',').filter_map(|pair| pair.split_once('=')).map(|pair| pair.0).collect();
@@ -25,7 +25,7 @@ fn at(node: u8, word: u64) -> GlobalAddr {
     GlobalAddr::new(node, word * 8)
 }
 
-/// How long a batch takes a lone client.
+/// Returns how long a batch takes a lone client.
 fn alone(model: &Model, fill: impl Fn(&mut Batch)) -> u64 {
     let took = Cell::new(0);
     let mut cluster = Cluster::new(model);

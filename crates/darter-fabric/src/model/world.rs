@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// The time: that of the running task's thread, or of the latest event.
+    /// Returns the time: that of the running task's thread, or of the latest event.
     pub(super) fn now(&self) -> Ps {
         self.running.map_or(self.clock, |(_, thread)| self.threads[thread].free_at)
     }
@@ -203,12 +203,12 @@ impl World {
         self.events.pop().map(|next| next.0.what)
     }
 
-    /// Whether anything is still to come.
+    /// Returns whether anything is still to come.
     pub(super) fn is_idle(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// A number below `bound`, or 0 (`SplitMix64`).
+    /// Returns a number below `bound`, or 0 (`SplitMix64`).
     fn draw(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
@@ -220,7 +220,7 @@ impl World {
         (word ^ word >> 31) % bound
     }
 
-    /// Whether all of a batch's verbs name words that are there.
+    /// Returns whether all of a batch's verbs name words that are there.
     pub(super) fn admit(&self, batch: &Batch) -> Result<(), FabricError> {
         batch.verbs().iter().try_for_each(|verb| match self.nodes.get(usize::from(verb.addr.node())) {
             Some(node) => node.memory.admit(verb),
@@ -407,7 +407,8 @@ impl World {
         self.identities.retain(|held| *held != (slot, compute_node));
     }
 
-    /// Whether a suspect still holds its slot. Compute nodes of a model never fail: a holder lives.
+    /// Returns whether a suspect still holds its slot. Compute nodes of a model never fail: a
+    /// holder lives.
     pub(super) fn holds(&self, suspect: Suspect) -> bool {
         let is_it = |&(slot, by): &(u32, u32)| slot == suspect.slot && u64::from(by) + 1 == suspect.holder;
         self.identities.iter().any(is_it)
@@ -438,7 +439,7 @@ impl World {
         self.threads.iter_mut().for_each(|thread| thread.busy = 0);
     }
 
-    /// How long the address of a node that was busiest was, and that NIC's number.
+    /// Returns how long the address of a node that was busiest was, and that NIC's number.
     pub(super) fn busiest_addresses(&self) -> impl Iterator<Item = (usize, Ps)> {
         self.nodes.iter().map(|node| {
             let all = node.addresses.iter().chain(&node.chip_addresses);
@@ -453,7 +454,7 @@ impl World {
 }
 
 impl OnChip {
-    /// Whether all of a verb's words are here.
+    /// Returns whether all of a verb's words are here.
     #[inline]
     fn holds(&self, verb: &Verb) -> bool {
         let (from, to) = (verb.addr.offset(), verb.addr.offset() + u64::from(verb.words) * 8);

@@ -26,7 +26,7 @@ impl Sim {
         Self { world: Arc::new(Mutex::new(World::new(nodes, bytes_per_node))), process: 0 }
     }
 
-    /// The same nodes as another process sees them.
+    /// Returns the same nodes as another process sees them.
     #[must_use]
     pub fn process(&self, process: u32) -> Self {
         Self { world: Arc::clone(&self.world), process }
@@ -46,7 +46,7 @@ impl Sim {
         self.world().direct = !scheduled;
     }
 
-    /// All nodes' words as they are.
+    /// Returns all nodes' words as they are.
     pub fn snapshot(&self) -> Snapshot {
         let mut world = self.world();
         world.snapshots += 1;
@@ -61,12 +61,12 @@ impl Sim {
         self.world().restore(snapshot);
     }
 
-    /// What has happened since the last restore.
+    /// Returns what has happened since the last restore.
     pub fn counts(&self) -> SimCounts {
         self.world().counts
     }
 
-    /// The first use of memory since the last restore that no correct client makes.
+    /// Returns the first use of memory since the last restore that no correct client makes.
     pub fn misuse(&self) -> Option<Misuse> {
         self.world().misuse
     }

@@ -227,12 +227,12 @@ impl<'f> Executor<'f> {
         }
     }
 
-    /// Whether a task has come to its end, or died.
+    /// Returns whether a task has come to its end, or died.
     pub fn has_ended(&self, task: TaskId) -> bool {
         self.tasks[task as usize].future.is_none()
     }
 
-    /// Whether all tasks of processes that are not paused have ended.
+    /// Returns whether all tasks of processes that are not paused have ended.
     pub fn all_ended(&self) -> bool {
         let world = self.sim.world();
         self.tasks.iter().all(|task| task.future.is_none() || world.life(task.process) == Life::Paused)

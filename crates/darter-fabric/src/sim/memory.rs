@@ -41,12 +41,12 @@ impl Shadow {
         !matches!(self, Self::UNMANAGED | Self::FREE)
     }
 
-    /// The stamp of a retired object.
+    /// Returns the stamp of a retired object.
     fn stamp(self) -> Option<u64> {
         self.0.checked_sub(Self::FREE.0 + 1).map(u64::from)
     }
 
-    /// Whether the word may be touched by a client with this pin.
+    /// Returns whether the word may be touched by a client with this pin.
     fn admits(self, pin: Option<u64>) -> bool {
         self.stamp().is_none_or(|stamp| pin.is_some_and(|pin| pin <= stamp))
     }
@@ -108,7 +108,8 @@ impl Memory {
         self.words.len() as u64 * 8
     }
 
-    /// What is there now, which is what [`Memory::restore`] expects to bring back from here on.
+    /// Returns what is there now, which is what [`Memory::restore`] expects to bring back from here
+    /// on.
     pub(super) fn keep(&mut self) -> Pages {
         self.mark_clean();
         let pages = self.words.chunks(PAGE_WORDS).zip(self.shadow.chunks(PAGE_WORDS));
@@ -173,7 +174,7 @@ impl Memory {
         lost
     }
 
-    /// The stamp of the retired object at an address.
+    /// Returns the stamp of the retired object at an address.
     pub(super) fn stamp(&self, addr: GlobalAddr) -> Option<u64> {
         self.shadow.get((addr.offset() / 8) as usize)?.stamp()
     }
@@ -215,8 +216,8 @@ impl Memory {
         misuse
     }
 
-    /// What is wrong with a verb executing words `from..to`, counted from its start, given what is
-    /// known of them.
+    /// Returns what is wrong with a verb executing words `from..to`, counted from its start, given
+    /// what is known of them.
     fn misuse(
         &self,
         verb: Verb,
@@ -273,7 +274,7 @@ impl Memory {
         self.words[at] = word;
     }
 
-    /// The first word of a verb, when all of them are here.
+    /// Returns the first word of a verb, when all of them are here.
     pub(super) fn locate(&self, verb: &Verb) -> Result<usize, FabricError> {
         let offset = verb.addr.offset();
         if !offset.is_multiple_of(8) {

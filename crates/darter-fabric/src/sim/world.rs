@@ -5,7 +5,7 @@ use super::WordOrder;
 use super::memory::{Memory, Misuse, Snapshot};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, VerbKind};
 
-/// The number by which other processes name a process.
+/// Returns the number by which other processes name a process.
 pub(super) fn holder_number(process: u32) -> u64 {
     u64::from(process) + 1
 }
@@ -172,7 +172,7 @@ impl World {
         self.pins.extend(epoch.map(|epoch| Pin { process, endpoint, epoch, is_over: false }));
     }
 
-    /// Whether a client that may still read or write is pinned at an epoch or before.
+    /// Returns whether a client that may still read or write is pinned at an epoch or before.
     pub(super) fn is_pinned_by(&self, epoch: u64) -> bool {
         self.pins.iter().any(|pin| {
             let may_act = self.admit(pin.process).is_ok();
@@ -192,7 +192,7 @@ impl World {
         self.processes[at] = life;
     }
 
-    /// Whether a process may use the fabric at all.
+    /// Returns whether a process may use the fabric at all.
     pub(super) fn admit(&self, process: u32) -> Result<(), FabricError> {
         match self.life(process) {
             Life::Live | Life::Paused => Ok(()),

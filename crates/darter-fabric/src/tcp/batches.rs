@@ -74,7 +74,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// A place for a batch that is about to be posted.
+    /// Returns a place for a batch that is about to be posted.
     pub(super) fn reserve(&mut self) -> Ticket {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(BatchSlot::default());
@@ -89,7 +89,7 @@ impl Batches {
         self.slots[ticket.at].pending = Some(pending);
     }
 
-    /// A batch, if it is still under way.
+    /// Returns a batch, if it is still under way.
     pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
         let slot = &mut self.slots[ticket.at];
         slot.pending.as_mut().filter(|_| slot.generation == ticket.generation)
@@ -110,7 +110,7 @@ impl Batches {
         pending.waker.take()
     }
 
-    /// A batch's result, when nothing of it is under way.
+    /// Returns a batch's result, when nothing of it is under way.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Batch, FabricError>> {
         let pending = self.slots[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
         self.free.push(ticket.at);

@@ -80,7 +80,7 @@ impl Connection {
         self.input.receive(&mut self.channel)
     }
 
-    /// The next whole reply, its payload to be taken by [`Connection::payload`].
+    /// Returns the next whole reply, its payload to be taken by [`Connection::payload`].
     ///
     /// # Errors
     /// Fails if the reply is not to the oldest request. That request stays listed, and is lost with
@@ -102,12 +102,12 @@ impl Connection {
         Ok(self.sent.pop_front().map(|sent| (sent, refusal, range)))
     }
 
-    /// A reply's payload.
+    /// Returns a reply's payload.
     pub(super) fn payload(&self, range: Range<usize>) -> &[u8] {
         self.input.taken(range)
     }
 
-    /// A refusal's text, which is what its payload holds.
+    /// Returns a refusal's text, which is what its payload holds.
     pub(super) fn text(&self, range: Range<usize>) -> String {
         let payload = self.payload(range);
         String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]).into_owned()
@@ -118,7 +118,7 @@ impl Connection {
         (self.input.arrived().len() >= count).then(|| self.input.take(count))
     }
 
-    /// What has arrived and was not taken.
+    /// Returns what has arrived and was not taken.
     pub(super) fn heard(&self) -> &[u8] {
         self.input.arrived()
     }

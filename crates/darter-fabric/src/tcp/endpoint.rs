@@ -63,7 +63,7 @@ impl TcpEndpoint {
     }
 }
 
-/// The calling thread's own hub.
+/// Returns the calling thread's own hub.
 #[cold]
 fn own_hub(links: &Links) -> Result<Arc<Hub>, FabricError> {
     HUBS.with_borrow_mut(|hubs| {

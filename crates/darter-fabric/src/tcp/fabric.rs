@@ -22,7 +22,7 @@ impl Tcp {
     /// Connects to memory nodes, `host:port` each, in the order of their indexes in the pool.
     ///
     /// # Errors
-    /// When one cannot be reached, speaks another protocol or does not accept the credentials.
+    /// Fails if one cannot be reached, speaks another protocol or does not accept the credentials.
     pub fn connect(addresses: &[String], options: TcpOptions) -> Result<Self, FabricError> {
         if !(1..=NODES_MAX).contains(&addresses.len()) {
             return Err(FabricError::geometry(format!(

@@ -93,7 +93,7 @@ pub(super) fn connect_within(
     Ok((connection, welcome))
 }
 
-/// A socket to the first address of `host:port` that takes one.
+/// Returns a socket to the first address of `host:port` that takes one.
 fn reach(address: &str, patience: Duration) -> Result<TcpStream, FabricError> {
     let failed = |action, error| FabricError::io(Path::new(address), action, error);
     let candidates = address.to_socket_addrs().map_err(|error| failed("find its address", error))?;

@@ -75,7 +75,7 @@ enum Link {
 }
 
 impl Hub {
-    /// A hub of the calling thread.
+    /// Returns a hub of the calling thread.
     pub(super) fn new(session: &Session, driver: Driver) -> Result<Arc<Self>, FabricError> {
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
             FabricError::geometry(format!("cannot wait for sockets: {}", io::Error::from(error)))
@@ -112,7 +112,7 @@ impl Hub {
         self.driver == Driver::Tasks && self.signal.drives_here()
     }
 
-    /// Whether tasks of any executor may use it.
+    /// Returns whether tasks of any executor may use it.
     pub(super) fn is_common(&self) -> bool {
         self.driver == Driver::Reactor
     }
@@ -148,7 +148,7 @@ impl Hub {
         ticket
     }
 
-    /// A batch's result, or a waker to be called when it is there.
+    /// Returns a batch's result, or a waker to be called when it is there.
     pub(super) fn poll(&self, ticket: Ticket, context: &Context<'_>) -> Poll<Result<Batch, FabricError>> {
         if self.driver == Driver::Tasks && !self.is_mine() {
             // Posted by a loop of another thread, which may have ended meanwhile.
@@ -517,7 +517,7 @@ impl HubState {
     }
 }
 
-/// The same error once more.
+/// Returns the same error once more.
 fn again(error: &FabricError) -> FabricError {
     match *error {
         FabricError::Unreachable { node } => FabricError::Unreachable { node },

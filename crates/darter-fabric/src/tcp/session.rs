@@ -29,7 +29,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A new session without nodes.
+    /// Returns a new session without nodes.
     pub(super) fn new(options: TcpOptions) -> Self {
         Self {
             nodes: RwLock::default(),

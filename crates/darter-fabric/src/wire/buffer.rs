@@ -57,7 +57,7 @@ impl Inbox {
         }
     }
 
-    /// What has arrived and was not taken.
+    /// Returns what has arrived and was not taken.
     pub fn arrived(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
@@ -75,7 +75,8 @@ impl Inbox {
         &self.bytes[range]
     }
 
-    /// Whether the last call took all that it had room for, so that the socket may have more.
+    /// Returns whether the last call took all that it had room for, so that the socket may have
+    /// more.
     pub fn is_filled(&self) -> bool {
         self.to == self.bytes.len()
     }

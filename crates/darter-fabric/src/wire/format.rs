@@ -92,7 +92,7 @@ impl Refusal {
         Self::Stranger,
     ];
 
-    /// The refusal of this code.
+    /// Returns the refusal of this code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| *refusal as u8 == code)
     }
@@ -116,7 +116,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// The kind of this code.
+    /// Returns the kind of this code.
     pub fn from_code(code: u8) -> Option<Self> {
         [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist]
             .into_iter()
@@ -151,7 +151,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// The hello of a session.
+    /// Returns the hello of a session.
     pub fn new(session: u64, nonce: Nonce) -> Self {
         let opening = Opening { magic: MAGIC, version: VERSION, code: size_of::<Nonce>() as u32 };
         Self { opening, session, reserved: 0, nonce }
@@ -169,7 +169,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// A challenge, or a refusal at this early point.
+    /// Returns a challenge, or a refusal at this early point.
     pub fn new(refusal: Refusal, nonce: Nonce) -> Self {
         Self { opening: Opening { magic: MAGIC, version: VERSION, code: refusal as u32 }, nonce }
     }
@@ -304,8 +304,8 @@ impl<'f> FrameVerbs<'f> {
         checked.rest.is_empty().then_some(all)
     }
 
-    /// The next verb, on memory node 0, and the words it carries; `None` when there is no whole
-    /// one.
+    /// Returns the next verb, on memory node 0, and the words it carries; `None` when there is no
+    /// whole one.
     #[inline]
     fn take_verb(&mut self) -> Option<(Verb, &'f [u8])> {
         let (head, tail) = self.rest.split_first_chunk::<HEADER_BYTES>()?;
@@ -353,12 +353,12 @@ pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, pay
     rest.is_empty() || mutant!("tcp-surplus-answer-taken")
 }
 
-/// A header at the front of some bytes, when all of it is there.
+/// Returns a header at the front of some bytes, when all of it is there.
 pub fn head<T: Pod>(bytes: &[u8]) -> Option<T> {
     bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
-/// The error that a client makes of a refusal.
+/// Returns the error that a client makes of a refusal.
 pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
     match refusal {
         Refusal::Fenced => FabricError::Fenced,
@@ -372,7 +372,7 @@ pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
     }
 }
 
-/// A header as bytes.
+/// Returns a header as bytes.
 pub fn as_bytes<T: Pod>(head: &T) -> &[u8] {
     bytes_of(head)
 }

@@ -18,10 +18,10 @@ pub type Nonce = [u8; PROOF_BYTES];
 /// HMAC-SHA256 under the token.
 pub type Proof = [u8; PROOF_BYTES];
 
-/// A nonce from the operating system's randomness.
+/// Returns a nonce from the operating system's randomness.
 ///
 /// # Errors
-/// When the system has none.
+/// Fails if the system has none.
 pub fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
     getrandom::fill(&mut nonce).map_err(io::Error::other)?;
@@ -38,7 +38,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// What the side's proofs begin with: as long for both.
+    /// Returns what the side's proofs begin with: as long for both.
     fn label(self) -> &'static [u8] {
         match self {
             Self::Client => b"darter proof of a client",
@@ -71,7 +71,7 @@ impl Transcript {
         Some(mac)
     }
 
-    /// The proof of a side that knows `token`.
+    /// Returns the proof of a side that knows `token`.
     pub fn prove(&self, token: &[u8], side: Side) -> Proof {
         self.mac(token, side).map(|mac| mac.finalize().into_bytes().into()).unwrap_or_default()
     }

@@ -91,7 +91,7 @@ impl ClientTls {
     /// those that require one.
     ///
     /// # Errors
-    /// When a file cannot be used.
+    /// Fails if a file cannot be used.
     pub fn from_files(ca: &Path, identity: Option<IdentityFiles<'_>>) -> Result<Self, TlsError> {
         let roots = roots(ca)?;
         let builder = ClientConfig::builder_with_provider(provider())
@@ -109,8 +109,8 @@ impl ClientTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The client's side of a connection to `host:port`, whose certificate must be for that host, a
-    /// name or an IP address.
+    /// Returns the client's side of a connection to `host:port`, whose certificate must be for that
+    /// host, a name or an IP address.
     pub(super) fn connect(&self, address: &str) -> io::Result<TlsSession> {
         let unfit = |error: InvalidDnsNameError| io::Error::new(io::ErrorKind::InvalidInput, error);
         let host = address.rsplit_once(':').map_or(address, |(host, _port)| host);
@@ -126,7 +126,7 @@ impl NodeTls {
     /// must have signed.
     ///
     /// # Errors
-    /// When a file cannot be used.
+    /// Fails if a file cannot be used.
     pub fn from_files(identity: IdentityFiles<'_>, client_ca: Option<&Path>) -> Result<Self, TlsError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -146,7 +146,7 @@ impl NodeTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The node's side of a connection.
+    /// Returns the node's side of a connection.
     pub(super) fn accept(&self) -> io::Result<TlsSession> {
         let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
         Ok(TlsSession::new(connection.into()))
@@ -160,7 +160,7 @@ impl IdentityFiles<'_> {
         Ok((certificates(self.certificate)?, key))
     }
 
-    /// What is wrong with the pair, by the file that is to blame.
+    /// Returns what is wrong with the pair, by the file that is to blame.
     fn unfit(&self) -> impl FnOnce(rustls::Error) -> TlsError {
         let (certificate, key) = (self.certificate.to_owned(), self.key.to_owned());
         move |error| match error {
