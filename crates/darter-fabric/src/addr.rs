@@ -1,6 +1,7 @@
 //! Addresses in the pool: which memory node, and where in its region.
 //!
-//! An address fits in 48 bits so that a compound pointer can carry it beside its metadata (DART, section 3.3):
+//! An address fits in 48 bits so that a compound pointer can carry it beside its metadata (DART,
+//! section 3.3):
 //!
 //! ```text
 //!  63        48 47      40 39                      0
@@ -20,7 +21,8 @@ pub const NODES_MAX: usize = 256;
 
 /// The address of a byte in the pool: 8 bits of memory node, 40 bits of offset.
 ///
-/// Verbs need it aligned to 8 bytes. Node 0, offset 0 is the superblock, so the zero word serves as "none".
+/// Verbs need it aligned to 8 bytes. Node 0, offset 0 is the superblock, so the zero word serves as
+/// "none".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GlobalAddr(u64);
 
@@ -40,31 +42,31 @@ impl GlobalAddr {
         Self(bits & ((1 << (OFFSET_BITS + 8)) - 1))
     }
 
-    /// The 48-bit form.
+    /// Returns the 48-bit form.
     #[inline]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The memory node.
+    /// Returns the memory node.
     #[inline]
     pub const fn node(self) -> u8 {
         (self.0 >> OFFSET_BITS) as u8
     }
 
-    /// The offset in that node's region, in bytes.
+    /// Returns the offset in that node's region, in bytes.
     #[inline]
     pub const fn offset(self) -> u64 {
         self.0 & (OFFSET_LIMIT - 1)
     }
 
-    /// Whether this is [`GlobalAddr::NULL`].
+    /// Returns whether this is [`GlobalAddr::NULL`].
     #[inline]
     pub const fn is_null(self) -> bool {
         self.0 == 0
     }
 
-    /// The address `bytes` further on in the same node.
+    /// Returns the address `bytes` further on in the same node.
     #[inline]
     #[must_use]
     pub const fn plus(self, bytes: u64) -> Self {

@@ -1,8 +1,9 @@
 //! Doorbell batches: verbs posted together and awaited together, one round trip.
 //!
-//! A [`Batch`] owns the verbs and every buffer they read from or write into, so that dropping a future in mid-flight
-//! leaves nothing dangling: the provider keeps the batch until its verbs have completed. All transfers are whole
-//! 8-byte words; each word is atomic, longer transfers can be torn between words.
+//! A [`Batch`] owns the verbs and every buffer they read from or write into, so that dropping a
+//! future in mid-flight leaves nothing dangling: the provider keeps the batch until its verbs have
+//! completed. All transfers are whole 8-byte words; each word is atomic, longer transfers can be
+//! torn between words.
 
 use crate::GlobalAddr;
 
@@ -18,7 +19,8 @@ pub enum VerbKind {
     Read,
     /// Copies words to the memory node.
     Write,
-    /// Compares one word and swaps it when equal. Buffer: expected (replaced by the old word), desired.
+    /// Compares one word and swaps it when equal. Buffer: expected (replaced by the old word),
+    /// desired.
     Cas,
     /// Adds to one word. Buffer: addend (replaced by the old word).
     Faa,
@@ -86,8 +88,8 @@ pub struct Batch {
     inner: Box<Buffers>,
 }
 
-/// What a batch owns. `data` only grows: words beyond `used` are left from earlier use of the batch, so that room for
-/// a READ need not be cleared each time.
+/// What a batch owns. `data` only grows: words beyond `used` are left from earlier use of the
+/// batch, so that room for a READ need not be cleared each time.
 #[derive(Debug, Default)]
 struct Buffers {
     verbs: Vec<Verb>,
@@ -96,7 +98,7 @@ struct Buffers {
 }
 
 impl Batch {
-    /// An empty batch. Prefer [`crate::Endpoint::batch`], which reuses buffers.
+    /// Returns an empty batch. Prefer [`crate::Endpoint::batch`], which reuses buffers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -114,7 +116,7 @@ impl Batch {
         self.inner.verbs.len()
     }
 
-    /// Whether no verb was added.
+    /// Returns whether no verb was added.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.inner.verbs.is_empty()
@@ -136,7 +138,8 @@ impl Batch {
         self.push(VerbKind::Write, addr, at, payload.len());
     }
 
-    /// Adds a WRITE of words given as little-endian bytes; what is left over after whole words is not written.
+    /// Adds a WRITE of words given as little-endian bytes; what is left over after whole words is
+    /// not written.
     #[inline]
     pub fn write_bytes(&mut self, addr: GlobalAddr, payload: &[u8]) {
         let words = payload.len() / 8;
@@ -188,31 +191,32 @@ impl Batch {
         self.inner.data.resize(end.next_power_of_two().max(BATCH_WORDS_MIN), 0);
     }
 
-    /// The words a completed READ brought.
+    /// Returns the words a completed READ brought.
     #[inline]
     pub fn words(&self, id: ReadId) -> &[u64] {
         &self.inner.data[id.at as usize..(id.at + id.words) as usize]
     }
 
-    /// The word a completed CAS found.
+    /// Returns the word a completed CAS found.
     #[inline]
     pub fn found(&self, id: CasId) -> u64 {
         self.inner.data[id.at as usize]
     }
 
-    /// Whether a completed CAS took effect.
+    /// Returns whether a completed CAS took effect.
     #[inline]
     pub fn swapped(&self, id: CasId) -> bool {
         self.found(id) == id.expected
     }
 
-    /// The word a completed FAA found.
+    /// Returns the word a completed FAA found.
     #[inline]
     pub fn fetched(&self, id: FaaId) -> u64 {
         self.inner.data[id.0 as usize]
     }
 
-    /// For decorators: forgets all verbs but the first `verbs`. Results of the others stay what they were.
+    /// For decorators: forgets all verbs but the first `verbs`. Results of the others stay what
+    /// they were.
     pub fn truncate(&mut self, verbs: usize) {
         self.inner.verbs.truncate(verbs);
     }

@@ -1,6 +1,8 @@
-//! What operations cost, counted exactly: round trips, verbs, bytes, retries, apart by kind of operation.
+//! What operations cost, counted exactly: round trips, verbs, bytes, retries, apart by kind of
+//! operation.
 //!
-//! READ counts its payload as read; WRITE its payload as written; CAS 8 bytes read and 16 written; FAA 8 and 8.
+//! READ counts its payload as read; WRITE its payload as written; CAS 8 bytes read and 16 written;
+//! FAA 8 and 8.
 
 use crate::OpKind;
 use std::ops::{Add, AddAssign, Index, IndexMut, Sub, SubAssign};
@@ -60,7 +62,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All kinds together.
+    /// Returns the sum over all kinds.
     pub fn total(&self) -> OpCounters {
         self.kinds.iter().fold(OpCounters::default(), |sum, kind| sum + *kind)
     }

@@ -1,9 +1,13 @@
-//! The contract of every provider: a [`Fabric`] that hands out [`Endpoint`]s, one to a thread or task.
+//! The contract of every provider: a [`Fabric`] that hands out [`Endpoint`]s, one to a thread or
+//! task.
 //!
-//! - One **round trip** is one await of [`Endpoint::submit`]: verbs posted together, to however many memory nodes.
-//! - Verbs of one batch to one memory node execute in posting order; to different nodes in any order.
+//! - One **round trip** is one await of [`Endpoint::submit`]: verbs posted together, to however
+//!   many memory nodes.
+//! - Verbs of one batch to one memory node execute in posting order; to different nodes in any
+//!   order.
 //! - Only aligned 8-byte words are atomic.
-//! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never do.
+//! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never
+//!   do.
 
 use crate::{Batch, Counters, FabricError, GlobalAddr, OpKind};
 use std::future::Future;
@@ -24,20 +28,23 @@ pub struct Capabilities {
     pub inline_bytes: u32,
 }
 
-/// What became of an attempt to fence a client (design section 3): afterwards its verbs can land no more.
+/// The outcome of an attempt to fence a client (design section 3): afterwards its verbs can land no
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceOutcome {
     /// The client is gone or shut out; its epoch may be ignored and its blocks adopted.
     Fenced,
     /// The client lives; leave it alone.
     Alive,
-    /// The provider does not know. Whether the client goes on renewing its lease will tell.
+    /// The provider does not know. The client is alive if it renews its lease.
     Unknown,
 }
 
-/// Holds a client's identity at the provider until dropped; its loss is what proves death to others.
+/// Holds a client's identity at the provider until dropped; its loss is what proves death to
+/// others.
 pub trait Identity: Send + Sync + std::fmt::Debug {
-    /// What the provider calls the holder, for others to name it by in a [`Suspect`]; 0 where a slot says enough.
+    /// Returns the provider's number for the holder, by which others name it in a [`Suspect`]; 0 if
+    /// the slot suffices.
     fn holder(&self) -> u64 {
         0
     }
@@ -50,7 +57,8 @@ pub struct Suspect {
     pub slot: u32,
     /// [`Identity::holder`], as the client published it.
     pub holder: u64,
-    /// It has been silent for longer than its lease: a provider that can shut it out does so even if it may live.
+    /// It has been silent for longer than its lease: a provider that can shut it out does so even
+    /// if it may live.
     pub lapsed: bool,
 }
 
@@ -60,19 +68,19 @@ pub trait Orphans: Send + Sync + std::fmt::Debug {
     fn in_flight(&self) -> usize;
 }
 
-/// What an allocator says of a range of memory.
+/// The state of a range of memory, as its allocator reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectState {
     /// Allocated as one object; its contents are undefined until they are written.
     Allocated,
-    /// Unlinked, with nothing left that leads to it: free as soon as the global epoch is two beyond this stamp. So a client
-    /// that is pinned later than the stamp may not touch it.
+    /// Unlinked, with nothing left that leads to it: free as soon as the global epoch is two beyond
+    /// this stamp. So a client that is pinned later than the stamp may not touch it.
     Retired(u64),
-    /// Free: nobody may touch it until it is allocated again.
+    /// Free: no client may touch it until it is allocated again.
     Free,
     /// The same, of a range parts of which may have been free before.
     Reclaimed,
-    /// The allocator's own affair.
+    /// Not managed as objects.
     Unmanaged,
 }
 
@@ -84,7 +92,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Opens an endpoint.
     ///
     /// # Errors
-    /// When a memory node cannot be reached.
+    /// Fails if a memory node cannot be reached.
     fn endpoint(&self) -> Result<Self::Endpoint, FabricError>;
 
     /// Memory nodes in the pool, 1 to 256.
@@ -93,45 +101,48 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Bytes in a node's region, a multiple of 8.
     fn node_bytes(&self, node: u8) -> u64;
 
-    /// Where a node is found, as a pool's name would say it; `None` where there is no such thing.
+    /// Returns the address of a node, as a pool's name has it; `None` if nodes have none.
     fn node_address(&self, _node: u8) -> Option<String> {
         None
     }
 
-    /// Reaches one more node at an address; its number is that of the nodes so far. All endpoints can use it afterwards.
+    /// Reaches one more node at an address; its number is that of the nodes so far. All endpoints
+    /// can use it afterwards.
     ///
     /// # Errors
-    /// When it cannot be reached, is one of the others, or pools of this kind cannot grow.
+    /// Fails if it cannot be reached, is one of the others, or pools of this kind cannot grow.
     fn add_node(&self, _node: u8, _address: &str) -> Result<(), FabricError> {
         Err(FabricError::geometry(
             "a pool of this kind cannot grow; make a larger one, or use memory nodes (tcp://)",
         ))
     }
 
-    /// Takes the last node back out, unless it has another number: it is none of the pool's after all.
+    /// Removes the last node if it has this number: it turned out not to be part of the pool.
     fn forget_node(&self, _node: u8) {}
 
-    /// What this provider can do.
+    /// Returns what this provider can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Asks that atomics on these words of a node be served by its NIC's own memory (Sherman, section 2.1), as long as there
-    /// is room; answers whether they are. Elsewhere they are words like any others.
+    /// Has a node's NIC serve atomics on these words from its own memory (Sherman, section 2.1), as
+    /// long as there is room; returns whether it does. Other providers treat them as any other
+    /// words.
     fn place_on_chip(&self, _addr: GlobalAddr, _bytes: u64) -> bool {
         false
     }
 
-    /// Remarks an operator should see once: huge pages refused, memory not persistent, and the like.
+    /// Remarks an operator should see once: huge pages refused, memory not persistent, and the
+    /// like.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Notes what becomes of a range of memory, so that a simulation can report uses of memory that is free or was never
-    /// written. Other providers ignore it.
+    /// Notes what becomes of a range of memory, so that a simulation can report uses of memory that
+    /// is free or was never written. Other providers ignore it.
     #[inline]
     fn note_object(&self, _addr: GlobalAddr, _bytes: u64, _state: ObjectState) {}
 
-    /// Notes that every operation pinned at this epoch or before is held to be over, so that a simulation can report those
-    /// that are not. Other providers ignore it.
+    /// Notes that every operation pinned at this epoch or before is held to be over, so that a
+    /// simulation can report those that are not. Other providers ignore it.
     #[inline]
     fn note_grace(&self, _stamp: u64) {}
 
@@ -141,22 +152,22 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// [`FabricError::IdentityTaken`] when another live process holds it.
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError>;
 
-    /// Makes sure a client can write no more, or reports that it lives.
+    /// Ensures that a client can write no more, or reports that it lives.
     ///
     /// # Errors
-    /// When a memory node cannot be reached, so that nothing is known.
+    /// Fails if a memory node cannot be reached, so that nothing is known.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError>;
 
     /// Makes everything written so far survive a power failure, where the provider is persistent.
     ///
     /// # Errors
-    /// When the medium refuses.
+    /// Fails if the medium refuses.
     fn persist(&self) -> Result<(), FabricError>;
 }
 
 /// One thread's or task's connection to the memory nodes.
 pub trait Endpoint: Send + 'static {
-    /// An empty batch, with buffers from earlier ones where possible.
+    /// Returns an empty batch, with buffers from earlier ones where possible.
     fn batch(&mut self) -> Batch;
 
     /// Gives a batch's buffers back for reuse.
@@ -165,13 +176,14 @@ pub trait Endpoint: Send + 'static {
     /// Posts the batch and waits for all of it: one round trip.
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send;
 
-    /// Brings what a READ or WRITE of so many words is going to touch nearer, where the memory is this machine's: its cache misses
-    /// then pass beside other work. No verb; elsewhere nothing.
+    /// Prefetches what a READ or WRITE of so many words is going to touch, if the memory is this
+    /// machine's, so that its cache misses overlap with other work. Posts no verb; does nothing
+    /// elsewhere.
     #[inline]
     fn prefetch(&self, _addr: GlobalAddr, _words: usize) {}
 
-    /// A guess at what a READ of a word would bring, where looking costs no verb, to be used for [`Endpoint::prefetch`] and nothing
-    /// else: it is in no order with any verb.
+    /// Returns a guess at what a READ of a word would return, if that costs no verb. Only for
+    /// [`Endpoint::prefetch`]: it is ordered with no verb.
     #[inline]
     fn glance(&self, _addr: GlobalAddr) -> Option<u64> {
         None
@@ -183,7 +195,8 @@ pub trait Endpoint: Send + 'static {
         self.orphans().map_or(0, |orphans| orphans.in_flight())
     }
 
-    /// The same for others to ask, also while this endpoint is idle or gone; `None` where there are never any.
+    /// Returns a handle to the same count, valid also while this endpoint is idle or dropped;
+    /// `None` if there are never any.
     #[inline]
     fn orphans(&self) -> Option<Arc<dyn Orphans>> {
         None
@@ -195,7 +208,7 @@ pub trait Endpoint: Send + 'static {
         since.map_or(0, |since| since.as_millis() as u64)
     }
 
-    /// Lets others go on for about a millisecond of that clock.
+    /// Lets other tasks run for about a millisecond of that clock.
     fn pause(&mut self) -> impl Future<Output = ()> + Send {
         let mut yielded = false;
         std::future::poll_fn(move |context| {
@@ -208,26 +221,29 @@ pub trait Endpoint: Send + 'static {
         })
     }
 
-    /// Whether the next allocation is to find the pool full: a simulation's way to fail each of them in turn.
+    /// Returns whether the next allocation must find the pool full: a simulation fails each of them
+    /// in turn.
     #[inline]
     fn refuses_allocation(&mut self) -> bool {
         false
     }
 
-    /// Notes the epoch at which the operation under way is pinned, `None` out of any: with [`Fabric::note_object`], a
-    /// simulation's way to report uses of memory that the pin does not protect.
+    /// Notes the epoch at which the operation under way is pinned, `None` out of any: with
+    /// [`Fabric::note_object`], a simulation's way to report uses of memory that the pin does not
+    /// protect.
     #[inline]
     fn note_pin(&mut self, _epoch: Option<u64>) {}
 
-    /// Tells counting decorators that an operation of this kind begins; following verbs belong to it.
+    /// Notifies counting decorators that an operation of this kind begins; following verbs belong
+    /// to it.
     #[inline]
     fn begin(&mut self, _kind: OpKind) {}
 
-    /// Tells counting decorators that the operation lost a race and goes on.
+    /// Notifies counting decorators that the operation lost a race and goes on.
     #[inline]
     fn retried(&mut self) {}
 
-    /// What this endpoint's operations have cost so far, where a decorator counts.
+    /// Returns what this endpoint's operations have cost so far, where a decorator counts.
     #[inline]
     fn counters(&self) -> Option<&Counters> {
         None

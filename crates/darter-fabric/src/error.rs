@@ -1,18 +1,20 @@
 //! What can go wrong between a client and a memory node, and what to do about it.
 //!
-//! Every variant carries one word at most, so that `Result<Batch, FabricError>` comes back from a verb in two
-//! registers: this type lies on the path of each round trip, errors hardly ever do.
+//! Every variant carries one word at most, so that `Result<Batch, FabricError>` comes back from a
+//! verb in two registers: this type lies on the path of each round trip, errors hardly ever do.
 
 use crate::GlobalAddr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of the fabric. Nothing is known about verbs of the failed batch unless the message says so.
+/// An error of the fabric. Nothing is known about verbs of the failed batch unless the message
+/// states it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
-    /// A verb named bytes outside the node's region: the pool is damaged, or another pool's address was used.
+    /// A verb named bytes outside the node's region: the pool is damaged, or another pool's address
+    /// was used.
     #[error("{0}; run `darter check` on the pool")]
     OutOfBounds(Box<OutOfBounds>),
     /// A verb's address was not a multiple of 8.
@@ -30,10 +32,11 @@ pub enum FabricError {
         /// The slot.
         slot: u32,
     },
-    /// The shape asked for cannot be had, or a file does not have the shape of a pool.
+    /// The requested shape is impossible, or a file does not have the shape of a pool.
     #[error("{0}")]
     Geometry(Box<Refusal>),
-    /// The connection to a memory node is lost. Verbs to it that were under way may have taken effect or not.
+    /// The connection to a memory node is lost. Verbs to it that were under way may have taken
+    /// effect or not.
     #[error(
         "connection to memory node {node} lost; whether the last verbs took effect is unknown; try again later"
     )]
@@ -50,7 +53,7 @@ pub enum FabricError {
     /// Others have declared this process dead and shut it out.
     #[error("this process was silent beyond its lease and has been shut out; open the pool again")]
     Fenced,
-    /// A decorator was told to fail here.
+    /// A decorator had a failure injected here.
     #[error("injected failure at verb {verb}")]
     Injected {
         /// Verbs submitted before it since the plan was set.
@@ -66,19 +69,20 @@ impl FabricError {
         matches!(self, Self::OutOfBounds(_) | Self::Misaligned { .. })
     }
 
-    /// The operating system refused to do something with a file.
+    /// Returns an error of the operating system about a file.
     #[cold]
     pub fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
         Self::Io(Box::new(IoFailure { path: path.to_owned(), action, source }))
     }
 
-    /// A shape cannot be had. The message says which, why, and what to do.
+    /// Returns an error about an impossible shape. The message states which, why, and what to do.
     #[cold]
     pub fn geometry(message: impl Into<String>) -> Self {
         Self::Geometry(Box::new(Refusal(message.into())))
     }
 
-    /// A verb of `bytes` bytes at `addr` leaves its region of `region_bytes` bytes (0: there is no such node).
+    /// Returns the error of a verb of `bytes` bytes at `addr` that leaves its region of
+    /// `region_bytes` bytes (0: there is no such node).
     #[cold]
     pub fn out_of_bounds(addr: GlobalAddr, bytes: u64, region_bytes: u64) -> Self {
         Self::OutOfBounds(Box::new(OutOfBounds { addr, bytes, region_bytes }))
@@ -114,11 +118,11 @@ pub struct IoFailure {
     pub path: PathBuf,
     /// What was tried.
     pub action: &'static str,
-    /// The system's answer.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Why a shape cannot be had, in a sentence that says what to do.
+/// Why a shape is impossible, and what to do, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(String);
 

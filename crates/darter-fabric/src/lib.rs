@@ -1,16 +1,23 @@
-//! How bytes move: one-sided verbs to a disaggregated memory pool, in doorbell batches.
+//! One-sided verbs to a disaggregated memory pool, in doorbell batches.
 //!
-//! A pool is a set of memory nodes, each with a region of bytes. Clients touch it with four verbs only: READ, WRITE,
-//! 8-byte CAS, 8-byte FAA (DART, section 2). Everything above this crate is generic over [`Fabric`], so that one index
-//! code serves this process's memory, a mapping shared by many processes, and memory nodes across a network.
+//! A pool is a set of memory nodes, each with a region of bytes. Clients touch it with four verbs
+//! only: READ, WRITE, 8-byte CAS, 8-byte FAA (DART, section 2). Everything above this crate is
+//! generic over [`Fabric`], so that one index code serves this process's memory, a mapping shared
+//! by many processes, and memory nodes across a network.
 //!
 //! - [`Endpoint`], [`Fabric`]: the contract.
 //! - [`Batch`]: verbs posted together and awaited together, one round trip.
 //! - [`local`]: the provider for this process's memory and for shared files.
-//! - [`model`]: a modelled cluster in virtual time, for any index to run on unchanged.
+//! - `tcp`: the provider for memory nodes across a network (feature `tcp`, with TLS: `tls`);
+//!   `wire`: what both ends share.
+//! - `sim`: a deterministic simulation that executes verbs in any order a scheduler chooses
+//!   (feature `sim`).
+//! - `model`: a modelled cluster in virtual time, for any index to run on unchanged (feature
+//!   `model`).
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
 //! - [`PoolUrl`]: the name of a pool on a command line.
-//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread; [`ExternalDriver`]: the same on another executor's.
+//! - [`block_on`], [`run_all`]: one future, or many side by side, on the calling thread.
+//! - [`ExternalDriver`]: drives the connections of a thread that another executor runs.
 //!
 //! ```
 //! use darter_fabric::{block_on, Endpoint, Fabric, FabricError, GlobalAddr, local::Local};
@@ -79,12 +86,14 @@ pub use size::{ByteSize, SizeError};
 pub use tcp::{Tcp, TcpOptions};
 pub use url::{PoolUrl, Scheme, UrlError};
 
-/// The first word of every memory node's region: "DARTER", a line feed and a control-Z, so that a transfer as text
-/// shows as damage. The pool's superblock begins with it; providers read it to tell a pool from another file.
+/// The first word of every memory node's region: "DARTER", a line feed and a control-Z, so that a
+/// transfer as text shows as damage. The pool's superblock begins with it; providers use it to
+/// recognise a pool.
 pub const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"DARTER\n\x1a");
 /// Bytes at the start of each region that hold the superblock, and the unit of region sizes.
 pub const SUPERBLOCK_BYTES: u64 = 4096;
-/// Word of the superblock that holds the node count (low 32 bits) and this node's index (high 32 bits).
+/// Word of the superblock that holds the node count (low 32 bits) and this node's index (high 32
+/// bits).
 pub const SUPERBLOCK_NODES_WORD: usize = 3;
 /// Word of the superblock that holds the bytes of a node's region.
 pub const SUPERBLOCK_NODE_BYTES_WORD: usize = 4;

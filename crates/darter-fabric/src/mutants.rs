@@ -1,11 +1,13 @@
-//! Errors planted in the code on purpose, to see which of the project's checks find them: mutation testing by hand.
+//! Errors planted in the code on purpose, to see which of the project's checks find them: mutation
+//! testing by hand.
 //!
-//! A planted error is a branch that [`mutant!`](crate::mutant) guards by a name. In a build without the feature `mutants`
-//! the guard is `false` at compile time and nothing of the branch is left. With the feature, one error is planted at a
-//! time: the one that the environment variable `DARTER_MUTANT` names, which child processes inherit, or the one given to
-//! [`plant`].
+//! A planted error is a branch that [`mutant!`](crate::mutant) guards by a name. In a build without
+//! the feature `mutants` the guard is `false` at compile time and nothing of the branch is left.
+//! With the feature, one error is planted at a time: the one that the environment variable
+//! `DARTER_MUTANT` names, which child processes inherit, or the one given to [`plant`].
 //!
-//! What each name stands for is listed in `darter-check`'s `mutants.rs`, which a test compares with the code.
+//! What each name stands for is listed in `darter-check`'s `mutants.rs`, which a test compares with
+//! the code.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,12 +21,12 @@ const UNREAD: u64 = u64::MAX;
 
 static PLANTED: AtomicU64 = AtomicU64::new(UNREAD);
 
-/// Whether this build can plant errors.
+/// Returns whether this build can plant errors.
 pub const fn is_available() -> bool {
     cfg!(feature = "mutants")
 }
 
-/// The number of a name: its FNV-1a hash.
+/// Returns the number of a name: its FNV-1a hash.
 #[doc(hidden)]
 pub const fn id(name: &str) -> u64 {
     let (bytes, mut hash, mut at) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
@@ -35,7 +37,7 @@ pub const fn id(name: &str) -> u64 {
     hash
 }
 
-/// Whether the error of this number is planted. Use [`mutant!`](crate::mutant).
+/// Returns whether the error of this number is planted. Use [`mutant!`](crate::mutant).
 #[doc(hidden)]
 #[inline]
 pub fn is_planted(id: u64) -> bool {
@@ -53,13 +55,14 @@ fn read_environment() -> u64 {
     planted
 }
 
-/// Plants the error of this name in the whole process, or none. Does nothing in a build that cannot plant errors.
+/// Plants the error of this name in the whole process, or none. Does nothing in a build that cannot
+/// plant errors.
 pub fn plant(name: Option<&str>) {
     PLANTED.store(name.map_or(NONE, id), Ordering::Relaxed);
 }
 
-/// Whether a planted error is to take effect: `true` while the error of this name is planted, in builds with the feature
-/// `mutants` of `darter-fabric`; the constant `false` in all others.
+/// Whether a planted error is to take effect: `true` while the error of this name is planted, in
+/// builds with the feature `mutants` of `darter-fabric`; the constant `false` in all others.
 #[macro_export]
 macro_rules! mutant {
     ($name:literal) => {

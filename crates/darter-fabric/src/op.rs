@@ -37,7 +37,7 @@ impl OpKind {
         Self::Maintain,
     ];
 
-    /// The kind's name in tables and metrics.
+    /// Returns the kind's name in tables and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "get",

@@ -1,5 +1,5 @@
-//! Any provider that a pool's name can select, chosen when the pool is opened: one branch a round trip. With one type for
-//! all of them, an index is compiled once.
+//! Any provider that a pool's name can select, chosen when the pool is opened: one branch a round
+//! trip. With one type for all of them, an index is compiled once.
 
 use crate::local::LocalEndpoint;
 #[cfg(feature = "model")]

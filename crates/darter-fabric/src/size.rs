@@ -46,7 +46,7 @@ impl FromStr for ByteSize {
 }
 
 impl fmt::Display for ByteSize {
-    /// The exact size: the largest suffix that leaves no fraction.
+    /// Writes the exact size: the largest suffix that leaves no fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = |shift: u32| self.0 != 0 && self.0.trailing_zeros() >= shift;
         match SUFFIXES.iter().find(|(_, shift)| exact(*shift)) {

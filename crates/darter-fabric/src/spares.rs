@@ -12,7 +12,7 @@ const BATCH_BYTES_MAX: usize = 256 << 10;
 pub(crate) struct Spares(Vec<Batch>);
 
 impl Spares {
-    /// An empty batch.
+    /// Returns an empty batch.
     #[inline]
     pub(crate) fn batch(&mut self) -> Batch {
         self.0.pop().unwrap_or_default()

@@ -7,9 +7,9 @@
 //! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; docs/model.md lists the names
 //! ```
 //!
-//! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up to the first `?`;
-//! nothing is percent-decoded, so a path that contains `?` cannot be named. `tcp:` needs the feature `tcp`, `sim:` the
-//! feature `model`.
+//! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up
+//! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named.
+//! `tcp:` needs the feature `tcp`, `sim:` the feature `model`.
 
 #[cfg(feature = "model")]
 use crate::model::{ModelSpec, SpecError};
@@ -43,7 +43,7 @@ pub struct PoolUrl {
     preallocate: bool,
 }
 
-/// Why a text names no pool.
+/// Why a text is not the name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000` or \
@@ -55,12 +55,12 @@ pub struct UrlError {
 }
 
 impl PoolUrl {
-    /// A pool in this process's memory: `bytes` in all, over one node.
+    /// Returns a pool in this process's memory: `bytes` in all, over one node.
     pub fn memory(bytes: u64) -> Self {
         Self { scheme: Scheme::Memory, size: Some(bytes), nodes: None, preallocate: false }
     }
 
-    /// An existing pool in a file.
+    /// Returns an existing pool in a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { scheme: Scheme::File(path.into()), size: None, nodes: None, preallocate: false }
     }
@@ -71,7 +71,7 @@ impl PoolUrl {
         Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, preallocate: false }
     }
 
-    /// A modelled cluster.
+    /// Returns a modelled cluster.
     #[cfg(feature = "model")]
     pub fn sim(spec: ModelSpec) -> Self {
         Self { scheme: Scheme::Sim(Box::new(spec)), size: None, nodes: None, preallocate: false }
@@ -85,12 +85,12 @@ impl PoolUrl {
         self
     }
 
-    /// Which provider serves it.
+    /// Returns which provider serves it.
     pub fn scheme(&self) -> &Scheme {
         &self.scheme
     }
 
-    /// The file, when it is one.
+    /// Returns the file, when it is one.
     pub fn path(&self) -> Option<&Path> {
         if let Scheme::File(path) = &self.scheme { Some(path) } else { None }
     }
@@ -111,12 +111,14 @@ impl PoolUrl {
         }
     }
 
-    /// Bytes of each node's region to create it with: the size split evenly, rounded down to whole superblocks.
+    /// Bytes of each node's region to create it with: the size split evenly, rounded down to whole
+    /// superblocks.
     pub fn node_bytes(&self) -> Option<u64> {
         self.size.map(|size| size / self.nodes().max(1) as u64 / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES)
     }
 
-    /// Whether a new file's blocks are to be reserved at once, so that a full disk cannot interrupt later.
+    /// Returns whether a new file's blocks are to be reserved at once, so that a full disk cannot
+    /// interrupt later.
     pub fn preallocate(&self) -> bool {
         self.preallocate
     }
@@ -209,7 +211,7 @@ impl PoolUrl {
     }
 }
 
-/// Says that this build cannot reach such pools, and which feature would change that.
+/// Returns the error for pools that this build cannot reach; names the feature that can.
 #[cfg(not(all(feature = "tcp", feature = "model")))]
 fn absent(what: &str, feature: &str) -> String {
     format!("this program was built without {what}: build it with the feature `{feature}` of `darter-fabric`")

@@ -1,7 +1,8 @@
 //! Two processes share an index; one is killed in mid-write, and the other carries on.
 //!
-//! The parent starts this program again as a writer on the same pool, kills it with SIGKILL while it writes, finds
-//! every write that was acknowledged, goes on writing itself, and has what the dead process left half done given back.
+//! The parent starts this program again as a writer on the same pool, kills it with SIGKILL while
+//! it writes, finds every write that was acknowledged, goes on writing itself, and has what the
+//! dead process left half done given back.
 //!
 //! `cargo run -p darter --example survive_kill`
 
@@ -61,7 +62,7 @@ fn write_for_ever(url: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads acknowledgements, kills, reads the rest; answers the last one.
+/// Reads acknowledgements, kills, reads the rest; returns the last one.
 fn kill_in_mid_write(child: &mut Child) -> Result<u64, Box<dyn Error>> {
     let out = child.stdout.take().ok_or("the child has no output")?;
     let mut last = 0;

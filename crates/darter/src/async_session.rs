@@ -1,7 +1,8 @@
-//! One task's way into a store: every operation a future.
+//! One task's access to a store: every operation is a future.
 //!
-//! The futures are `Send` and hold no lock. Dropping one at any await is safe: the index's changes are single atomic
-//! words, and the pool keeps the session pinned until its posted verbs have completed (design rule R6).
+//! The futures are `Send` and hold no lock. Dropping one at any await is safe: the index's changes
+//! are single atomic words, and the pool keeps the session pinned until its posted verbs have
+//! completed (design rule R6).
 
 use crate::Error;
 use crate::open_index::OpenIndex;
@@ -11,7 +12,8 @@ use darter_index::{Condition, Decision, KeyValue, OrderedIndex, PutOutcome, Scan
 use darter_pool::Client;
 use std::sync::Arc;
 
-/// One task's way into a [`crate::Store`]. Methods take `&mut self`: a session does one operation at a time.
+/// One task's access to a [`crate::Store`]. Methods take `&mut self`: a session does one operation
+/// at a time.
 pub struct AsyncSession<F: Fabric = crate::DefaultFabric> {
     client: Client<F>,
     open: Arc<OpenIndex<F>>,
@@ -23,19 +25,19 @@ impl<F: Fabric> AsyncSession<F> {
         Self { client, open: Arc::clone(&store.open), store }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// When the pool is damaged or fails, or the key is too long.
+    /// Fails if the pool is damaged or fails, or the key is too long.
     #[inline]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.open.index.get_with(&mut self.client, key.as_ref(), <[u8]>::to_vec).await?)
     }
 
-    /// What `f` makes of a key's value, without copying the value out first.
+    /// Returns what `f` makes of a key's value, without copying the value out first.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     #[inline]
     pub async fn get_with<R>(
         &mut self,
@@ -48,34 +50,35 @@ impl<F: Fabric> AsyncSession<F> {
     /// Stores a value under a key, whether or not the key is there: an upsert.
     ///
     /// # Errors
-    /// When the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value are too long.
+    /// Fails if the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value
+    /// are too long.
     #[inline]
     pub async fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
         self.put_if(key, value, Condition::Always).await
     }
 
-    /// Stores a value under a key if the key is absent; answers whether it was.
+    /// Stores a value under a key if the key is absent; returns whether it was.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         Ok(self.put_if(key, value, Condition::Absent).await? != PutOutcome::Refused)
     }
 
-    /// Replaces a key's value if the key is present; answers whether it was.
+    /// Replaces a key's value if the key is present; returns whether it was.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn update(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         Ok(self.put_if(key, value, Condition::Present).await? != PutOutcome::Refused)
     }
 
-    /// Replaces a key's value if it equals `expected`; answers whether it did.
+    /// Replaces a key's value if it equals `expected`; returns whether it did.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn replace_if_equal(
         &mut self,
@@ -89,7 +92,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// Stores a value under a key if `condition` holds.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn put_if(
         &mut self,
@@ -100,20 +103,21 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.open.index.put(&mut self.client, key.as_ref(), value.as_ref(), condition).await?)
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key; returns whether it was there.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`]: a collapse may need space, but a full pool never keeps a key from going.
+    /// As [`AsyncSession::put`]: a collapse may need space, but a full pool never keeps a key from
+    /// going.
     #[inline]
     pub async fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         Ok(self.open.index.delete(&mut self.client, key.as_ref()).await?)
     }
 
-    /// Removes a key if `is_wanted` says so of its value; answers whether it did. It may be asked several times; the value it
-    /// was asked of last is the one that went.
+    /// Removes a key if `is_wanted` returns true for its value; returns whether it did. `is_wanted`
+    /// may be called several times; the value of its last call is the one that was removed.
     ///
     /// # Errors
-    /// As [`AsyncSession::delete`].
+    /// Fails as [`AsyncSession::delete`] does.
     #[inline]
     pub async fn delete_if(
         &mut self,
@@ -123,12 +127,13 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.open.index.delete_if(&mut self.client, key.as_ref(), is_wanted).await?)
     }
 
-    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
-    /// value into the buffer. It is asked again, with an empty buffer, when somebody else came between: its last decision is the one
-    /// that counts, and the one that this answers. [`Decision::Remove`] of a key that is absent changes nothing.
+    /// Puts, changes or removes a key as `decide` returns for its value, `None` if the key is
+    /// absent; for [`Decision::Put`] it writes the new value into the buffer. `decide` is called
+    /// again, with an empty buffer, if another client came between: its last decision takes effect,
+    /// and is returned. [`Decision::Remove`] of a key that is absent changes nothing.
     ///
     /// # Errors
-    /// As [`AsyncSession::put`].
+    /// Fails as [`AsyncSession::put`] does.
     #[inline]
     pub async fn modify(
         &mut self,
@@ -138,10 +143,11 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.open.index.modify(&mut self.client, key.as_ref(), decide).await?)
     }
 
-    /// The values of several keys, in their order, in the round trips of the longest search among them.
+    /// Returns the values of several keys, in their order, in the round trips of the longest search
+    /// among them.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     pub async fn multi_get<K: AsRef<[u8]> + Sync>(
         &mut self,
         keys: &[K],
@@ -150,26 +156,28 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.open.index.multi_get(&mut self.client, &keys).await?)
     }
 
-    /// Has what operations on these keys are going to read come nearer while other things are done: for those who know ahead
-    /// what they will ask. In memory of this machine their cache misses then overlap; elsewhere nothing happens.
+    /// Prefetches what operations on these keys are going to read, for callers that know their keys
+    /// ahead. In memory of this machine the cache misses then overlap with other work; elsewhere
+    /// nothing happens.
     #[inline]
     pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         self.open.index.prefetch(&self.client, keys);
     }
 
-    /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is exhausted.
+    /// Returns the first `limit` pairs of a range in its direction, in one go. Fewer mean the range
+    /// is exhausted.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
         Ok(self.open.index.scan(&mut self.client, range, limit).await?)
     }
 
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
-    /// many there were.
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
+    /// without a copy; returns how many there were.
     ///
     /// # Errors
-    /// As [`AsyncSession::get`].
+    /// Fails as [`AsyncSession::get`] does.
     pub async fn scan_with(
         &mut self,
         range: &ScanRange,
@@ -179,10 +187,12 @@ impl<F: Fabric> AsyncSession<F> {
         Ok(self.open.index.scan_with(&mut self.client, range, limit, visit).await?)
     }
 
-    /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
+    /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible
+    /// before the end.
     ///
     /// # Errors
-    /// When the index has keys, the input is out of order, or as [`AsyncSession::put`]. The index is then still empty.
+    /// Fails if the index has keys, the input is out of order, or as [`AsyncSession::put`]. The
+    /// index is then still empty.
     pub async fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
@@ -197,13 +207,13 @@ impl<F: Fabric> AsyncSession<F> {
     /// Does the upkeep that is due, for programs that run without the upkeep thread.
     ///
     /// # Errors
-    /// When the pool fails; call again later.
+    /// Fails if the pool fails; call again later.
     pub async fn maintain(&mut self) -> Result<(), Error> {
         self.open.maintain(&mut self.client, self.store.auto_adjust).await
     }
 
-    /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind of operation. All
-    /// zero when the fabric does not count.
+    /// Returns what this session's operations have cost so far: round trips, verbs, bytes, retries,
+    /// by kind of operation. All zero when the fabric does not count.
     pub fn counters(&self) -> Counters {
         self.client.endpoint().counters().copied().unwrap_or_default()
     }

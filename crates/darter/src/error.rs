@@ -1,11 +1,11 @@
-//! What a call can answer besides its result. Every message says what to do about it.
+//! The errors of the store. Every message states what to do about it.
 
 use darter_fabric::{FabricError, UrlError};
 use darter_index::IndexError;
 use darter_pool::PoolError;
 use std::path::PathBuf;
 
-/// An error of the store. Whatever it says, what was stored before is intact.
+/// An error of the store. What was stored before is intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,7 +23,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A pool in this process's memory was asked to exist already.
+    /// A pool in this process's memory was required to exist already.
     #[error(
         "pool `{pool}`: a pool in memory is always new, so it cannot be required to exist; use `file:PATH`"
     )]
@@ -65,7 +65,7 @@ pub enum Error {
         path: PathBuf,
         /// What was tried.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The thread that does the store's upkeep could not be started.
@@ -85,8 +85,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the caller asked for something that cannot be: a name that is none, a pool that is not there. Other
-    /// errors are the pool's or the system's. Programs exit with 2 for these, with 1 for the rest.
+    /// Returns whether the caller's request is impossible: the name is malformed, the pool does not
+    /// exist. Other errors are the pool's or the system's. Programs exit with 2 for these, with 1
+    /// for the rest.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -98,12 +99,14 @@ impl Error {
         )
     }
 
-    /// Whether the pool is full: delete something, or create a larger one. Everything stored is intact and readable.
+    /// Returns whether the pool is full: delete something, or create a larger one. Everything
+    /// stored is intact and readable.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
     }
 
-    /// Whether a memory node could not be reached: what was asked of it may have been done or not. It may be back later.
+    /// Returns whether a memory node could not be reached: the operation took effect or not. The
+    /// node may be back later.
     pub fn is_disconnected(&self) -> bool {
         use std::io::ErrorKind as Kind;
         match self.fabric() {
@@ -126,7 +129,8 @@ impl Error {
         }
     }
 
-    /// Whether others have declared this process dead, for its silence beyond its lease: open the pool again.
+    /// Returns whether others have declared this process dead, for its silence beyond its lease:
+    /// open the pool again.
     pub fn is_shut_out(&self) -> bool {
         let evicted = |error: &PoolError| matches!(error, PoolError::Evicted);
         matches!(self.fabric(), Some(FabricError::Fenced))
@@ -142,7 +146,7 @@ impl Error {
         }
     }
 
-    /// Whether this key or value can never be stored in this pool, while others can.
+    /// Returns whether this key or value can never be stored in this pool, while others can.
     pub fn is_too_long(&self) -> bool {
         matches!(self, Self::Index(IndexError::KeyTooLong { .. } | IndexError::ValueTooLong { .. }))
     }

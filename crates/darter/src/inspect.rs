@@ -1,8 +1,9 @@
-//! Looking a store over: counts and sizes, checks, repairs.
+//! Inspection of a store: counts and sizes, checks, repairs.
 //!
-//! A check is two walks that must agree: the index's, from its roots to every leaf, and the pool's, over every block.
-//! What the pool holds and the index does not reach is leaked; a repair gives it back. A repair frees only when the
-//! index's walk found nothing wrong: what a broken walk did not reach may be alive.
+//! A check is two walks that must agree: the index's, from its roots to every leaf, and the pool's,
+//! over every block. What the pool holds and the index does not reach is leaked; a repair gives it
+//! back. A repair frees only when the index's walk found nothing wrong: what a broken walk did not
+//! reach may be alive.
 
 use crate::open_index::OpenIndex;
 use crate::{Error, Store};
@@ -30,9 +31,10 @@ pub struct Check {
     pub violations: Vec<String>,
     /// Things worth knowing that break nothing.
     pub remarks: Vec<String>,
-    /// Bytes that nobody can reach and nobody will free; a repair gives them back.
+    /// Bytes that no client can reach or will free; a repair frees them.
     pub leaked_bytes: u64,
-    /// Bytes of reachable objects in blocks of other live processes, whose free space only those know.
+    /// Bytes of reachable objects in blocks of other live processes, whose free space only those
+    /// know.
     pub unverified_bytes: u64,
     /// Bytes that a repair gave back; 0 from a plain check.
     pub repaired_bytes: u64,
@@ -43,7 +45,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether no invariant is broken. Leaks waste space and break nothing.
+    /// Returns whether no invariant is broken. Leaks waste space and break nothing.
     pub fn is_sound(&self) -> bool {
         self.violations.is_empty()
     }
@@ -53,7 +55,7 @@ impl<F: Fabric> Store<F> {
     /// Counts and sizes, by a walk of the whole index.
     ///
     /// # Errors
-    /// When the pool is damaged or fails.
+    /// Fails if the pool is damaged or fails.
     pub fn stats(&self) -> Result<Stats, Error> {
         let mut client = self.pool().client()?;
         block_on(async {
@@ -66,39 +68,42 @@ impl<F: Fabric> Store<F> {
         })
     }
 
-    /// Counts a part of the index more, a few thousand inner nodes; answers the sums when that was the last. So a large index can be
-    /// counted again and again beside everything else.
+    /// Counts one more part of the index, a few thousand inner nodes; returns the sums after the
+    /// last part. So a large index can be counted again and again beside everything else.
     ///
     /// # Errors
-    /// As [`Store::stats`]; the same part is then counted again.
+    /// Fails as [`Store::stats`] does; the same part is then counted again.
     pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.index().count_some(&mut client, census))?)
     }
 
-    /// How much of the pool is used, by whom. Cheap: it reads tables, not the index.
+    /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
     ///
     /// # Errors
-    /// When the pool fails.
+    /// Fails if the pool fails.
     pub fn usage(&self) -> Result<PoolUsage, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.pool().usage(&mut client))?)
     }
 
-    /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of this process must rest
-    /// meanwhile, or what they have in hand counts as leaked; other processes may go on.
+    /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of
+    /// this process must rest meanwhile, or what they have in hand counts as leaked; other
+    /// processes may go on.
     ///
     /// # Errors
-    /// When a walk cannot go on; what it merely finds wrong is in the answer.
+    /// Fails if a walk cannot go on. What it merely finds wrong is in the result.
     pub fn check(&self) -> Result<Check, Error> {
         let mut client = self.pool().client()?;
         block_on(check(self.open_index(), &mut client))
     }
 
-    /// Gives back what dead processes left behind, then checks. Does nothing but report when an invariant is broken.
+    /// Gives back what dead processes left behind, then checks. Does nothing but report when an
+    /// invariant is broken.
     ///
     /// # Errors
-    /// As [`Store::check`]. What was not given back stays leaked, and another repair can be tried.
+    /// Fails as [`Store::check`] does. What was not given back stays leaked, and another repair can
+    /// be tried.
     pub fn repair(&self) -> Result<Check, Error> {
         let mut client = self.pool().client()?;
         block_on(repair(self.open_index(), &mut client))

@@ -1,6 +1,8 @@
-//! What may stand in `scan(…)`: Rust's range expressions over anything that is bytes, or a ready [`ScanRange`].
+//! What may stand in `scan(…)`: Rust's range expressions over anything that is bytes, or a ready
+//! [`ScanRange`].
 //!
-//! Unlike with `RangeBounds<K>`, no type has to be spelled out for `..`, and `str`, `[u8; N]`, `Vec<u8>` all serve.
+//! Unlike with `RangeBounds<K>`, no type has to be spelled out for `..`, and `str`, `[u8; N]`,
+//! `Vec<u8>` all serve.
 
 use darter_index::ScanRange;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -17,11 +19,11 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 /// assert!((b"a"..=b"b").into_scan_range().reversed().reverse);
 /// ```
 pub trait KeyRange {
-    /// The range in the index's own form. A range whose bounds cross is legal and empty.
+    /// Returns the range in the index's own form. A range whose bounds cross is legal and empty.
     fn into_scan_range(self) -> ScanRange;
 }
 
-/// An ascending range between two bounds.
+/// Returns an ascending range between two bounds.
 fn between<K: AsRef<[u8]>>(from: Bound<K>, to: Bound<K>) -> ScanRange {
     let owned = |bound: Bound<K>| bound.map(|key| key.as_ref().to_vec());
     ScanRange { from: owned(from), to: owned(to), reverse: false }

@@ -1,8 +1,9 @@
-//! What a program calls: an ordered key-value map whose bytes live in a memory pool, shared by threads and processes.
+//! An ordered key-value map whose bytes live in a memory pool, shared by threads and processes.
 //!
-//! A [`Store`] is an open pool with a DART index in it; clone it freely. A [`Session`] is one thread's way in, an
-//! [`AsyncSession`] one task's: cheap to make, never shared. Nothing an operation does waits for another client, dead
-//! or alive; what it stored is visible to every other session, of every process, the moment it returns.
+//! A [`Store`] is an open pool with a DART index in it; clone it freely. A [`Session`] is one
+//! thread's access, an [`AsyncSession`] one task's: cheap to make, never shared. No operation of
+//! this index waits for another client, dead or alive. What an operation stored is visible to every
+//! other session, of every process, when it returns.
 //!
 //! ```
 //! use darter::{Error, Store};
@@ -21,14 +22,22 @@
 //! # }
 //! ```
 //!
-//! Promises (the index's own, see [`OrderedIndex`]): point operations are linearizable; a scan returns keys in order,
-//! each at most once, every key that was there throughout and none that was absent throughout. Dropping a future of an
-//! [`AsyncSession`] at any await is safe: the operation took effect, or it did not, and the session goes on.
+//! Promises (the index's own, see [`OrderedIndex`]): point operations are linearizable; a scan
+//! returns keys in order, each at most once, every key that was there throughout and none that was
+//! absent throughout. Dropping a future of an [`AsyncSession`] at any await is safe: the operation
+//! took effect, or it did not, and the session goes on.
 //!
-//! Keys are any bytes, 0 to 64 KiB, ordered bytewise. Values are any bytes, up to what fits in one block of the pool.
+//! Keys are any bytes, 0 to 64 KiB, ordered bytewise. Values are any bytes, up to what fits in one
+//! block of the pool.
 //!
-//! This crate holds no algorithm: how a key is found is `darter-index`'s question, who owns which bytes is
-//! `darter-pool`'s, how bytes move is `darter-fabric`'s.
+//! This crate holds no algorithm: `darter-index` finds keys, `darter-pool` allocates and reclaims
+//! memory, `darter-fabric` moves bytes.
+//!
+//! # Features
+//! - `tcp` (default): pools on memory nodes over TCP (`tcp://`).
+//! - `tls` (default): TLS with memory nodes; needs a C compiler.
+//!
+//! Without them, `mem:` and `file:` pools remain.
 
 mod async_session;
 mod error;

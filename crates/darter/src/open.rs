@@ -8,23 +8,24 @@ impl Store {
     /// Opens the pool that `url` names with default options; see [`StoreOptions::open`].
     ///
     /// # Errors
-    /// As [`StoreOptions::open`].
+    /// Fails as [`StoreOptions::open`] does.
     pub fn open(url: &str) -> Result<Self, Error> {
         Self::options().open(url)
     }
 
-    /// The default options, to be changed and then opened with.
+    /// Returns the default options, to be changed and then opened with.
     pub fn options() -> StoreOptions {
         StoreOptions::default()
     }
 }
 
 impl StoreOptions {
-    /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file with `?size=`. The
-    /// size of an existing file stands, whatever the name says.
+    /// Opens the pool that `url` names, creating it when it is `mem:`, or an absent or empty file
+    /// with `?size=`. The size of an existing file stands, whatever the name says.
     ///
     /// # Errors
-    /// When the name is none, the pool is absent or damaged or no pool, the system refuses memory or the file.
+    /// Fails if the name is none, the pool is absent or damaged or no pool, the system refuses
+    /// memory or the file.
     pub fn open(&self, url: &str) -> Result<Store, Error> {
         self.open_url(&url.parse()?)
     }
@@ -32,7 +33,7 @@ impl StoreOptions {
     /// [`StoreOptions::open`] for a name already read.
     ///
     /// # Errors
-    /// As [`StoreOptions::open`].
+    /// Fails as [`StoreOptions::open`] does.
     pub fn open_url(&self, url: &PoolUrl) -> Result<Store, Error> {
         let pool: Pool<DefaultFabric> = provision::open_or_create(url, self)?;
         Store::over_pool(pool, self, Some(url.clone()))
@@ -42,7 +43,7 @@ impl StoreOptions {
     /// for delays, records and failures of a real pool's verbs.
     ///
     /// # Errors
-    /// As [`StoreOptions::open`]; fails for `mem:` pools, which are never there.
+    /// Fails as [`StoreOptions::open`] does; fails for `mem:` pools, which are never there.
     pub fn open_decorated<F: Fabric>(
         &self,
         url: &PoolUrl,
@@ -56,7 +57,7 @@ impl StoreOptions {
     /// Makes a new pool over any fabric and opens it: for decorated and other providers.
     ///
     /// # Errors
-    /// When the fabric is too small or fails.
+    /// Fails if the fabric is too small or fails.
     pub fn create_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
         Store::over_pool(block_on(Pool::create(fabric, &self.pool))?, self, None)
     }
@@ -64,7 +65,7 @@ impl StoreOptions {
     /// Opens the pool that a fabric holds: for decorated and other providers.
     ///
     /// # Errors
-    /// When it holds none, or a damaged one, or fails.
+    /// Fails if it holds none, or a damaged one, or fails.
     pub fn open_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
         Store::over_pool(block_on(Pool::open(fabric))?, self, None)
     }

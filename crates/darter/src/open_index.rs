@@ -6,8 +6,9 @@ use darter_index::{Dart, OrderedIndex};
 use darter_pool::{Client, Pool};
 use std::sync::{Mutex, PoisonError};
 
-/// Rounds of upkeep before a walk, so that what was retired is freed and does not count as leaked: a node waits two grace
-/// periods, with scrubbing between them (design rule R3), and the last round finds nothing to do.
+/// Rounds of upkeep before a walk, so that what was retired is freed and does not count as leaked:
+/// a node waits two grace periods, with scrubbing between them (design rule R3), and the last round
+/// finds nothing to do.
 const SETTLE_ROUNDS: usize = 4;
 
 /// An open pool with its index.

@@ -1,4 +1,5 @@
-//! What the clones and sessions of a store share, and what happens when the last of them is dropped.
+//! What the clones and sessions of a store share, and what happens when the last of them is
+//! dropped.
 
 use crate::open_index::OpenIndex;
 use crate::upkeep::Upkeep;
@@ -15,8 +16,9 @@ pub(crate) struct OpenStore<F: Fabric> {
 }
 
 impl<F: Fabric> Drop for OpenStore<F> {
-    /// Ends the thread, then frees what was retired: only the index can scrub what it has unlinked, so this comes before the
-    /// pool closes. What cannot be freed, because others hold it back or the fabric fails, is left to a repair.
+    /// Ends the thread, then frees what was retired: only the index can scrub what it has unlinked,
+    /// so this comes before the pool closes. What cannot be freed, because others hold it back or
+    /// the fabric fails, is left to a repair.
     fn drop(&mut self) {
         drop(self.upkeep.take());
         if let Ok(mut client) = self.open.pool.client() {

@@ -48,41 +48,46 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// At most this many bytes of this process serve as the index's cache, the skip table's directory included.
+    /// At most this many bytes of this process serve as the index's cache, the skip table's
+    /// directory included.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.index.cache_bytes = bytes;
         self
     }
 
-    /// Whether upkeep may adjust the prefix list to how often prefixes are searched (DART, section 3.1). Default: yes.
+    /// Whether upkeep may adjust the prefix list to how often prefixes are searched (DART, section
+    /// 3.1). Default: yes.
     pub fn auto_adjust(mut self, yes: bool) -> Self {
         self.auto_adjust = yes;
         self
     }
 
-    /// Whether a thread of the store's own does the upkeep. Default: yes. Without it, call [`crate::Session::maintain`]
-    /// several times within a lease: a process that neither works nor renews its lease is taken for dead.
+    /// Whether a thread of the store's own does the upkeep. Default: yes. Without it, call
+    /// [`crate::Session::maintain`] several times within a lease: a process that neither works nor
+    /// renews its lease is taken for dead.
     pub fn maintenance(mut self, yes: bool) -> Self {
         self.maintenance = yes;
         self
     }
 
-    /// Whether the upkeep sweeps what dead processes left, in a thread of its own. Default: no, since each sweep walks the
-    /// whole index, and blocks that are being swept are nobody's meanwhile; one long-lived process of a pool is enough.
-    /// Without it that waits for a [`crate::Store::repair`].
+    /// Whether the upkeep sweeps what dead processes left, in a thread of its own. Default: no,
+    /// since each sweep walks the whole index, and blocks that are being swept are out of use
+    /// meanwhile; one long-lived process of a pool is enough. Without it that waits for a
+    /// [`crate::Store::repair`].
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;
         self
     }
 
-    /// How long this process may be silent before others ask whether it is dead. Whole milliseconds, at least 1.
+    /// How long this process may be silent before others check whether it is dead. Whole
+    /// milliseconds, at least 1.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
         self
     }
 
-    /// Makes a pool of memory nodes that hold none. Without it such nodes are refused: an empty node may be one that was
-    /// restarted and has lost its memory.
+    /// Makes a pool of memory nodes that hold none. Without it such nodes are refused: an empty
+    /// node may be one that was restarted and has lost its memory.
     pub fn create(mut self, yes: bool) -> Self {
         self.create = yes;
         self
@@ -95,34 +100,35 @@ impl StoreOptions {
         self
     }
 
-    /// Bytes of a new pool's blocks, a power of two from 256 KiB to 64 MiB: the grain in which processes take space, and
-    /// the bound on the size of a value. An existing pool keeps its own.
+    /// Bytes of a new pool's blocks, a power of two from 256 KiB to 64 MiB: the grain in which
+    /// processes take space, and the bound on the size of a value. An existing pool keeps its own.
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.pool.block_bytes = Some(bytes);
         self
     }
 
-    /// What a new pool's secret is made from, random by default. A known one makes counts repeatable, and lets whoever knows
-    /// it make up keys whose hashes collide: for measurements only.
+    /// What a new pool's secret is made from, random by default. A known one makes counts
+    /// repeatable, and lets anyone who knows it construct keys whose hashes collide: for
+    /// measurements only.
     pub fn secret(mut self, secret: [u64; 4]) -> Self {
         self.pool.secret = Some(secret);
         self
     }
 
-    /// Whether the pool must be there already, whatever `?size=` says. Default: no.
+    /// Whether the pool must exist already, whatever `?size=` is given. Default: no.
     pub fn must_exist(mut self, yes: bool) -> Self {
         self.must_exist = yes;
         self
     }
 
-    /// Whether to make a new pool in place of whatever the file or device holds; needs `?size=`. Default: no. A pool
-    /// that is in use is refused all the same.
+    /// Whether to make a new pool in place of whatever the file or device holds; needs `?size=`.
+    /// Default: no. A pool that is in use is refused all the same.
     pub fn overwrite(mut self, yes: bool) -> Self {
         self.overwrite = yes;
         self
     }
 
-    /// Brings errors back into the index, for the tests of its checkers.
+    /// Reintroduces errors into the index, for the tests of its checkers.
     #[cfg(feature = "checker")]
     #[doc(hidden)]
     pub fn holes(mut self, holes: darter_index::Holes) -> Self {

@@ -1,9 +1,10 @@
-//! Finding or making the pool that a name asks for.
+//! Opens or makes the pool that a name describes.
 //!
-//! Where no file is, a new pool is made aside, under a name of its own, and appears under its real name complete:
-//! superblocks, index root and all, by one `link`. So no process ever sees half a pool; of several that create at once,
-//! one wins and the others open its pool; and a process killed meanwhile leaves nothing but a file `….new-PID-N`.
-//! Devices, empty files and files to be overwritten are filled in place.
+//! Where no file is, a new pool is made aside, under a name of its own, and appears under its real
+//! name complete: superblocks, index root and all, by one `link`. So no process ever sees half a
+//! pool; of several that create at once, one wins and the others open its pool; and a process
+//! killed meanwhile leaves nothing but a file `….new-PID-N`. Devices, empty files and files to be
+//! overwritten are filled in place.
 
 use crate::{Error, StoreOptions};
 #[cfg(feature = "tcp")]
@@ -18,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a [`Store`] opened by name runs on: whichever provider the name asks for, counted.
+/// The fabric of a [`crate::Store`] that was opened by name: the name's provider, counted.
 pub type DefaultFabric = Counting<Provider>;
 
 /// Opens the pool that `url` names, or makes it if that is needed and allowed.
@@ -56,8 +57,8 @@ fn unsupported(url: &PoolUrl) -> Error {
     }
 }
 
-/// Opens the pool on memory nodes, or makes it if [`StoreOptions::create`] says so: nodes without a pool may be nodes
-/// that have lost one.
+/// Opens the pool on memory nodes, or makes it if [`StoreOptions::create`] allows: nodes without a
+/// pool may be nodes that have lost one.
 #[cfg(feature = "tcp")]
 fn open_nodes(
     url: &PoolUrl,
@@ -143,7 +144,8 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // Absent once it was renamed; and a file that will not go is not worth more than being left.
+        // Absent once it was renamed; and a file that will not go is not worth more than being
+        // left.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -155,13 +157,15 @@ fn create_aside(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<()
     let refused = |source| Error::Io { path: path.to_owned(), action: "name the new pool", source };
     match fs::hard_link(&aside.0, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Some file systems know no links. There a racing creation can replace another's pool, but never half of it.
+        // Some file systems know no links. There a racing creation can replace another's pool, but
+        // never half of it.
         Err(_) if PathState::of(path)? == PathState::Absent => fs::rename(&aside.0, path).map_err(refused),
         outcome => outcome.map_err(refused),
     }
 }
 
-/// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a file in use.
+/// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a
+/// file in use.
 fn create_at(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<(), Error> {
     let space = if url.preallocate() { Space::Reserved } else { Space::Sparse };
     let how = FileOptions { overwrite: options.overwrite, space };
@@ -188,7 +192,8 @@ mod tests {
     use crate::{Error, PoolUrl, Store};
     use darter_fabric::Tracing;
 
-    /// What a decorator sees is what the pool of that name gets, and nothing is made where no pool is.
+    /// What a decorator sees is what the pool of that name gets, and nothing is made where no pool
+    /// is.
     #[test]
     fn a_pool_is_opened_over_a_decorated_fabric() {
         let directory = tempfile::tempdir().unwrap();

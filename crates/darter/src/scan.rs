@@ -1,8 +1,9 @@
 //! Scans as iterators: a cursor that fetches chunks from either end of what is left of a range.
 //!
-//! A chunk is one scan of the index. The cursor narrows the range past every chunk it fetched, so the two ends never
-//! overlap and no key comes twice. Chunks begin small and double while their bytes stay below [`CHUNK_BYTES`], so that
-//! a look at a few keys reads little and a long scan few times, and large values do not fill memory.
+//! A chunk is one scan of the index. The cursor narrows the range past every chunk it fetched, so
+//! the two ends never overlap and no key comes twice. Chunks begin small and double while their
+//! bytes stay below [`CHUNK_BYTES`], so that a look at a few keys reads little and a long scan few
+//! times, and large values do not fill memory.
 //!
 //! The cursor changes only after a chunk has arrived: a future dropped in between has lost nothing.
 
@@ -65,12 +66,12 @@ impl Cursor {
         self.chunk = limit.clamp(1, CHUNK_FIRST_LIMITED);
     }
 
-    /// The end the caller means by "front" or "back".
+    /// Returns the end the caller means by "front" or "back".
     fn end(&self, front: bool) -> End {
         if front == self.descending { End::High } else { End::Low }
     }
 
-    /// The next pair from the buffers, when it is known.
+    /// Returns the next pair from the buffers, when it is known.
     fn pop(&mut self, end: End) -> Option<KeyValue> {
         if self.limit == 0 {
             return None;
@@ -84,7 +85,7 @@ impl Cursor {
         pair
     }
 
-    /// The chunk to fetch when [`Cursor::pop`] had none; `None` when the scan is over.
+    /// Returns the chunk to fetch when [`Cursor::pop`] had none; `None` when the scan is over.
     fn wanted(&self, end: End) -> Option<(ScanRange, usize)> {
         if self.exhausted || self.limit == 0 {
             return None;
@@ -92,7 +93,7 @@ impl Cursor {
         Some((ScanRange { reverse: end == End::High, ..self.left.clone() }, self.chunk.min(self.limit)))
     }
 
-    /// Takes a chunk of `asked` pairs in.
+    /// Accepts a chunk of at most `asked` pairs.
     fn accept(&mut self, end: End, asked: usize, pairs: Vec<KeyValue>) {
         self.exhausted = pairs.len() < asked;
         if let Some((last, _)) = pairs.last() {
@@ -117,18 +118,18 @@ impl Cursor {
 }
 
 impl<F: Fabric> AsyncSession<F> {
-    /// The pairs whose keys lie in a range, fetched in chunks as they are asked for.
+    /// Returns the pairs whose keys lie in a range, fetched in chunks as the scan proceeds.
     pub fn scan(&mut self, range: impl KeyRange) -> AsyncScan<'_, F> {
         AsyncScan::new(self, Cursor::new(range.into_scan_range()))
     }
 
-    /// The pairs whose keys begin with `prefix`.
+    /// Returns the pairs whose keys begin with `prefix`.
     pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> AsyncScan<'_, F> {
         self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 }
 
-/// The next pair from one end of a scan.
+/// Returns the next pair from one end of a scan.
 async fn next_from<F: Fabric>(
     session: &mut AsyncSession<F>,
     cursor: &mut Cursor,
@@ -150,9 +151,11 @@ async fn next_from<F: Fabric>(
     }
 }
 
-/// A scan as an iterator over pairs of key and value; `rev()` goes from the other end. It ends after an error.
+/// A scan as an iterator over pairs of key and value; `rev()` goes from the other end. It ends
+/// after an error.
 ///
-/// What others change while it runs may or may not appear; a key that is there throughout does, once.
+/// What others change while it runs may or may not appear; a key that is there throughout does,
+/// once.
 #[derive(Debug)]
 #[must_use = "a scan does nothing until iterated"]
 pub struct Scan<'s, F: Fabric = DefaultFabric> {
@@ -165,8 +168,8 @@ impl<'s, F: Fabric> Scan<'s, F> {
         Self { session, cursor }
     }
 
-    /// Hands out at most `limit` pairs, counted from whichever end they are taken: `limit(3).rev()` gives the last
-    /// three. Unlike [`Iterator::take`], it also spares fetching more than that.
+    /// Hands out at most `limit` pairs, counted from whichever end they are taken: `limit(3).rev()`
+    /// gives the last three. Unlike [`Iterator::take`], it also spares fetching more than that.
     pub fn limit(mut self, limit: usize) -> Self {
         self.cursor.limit(limit);
         self
@@ -208,12 +211,12 @@ impl<'s, F: Fabric> AsyncScan<'s, F> {
         self
     }
 
-    /// The next pair in the range's direction. A future dropped in mid-air loses no pair.
+    /// Returns the next pair in the range's direction. A future dropped in mid-air loses no pair.
     pub async fn next(&mut self) -> Option<Result<KeyValue, Error>> {
         next_from(self.session, &mut self.cursor, true).await
     }
 
-    /// The next pair from the other end.
+    /// Returns the next pair from the other end.
     pub async fn next_back(&mut self) -> Option<Result<KeyValue, Error>> {
         next_from(self.session, &mut self.cursor, false).await
     }

@@ -1,14 +1,15 @@
-//! One thread's way into a store: every call returns when its operation is done.
+//! One thread's access to a store: every call returns when its operation is done.
 //!
-//! Each call runs the matching future of [`AsyncSession`] on the calling thread. On the local provider that future is
-//! ready at its first poll, so the two faces compile to the same.
+//! Each call runs the matching future of [`AsyncSession`] on the calling thread. On the local
+//! provider that future is ready at its first poll, so the two faces compile to the same.
 
 use crate::scan::{Cursor, Scan};
 use crate::{AsyncSession, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
 use darter_index::{Condition, Decision, KeyValue, PutOutcome, ScanRange};
 
-/// One thread's way into a [`crate::Store`]. It may move between threads, but does one operation at a time.
+/// One thread's access to a [`crate::Store`]. It may move between threads, but does one operation
+/// at a time.
 #[derive(Debug)]
 pub struct Session<F: Fabric = crate::DefaultFabric> {
     inner: AsyncSession<F>,
@@ -19,19 +20,19 @@ impl<F: Fabric> Session<F> {
         Self { inner }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// When the pool is damaged or fails, or the key is too long.
+    /// Fails if the pool is damaged or fails, or the key is too long.
     #[inline]
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         block_on(self.inner.get(key))
     }
 
-    /// What `f` makes of a key's value, without copying the value out first.
+    /// Returns what `f` makes of a key's value, without copying the value out first.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     #[inline]
     pub fn get_with<R>(
         &mut self,
@@ -44,34 +45,35 @@ impl<F: Fabric> Session<F> {
     /// Stores a value under a key, whether or not the key is there: an upsert.
     ///
     /// # Errors
-    /// When the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value are too long.
+    /// Fails if the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value
+    /// are too long.
     #[inline]
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
         block_on(self.inner.put(key, value))
     }
 
-    /// Stores a value under a key if the key is absent; answers whether it was.
+    /// Stores a value under a key if the key is absent; returns whether it was.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         block_on(self.inner.insert(key, value))
     }
 
-    /// Replaces a key's value if the key is present; answers whether it was.
+    /// Replaces a key's value if the key is present; returns whether it was.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn update(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
         block_on(self.inner.update(key, value))
     }
 
-    /// Replaces a key's value if it equals `expected`; answers whether it did.
+    /// Replaces a key's value if it equals `expected`; returns whether it did.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn replace_if_equal(
         &mut self,
@@ -85,7 +87,7 @@ impl<F: Fabric> Session<F> {
     /// Stores a value under a key if `condition` holds.
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn put_if(
         &mut self,
@@ -96,17 +98,18 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.put_if(key, value, condition))
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key; returns whether it was there.
     ///
     /// # Errors
-    /// When the pool is damaged or fails, or the key is too long. A full pool never keeps a key from going.
+    /// Fails if the pool is damaged or fails, or the key is too long. A full pool never keeps a key
+    /// from going.
     #[inline]
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         block_on(self.inner.delete(key))
     }
 
-    /// Removes a key if `is_wanted` says so of its value; answers whether it did. It may be asked several times; the value it
-    /// was asked of last is the one that went.
+    /// Removes a key if `is_wanted` returns true for its value; returns whether it did. `is_wanted`
+    /// may be called several times; the value of its last call is the one that was removed.
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
@@ -119,7 +122,7 @@ impl<F: Fabric> Session<F> {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::delete`].
+    /// Fails as [`Session::delete`] does.
     #[inline]
     pub fn delete_if(
         &mut self,
@@ -129,9 +132,10 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.delete_if(key, is_wanted))
     }
 
-    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
-    /// value into the buffer. It is asked again, with an empty buffer, when somebody else came between: its last decision is the one
-    /// that counts, and the one that this answers. [`Decision::Remove`] of a key that is absent changes nothing.
+    /// Puts, changes or removes a key as `decide` returns for its value, `None` if the key is
+    /// absent; for [`Decision::Put`] it writes the new value into the buffer. `decide` is called
+    /// again, with an empty buffer, if another client came between: its last decision takes effect,
+    /// and is returned. [`Decision::Remove`] of a key that is absent changes nothing.
     ///
     /// ```
     /// # use darter::Decision;
@@ -149,7 +153,7 @@ impl<F: Fabric> Session<F> {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::put`].
+    /// Fails as [`Session::put`] does.
     #[inline]
     pub fn modify(
         &mut self,
@@ -159,15 +163,16 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.modify(key, decide))
     }
 
-    /// The values of several keys, in their order, in the round trips of the longest search among them.
+    /// Returns the values of several keys, in their order, in the round trips of the longest search
+    /// among them.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     pub fn multi_get<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
         block_on(self.inner.multi_get(keys))
     }
 
-    /// The pairs whose keys lie in a range, in order, from either end.
+    /// Returns the pairs whose keys lie in a range, in order, from either end.
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
@@ -184,24 +189,25 @@ impl<F: Fabric> Session<F> {
         Scan::new(&mut self.inner, Cursor::new(range.into_scan_range()))
     }
 
-    /// The pairs whose keys begin with `prefix`, in order, from either end.
+    /// Returns the pairs whose keys begin with `prefix`, in order, from either end.
     pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Scan<'_, F> {
         self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 
-    /// The first `limit` pairs of a range in its direction, in one go. Fewer mean the range is exhausted.
+    /// Returns the first `limit` pairs of a range in its direction, in one go. Fewer mean the range
+    /// is exhausted.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     pub fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
         block_on(self.inner.scan_chunk(range, limit))
     }
 
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
-    /// many there were.
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
+    /// without a copy; returns how many there were.
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// Fails as [`Session::get`] does.
     pub fn scan_with(
         &mut self,
         range: &ScanRange,
@@ -211,10 +217,12 @@ impl<F: Fabric> Session<F> {
         block_on(self.inner.scan_with(range, limit, visit))
     }
 
-    /// Fills an empty index from strictly ascending keys; answers how many. Nothing is visible before the end.
+    /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible
+    /// before the end.
     ///
     /// # Errors
-    /// When the index has keys, the input is out of order, or as [`Session::put`]. The index is then still empty.
+    /// Fails if the index has keys, the input is out of order, or as [`Session::put`]. The index is
+    /// then still empty.
     pub fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
@@ -228,12 +236,13 @@ impl<F: Fabric> Session<F> {
     /// Does the upkeep that is due, for programs that run without the upkeep thread.
     ///
     /// # Errors
-    /// When the pool fails; call again later.
+    /// Fails if the pool fails; call again later.
     pub fn maintain(&mut self) -> Result<(), Error> {
         block_on(self.inner.maintain())
     }
 
-    /// What this session's operations have cost so far: round trips, verbs, bytes, retries, by kind of operation.
+    /// Returns what this session's operations have cost so far: round trips, verbs, bytes, retries,
+    /// by kind of operation.
     pub fn counters(&self) -> Counters {
         self.inner.counters()
     }

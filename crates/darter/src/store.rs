@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// An ordered key-value map in a memory pool. Clones are the same store.
 ///
-/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed cleanly, which can take up
-/// to a second when other processes hold garbage back. A process that ends without that, however rudely, harms nothing:
-/// others notice its death and go on.
+/// When its last clone and session are dropped, the upkeep thread ends and the pool is closed
+/// cleanly, which can take up to a second when other processes hold garbage back. A process that
+/// ends without that, by any signal, does no harm: others notice its death and go on.
 pub struct Store<F: Fabric = DefaultFabric> {
     inner: Arc<OpenStore<F>>,
 }
@@ -57,18 +57,18 @@ impl<F: Fabric> Store<F> {
         Ok(Self { inner: Arc::new(OpenStore { upkeep, open, url, auto_adjust }) })
     }
 
-    /// A way in for one thread: every call returns when its operation is done.
+    /// Opens a session for one thread: every call returns when its operation is done.
     ///
     /// # Errors
-    /// When a memory node cannot be reached.
+    /// Fails if a memory node cannot be reached.
     pub fn session(&self) -> Result<Session<F>, Error> {
         self.async_session().map(Session::new)
     }
 
-    /// A way in for one task: the same calls as futures, for any executor.
+    /// Opens a session for one task: the same calls as futures, for any executor.
     ///
     /// # Errors
-    /// When a memory node cannot be reached.
+    /// Fails if a memory node cannot be reached.
     pub fn async_session(&self) -> Result<AsyncSession<F>, Error> {
         let client = self.pool().client()?;
         Ok(AsyncSession::new(client, Arc::clone(&self.inner)))
@@ -77,16 +77,17 @@ impl<F: Fabric> Store<F> {
     /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
     ///
     /// # Errors
-    /// When the pool is full or fails; the old list then stands.
+    /// Fails if the pool is full or fails; the old list then stands.
     pub fn adjust(&self) -> Result<AdjustReport, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.index().adjust(&mut client))?)
     }
 
-    /// The top of the tree below `prefix`: at most `levels` levels, at most `width` children of a node.
+    /// Returns the top of the tree below `prefix`: at most `levels` levels, at most `width`
+    /// children of a node.
     ///
     /// # Errors
-    /// When the pool is damaged or fails.
+    /// Fails if the pool is damaged or fails.
     pub fn tree(&self, prefix: &[u8], levels: usize, width: usize) -> Result<TreeView, Error> {
         let mut client = self.pool().client()?;
         Ok(block_on(self.index().tree(&mut client, prefix, levels, width))?)
@@ -95,17 +96,18 @@ impl<F: Fabric> Store<F> {
     /// Makes everything stored so far survive a power failure, where the medium does.
     ///
     /// # Errors
-    /// When the medium refuses.
+    /// Fails if the medium refuses.
     pub fn persist(&self) -> Result<(), Error> {
         Ok(self.pool().fabric().persist()?)
     }
 
-    /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process that has it open, and
-    /// waits up to `patience` until all of them use it. Answers the node's number and how many members do not yet reach it.
+    /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process
+    /// that has it open, and waits up to `patience` until all of them use it. Returns the node's
+    /// number and how many members do not yet reach it.
     ///
     /// # Errors
-    /// When the node cannot be reached, is too small or in a pool already, or pools of this kind cannot grow: the pool is
-    /// then as it was.
+    /// Fails if the node cannot be reached, is too small or in a pool already, or pools of this
+    /// kind cannot grow: the pool is then as it was.
     pub fn add_node(&self, address: &str, patience: Duration) -> Result<(u8, usize), Error> {
         let mut client = self.pool().client()?;
         let node = block_on(self.pool().add_node(&mut client, address))?;
@@ -122,12 +124,12 @@ impl<F: Fabric> Store<F> {
         notes
     }
 
-    /// The pool's name, when it was opened by one.
+    /// Returns the pool's name, when it was opened by one.
     pub fn url(&self) -> Option<&PoolUrl> {
         self.inner.url.as_ref()
     }
 
-    /// The index itself, for calls with a client of one's own.
+    /// Returns the index itself, for calls with a client of one's own.
     pub fn index(&self) -> &Dart<F> {
         &self.inner.open.index
     }
@@ -136,7 +138,7 @@ impl<F: Fabric> Store<F> {
         &self.inner.open
     }
 
-    /// The pool itself.
+    /// Returns the pool itself.
     pub fn pool(&self) -> &Pool<F> {
         &self.inner.open.pool
     }

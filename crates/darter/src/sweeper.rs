@@ -1,8 +1,9 @@
 //! Background sweeps of what dead processes left, so that no repair is needed.
 //!
-//! The process that ended a dead one's membership sweeps, one lease later: by then a short-lived command has exited, and
-//! other processes that died at the same time have been found. A sweep walks the whole index, so it runs in a thread of its
-//! own beside the upkeep. After a sweep that could not finish, the next one waits ten times as long as that one took.
+//! The process that ended a dead one's membership sweeps, one lease later: by then a short-lived
+//! command has exited, and other processes that died at the same time have been found. A sweep
+//! walks the whole index, so it runs in a thread of its own beside the upkeep. After a sweep that
+//! could not finish, the next one waits ten times as long as that one took.
 
 use crate::open_index::OpenIndex;
 use darter_fabric::{Fabric, block_on};
@@ -60,7 +61,8 @@ impl<F: Fabric> Sweeper<F> {
 }
 
 impl<F: Fabric> Drop for Sweeper<F> {
-    /// What an interrupted sweep has adopted stays with this process until it ends, then another process sweeps it.
+    /// What an interrupted sweep has adopted stays with this process until it ends, then another
+    /// process sweeps it.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(running) = self.running.take() {
@@ -78,12 +80,12 @@ async fn sweep<F: Fabric>(open: &OpenIndex<F>) -> Result<bool, IndexError> {
     }
     Ok(match open.index.sweep_dead(&mut client).await? {
         Swept::Done(report) => report.finished,
-        // A check will say what is broken; trying again will not mend it.
+        // A check reports what is broken; another sweep would not repair it.
         Swept::Refused(_) => true,
     })
 }
 
-/// The future's output, or nothing when it is to stop at one of its awaits.
+/// Returns the future's output, or nothing when it is to stop at one of its awaits.
 async fn unless<T>(stop: &AtomicBool, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     std::future::poll_fn(|context| {

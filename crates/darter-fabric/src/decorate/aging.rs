@@ -1,6 +1,6 @@
 //! Measures how soon memory is written again: the time between two long WRITEs to one address.
 //!
-//! An index that writes only memory nobody can reach yet writes an address again after what lay
+//! An index that writes only unreachable memory writes an address again after what lay
 //! there was replaced, had waited for its readers, and was allocated anew. So the time is an upper
 //! bound of how long freed memory lies idle.
 
@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many ages are told apart: powers of two of a microsecond.
+/// How many ages are distinguished: powers of two of a microsecond.
 pub const AGES: usize = 40;
 
 /// How often memory was written again at which age: entry `i` counts ages below 2^i microseconds
@@ -26,12 +26,13 @@ impl Default for Ages {
 }
 
 impl Ages {
-    /// How often memory was written again.
+    /// Returns how often memory was written again.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// An age that at least this share of them lies below, from 0 to 1; exact to a power of two.
+    /// Returns an age that at least this share of them lies below, from 0 to 1; exact to a power of
+    /// two.
     pub fn below(&self, share: f64) -> Duration {
         let wanted = (self.count() as f64 * share).ceil() as u64;
         let mut count = 0;
@@ -67,7 +68,7 @@ struct Met {
 }
 
 impl AgeTally {
-    /// The ages met so far.
+    /// Returns the ages met so far.
     pub fn ages(&self) -> Ages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ages
     }
@@ -100,12 +101,12 @@ impl<F> Aging<F> {
         Self { inner, words_min, tally: AgeTally::default() }
     }
 
-    /// What was measured.
+    /// Returns what was measured.
     pub fn tally(&self) -> &AgeTally {
         &self.tally
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }

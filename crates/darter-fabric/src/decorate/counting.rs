@@ -1,4 +1,5 @@
-//! Counts what every operation costs. The counters live in the endpoint, so counting touches no shared memory.
+//! Counts what every operation costs. The counters live in the endpoint, so counting touches no
+//! shared memory.
 
 use super::{forward_endpoint, forward_fabric};
 use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
@@ -16,7 +17,7 @@ impl<F> Counting<F> {
         Self { inner }
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }

@@ -40,12 +40,12 @@ impl<F> Delaying<F> {
         Self { inner, delay, tally: JitterTally::default() }
     }
 
-    /// What the random delays have come to, in all endpoints of this fabric and its clones.
+    /// Returns what the random delays have come to, in all endpoints of this fabric and its clones.
     pub fn tally(&self) -> &JitterTally {
         &self.tally
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }

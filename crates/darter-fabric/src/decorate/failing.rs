@@ -1,13 +1,15 @@
-//! Fails where it is told to: the means of crash sweeps, which count an operation's verbs and then fail at each.
+//! Injects failures at chosen points: for crash sweeps, which count an operation's verbs and then
+//! fail at each.
 //!
-//! A failure at a verb lets the verbs before it land, also those of the same batch, and none after: that is what a
-//! client's death between two verbs looks like to all others.
+//! A failure at a verb lets the verbs before it land, also those of the same batch, and none after:
+//! that is what a client's death between two verbs looks like to all others.
 
 use super::{forward_endpoint, forward_fabric};
 use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where to fail. Verbs and batches are counted from 0 over all endpoints, from the moment the plan is set.
+/// Where to fail. Verbs and batches are counted from 0 over all endpoints, from the moment the plan
+/// is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailPoint {
     /// Nowhere: only count.
@@ -40,9 +42,9 @@ struct FailState {
 /// What is to become of one batch.
 enum Verdict {
     Pass,
-    /// Only so many verbs land.
+    /// Only so many verbs take effect.
     Cut(usize),
-    /// All land, the caller is told otherwise.
+    /// All take effect, and the caller gets an error.
     LoseReply,
 }
 
@@ -72,7 +74,7 @@ impl FailPlan {
         self.with(|state| state.submits)
     }
 
-    /// Whether the point was reached.
+    /// Returns whether the point was reached.
     pub fn has_failed(&self) -> bool {
         self.with(|state| state.failed)
     }
@@ -88,7 +90,8 @@ impl FailPlan {
 }
 
 impl FailState {
-    /// Counts a batch of `len` verbs and decides about it. Also returns the number of verbs before it.
+    /// Counts a batch of `len` verbs and decides about it. Also returns the number of verbs before
+    /// it.
     fn judge(&mut self, len: usize) -> (Verdict, u64) {
         let (verbs, submits) = (self.verbs, self.submits);
         self.verbs += len as u64;
@@ -107,7 +110,7 @@ impl FailState {
     }
 }
 
-/// A fabric that fails as its plan says. Identities and fencing never fail here.
+/// A fabric that fails according to its plan. Identities and fencing never fail here.
 #[derive(Clone, Debug)]
 pub struct Failing<F> {
     inner: F,
@@ -120,12 +123,12 @@ impl<F> Failing<F> {
         Self { inner, plan: FailPlan::default() }
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &FailPlan {
         &self.plan
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }
@@ -141,7 +144,7 @@ impl<F: Fabric> Fabric for Failing<F> {
     forward_fabric!();
 }
 
-/// An endpoint that fails as the plan of its fabric says.
+/// An endpoint that fails according to the plan of its fabric.
 #[derive(Debug)]
 pub struct FailingEndpoint<E> {
     inner: E,

@@ -54,7 +54,7 @@ struct Tally {
 }
 
 impl JitterTally {
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> JitterCounts {
         JitterCounts {
             batches: self.0.batches.load(Ordering::Relaxed),
@@ -92,7 +92,7 @@ impl Source {
         source
     }
 
-    /// The next random number (`SplitMix64`).
+    /// Returns the next random number (`SplitMix64`).
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GAMMA);
         let mut mixed = self.state;
@@ -101,17 +101,17 @@ impl Source {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, not including, 1.
+    /// Returns a number from 0 up to, not including, 1.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// Whether the next batch is delayed, where and for how long.
+    /// Returns whether the next batch is delayed, where and for how long.
     pub(super) fn draw(&mut self) -> Option<(Moment, Duration)> {
         if self.jitter.share <= 0.0 || self.fraction() >= self.jitter.share {
             return None;
@@ -132,8 +132,8 @@ impl Source {
     /// Posts a batch in two parts with a delay between them.
     ///
     /// # Errors
-    /// Those of `inner`. If the second part fails, verbs of the first have landed, so the error never
-    /// says that nothing was sent.
+    /// Those of `inner`. If the second part fails, verbs of the first have landed, so the error
+    /// never claims that nothing was sent.
     pub(super) async fn submit_in_parts<E: Endpoint>(
         &mut self,
         inner: &mut E,
@@ -190,7 +190,8 @@ impl Source {
     }
 }
 
-/// The error of a batch whose first part has landed: nobody may be told that nothing was sent.
+/// Returns the error of a batch whose first part took effect: it must not claim that nothing was
+/// sent.
 fn half_sent(error: FabricError) -> FabricError {
     match error {
         FabricError::Unreachable { node } => FabricError::Disconnected { node },

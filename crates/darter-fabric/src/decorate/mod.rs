@@ -85,7 +85,8 @@ macro_rules! forward_fabric {
     };
 }
 
-/// Implements the methods of [`crate::Endpoint`] that concern buffers, what is under way, and the provider's clock.
+/// Implements the methods of [`crate::Endpoint`] that concern buffers, what is under way, and the
+/// provider's clock.
 macro_rules! forward_endpoint {
     () => {
         #[inline]

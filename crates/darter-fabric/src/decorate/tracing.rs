@@ -68,7 +68,7 @@ impl Trace {
         Self { ring: Arc::new(Mutex::new(ring)) }
     }
 
-    /// The recorded verbs, oldest first; the record is empty afterwards.
+    /// Returns the recorded verbs, oldest first; the record is empty afterwards.
     pub fn take(&self) -> Vec<TracedVerb> {
         self.with(|ring| ring.verbs.drain(..).collect())
     }
@@ -150,12 +150,12 @@ impl<F> Tracing<F> {
         Self { inner, trace: Trace::new(capacity.max(1)) }
     }
 
-    /// The record.
+    /// Returns the record.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// The fabric inside.
+    /// Returns the fabric inside.
     pub fn inner(&self) -> &F {
         &self.inner
     }
@@ -176,7 +176,8 @@ impl<F: Fabric> Fabric for Tracing<F> {
     forward_fabric!();
 }
 
-/// An endpoint whose verbs are recorded. A batch is recorded when posted, and completed with what it found.
+/// An endpoint whose verbs are recorded. A batch is recorded when posted, and completed with what
+/// it found.
 #[derive(Debug)]
 pub struct TracingEndpoint<E> {
     inner: E,

@@ -1,8 +1,9 @@
-//! Another executor's thread as a loop of ours: its tasks' connections are its own, and one of its tasks sees to them.
+//! The driver for threads of other executors: the thread's tasks have connections of their own, and
+//! one of the tasks drives them.
 //!
-//! Without that, tasks of other executors leave their connections to a thread of the fabric, and every answer has to wake a thread. A
-//! thread that runs many tasks does better by itself: what all its tasks have posted leaves together, once they have had their
-//! turn, and what has arrived is handed out by one look.
+//! Without it, a thread of the fabric drives the connections of such tasks, and every reply must
+//! wake a thread. A thread that runs many tasks does better by itself: what all its tasks have
+//! posted leaves together after they have been polled, and one call collects all replies.
 
 use super::thread::{
     Drives, Driving, Progress, Signal, has_external_driver, set_external_driver, signal, wake_on_post,
@@ -14,28 +15,30 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// As long as it lives, the calling thread drives what its tasks post, if somebody calls [`ExternalDriver::turn`]: after
-/// [`ExternalDriver::wake_on_post`] has woken, when its file is readable, and once a second, for nodes that are silent for too long.
+/// While it exists, the thread that made it drives the connections of its own tasks. One of the
+/// tasks must call [`ExternalDriver::turn`] after the waker of [`ExternalDriver::wake_on_post`] was
+/// called, when the driver's file is readable, and once a second, to notice nodes that are silent
+/// for too long.
 pub struct ExternalDriver {
     _driving: Driving,
     signal: Arc<Signal>,
     drives: Drives,
-    /// An epoll instance with all that a turn would bring something from.
+    /// An epoll instance with all sources of a turn.
     sockets: OwnedFd,
     wakers: Vec<Waker>,
-    /// It belongs to its thread.
+    /// Neither `Send` nor `Sync`.
     of_thread: PhantomData<*const ()>,
 }
 
 impl ExternalDriver {
-    /// Has this thread drive what its tasks post. It must not be doing so already.
+    /// Makes the calling thread the driver of what its tasks post.
     ///
     /// # Errors
-    /// When the process has no more files, or this thread has a guest.
+    /// Fails if the process has no more files, or if this thread has a driver already.
     pub fn enter() -> io::Result<Self> {
         let signal = signal();
         if has_external_driver() {
-            return Err(io::Error::other("this thread has a guest already"));
+            return Err(io::Error::other("this thread has an external driver already"));
         }
         let bell = signal.bell()?;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -52,7 +55,7 @@ impl ExternalDriver {
         })
     }
 
-    /// Has this waker called once, by the next post of this thread.
+    /// Sets the waker that the next post of this thread calls, once.
     pub fn wake_on_post(&self, waker: &Waker) {
         wake_on_post(waker);
     }
@@ -60,7 +63,7 @@ impl ExternalDriver {
     /// Sends what was posted, as far as the connections take it.
     ///
     /// # Errors
-    /// When a connection cannot be watched.
+    /// Fails if a connection cannot be watched.
     pub fn send(&mut self) -> io::Result<()> {
         self.update()?;
         self.drives.send(&mut self.wakers);
@@ -68,10 +71,11 @@ impl ExternalDriver {
         Ok(())
     }
 
-    /// Sends what was posted and hands out what has arrived, without waiting; answers whether there is more already.
+    /// Sends what was posted and hands out what has arrived, without blocking; returns whether
+    /// there is more already.
     ///
     /// # Errors
-    /// When a connection cannot be watched.
+    /// Fails if a connection cannot be watched.
     pub fn turn(&mut self) -> io::Result<bool> {
         self.update()?;
         let turn = self.drives.turn(true, &mut self.wakers);
@@ -81,7 +85,7 @@ impl ExternalDriver {
         Ok(is_readable && turn == Progress::Moved)
     }
 
-    /// Learns of new drives, and what other threads have to say; whoever rings from now on is heard.
+    /// Silences the bell and takes over new drives. Rings from now on are noticed.
     fn update(&mut self) -> io::Result<()> {
         self.signal.answer_bell();
         if self.drives.update() {

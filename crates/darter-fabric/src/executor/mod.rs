@@ -1,14 +1,16 @@
-//! Runs futures on the calling thread: one of them ([`block_on`]), or many side by side ([`run_all`]).
+//! Runs futures on the calling thread: one of them ([`block_on`]), or many side by side
+//! ([`run_all`]).
 //!
-//! A turn of the loop polls the tasks that were woken, then lets each provider this thread drives send and receive once:
-//! what all tasks have posted leaves together, and what has arrived wakes whom it is for. When nothing moves, the loop
-//! spins for as long as the provider says, then sleeps until a socket or another thread has something for it. A waker is
-//! a task's number, made once for each thread; nothing is allocated and no lock is taken for a wake from the same thread.
+//! A turn of the loop polls the tasks that were woken, then lets each provider this thread drives
+//! send and receive once: what all tasks have posted leaves together, and each reply wakes its
+//! task. When nothing moves, the loop spins for as long as the provider's options allow, then
+//! sleeps until a socket or another thread wakes it. A waker is a task's number, made once for each
+//! thread; nothing is allocated and no lock is taken for a wake from the same thread.
 //!
-//! A thread of another executor can do the same for its tasks ([`ExternalDriver`]).
+//! An [`ExternalDriver`] does the same for a thread that another executor runs.
 //!
-//! Providers whose verbs complete at once never return `Pending`, so the first poll of [`block_on`] is made with a waker
-//! that does nothing and costs nothing.
+//! Providers whose verbs complete at once never return `Pending`, so the first poll of [`block_on`]
+//! is made with a waker that does nothing and costs nothing.
 
 mod external;
 mod thread;
@@ -32,7 +34,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The rest of [`block_on`] once the future has been pending. It is polled again first: the waker it saw was deaf.
+/// The rest of [`block_on`] once the future has been pending. It is polled again first: the waker
+/// it saw was deaf.
 #[cold]
 fn parked<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let mut output = None;
@@ -52,7 +55,8 @@ enum Task<F: Future> {
     Done(F::Output),
 }
 
-/// Runs futures side by side on this thread until all have ended; answers their outputs in the same order.
+/// Runs futures side by side on this thread until all have ended; returns their outputs in the same
+/// order.
 pub fn run_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let _driving = Driving::begin();
     let mut tasks: Vec<Task<F>> = futures.into_iter().map(|future| Task::Runs(Box::pin(future))).collect();

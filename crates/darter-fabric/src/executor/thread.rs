@@ -1,4 +1,5 @@
-//! A thread's loop: whom it polls, what it drives, how it sleeps and is woken.
+//! A thread's loop: the tasks that it polls, the connections that it drives, how it sleeps and is
+//! woken.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::cell::{Cell, RefCell};
@@ -9,33 +10,34 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// What came of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Progress {
     /// Nothing is expected.
     Idle,
-    /// Answers are expected, none came.
+    /// Replies are expected, none came.
     Waiting,
     /// Something was sent or received.
     Moved,
 }
 
-/// What moves only when a thread sees to it: a provider's connections.
+/// A provider's connections, which a thread must drive.
 pub(crate) trait Drive: Send + Sync {
     /// Runs `then` with whatever lock a post takes already taken.
     fn hold(&self, then: &mut dyn FnMut());
 
-    /// Sends and receives what can be without waiting: where answers are expected, or `thorough`ly, before a sleep. Adds
-    /// whom to wake, once no lock is held.
+    /// Sends and receives without blocking: where replies are expected, or, if `thorough`,
+    /// everywhere, before a sleep. Adds the wakers to be called once no lock is held.
     fn turn(&self, thorough: bool, wakers: &mut Vec<Waker>) -> Progress;
 
-    /// Sends what was posted, and has its connections watched for answers. Adds whom to wake, once no lock is held.
+    /// Sends what was posted, and watches its connections for replies. Adds the wakers to be called
+    /// once no lock is held.
     fn send(&self, wakers: &mut Vec<Waker>);
 
     /// Readable when a turn would bring something.
     fn readable(&self) -> BorrowedFd<'_>;
 
-    /// How long to look again and again for answers before sleeping.
+    /// Returns how long to poll for replies before sleeping.
     fn spin(&self) -> Duration;
 
     /// Returns whether nothing will come from it any more.
@@ -57,7 +59,8 @@ pub(crate) struct Signal {
     bell: OnceLock<OwnedFd>,
 }
 
-/// The tasks of one loop of this thread; a loop started by a task of another loop is one level deeper.
+/// The tasks of one loop of this thread; a loop started by a task of another loop is one level
+/// deeper.
 #[derive(Default)]
 struct Level {
     woken: Vec<u32>,
@@ -101,7 +104,7 @@ struct Local {
     drives: RefCell<Vec<Arc<dyn Drive>>>,
     /// Counts changes of `drives`.
     version: Cell<u64>,
-    /// A [`super::ExternalDriver`] sees to them while no loop runs.
+    /// A [`super::ExternalDriver`] drives them while no loop runs.
     has_external_driver: Cell<bool>,
     /// Called by the next post.
     on_post: Cell<Option<Waker>>,
@@ -133,14 +136,15 @@ thread_local! {
     };
 }
 
-/// Whether a loop of this crate runs in this thread: then whatever it drives is seen to, and may make it sleep.
+/// Returns whether a loop of this crate runs in this thread: then the loop drives the connections,
+/// and may sleep.
 #[cfg(any(test, feature = "tcp"))]
 #[inline]
 pub(crate) fn is_driving() -> bool {
     DRIVING.get() != 0
 }
 
-/// The calling thread's number.
+/// Returns the calling thread's number.
 #[inline]
 fn number() -> ThreadNumber {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -155,12 +159,12 @@ pub(crate) fn signal() -> Arc<Signal> {
     LOCAL.with(|local| Arc::clone(&local.signal))
 }
 
-/// Whether this thread has a guest.
+/// Returns whether this thread has an external driver.
 pub(super) fn has_external_driver() -> bool {
     LOCAL.with(|local| local.has_external_driver.get())
 }
 
-/// A guest begins or ends to see to this thread's drives.
+/// Records that an external driver begins or ends to drive this thread's connections.
 pub(super) fn set_external_driver(has_external_driver: bool) {
     // The thread may be about to end.
     let _ = LOCAL.try_with(|local| {
@@ -169,7 +173,7 @@ pub(super) fn set_external_driver(has_external_driver: bool) {
     });
 }
 
-/// Has a waker called by this thread's next post.
+/// Sets the waker that this thread's next post calls.
 pub(super) fn wake_on_post(waker: &Waker) {
     LOCAL.with(|local| {
         let known = local.on_post.take().filter(|known| known.will_wake(waker));
@@ -177,7 +181,8 @@ pub(super) fn wake_on_post(waker: &Waker) {
     });
 }
 
-/// Something was posted on what this thread drives: a loop looks by itself, a guest is told.
+/// Notes that something was posted on what this thread drives. A loop notices by itself; an
+/// external driver is woken.
 #[inline]
 pub(crate) fn posted() {
     LOCAL.with(|local| {
@@ -187,7 +192,7 @@ pub(crate) fn posted() {
     });
 }
 
-/// Has this thread's loops drive something from now on.
+/// Adds to what this thread's loops drive.
 #[cfg(feature = "tcp")]
 pub(crate) fn adopt(drive: Arc<dyn Drive>) {
     LOCAL.with(|local| {
@@ -219,19 +224,20 @@ impl Drop for Driving {
 }
 
 impl Signal {
-    /// Whether its thread is the calling one, and runs a loop.
+    /// Returns whether its thread is the calling one, and runs a loop.
     #[cfg(feature = "tcp")]
     #[inline]
     pub(crate) fn drives_here(&self) -> bool {
         DRIVING.get() == self.number
     }
 
-    /// Whether its thread sleeps, or is about to and will look once more at what it drives.
+    /// Returns whether its thread sleeps, or is about to and will look once more at what it drives.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst)
     }
 
-    /// What is rung to end its thread's sleep; made if need be, which fails when the system is out of files.
+    /// Returns the bell that ends its thread's sleep, made on first use. Fails if the system is out
+    /// of files.
     pub(super) fn bell(&self) -> rustix::io::Result<&OwnedFd> {
         if let Some(bell) = self.bell.get() {
             return Ok(bell);
@@ -240,7 +246,7 @@ impl Signal {
         Ok(self.bell.get_or_init(|| made))
     }
 
-    /// Silences the bell if it rang, and counts as asleep again; whoever rings from now on is heard.
+    /// Silences the bell if it rang, and counts as asleep again, so that later rings are noticed.
     pub(super) fn answer_bell(&self) {
         if !self.asleep.swap(true, Ordering::SeqCst)
             && let Some(bell) = self.bell.get()
@@ -276,7 +282,7 @@ impl Signal {
     }
 }
 
-/// Has a bell ring no more, if it rings.
+/// Silences a bell.
 fn silence(bell: &OwnedFd) {
     let _ = rustix::io::read(bell, &mut [0_u8; 8]);
 }
@@ -357,7 +363,7 @@ impl Drop for Loop {
         LOCAL.with(|local| {
             local.depth.set(self.level);
             if self.level == 0 {
-                // What this loop drove is the guest's again, if there is one: its connections have to be watched.
+                // The external driver, if any, drives the connections again, and must watch them.
                 posted();
             }
             if let Some(level) = local.levels.borrow_mut().get_mut(self.level) {
@@ -367,7 +373,8 @@ impl Drop for Loop {
     }
 }
 
-/// Polls tasks `0..tasks` as they are woken, and drives what this thread drives, until each has been ready once.
+/// Polls tasks `0..tasks` as they are woken, and drives what this thread drives, until each has
+/// been ready once.
 pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) -> Poll<()>) {
     let mut this = Loop::begin(tasks);
     let mut drives = Drives::default();
@@ -383,7 +390,7 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
                 let mut context = Context::from_waker(&wakers[task as usize]);
                 if poll(task as usize, &mut context).is_ready() {
                     LOCAL.with(|local| {
-                        local.levels.borrow_mut()[level].states[task as usize] = TaskState::Done
+                        local.levels.borrow_mut()[level].states[task as usize] = TaskState::Done;
                     });
                     left -= 1;
                 }
@@ -400,7 +407,7 @@ pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) ->
         }
         let since = *idle_since.get_or_insert_with(Instant::now);
         if turn == Progress::Waiting && since.elapsed() < drives.spin {
-            // Not at once: asking takes the socket's lock, which whoever brings the answer needs.
+            // Not at once: a look takes the socket's lock, which the sender of the reply needs.
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             continue;
         }
@@ -431,7 +438,7 @@ pub(super) struct Drives {
 }
 
 impl Drives {
-    /// Takes over the thread's list if that has changed; answers whether it has.
+    /// Takes over the thread's list if that has changed; returns whether it has.
     pub(super) fn update(&mut self) -> bool {
         LOCAL.with(|local| {
             let is_new = self.version != local.version.get();
@@ -456,8 +463,8 @@ impl Drives {
         self.all.iter().map(|drive| drive.turn(thorough, wakers)).max().unwrap_or(Progress::Idle)
     }
 
-    /// Waits until something happens. Whoever posts or wakes from now on sees that this thread sleeps; what came just
-    /// before is met by one more look.
+    /// Blocks until something happens. Posts and wakes from now on see that this thread sleeps; one
+    /// more look finds what came just before.
     fn sleep(&self, signal: &Signal, wakers: &mut Vec<Waker>) {
         signal.asleep.store(true, Ordering::SeqCst);
         let is_quiet = !signal.has_wakes.load(Ordering::SeqCst)

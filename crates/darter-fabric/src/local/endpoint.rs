@@ -1,14 +1,16 @@
-//! Verbs as loads, stores and atomics on the mapping. This is the hot path of every local benchmark.
+//! Verbs as loads, stores and atomics on the mapping. This is the hot path of every local
+//! benchmark.
 //!
-//! Each verb is checked against its region before it touches a word. Words are loaded with Acquire and stored with
-//! Release, so that whoever reads a word also sees what was written before it; CAS and FAA are sequentially
-//! consistent. A completed verb must be visible to everyone before a later one begins, as it is on a network: a
-//! store that still sits in this core's buffer while a later READ looks elsewhere would break protocols that write,
-//! then look (epochs). So a WRITE is followed by a full fence, at the latest at the end of its batch; CAS and FAA
-//! are such fences themselves on x86-64, which makes "WRITE leaf, CAS slot" as cheap as it looks.
+//! Each verb is checked against its region before it touches a word. Words are loaded with Acquire
+//! and stored with Release, so that a client that reads a word also sees what was written before
+//! it; CAS and FAA are sequentially consistent. A completed verb must be visible to everyone before
+//! a later one begins, as it is on a network: a store that still sits in this core's buffer while a
+//! later READ looks elsewhere would break protocols that write, then look (epochs). So a WRITE is
+//! followed by a full fence, at the latest at the end of its batch; CAS and FAA are such fences
+//! themselves on x86-64, which makes "WRITE leaf, CAS slot" as cheap as it looks.
 //!
-//! A batch with several READs prefetches all of them first, so that their cache misses overlap: that is what a
-//! doorbell batch is for, on memory as on a network.
+//! A batch with several READs prefetches all of them first, so that their cache misses overlap:
+//! that is what a doorbell batch is for, on memory as on a network.
 
 use super::LocalPool;
 use super::mapping::Mapping;
@@ -19,7 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Words in a cache line.
 const LINE_WORDS: u64 = 8;
-/// Cache lines fetched ahead for one READ; beyond them the processor's own prefetcher has understood.
+/// Cache lines fetched ahead for one READ; beyond them the processor's own prefetcher has
+/// understood.
 const PREFETCH_LINES_MAX: u64 = 4;
 /// Whether CAS and FAA order later loads as a full fence does.
 const ATOMICS_FENCE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
@@ -53,7 +56,7 @@ impl Regions {
         &self.mapping
     }
 
-    /// The words a verb names, when they lie inside its region.
+    /// Returns the words a verb names, when they lie inside its region.
     #[inline]
     pub(super) fn locate(&self, verb: &Verb) -> Result<&[AtomicU64], FabricError> {
         let (node, offset) = (u64::from(verb.addr.node()), verb.addr.offset());
@@ -63,14 +66,15 @@ impl Regions {
             return Err(self.refusal(verb));
         }
         let start = (node * self.node_bytes + offset) / 8;
-        // SAFETY: `node < nodes` and `end <= node_bytes`, so the range ends at or before `nodes * node_bytes`, the
-        // size of the mapping (asserted in `new`); `offset` and `node_bytes` are multiples of 8.
+        // SAFETY: `node < nodes` and `end <= node_bytes`, so the range ends at or before `nodes *
+        // node_bytes`, the size of the mapping (asserted in `new`); `offset` and `node_bytes` are
+        // multiples of 8.
         Ok(unsafe {
             self.mapping.words().get_unchecked(start as usize..(start + u64::from(verb.words)) as usize)
         })
     }
 
-    /// What is wrong with a verb that [`Regions::locate`] refused.
+    /// Returns what is wrong with a verb that [`Regions::locate`] refused.
     #[cold]
     fn refusal(&self, verb: &Verb) -> FabricError {
         let known = u64::from(verb.addr.node()) < self.nodes;
@@ -84,7 +88,8 @@ impl Regions {
         )
     }
 
-    /// Starts to bring the first lines of an object into the cache. An address outside the regions is harmless here.
+    /// Starts to bring the first lines of an object into the cache. An address outside the regions
+    /// is harmless here.
     #[inline]
     fn prefetch(&self, addr: GlobalAddr, words: u32) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -129,7 +134,8 @@ impl Regions {
     }
 }
 
-/// The memory accesses of one batch, in their order. A store is settled before the next load, and when dropped.
+/// The memory accesses of one batch, in their order. A store is settled before the next load, and
+/// when dropped.
 #[derive(Default)]
 pub(super) struct Order {
     /// A store of this batch may still be invisible to others.
@@ -156,7 +162,7 @@ impl Order {
         self.unsettled = true;
     }
 
-    /// Answers the word found.
+    /// Returns the word found.
     #[inline]
     pub(super) fn cas(&mut self, word: &AtomicU64, expected: u64, desired: u64) -> u64 {
         let outcome = word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
@@ -165,7 +171,7 @@ impl Order {
         found
     }
 
-    /// Answers the word found.
+    /// Returns the word found.
     #[inline]
     pub(super) fn add(&mut self, word: &AtomicU64, addend: u64) -> u64 {
         self.unsettled = !ATOMICS_FENCE;

@@ -1,11 +1,13 @@
-//! Pool files: creating them, opening them, and refusing what is no pool before anything is mapped or written.
+//! Pool files: creating them, opening them, and refusing what is no pool before anything is mapped
+//! or written.
 //!
-//! A shared mapping has two ways to kill its process that no error code announces: touching a page beyond the file's
-//! end, and touching a hole that a full disk cannot fill. So the file's length is compared with the superblock's
-//! geometry first, and space can be reserved at creation ([`Space::Reserved`]); otherwise [`super::notes`] warns.
+//! A shared mapping has two ways to kill its process that no error code announces: touching a page
+//! beyond the file's end, and touching a hole that a full disk cannot fill. So the file's length is
+//! compared with the superblock's geometry first, and space can be reserved at creation
+//! ([`Space::Reserved`]); otherwise [`super::notes`] warns.
 //!
-//! Whoever has the file mapped holds a lock on it together with the others; a creator needs it alone. Thus a file
-//! in use cannot be cut off under its users.
+//! Each process that has the file mapped holds a shared lock on it; a creator needs the lock alone.
+//! So a file in use cannot be truncated under its users.
 
 use super::locks::{LockKind, MAPPED_LOCK, try_lock};
 use super::mapping::Mapping;
@@ -115,8 +117,8 @@ impl PoolFile {
         Ok((pool, mapping, bytes_per_node, nodes))
     }
 
-    /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process alone. Also answers
-    /// whether it was made.
+    /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process
+    /// alone. Also returns whether it was made.
     pub(super) fn region(path: &Path, bytes: usize) -> Result<(Self, Mapping, bool), FabricError> {
         let pool = Self::opened(path, true)?;
         pool.lock(LockKind::Exclusive)?;
@@ -160,7 +162,7 @@ impl PoolFile {
         }
     }
 
-    /// The file's length, or the device's size.
+    /// Returns the file's length, or the device's size.
     fn held_bytes(&self) -> Result<u64, FabricError> {
         let metadata = self.file.metadata().map_err(|source| self.error("look at it", source))?;
         if !self.is_device {
@@ -173,7 +175,7 @@ impl PoolFile {
         })
     }
 
-    /// Whether there is anything that creating a pool would destroy.
+    /// Returns whether there is anything that creating a pool would destroy.
     fn has_contents(&self, held: u64) -> Result<bool, FabricError> {
         if !self.is_device || held < DEVICE_PAGE_BYTES {
             return Ok(held > 0);
@@ -216,7 +218,7 @@ impl PoolFile {
         Err(self.error("reserve its disk space", io::Error::from_raw_os_error(code)))
     }
 
-    /// A new description of the same file, whatever became of its name.
+    /// Returns a new description of the same file, whatever became of its name.
     pub(super) fn reopen(&self) -> Result<File, FabricError> {
         let entry = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         OpenOptions::new()
@@ -238,12 +240,12 @@ impl PoolFile {
         self.is_device
     }
 
-    /// An error of the operating system about this file.
+    /// Returns an error of the operating system about this file.
     pub(super) fn error(&self, action: &'static str, source: io::Error) -> FabricError {
         FabricError::io(&self.path, action, source)
     }
 
-    /// A refusal of this file as it is.
+    /// Returns a refusal of this file as it is.
     fn refusal(&self, what: &str) -> FabricError {
         FabricError::geometry(format!("{} {what}", self.path.display()))
     }

@@ -1,4 +1,5 @@
-//! The verbs of a frame, executed on this memory: how a memory node serves it to clients across a network.
+//! The verbs of a frame, executed on this memory: how a memory node serves it to clients across a
+//! network.
 
 use super::LocalEndpoint;
 use super::endpoint::{Order, Regions};
@@ -6,7 +7,8 @@ use crate::wire::FrameVerbs;
 use crate::{FabricError, VerbKind};
 
 impl LocalEndpoint {
-    /// Executes the verbs of a request on node 0, in their order, and appends their results to `out`.
+    /// Executes the verbs of a request on node 0, in their order, and appends their results to
+    /// `out`.
     ///
     /// # Errors
     /// Fails as a batch of these verbs does, except that none of them has taken effect then.

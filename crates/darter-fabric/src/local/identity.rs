@@ -1,13 +1,14 @@
-//! Who lives: the proof of life and of death that reclamation rests on.
+//! The proof that a client lives or is dead, which reclamation relies on.
 //!
-//! A process that uses a pool file holds one byte of it locked for each client slot it claimed, far beyond the file's
-//! end. The locks are *open-file-description* locks: they conflict between descriptions, also inside one process,
-//! and the kernel drops them when the description's last descriptor is gone. A process loses its descriptors only
-//! after all its threads have left its memory, so an unlocked slot proves that its holder writes no more, with no
-//! clock involved. A paused process keeps its lock, and is left alone.
+//! A process that uses a pool file holds one byte of it locked for each client slot it claimed, far
+//! beyond the file's end. The locks are *open-file-description* locks: they conflict between
+//! descriptions, also inside one process, and the kernel drops them when the description's last
+//! descriptor is gone. A process loses its descriptors only after all its threads have left its
+//! memory, so an unlocked slot proves that its holder writes no more, with no clock involved. A
+//! paused process keeps its lock, and is left alone.
 //!
-//! Each identity has a description of its own, opened anew through `/proc/self/fd`, which reaches the same file even
-//! when it was renamed or unlinked since.
+//! Each identity has a description of its own, opened anew through `/proc/self/fd`, which reaches
+//! the same file even when it was renamed or unlinked since.
 //!
 //! In memory there is no other process, so a set of claimed slots does.
 

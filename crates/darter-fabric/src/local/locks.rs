@@ -1,10 +1,12 @@
-//! Locks on single bytes of a pool file, held by an open file description. They lie far beyond the file's end.
+//! Locks on single bytes of a pool file, held by an open file description. They lie far beyond the
+//! file's end.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Offset of the lock that every process holds shared while it has the file mapped, and a creator holds alone.
+/// Offset of the lock that every process holds shared while it has the file mapped, and a creator
+/// holds alone.
 pub(super) const MAPPED_LOCK: i64 = (1 << 62) - 1;
 /// Offset of the lock of client slot 0; slot `n` is `n` bytes further.
 pub(super) const SLOT_LOCKS: i64 = 1 << 62;
@@ -16,8 +18,8 @@ pub(super) enum LockKind {
     Shared,
     /// Alone.
     Exclusive,
-    /// Not at all. Closing the last descriptor does the same, but a child process that is about to start may have
-    /// inherited a copy of it for a moment.
+    /// Not at all. Closing the last descriptor does the same, but a child process that is about to
+    /// start may have inherited a copy of it for a moment.
     Unlocked,
 }
 
@@ -38,8 +40,8 @@ impl LockKind {
     }
 }
 
-/// Locks a byte for `file`'s description without blocking, in place of an earlier lock there. Returns `false` if another
-/// description holds it.
+/// Locks a byte for `file`'s description without blocking, in place of an earlier lock there.
+/// Returns `false` if another description holds it.
 pub(super) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<bool> {
     let request = kind.request(offset);
     // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call only reads.
@@ -53,7 +55,8 @@ pub(super) fn try_lock(file: &File, offset: i64, kind: LockKind) -> io::Result<b
     }
 }
 
-/// Returns whether another description holds a byte. Takes no lock, so it disturbs no attempt to take one.
+/// Returns whether another description holds a byte. Takes no lock, so it disturbs no attempt to
+/// take one.
 pub(super) fn is_locked(file: &File, offset: i64) -> io::Result<bool> {
     let mut request = LockKind::Exclusive.request(offset);
     // SAFETY: the descriptor is open, and `request` is a valid `flock` that the call may overwrite.

@@ -1,7 +1,8 @@
 //! The bytes of a pool as this process sees them: one mapping, the regions one after another.
 //!
-//! Other threads and, for files, other processes write these bytes at any time. So they are only ever seen as
-//! [`AtomicU64`], never through `&[u8]`, and no word of them is trusted to keep its value.
+//! Other threads and, for files, other processes write these bytes at any time. So they are only
+//! ever seen as [`AtomicU64`], never through `&[u8]`, and no word of them is trusted to keep its
+//! value.
 
 #[cfg(not(miri))]
 use crate::ByteSize;
@@ -72,8 +73,8 @@ impl Mapping {
         Ok(Self { base: base.cast(), bytes, backing: Backing::Anonymous })
     }
 
-    /// Zeroed memory of this process in huge pages that the system has reserved, all of them taken at once: what the
-    /// system lacks is missed here, and by nobody who touches the memory later.
+    /// Zeroed memory of this process in huge pages that the system has reserved, all of them taken
+    /// at once: what the system lacks is missed here, and by nobody who touches the memory later.
     #[cfg(not(miri))]
     pub(super) fn reserved(bytes: usize) -> Result<Self, FabricError> {
         if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {
@@ -100,7 +101,7 @@ impl Mapping {
         Self::anonymous(bytes)
     }
 
-    /// Whether all of it lies in reserved huge pages.
+    /// Returns whether all of it lies in reserved huge pages.
     pub(super) fn is_reserved(&self) -> bool {
         #[cfg(not(miri))]
         return self.backing == Backing::Reserved;
@@ -120,8 +121,8 @@ impl Mapping {
         Ok(Self { base, bytes, backing: Backing::Heap })
     }
 
-    /// The first `bytes` bytes of a file, shared with every process that maps it. The caller has checked that the
-    /// file has them: touching a page past its end kills the process.
+    /// Returns the first `bytes` bytes of a file, shared with every process that maps it. The
+    /// caller has checked that the file has them: touching a page past its end kills the process.
     pub(super) fn shared(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
         let base = map(bytes, libc::MAP_SHARED, Some(file))
             .map_err(|source| FabricError::io(path, "map it", source))?;
@@ -129,11 +130,11 @@ impl Mapping {
         Ok(Self { base: base.cast(), bytes, backing: Backing::File })
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline]
     pub(super) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `base` is page-aligned and points to `bytes` mapped bytes that live as long as `self`; every bit
-        // pattern is a valid `AtomicU64`, and shared mutation of one is allowed.
+        // SAFETY: `base` is page-aligned and points to `bytes` mapped bytes that live as long as
+        // `self`; every bit pattern is a valid `AtomicU64`, and shared mutation of one is allowed.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes / 8) }
     }
 
@@ -184,7 +185,7 @@ fn map(bytes: usize, flags: libc::c_int, file: Option<&File>) -> io::Result<NonN
     NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Reserved huge pages that nobody has, by the kernel's own account; none when it has no such account.
+/// Returns how many reserved huge pages are free, by the kernel's account; 0 if it has none.
 #[cfg(not(miri))]
 fn free_huge_pages() -> usize {
     let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/free_hugepages", HUGE_PAGE_BYTES >> 10);
@@ -194,13 +195,14 @@ fn free_huge_pages() -> usize {
 /// Gives part of a mapping back. The callers own that part and use it no more.
 fn unmap(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: page-aligned, inside a mapping that the caller made and will not touch there again.
+        // SAFETY: page-aligned, inside a mapping that the caller made and will not touch there
+        // again.
         let result = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
         debug_assert_eq!(result, 0, "munmap of an own mapping");
     }
 }
 
-/// Asks for huge pages. A refusal costs speed only; [`super::notes`] tells.
+/// Requests huge pages. A refusal costs speed only; [`super::notes`] reports it.
 fn advise_huge(start: NonNull<u8>, bytes: usize) {
     // SAFETY: advice on an own mapping; it changes no contents.
     unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };

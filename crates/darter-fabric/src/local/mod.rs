@@ -1,8 +1,10 @@
-//! The provider without a network: memory nodes are regions of one mapping, verbs are loads, stores and atomics.
+//! The provider without a network: memory nodes are regions of one mapping, verbs are loads, stores
+//! and atomics.
 //!
-//! [`Local::memory`] keeps the pool in this process. [`Local::file_create`] and [`Local::file_open`] keep it in a
-//! file that any number of processes map; `/dev/shm` makes that shared memory, a DAX device makes it CXL or
-//! persistent memory. In both, region `i` lies at `i * bytes_per_node`:
+//! [`Local::memory`] keeps the pool in this process. [`Local::file_create`] and
+//! [`Local::file_open`] keep it in a file that any number of processes map; `/dev/shm` makes that
+//! shared memory, a DAX device makes it CXL or persistent memory. In both, region `i` lies at `i *
+//! bytes_per_node`:
 //!
 //! ```text
 //! 0                bytes_per_node     2 * bytes_per_node          nodes * bytes_per_node
@@ -11,10 +13,11 @@
 //! +----------------+------------------+---- ... ------------------+
 //! ```
 //!
-//! Every future of this provider is ready at once. A verb has completed, and is visible to all, when it returns.
+//! Every future of this provider is ready at once. A verb has completed, and is visible to all,
+//! when it returns.
 //!
-//! A client proves that it lives by holding a lock that the kernel takes back when the process ends, however it
-//! ends (`identity.rs`); nothing here trusts a clock.
+//! A client proves that it lives by holding a lock that the kernel takes back when the process
+//! ends, however it ends (`identity.rs`); nothing here trusts a clock.
 
 mod endpoint;
 mod file;
@@ -59,46 +62,50 @@ enum Source {
 }
 
 impl Local {
-    /// A pool of `nodes` regions of `bytes_per_node` zero bytes each, in this process's memory. Memory is taken from
-    /// the system only where it is touched.
+    /// Returns a pool of `nodes` regions of `bytes_per_node` zero bytes each, in this process's
+    /// memory. Memory is taken from the system only where it is touched.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] when the shape cannot be had: `nodes` outside 1 to 256, `bytes_per_node` not a
-    /// multiple of 4 KiB, zero or above 1 TiB, or more than this process can address.
+    /// [`FabricError::Geometry`] when the shape cannot be had: `nodes` outside 1 to 256,
+    /// `bytes_per_node` not a multiple of 4 KiB, zero or above 1 TiB, or more than this process can
+    /// address.
     pub fn memory(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
         let bytes = total_bytes(bytes_per_node, nodes)?;
         let mapping = Mapping::anonymous(bytes)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
     }
 
-    /// [`Local::memory`] in huge pages of 2 MiB that the system's operator has reserved, all of them taken at once.
+    /// [`Local::memory`] in huge pages of 2 MiB that the system's operator has reserved, all of
+    /// them taken at once.
     ///
     /// # Errors
-    /// As for [`Local::memory`], and when the whole is no multiple of 2 MiB or the system has too few such pages.
+    /// Fails as [`Local::memory`] does, and when the whole is no multiple of 2 MiB or the system
+    /// has too few such pages.
     pub fn memory_reserved(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
         let mapping = Mapping::reserved(total_bytes(bytes_per_node, nodes)?)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
     }
 
-    /// One region of `bytes` bytes in a file that is this process's alone, for a memory node to serve. The file is made
-    /// when it is absent or empty, and must have just as many bytes otherwise; what it holds is kept. Also answers whether
-    /// it is new.
+    /// One region of `bytes` bytes in a file that is this process's alone, for a memory node to
+    /// serve. The file is made when it is absent or empty, and must have just as many bytes
+    /// otherwise; what it holds is kept. Also returns whether it is new.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file has another size or is in use;
-    /// [`FabricError::Io`] when the system refuses.
+    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file has another size or is
+    /// in use; [`FabricError::Io`] when the system refuses.
     pub fn file_region(path: impl AsRef<Path>, bytes: u64) -> Result<(Self, bool), FabricError> {
         let total = total_bytes(bytes, 1)?;
         let (file, mapping, is_new) = PoolFile::region(path.as_ref(), total)?;
         Ok((Self::over(mapping, bytes, 1, Source::File(file)), is_new))
     }
 
-    /// Creates a pool file of `nodes` regions of `bytes_per_node` zero bytes each. The file is sparse: disk space is
-    /// taken where it is touched, and [`Fabric::notes`] warns when there is less than the pool may come to need.
+    /// Creates a pool file of `nodes` regions of `bytes_per_node` zero bytes each. The file is
+    /// sparse: disk space is taken where it is touched, and [`Fabric::notes`] warns when there is
+    /// less than the pool may come to need.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file exists and is not empty, is in use, or
-    /// is a device too small; [`FabricError::Io`] when the system refuses.
+    /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file exists and is not
+    /// empty, is in use, or is a device too small; [`FabricError::Io`] when the system refuses.
     pub fn file_create(
         path: impl AsRef<Path>,
         bytes_per_node: u64,
@@ -107,10 +114,10 @@ impl Local {
         Self::file_create_with(path, bytes_per_node, nodes, FileOptions::default())
     }
 
-    /// [`Local::file_create`] with a say in what happens to old contents and to disk space.
+    /// [`Local::file_create`] with options for old contents and disk space.
     ///
     /// # Errors
-    /// As for [`Local::file_create`].
+    /// Fails as [`Local::file_create`] does.
     pub fn file_create_with(
         path: impl AsRef<Path>,
         bytes_per_node: u64,
@@ -125,8 +132,8 @@ impl Local {
     /// Opens a pool file, whose shape is read from its superblock. Nothing is written.
     ///
     /// # Errors
-    /// [`FabricError::Geometry`] when the file is empty, cut short, no pool, or of a shape that cannot be;
-    /// [`FabricError::Io`] when the system refuses.
+    /// [`FabricError::Geometry`] when the file is empty, cut short, no pool, or of a shape that
+    /// cannot be; [`FabricError::Io`] when the system refuses.
     pub fn file_open(path: impl AsRef<Path>) -> Result<Self, FabricError> {
         let (file, mapping, bytes_per_node, nodes) = PoolFile::open(path.as_ref())?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::File(file)))
@@ -136,7 +143,7 @@ impl Local {
         Self { pool: Arc::new(LocalPool { regions: Regions::new(mapping, bytes_per_node, nodes), source }) }
     }
 
-    /// The file the pool lives in; `None` for memory.
+    /// Returns the file the pool lives in; `None` for memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.pool.source {
             Source::Memory(_) => None,

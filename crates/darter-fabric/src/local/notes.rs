@@ -1,4 +1,5 @@
-//! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what survives what.
+//! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what
+//! survives what.
 
 use super::file::PoolFile;
 use super::mapping::Mapping;
@@ -9,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 /// Smallest pool that huge pages matter to.
 const HUGE_PAGES_MATTER_BYTES: usize = 2 << 20;
 
-/// All remarks about a pool. `file` is `None` for memory.
+/// Returns all remarks about a pool. `file` is `None` for memory.
 pub(super) fn collect(mapping: &Mapping, file: Option<&PoolFile>) -> Vec<String> {
     let bytes = mapping.words().len() * 8;
     let mut notes = Vec::new();
@@ -72,7 +73,7 @@ fn missing_space(file: &PoolFile, medium: &Medium, bytes: u64) -> Option<String>
     })
 }
 
-/// Says whether huge pages are in use, and what to do if not.
+/// Reports whether huge pages are in use, and what to do if not.
 fn huge_pages(mapping: &Mapping, medium: Option<&Medium>) -> Option<String> {
     let setting = match medium {
         None => "enabled",

@@ -1,9 +1,10 @@
 //! Runs client tasks on the threads of a modelled cluster, in the order of virtual time.
 //!
-//! A task runs at one instant of the host and of its thread's clock: its thread is busy for what turning to the task, its
-//! operations and its posts cost, and other tasks of the thread wait meanwhile. A task is run when a batch it posted is
-//! complete, when its pause is over, and when its waker was woken, by another task or by itself: then it costs the thread
-//! `wake-ns`, so that no spin can stop the clock.
+//! A task runs at one instant of the host and of its thread's clock: its thread is busy for what
+//! turning to the task, its operations and its posts cost, and other tasks of the thread wait
+//! meanwhile. A task is run when a batch it posted is complete, when its pause is over, and when
+//! its waker was woken, by another task or by itself: then it costs the thread `wake-ns`, so that
+//! no spin can stop the clock.
 
 use super::fabric::Model;
 
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-/// No event is left, and tasks have not ended: they wait for what nobody will bring.
+/// No event is left, and tasks have not ended: they wait for something that never happens.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{waiting} of {tasks} tasks, number {first} first, wait for what nobody will bring, {at_ns} ns into the model; \
@@ -83,7 +84,7 @@ impl std::fmt::Debug for Cluster<'_> {
     }
 }
 
-/// Says who runs, and unsays it even when the task panics.
+/// Marks the task that runs, until dropped, also by a panic.
 struct Running<'m>(&'m Model);
 
 impl Drop for Running<'_> {
@@ -99,7 +100,8 @@ impl<'f> Cluster<'f> {
         Self { model: model.clone(), tasks: Vec::new(), first, woken: Woken::default() }
     }
 
-    /// Adds a task of a thread ([`super::Seat::thread`]; there must be that many); it begins when the cluster runs.
+    /// Adds a task of a thread ([`super::Seat::thread`]; there must be that many); it begins when
+    /// the cluster runs.
     pub fn spawn(&mut self, thread: usize, future: impl Future<Output = ()> + 'f) {
         let mut world = self.model.world();
         assert!(thread < world.threads.len(), "there is no thread {thread}");
@@ -114,11 +116,12 @@ impl<'f> Cluster<'f> {
         world.push(now, Happening::Run { task, cost: Cost::Nothing });
     }
 
-    /// Runs a client on each of the cluster's seats, from a new measurement to the end of all; answers how busy everything was
-    /// and the clients' outputs, in the order of [`super::ModelSpec::seats`].
+    /// Runs a client on each of the cluster's seats, from a new measurement to the end of all;
+    /// returns how busy everything was and the clients' outputs, in the order of
+    /// [`super::ModelSpec::seats`].
     ///
     /// # Errors
-    /// When clients are left with nothing to wait for.
+    /// Fails if clients are left with nothing to wait for.
     pub fn drive<T: 'f, C: Future<Output = T> + 'f>(
         model: &Model,
         mut client: impl FnMut(Seat) -> C,
@@ -143,16 +146,16 @@ impl<'f> Cluster<'f> {
     /// Runs until all tasks have ended and all verbs have landed.
     ///
     /// # Errors
-    /// When tasks are left with nothing to wait for.
+    /// Fails if tasks are left with nothing to wait for.
     pub fn run(&mut self) -> Result<(), Stuck> {
         self.run_to(Ps::MAX).map(drop)
     }
 
-    /// Runs until all tasks have ended, or up to a moment of virtual time; answers whether they have. Those that have not go on
-    /// in the next run; dropping the cluster drops them.
+    /// Runs until all tasks have ended, or up to a moment of virtual time; returns whether they
+    /// have. Those that have not go on in the next run; dropping the cluster drops them.
     ///
     /// # Errors
-    /// When tasks are left with nothing to wait for.
+    /// Fails if tasks are left with nothing to wait for.
     pub fn run_until(&mut self, ns: u64) -> Result<bool, Stuck> {
         self.run_to(ns.saturating_mul(PS))
     }

@@ -28,29 +28,30 @@ pub struct Model {
 }
 
 impl Model {
-    /// A cluster whose memory is zeros, seen from compute node 0, at time 0.
+    /// Returns a cluster whose memory is zeros, seen from compute node 0, at time 0.
     ///
     /// # Errors
-    /// When the description is absurd.
+    /// Fails if the description is absurd.
     pub fn new(spec: &ModelSpec) -> Result<Self, FabricError> {
         spec.verify().map_err(|error| FabricError::geometry(error.to_string()))?;
         let world = Arc::new(Mutex::new(World::new(spec)));
         Ok(Self { spec: Arc::new(spec.clone()), world, compute_node: 0 })
     }
 
-    /// The same cluster as another compute node's process sees it. There must be that many.
+    /// Returns the same cluster as another compute node's process sees it. There must be that many.
     #[must_use]
     pub fn compute_node(&self, number: usize) -> Self {
         assert!((number as u64) < self.spec.compute_nodes, "there is no compute node {number}");
         Self { compute_node: number as u32, ..self.clone() }
     }
 
-    /// The cluster's parameters.
+    /// Returns the cluster's parameters.
     pub fn spec(&self) -> &ModelSpec {
         &self.spec
     }
 
-    /// Nanoseconds of virtual time: where the calling task's thread is, or the latest event outside of tasks.
+    /// Nanoseconds of virtual time: where the calling task's thread is, or the latest event outside
+    /// of tasks.
     pub fn now_ns(&self) -> u64 {
         self.world().now() / PS
     }
@@ -65,7 +66,7 @@ impl Model {
         self.world().measure();
     }
 
-    /// How busy everything has been since [`Model::measure`], or since the beginning.
+    /// Returns how busy everything has been since [`Model::measure`], or since the beginning.
     pub fn report(&self) -> Report {
         Report::of(&self.spec, &self.world())
     }
@@ -150,7 +151,7 @@ pub struct ModelEndpoint {
     orphans: Arc<AtomicUsize>,
 }
 
-/// The same for others to ask.
+/// The same count, for other owners.
 #[derive(Debug)]
 struct ModelOrphans(Arc<AtomicUsize>);
 

@@ -1,5 +1,5 @@
-//! A modelled memory node's words: in chunks that exist once something other than zeros was written to them, so that a region
-//! costs the host what is in it.
+//! A modelled memory node's words: in chunks that exist once something other than zeros was written
+//! to them, so that a region costs the host what is in it.
 
 use crate::{Batch, FabricError, Verb, VerbKind};
 
@@ -13,7 +13,8 @@ pub(super) struct Memory {
     bytes: u64,
 }
 
-/// The parts of a range of words that lie in one chunk each: chunk, first word in it, first word of the range, words.
+/// Returns the parts of a range of words that lie in one chunk each: chunk, first word in it, first
+/// word of the range, words.
 fn parts(start: usize, words: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -29,7 +30,7 @@ impl Memory {
         Self { chunks: vec![None; (bytes / 8).div_ceil(CHUNK_WORDS as u64) as usize], bytes }
     }
 
-    /// Whether a verb's words are all here.
+    /// Returns whether a verb's words are all here.
     #[inline]
     pub(super) fn admit(&self, verb: &Verb) -> Result<(), FabricError> {
         let (offset, bytes) = (verb.addr.offset(), u64::from(verb.words) * 8);

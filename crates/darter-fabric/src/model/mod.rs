@@ -1,18 +1,22 @@
-//! The provider that prices things: a modelled cluster on which any index runs unchanged, in virtual time.
+//! The provider of the benchmark's model: a cluster on which any index runs unchanged, in virtual
+//! time.
 //!
-//! Its memory is this process's, its clock is that of a queueing model: a verb waits for its thread's processor, the NICs of
-//! both machines, their links, and an atomic for its address (docs/model.md draws it). What takes effect when, and so who
-//! loses a race and tries again, follows from that. One thread of the host runs all of it; equal descriptions and equal
-//! tasks give equal times to the picosecond.
+//! Its memory is this process's, its clock is that of a queueing model: a verb waits for its
+//! thread's processor, the NICs of both machines, their links, and an atomic for its address
+//! (docs/model.md draws it). What takes effect when, and so who loses a race and tries again,
+//! follows from that. One thread of the host runs all of it; equal descriptions and equal tasks
+//! give equal times to the picosecond.
 //!
-//! - [`ModelSpec`] describes a cluster: three published testbeds to begin with, every number of which can be changed.
-//! - [`Model`] is the fabric, seen from one compute node; all of them share the cluster's memory and clock.
-//! - [`Cluster`] runs client tasks on the cluster's threads. Outside of it verbs execute as they are posted and cost nothing:
-//!   so a pool is made, filled and checked.
-//! - [`Report`] says how busy everything was.
+//! - [`ModelSpec`] describes a cluster: three published testbeds to begin with, every number of
+//!   which can be changed.
+//! - [`Model`] is the fabric, seen from one compute node; all of them share the cluster's memory
+//!   and clock.
+//! - [`Cluster`] runs client tasks on the cluster's threads. Outside of it verbs execute as they
+//!   are posted and cost nothing: so a pool is made, filled and checked.
+//! - [`Report`] lists how busy each resource was.
 //!
-//! READs and WRITEs of several words take effect at one instant: they do not tear here. Compute nodes do not fail. Those
-//! things are what [`crate::sim`] is for.
+//! READs and WRITEs of several words take effect at one instant: they do not tear here. Compute
+//! nodes do not fail. Those things are what [`crate::sim`] is for.
 //!
 //! ```
 //! use darter_fabric::model::{Cluster, Model, ModelSpec};

@@ -10,8 +10,9 @@ pub(super) const PS: u64 = 1000;
 
 /// A queue with one server.
 ///
-/// It is told of work at the moment the work is known, not when it becomes ready, and has then promised its time: the sum of
-/// the work is never exceeded, and work that is ready early need not wait for work promised before it that is ready late.
+/// It accepts work when the work is known, not when it becomes ready, and has then promised its
+/// time: the sum of the work is never exceeded, and work that is ready early need not wait for work
+/// promised before it that is ready late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Server {
     /// When all work promised so far would be done.
@@ -21,7 +22,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Queues work of `service` that is known `now` and ready at `ready`; answers when it begins and when it is done.
+    /// Queues work of `service` that is known `now` and ready at `ready`; returns when it begins
+    /// and when it is done.
     #[inline]
     pub(super) fn serve(&mut self, now: Ps, ready: Ps, service: Ps) -> (Ps, Ps) {
         let start = ready.max(self.free_at);
@@ -106,7 +108,7 @@ impl Prices {
         payload + packets * self.header
     }
 
-    /// How long so many bytes take on a link.
+    /// Returns how long so many bytes take on a link.
     #[inline]
     pub(super) fn bytes(&self, bytes: u64) -> Ps {
         bytes.saturating_mul(self.byte) >> 16

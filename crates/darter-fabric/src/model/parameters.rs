@@ -1,7 +1,9 @@
-//! The parameters of a modelled cluster: names, units, limits, meanings, and the three published testbeds' values.
+//! The parameters of a modelled cluster: names, units, limits, meanings, and the three published
+//! testbeds' values.
 //!
-//! One list makes the struct, what a text may say, and the tables that people read. A value's source is a sentence of the
-//! paper where the text gives one, and begins with `assumed:` where it does not.
+//! One list makes the struct, the parameters of a text, and the tables of the documentation. A
+//! value's source is a sentence of the paper where the text gives one, and begins with `assumed:`
+//! where it does not.
 
 use crate::ByteSize;
 
@@ -98,7 +100,8 @@ macro_rules! parameters {
         /// A modelled cluster: every number that its time depends on.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub struct ModelSpec {
-            /// The testbed whose values it began with, and whose sources explain those that are unchanged.
+            /// The testbed whose values it began with, and whose sources explain those that are
+            /// unchanged.
             pub preset: Preset,
             $(#[doc = $about] pub $field: u64,)*
         }
@@ -114,7 +117,7 @@ macro_rules! parameters {
         },)*];
 
         impl ModelSpec {
-            /// The cluster of a paper.
+            /// Returns the cluster of a paper.
             pub fn preset(preset: Preset) -> Self {
                 match preset {
                     Preset::Dart => Self { preset, $($field: $dart,)* },
@@ -123,12 +126,12 @@ macro_rules! parameters {
                 }
             }
 
-            /// The values, in the order of [`PARAMETERS`].
+            /// Returns the values, in the order of [`PARAMETERS`].
             pub fn values(&self) -> [u64; PARAMETERS.len()] {
                 [$(self.$field,)*]
             }
 
-            /// Where the value of the parameter `name` is.
+            /// Returns the value of the parameter `name`.
             pub(super) fn value_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
                     $($name => Some(&mut self.$field),)*
@@ -281,7 +284,8 @@ parameters! {
 mod tests {
     use super::*;
 
-    /// The tables of docs/model.md: every parameter with each testbed's value, then where the values come from.
+    /// Returns the tables of docs/model.md: every parameter with each testbed's value, then where
+    /// the values come from.
     fn reference() -> String {
         use std::fmt::Write;
         let [first, second, third] = Preset::ALL.map(Preset::name);

@@ -47,8 +47,8 @@ impl Resource {
 pub struct MachineUse {
     /// `cn0`, `mn2`, or `cn0+mn0` for one that is both.
     pub name: String,
-    /// How busy each part was, from 0 to 1; the client threads of a machine that has some on average, the addresses of a
-    /// memory node at most.
+    /// How busy each part was, from 0 to 1; the client threads of a machine that has some on
+    /// average, the addresses of a memory node at most.
     pub busy: Vec<(Resource, f64)>,
     /// Verbs that its clients posted.
     pub verbs_sent: u64,
@@ -135,7 +135,7 @@ impl Report {
         if self.elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.elapsed_ns as f64 }
     }
 
-    /// What was busiest of all; the first of several. `None` of an empty cluster.
+    /// Returns what was busiest of all; the first of several. `None` of an empty cluster.
     pub fn bottleneck(&self) -> Option<Bottleneck> {
         let all = self
             .machines

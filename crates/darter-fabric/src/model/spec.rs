@@ -1,4 +1,5 @@
-//! Which cluster: read from a text such as `preset=smart,threads=64,mn=4`, printed back whole, explained in a table.
+//! Which cluster: read from a text such as `preset=smart,threads=64,mn=4`, printed back whole,
+//! explained in a table.
 
 use super::parameters::{ModelSpec, PARAMETERS, Parameter, Preset};
 use crate::{OFFSET_LIMIT, SUPERBLOCK_BYTES};
@@ -27,7 +28,7 @@ pub struct Setting {
     pub parameter: &'static Parameter,
     /// Its value here.
     pub value: u64,
-    /// Whence: a sentence of the preset's paper, why it was assumed, or that the user said so.
+    /// Its source: a sentence of the preset's paper, why it was assumed, or that the user gave it.
     pub source: &'static str,
 }
 
@@ -45,7 +46,7 @@ pub struct Seat {
 }
 
 impl ModelSpec {
-    /// Every parameter with its value and its source.
+    /// Returns every parameter with its value and its source.
     pub fn settings(&self) -> impl Iterator<Item = Setting> {
         let column = self.preset as usize;
         PARAMETERS.iter().zip(self.values()).map(move |(parameter, value)| {
@@ -54,7 +55,8 @@ impl ModelSpec {
         })
     }
 
-    /// The client tasks: thread by thread, each with its coroutines; threads are dealt to the compute nodes in turn.
+    /// Returns the client tasks: thread by thread, each with its coroutines; threads are dealt to
+    /// the compute nodes in turn.
     pub fn seats(&self) -> impl Iterator<Item = Seat> + use<> {
         let (nodes, coroutines) = (self.compute_nodes as usize, self.coroutines as usize);
         (0..self.threads as usize * coroutines).map(move |task| {
@@ -63,7 +65,8 @@ impl ModelSpec {
         })
     }
 
-    /// A number that equal descriptions share and different ones do not: the beginning of the SHA-256 of the whole text.
+    /// Returns a number that equal descriptions share and different ones do not: the beginning of
+    /// the SHA-256 of the whole text.
     pub fn fingerprint(&self) -> u64 {
         let digest = Sha256::digest(self.to_string());
         digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
@@ -72,7 +75,7 @@ impl ModelSpec {
     /// Checks every value against its limits, and those that depend on each other.
     ///
     /// # Errors
-    /// When one is absurd; says which.
+    /// Fails if one is out of range, and names it.
     pub fn verify(&self) -> Result<(), SpecError> {
         let wrong = |what: String| Err(SpecError(what));
         for (Parameter { name, min, max, .. }, value) in PARAMETERS.iter().zip(self.values()) {
@@ -145,7 +148,7 @@ impl FromStr for ModelSpec {
 }
 
 impl fmt::Display for ModelSpec {
-    /// Every parameter, so that equal texts are equal clusters.
+    /// Writes every parameter, so that equal texts are equal clusters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "preset={}", self.preset.name())?;
         PARAMETERS

@@ -11,7 +11,7 @@ const ROUND: &str = "cn=1,mn=1,threads=1,memory-bytes=1M,rtt-ns=2000,jitter-ns=0
                      address-atomics-per-s=2500K,onchip-verbs-per-s=100M,onchip-address-atomics-per-s=50M,post-ns=80,\
                      verb-ns=30,poll-ns=100,wake-ns=100,op-ns=300";
 
-/// The round cluster with some parameters changed.
+/// Returns the round cluster with some parameters changed.
 fn model(changes: &str) -> Model {
     let changed: Vec<&str> =
         changes.split(',').filter_map(|pair| pair.split_once('=')).map(|pair| pair.0).collect();
@@ -25,7 +25,7 @@ fn at(node: u8, word: u64) -> GlobalAddr {
     GlobalAddr::new(node, word * 8)
 }
 
-/// How long a batch takes a lone client.
+/// Returns how long a batch takes a lone client.
 fn alone(model: &Model, fill: impl Fn(&mut Batch)) -> u64 {
     let took = Cell::new(0);
     let mut cluster = Cluster::new(model);
@@ -42,7 +42,7 @@ fn alone(model: &Model, fill: impl Fn(&mut Batch)) -> u64 {
     took.get()
 }
 
-/// Every client posts the same batch over and over; answers how many of them a second.
+/// Every client posts the same batch over and over; returns how many of them a second.
 fn saturated(model: &Model, rounds: u64, fill: impl Fn(&mut Batch, Seat)) -> f64 {
     let fill = &fill;
     let client = |seat: Seat| {
@@ -67,7 +67,8 @@ fn assert_near(rate: f64, limit: f64) {
 
 #[test]
 fn a_lone_clients_verbs_take_what_the_formula_says() {
-    // At 8 Gbit/s a byte takes a nanosecond. Post, verb, sending NIC, request in, serving NIC, answer in, poll.
+    // At 8 Gbit/s a byte takes a nanosecond. Post, verb, sending NIC, request in, serving NIC,
+    // answer in, poll.
     let read = |bytes: u64| 80 + 30 + 20 + 1000 + 40 + 25 + 1000 + (40 + bytes) + 100;
     assert_eq!(
         alone(&model(""), |batch| {
@@ -108,7 +109,8 @@ fn a_lone_clients_verbs_take_what_the_formula_says() {
         }),
         cas - 25 - 50 - 400 + 10 + 20
     );
-    // Two nodes at once: posting the second verb, and its turn at the sending NIC and in receiving, are all it adds.
+    // Two nodes at once: posting the second verb, and its turn at the sending NIC and in receiving,
+    // are all it adds.
     let both = |batch: &mut Batch| {
         batch.read(at(0, 8), 1);
         batch.read(at(1, 8), 1);
@@ -198,7 +200,8 @@ fn a_machine_that_is_both_has_one_nic() {
         });
         (rate, model.report())
     };
-    // Apart, a link carries the answers of one memory node; together also the requests of one compute node.
+    // Apart, a link carries the answers of one memory node; together also the requests of one
+    // compute node.
     let (apart, report) = rate(0);
     assert_near(apart, 2e9 / 296.0);
     assert_eq!(report.machines.len(), 4);
@@ -279,7 +282,8 @@ fn races_are_real() {
 
 #[test]
 fn a_threads_coroutines_share_its_processor() {
-    // 2 verbs at a time hide the round trip, until the processor's 510 ns an operation are all there is.
+    // 2 verbs at a time hide the round trip, until the processor's 510 ns an operation are all
+    // there is.
     let rate = |coroutines: u64| {
         let model = model(&format!("coroutines={coroutines}"));
         let mut cluster = Cluster::new(&model);
@@ -355,7 +359,8 @@ fn wakers_bring_tasks_back_at_the_time_of_waking() {
     });
     cluster.run().unwrap();
     drop(cluster);
-    // The pause, turning to the task after it, its work; then each of the woken turns its thread to the task.
+    // The pause, turning to the task after it, its work; then each of the woken turns its thread to
+    // the task.
     assert_eq!(*passed.borrow(), [1_000_000 + 100 + 500 + 100; 2]);
 }
 

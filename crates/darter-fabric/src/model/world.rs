@@ -1,4 +1,5 @@
-//! What all parts of a model share: memory, NICs, verbs on their way, the events to come, and the clock.
+//! What all parts of a model share: memory, NICs, verbs on their way, the events to come, and the
+//! clock.
 
 use super::memory::Memory;
 use super::nic::{Nic, PS, Prices, Ps, Server};
@@ -16,7 +17,7 @@ pub(super) enum Happening {
     Arrive { flight: u32, verb: u32 },
     /// A verb takes effect.
     Execute { flight: u32, verb: u32 },
-    /// The first bit of its answer reaches the compute node.
+    /// The first bit of its reply reaches the compute node.
     Return { flight: u32, verb: u32 },
     /// A task's turn has come.
     Run { task: u32, cost: Cost },
@@ -75,9 +76,9 @@ struct Flight {
     compute_node: u32,
     batch: Batch,
     lanes: Vec<Lane>,
-    /// Verbs whose answers have not begun to come.
+    /// Verbs whose replies have not begun to arrive.
     missing: usize,
-    /// When the latest answer that came is complete.
+    /// When the latest reply that arrived is complete.
     done_at: Ps,
     /// The future that waited is gone; counts it down at the endpoint.
     orphan: Option<Arc<AtomicUsize>>,
@@ -113,7 +114,8 @@ struct Node {
 pub(super) struct World {
     pub prices: Prices,
     pub clock: Ps,
-    /// The task being polled, and its thread. Without one, verbs execute as they are posted and cost nothing.
+    /// The task being polled, and its thread. Without one, verbs execute as they are posted and
+    /// cost nothing.
     pub running: Option<(u32, usize)>,
     events: BinaryHeap<Reverse<Event>>,
     events_known: u64,
@@ -168,7 +170,7 @@ impl World {
         }
     }
 
-    /// The time: that of the running task's thread, or of the latest event.
+    /// Returns the time: that of the running task's thread, or of the latest event.
     pub(super) fn now(&self) -> Ps {
         self.running.map_or(self.clock, |(_, thread)| self.threads[thread].free_at)
     }
@@ -201,12 +203,12 @@ impl World {
         self.events.pop().map(|next| next.0.what)
     }
 
-    /// Whether anything is still to come.
+    /// Returns whether anything is still to come.
     pub(super) fn is_idle(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// A number below `bound`, or 0 (`SplitMix64`).
+    /// Returns a number below `bound`, or 0 (`SplitMix64`).
     fn draw(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
@@ -218,7 +220,7 @@ impl World {
         (word ^ word >> 31) % bound
     }
 
-    /// Whether all of a batch's verbs name words that are there.
+    /// Returns whether all of a batch's verbs name words that are there.
     pub(super) fn admit(&self, batch: &Batch) -> Result<(), FabricError> {
         batch.verbs().iter().try_for_each(|verb| match self.nodes.get(usize::from(verb.addr.node())) {
             Some(node) => node.memory.admit(verb),
@@ -234,7 +236,7 @@ impl World {
         }
     }
 
-    /// The running task posts an admitted batch; answers its number.
+    /// The running task posts an admitted batch; returns its number.
     pub(super) fn post(&mut self, task: u32, compute_node: u32, batch: Batch) -> u32 {
         self.work(self.prices.post + self.prices.verb * batch.len() as u64);
         let (now, posted) = (self.clock, self.now());
@@ -269,8 +271,9 @@ impl World {
         number
     }
 
-    /// A verb's request comes in: it passes the link, and the NIC on its way to its host's memory or its own; an atomic also waits for its
-    /// address. It takes effect when its turn has come, after those of its batch before it.
+    /// A verb's request comes in: it passes the link, and the NIC on its way to its host's memory
+    /// or its own; an atomic also waits for its address. It takes effect when its turn has come,
+    /// after those of its batch before it.
     pub(super) fn arrive(&mut self, flight: u32, verb_at: u32) {
         let now = self.clock;
         let Some(posted) = &mut self.flights[flight as usize] else { return };
@@ -290,7 +293,8 @@ impl World {
             (_, done) = nic.chip.serve(now, received, prices.chip_verb);
             done = done.max(lane.effective);
             if is_atomic {
-                // Atomics come to their address in their order: one that is ready late is served late.
+                // Atomics come to their address in their order: one that is ready late is served
+                // late.
                 let address = &mut node.chip_addresses[bucket];
                 (_, done) = address.serve(done, done, prices.chip_address_atomic);
             }
@@ -306,7 +310,7 @@ impl World {
         self.push(done, Happening::Execute { flight, verb: verb_at });
     }
 
-    /// A verb takes effect, and its answer leaves.
+    /// A verb takes effect, and its reply leaves.
     pub(super) fn execute(&mut self, flight: u32, verb_at: u32) {
         let now = self.clock;
         let Some(posted) = &mut self.flights[flight as usize] else { return };
@@ -321,7 +325,7 @@ impl World {
         self.push(left + self.prices.half_rtt + jitter, Happening::Return { flight, verb: verb_at });
     }
 
-    /// A verb's answer comes in. The last one lets the task go on.
+    /// A verb's reply arrives. The last one lets the task go on.
     pub(super) fn answer(&mut self, flight: u32, verb_at: u32) {
         let now = self.clock;
         let Some(posted) = &mut self.flights[flight as usize] else { return };
@@ -371,7 +375,7 @@ impl World {
         }
     }
 
-    /// Puts words of a node on its chip while there is room; answers whether they are there.
+    /// Puts words of a node on its chip while there is room; returns whether they are there.
     pub(super) fn place_on_chip(&mut self, addr: GlobalAddr, bytes: u64) -> bool {
         let Some(node) = self.nodes.get_mut(usize::from(addr.node())) else { return false };
         let words = Verb { kind: VerbKind::Read, addr, at: 0, words: u32::try_from(bytes / 8).unwrap_or(0) };
@@ -403,7 +407,8 @@ impl World {
         self.identities.retain(|held| *held != (slot, compute_node));
     }
 
-    /// Whether a suspect still holds its slot. Compute nodes of a model never fail: whoever holds one lives.
+    /// Returns whether a suspect still holds its slot. Compute nodes of a model never fail: a
+    /// holder lives.
     pub(super) fn holds(&self, suspect: Suspect) -> bool {
         let is_it = |&(slot, by): &(u32, u32)| slot == suspect.slot && u64::from(by) + 1 == suspect.holder;
         self.identities.iter().any(is_it)
@@ -434,7 +439,7 @@ impl World {
         self.threads.iter_mut().for_each(|thread| thread.busy = 0);
     }
 
-    /// How long the address of a node that was busiest was, and that NIC's number.
+    /// Returns how long the address of a node that was busiest was, and that NIC's number.
     pub(super) fn busiest_addresses(&self) -> impl Iterator<Item = (usize, Ps)> {
         self.nodes.iter().map(|node| {
             let all = node.addresses.iter().chain(&node.chip_addresses);
@@ -449,7 +454,7 @@ impl World {
 }
 
 impl OnChip {
-    /// Whether all of a verb's words are here.
+    /// Returns whether all of a verb's words are here.
     #[inline]
     fn holds(&self, verb: &Verb) -> bool {
         let (from, to) = (verb.addr.offset(), verb.addr.offset() + u64::from(verb.words) * 8);

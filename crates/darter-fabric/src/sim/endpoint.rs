@@ -1,4 +1,5 @@
-//! The fabric and its endpoints as simulated processes see them, and the strings the simulation pulls.
+//! The fabric and its endpoints as simulated processes see them, and the strings the simulation
+//! pulls.
 
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
@@ -19,18 +20,19 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// Memory nodes of zeros, seen by process 0. Verbs execute as they are posted until [`Sim::schedule`].
+    /// Memory nodes of zeros, seen by process 0. Verbs execute as they are posted until
+    /// [`Sim::schedule`].
     pub fn new(nodes: usize, bytes_per_node: u64) -> Self {
         Self { world: Arc::new(Mutex::new(World::new(nodes, bytes_per_node))), process: 0 }
     }
 
-    /// The same nodes as another process sees them.
+    /// Returns the same nodes as another process sees them.
     #[must_use]
     pub fn process(&self, process: u32) -> Self {
         Self { world: Arc::clone(&self.world), process }
     }
 
-    /// This process reaches only the first so many nodes, until it is told of more.
+    /// This process reaches only the first so many nodes, until more are added.
     pub fn limit_nodes(&self, count: usize) {
         self.world().limit(self.process, count);
     }
@@ -44,7 +46,7 @@ impl Sim {
         self.world().direct = !scheduled;
     }
 
-    /// All nodes' words as they are.
+    /// Returns all nodes' words as they are.
     pub fn snapshot(&self) -> Snapshot {
         let mut world = self.world();
         world.snapshots += 1;
@@ -53,17 +55,18 @@ impl Sim {
         Snapshot { id, regions: world.nodes.iter_mut().map(super::memory::Memory::keep).collect() }
     }
 
-    /// Brings the words of a snapshot of this simulation back; forgets processes, identities and verbs under way.
+    /// Brings the words of a snapshot of this simulation back; forgets processes, identities and
+    /// verbs under way.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.world().restore(snapshot);
     }
 
-    /// What has happened since the last restore.
+    /// Returns what has happened since the last restore.
     pub fn counts(&self) -> SimCounts {
         self.world().counts
     }
 
-    /// The first use of memory since the last restore that no correct client makes.
+    /// Returns the first use of memory since the last restore that no correct client makes.
     pub fn misuse(&self) -> Option<Misuse> {
         self.world().misuse
     }
@@ -73,13 +76,14 @@ impl Sim {
         self.world().clock_ms += ms;
     }
 
-    /// From now on the clock moves by so many milliseconds, and not by one, when a task has waited for it.
+    /// From now on the clock moves by so many milliseconds, and not by one, when a task has waited
+    /// for it.
     pub fn set_pause_ms(&self, ms: u64) {
         self.world().pause_ms = ms;
     }
 
-    /// Pauses this process, or lets it go on: meanwhile none of its tasks runs, and whoever asks the fabric to fence it
-    /// is obeyed.
+    /// Pauses this process, or lets it go on: meanwhile none of its tasks runs, and a client that
+    /// fences it is obeyed.
     pub fn pause_process(&self, paused: bool) {
         let mut world = self.world();
         match (paused, world.life(self.process)) {
@@ -89,13 +93,13 @@ impl Sim {
         }
     }
 
-    /// Whether somebody has fenced this process.
+    /// Returns whether this process was fenced.
     pub fn is_fenced(&self) -> bool {
         self.world().life(self.process) == Life::Fenced
     }
 
-    /// Cuts this process off from a node: verbs posted and not executed are lost, and so are the replies to those that
-    /// have executed; new ones fail.
+    /// Cuts this process off from a node: verbs posted and not executed are lost, and so are the
+    /// replies to those that have executed; new ones fail.
     pub fn cut(&self, node: u8) {
         self.world().cut(self.process, node);
     }
@@ -120,9 +124,9 @@ impl Sim {
         self.world().nodes.iter_mut().for_each(super::memory::Memory::watch_flushes);
     }
 
-    /// A node loses power: each word written since the last [`Fabric::persist`] holds its flushed value or any later one,
-    /// as `choose` says of so many possibilities (the last is the newest). Answers how many words went back. Kill the
-    /// processes too, when they shall not go on.
+    /// A node loses power: each word written since the last [`Fabric::persist`] holds its flushed
+    /// value or any later one, as `choose` says of so many possibilities (the last is the newest).
+    /// Returns how many words went back. Kill the processes too, when they shall not go on.
     pub fn lose_power(&self, node: u8, choose: &mut dyn FnMut(usize) -> usize) -> u64 {
         self.world().nodes.get_mut(usize::from(node)).map_or(0, |memory| memory.lose_power(choose))
     }
@@ -138,7 +142,8 @@ impl Sim {
         world.posted.retain(|posted| posted.process != self.process || !posted.is_executed());
     }
 
-    /// Kills this process without an executor: its posted verbs are lost, its proof of life is gone.
+    /// Kills this process without an executor: its posted verbs are lost, its proof of life is
+    /// gone.
     pub fn kill(&self) {
         self.die();
         self.world().discard_verbs(self.process);
@@ -161,7 +166,7 @@ impl Identity for SimIdentity {
 impl Drop for SimIdentity {
     fn drop(&mut self) {
         let mut world = self.sim.world();
-        // A dead process gives nothing up: whoever fences it takes the slot.
+        // A dead process gives nothing up: the client that fences it takes the slot.
         if world.admit(self.sim.process).is_ok() {
             world.release(self.slot, self.sim.process);
         }
@@ -215,7 +220,7 @@ impl Fabric for Sim {
 
     fn note_object(&self, addr: GlobalAddr, bytes: u64, state: ObjectState) {
         let mut world = self.world();
-        // What a process does in its own books after it was shut out concerns nobody.
+        // What a process records of its own memory after it was fenced has no effect on others.
         if world.admit(self.process).is_err() {
             return;
         }
@@ -258,7 +263,7 @@ impl Fabric for Sim {
     }
 }
 
-/// What one of its endpoints has posted and nobody waits for.
+/// What one of its endpoints has posted in futures that were dropped.
 #[derive(Debug)]
 struct SimOrphans {
     sim: Sim,

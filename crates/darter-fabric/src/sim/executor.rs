@@ -1,4 +1,5 @@
-//! Tasks, and what may happen next. The executor offers events and performs the one it is told to; schedulers choose.
+//! Tasks, and what may happen next. The executor offers events and performs the one that the
+//! scheduler chose.
 
 use super::world::Life;
 use super::{Sim, WordOrder};
@@ -56,8 +57,8 @@ pub struct Access {
     pub is_border: bool,
 }
 
-/// Whether a task is to be polled although none of its batches completed: it has not begun, waits for the clock, or somebody
-/// woke it.
+/// Whether a task is to be polled although none of its batches completed: it has not begun, waits
+/// for the clock, or somebody woke it.
 #[derive(Debug)]
 struct Ready(AtomicBool);
 
@@ -82,8 +83,9 @@ impl Wake for Ready {
 }
 
 impl Sim {
-    /// Runs a future to its end with everything else standing still and its verbs executing as they are posted. `None` when it
-    /// waits for somebody, or has not ended after so many batches and pauses; then it is dropped.
+    /// Runs a future to its end with everything else standing still and its verbs executing as they
+    /// are posted. `None` when it waits for somebody, or has not ended after so many batches and
+    /// pauses; then it is dropped.
     pub fn run_alone<T>(&self, batches_max: u64, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let ready = Arc::new(Ready(AtomicBool::new(true)));
@@ -141,7 +143,8 @@ impl<'f> Executor<'f> {
         self.tasks.len() as TaskId - 1
     }
 
-    /// What may happen next, in a fixed order: task by task, what lets the task go on first, then its verbs.
+    /// What may happen next, in a fixed order: task by task, what lets the task go on first, then
+    /// its verbs.
     pub fn events(&self, events: &mut Vec<Event>) {
         events.clear();
         let world = self.sim.world();
@@ -182,8 +185,8 @@ impl<'f> Executor<'f> {
         }
     }
 
-    /// Performs an event that [`Executor::events`] has just offered. Of a long verb, only up to `words` words execute; the
-    /// first piece of it decides the order.
+    /// Performs an event that [`Executor::events`] has just offered. Of a long verb, only up to
+    /// `words` words execute; the first piece of it decides the order.
     pub fn perform(&mut self, event: Event, words: u32, order: WordOrder) {
         match event.kind {
             EventKind::Run => self.poll(event.task),
@@ -224,18 +227,19 @@ impl<'f> Executor<'f> {
         }
     }
 
-    /// Whether a task has come to its end, or died.
+    /// Returns whether a task has come to its end, or died.
     pub fn has_ended(&self, task: TaskId) -> bool {
         self.tasks[task as usize].future.is_none()
     }
 
-    /// Whether all tasks of processes that are not paused have ended.
+    /// Returns whether all tasks of processes that are not paused have ended.
     pub fn all_ended(&self) -> bool {
         let world = self.sim.world();
         self.tasks.iter().all(|task| task.future.is_none() || world.life(task.process) == Life::Paused)
     }
 
-    /// Kills a process: its tasks are gone; verbs that they had posted may still land until somebody fences it.
+    /// Kills a process: its tasks are dropped; verbs that they had posted may still take effect
+    /// until it is fenced.
     pub fn kill(&mut self, process: u32) {
         self.sim.process(process).die();
         // What the futures' destructors do finds the process dead.

@@ -1,12 +1,14 @@
-//! The simulated memory nodes' words: bounds, snapshots to start from again, and what a power failure leaves.
+//! The simulated memory nodes' words: bounds, snapshots to start from again, and what a power
+//! failure leaves.
 //!
-//! An explorer runs hundreds of thousands of short schedules from the same beginning. So a memory knows which pages were
-//! written since it was last restored, and restores only those.
+//! An explorer runs hundreds of thousands of short schedules from the same beginning. So a memory
+//! knows which pages were written since it was last restored, and restores only those.
 //!
-//! It also keeps a *shadow* of what the allocator says of each word ([`crate::Fabric::note_object`]), as address and memory
-//! sanitizers do: a verb that touches a free word, or reads an object before anybody has written it, is a [`Misuse`],
-//! whether or not its result would have shown. So is a verb that touches what was retired before its client's pin: the
-//! memory need not be free yet, but nothing keeps it from being freed.
+//! It also keeps a *shadow* of the allocator's state of each word ([`crate::Fabric::note_object`]),
+//! as address and memory sanitizers do: a verb that touches a free word, or reads an object before
+//! it is written, is a [`Misuse`], whether or not its result would have shown. So is a verb that
+//! touches what was retired before its client's pin: the memory need not be free yet, but nothing
+//! keeps it from being freed.
 
 use super::WordOrder;
 use crate::{Batch, FabricError, GlobalAddr, ObjectState, Verb, VerbKind};
@@ -21,11 +23,11 @@ const PAGE_WORDS: usize = 512;
 pub(super) struct Shadow(u32);
 
 impl Shadow {
-    /// No allocator has said anything.
+    /// No allocator manages it.
     const UNMANAGED: Self = Self(0);
     /// Part of an object, written since its allocation.
     const WRITTEN: Self = Self(1);
-    /// Part of an object that nobody has written since its allocation.
+    /// Part of an object, not written since its allocation.
     const UNWRITTEN: Self = Self(2);
     /// Free.
     const FREE: Self = Self(3);
@@ -39,12 +41,12 @@ impl Shadow {
         !matches!(self, Self::UNMANAGED | Self::FREE)
     }
 
-    /// The stamp of a retired object.
+    /// Returns the stamp of a retired object.
     fn stamp(self) -> Option<u64> {
         self.0.checked_sub(Self::FREE.0 + 1).map(u64::from)
     }
 
-    /// Whether the word may be touched by a client with this pin.
+    /// Returns whether the word may be touched by a client with this pin.
     fn admits(self, pin: Option<u64>) -> bool {
         self.stamp().is_none_or(|stamp| pin.is_some_and(|pin| pin <= stamp))
     }
@@ -74,7 +76,8 @@ pub(super) struct Memory {
     /// Pages that were ever written; the others are as they were made.
     used: Vec<bool>,
     dirty_pages: Vec<u32>,
-    /// When power may fail: each word written since the last flush with all it has held since, the flushed value first.
+    /// When power may fail: each word written since the last flush with all it has held since, the
+    /// flushed value first.
     volatile: Option<BTreeMap<u32, Vec<u64>>>,
 }
 
@@ -105,7 +108,8 @@ impl Memory {
         self.words.len() as u64 * 8
     }
 
-    /// What is there now, which is what [`Memory::restore`] expects to bring back from here on.
+    /// Returns what is there now, which is what [`Memory::restore`] expects to bring back from here
+    /// on.
     pub(super) fn keep(&mut self) -> Pages {
         self.mark_clean();
         let pages = self.words.chunks(PAGE_WORDS).zip(self.shadow.chunks(PAGE_WORDS));
@@ -121,7 +125,8 @@ impl Memory {
         }
     }
 
-    /// Goes back to what was kept, from which only pages written since can differ, unless `all` may.
+    /// Goes back to what was kept, from which only pages written since can differ, unless `all`
+    /// may.
     pub(super) fn restore(&mut self, pages: &Pages, all: bool) {
         if all {
             self.dirty_pages = (0..pages.len() as u32).filter(|&page| self.used[page as usize]).collect();
@@ -153,8 +158,9 @@ impl Memory {
         }
     }
 
-    /// Loses power: each word written since the last flush holds what it was flushed with, or anything it held since, as
-    /// `choose` says, which is given the number of possibilities. Answers how many words went back.
+    /// Loses power: each word written since the last flush holds what it was flushed with, or
+    /// anything it held since, as `choose` says, which is given the number of possibilities.
+    /// Returns how many words went back.
     pub(super) fn lose_power(&mut self, choose: &mut dyn FnMut(usize) -> usize) -> u64 {
         let mut lost = 0;
         for (word, values) in std::mem::take(&mut self.volatile).unwrap_or_default() {
@@ -168,12 +174,13 @@ impl Memory {
         lost
     }
 
-    /// The stamp of the retired object at an address.
+    /// Returns the stamp of the retired object at an address.
     pub(super) fn stamp(&self, addr: GlobalAddr) -> Option<u64> {
         self.shadow.get((addr.offset() / 8) as usize)?.stamp()
     }
 
-    /// Takes over what an allocator says of a range. Answers a misuse: an object freed twice, or allocated twice.
+    /// Records an allocator's state of a range. Returns a misuse: an object freed twice, or
+    /// allocated twice.
     pub(super) fn note(&mut self, addr: GlobalAddr, bytes: u64, state: ObjectState) -> Option<Misuse> {
         let start = (addr.offset() / 8) as usize;
         let end = (start + (bytes / 8) as usize).min(self.words.len());
@@ -199,7 +206,7 @@ impl Memory {
         };
         for page in start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) {
             let within = start.max(page * PAGE_WORDS)..end.min((page + 1) * PAGE_WORDS);
-            // Memory that nobody has used yet is as good as free, and its page stays clean.
+            // Unused memory is as good as free, and its page stays clean.
             if state == ObjectState::Reclaimed && !self.shadow[within.clone()].iter().any(|it| it.is_used()) {
                 continue;
             }
@@ -209,7 +216,8 @@ impl Memory {
         misuse
     }
 
-    /// What is wrong with a verb executing words `from..to`, counted from its start, given what is known of them.
+    /// Returns what is wrong with a verb executing words `from..to`, counted from its start, given
+    /// what is known of them.
     fn misuse(
         &self,
         verb: Verb,
@@ -266,7 +274,7 @@ impl Memory {
         self.words[at] = word;
     }
 
-    /// The first word of a verb, when all of them are here.
+    /// Returns the first word of a verb, when all of them are here.
     pub(super) fn locate(&self, verb: &Verb) -> Result<usize, FabricError> {
         let offset = verb.addr.offset();
         if !offset.is_multiple_of(8) {
@@ -279,8 +287,8 @@ impl Memory {
         Ok((offset / 8) as usize)
     }
 
-    /// Executes words `from..to` of a verb, counted in the order given, which begins at word `start` of the region. Answers
-    /// what was wrong with it.
+    /// Executes words `from..to` of a verb, counted in the order given, which begins at word
+    /// `start` of the region. Returns what was wrong with it.
     pub(super) fn execute(
         &mut self,
         batch: &mut Batch,

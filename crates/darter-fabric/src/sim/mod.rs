@@ -1,17 +1,22 @@
-//! The provider that proves things: verbs happen when a scheduler says so, one at a time, in this thread, from one seed.
+//! The provider of the checker: verbs execute when a scheduler chooses them, one at a time, in this
+//! thread, from one seed.
 //!
-//! A verb's life has three moments, and between any two of them everybody else may do anything: it is *posted* when the
-//! client's future is polled, it *executes* at its memory node, and its batch *completes*, which lets the client go on. Verbs
-//! of one batch to one node execute in posting order; everything else in any order. READs and WRITEs of several words
-//! execute in as many pieces as the scheduler likes, in ascending or descending order of the words: they tear.
+//! A verb's life has three moments, and between any two of them other clients may do anything: it
+//! is *posted* when the client's future is polled, it *executes* at its memory node, and its batch
+//! *completes*, which lets the client go on. Verbs of one batch to one node execute in posting
+//! order; everything else in any order. READs and WRITEs of several words execute in as many pieces
+//! as the scheduler likes, in ascending or descending order of the words: they tear.
 //!
-//! - [`Sim`] is the fabric, seen from one simulated process; all processes of a simulation share its memory.
-//! - [`Executor`] runs tasks (futures that use a `Sim`) and offers what may happen next as [`Event`]s. It decides nothing.
-//! - A process can be killed (posted verbs may still land until somebody fences it), paused (it is then fenced for real, and
-//!   wakes to [`crate::FabricError::Fenced`]), cut off from a node and connected again; a future that is dropped leaves
-//!   its posted verbs under way. A node can lose power: only what [`crate::Fabric::persist`] has seen is sure to stay.
+//! - [`Sim`] is the fabric, seen from one simulated process; all processes of a simulation share
+//!   its memory.
+//! - [`Executor`] runs tasks (futures that use a `Sim`) and offers what may happen next as
+//!   [`Event`]s. It decides nothing.
+//! - A process can be killed (posted verbs may still take effect until it is fenced), paused (it is
+//!   then fenced for real, and wakes to [`crate::FabricError::Fenced`]), cut off from a node and
+//!   connected again; a future that is dropped leaves its posted verbs under way. A node can lose
+//!   power: only what [`crate::Fabric::persist`] has seen is sure to stay.
 //!
-//! Time is virtual: the clock of leases moves when the simulation says so.
+//! Time is virtual: the simulation moves the clock of leases.
 
 mod endpoint;
 mod executor;

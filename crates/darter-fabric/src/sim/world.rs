@@ -1,10 +1,11 @@
-//! What all parts of a simulation share: the memory, the verbs under way, the processes and their identities.
+//! What all parts of a simulation share: the memory, the verbs under way, the processes and their
+//! identities.
 
 use super::WordOrder;
 use super::memory::{Memory, Misuse, Snapshot};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, VerbKind};
 
-/// What others call a process when they ask about it.
+/// Returns the number by which other processes name a process.
 pub(super) fn holder_number(process: u32) -> u64 {
     u64::from(process) + 1
 }
@@ -97,7 +98,7 @@ pub(super) struct World {
     limits: Vec<(u32, usize)>,
     /// The task being polled.
     pub current: u32,
-    /// The task being polled asked to wait for the clock.
+    /// The task being polled waits for the clock.
     pub slept: bool,
     /// Allocation requests of each process, and the one that is to be refused.
     pub allocations: Vec<(u64, Option<u64>)>,
@@ -160,8 +161,8 @@ impl World {
         self.misuse = None;
     }
 
-    /// Notes at which epoch an endpoint's client is pinned. What a pin's operation has posted and nobody waits for keeps the
-    /// pin until it has landed.
+    /// Notes at which epoch an endpoint's client is pinned. What a pin's operation has posted and
+    /// nobody waits for keeps the pin until it has landed.
     pub(super) fn note_pin(&mut self, process: u32, endpoint: u64, epoch: Option<u64>) {
         let of_endpoint = self.pins.iter_mut().filter(|pin| pin.endpoint == endpoint);
         of_endpoint.for_each(|pin| pin.is_over = true);
@@ -171,7 +172,7 @@ impl World {
         self.pins.extend(epoch.map(|epoch| Pin { process, endpoint, epoch, is_over: false }));
     }
 
-    /// Whether a client that may still read or write is pinned at an epoch or before.
+    /// Returns whether a client that may still read or write is pinned at an epoch or before.
     pub(super) fn is_pinned_by(&self, epoch: u64) -> bool {
         self.pins.iter().any(|pin| {
             let may_act = self.admit(pin.process).is_ok();
@@ -191,7 +192,7 @@ impl World {
         self.processes[at] = life;
     }
 
-    /// Whether a process may use the fabric at all.
+    /// Returns whether a process may use the fabric at all.
     pub(super) fn admit(&self, process: u32) -> Result<(), FabricError> {
         match self.life(process) {
             Life::Live | Life::Paused => Ok(()),
@@ -219,7 +220,7 @@ impl World {
         self.cuts.contains(&(process, node))
     }
 
-    /// Takes a batch on its way; answers its id.
+    /// Posts a batch; returns its id.
     pub(super) fn post(&mut self, process: u32, (endpoint, pin): (u64, Option<u64>), batch: Batch) -> u64 {
         self.next_id += 1;
         self.counts.batches += 1;
@@ -319,7 +320,7 @@ impl World {
         }
     }
 
-    /// Takes note that something is to happen at once; answers whether it may.
+    /// Notes that something happens at once; returns whether it may.
     pub(super) fn admits_direct(&mut self) -> bool {
         let may = self.direct_left > 0;
         self.direct_left = self.direct_left.saturating_sub(1);
@@ -390,7 +391,8 @@ impl World {
         self.identities.retain(|held| *held != (slot, process));
     }
 
-    /// Shuts a process out unless it runs within its lease. One that is paused is as good as disconnected.
+    /// Shuts a process out unless it runs within its lease. One that is paused is as good as
+    /// disconnected.
     pub(super) fn fence(&mut self, suspect: Suspect) -> FenceOutcome {
         let Suspect { slot, holder, lapsed } = suspect;
         let held = self.identities.iter().find(|&&(held, by)| held == slot && holder_number(by) == holder);
@@ -414,7 +416,7 @@ impl World {
         &mut self.allocations[at]
     }
 
-    /// Notes an allocation request; answers whether it is to be refused.
+    /// Notes an allocation request; returns whether it must be refused.
     pub(super) fn refuses_allocation(&mut self, process: u32) -> bool {
         let (count, refused) = self.allocations_of(process);
         *count += 1;

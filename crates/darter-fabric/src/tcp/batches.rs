@@ -1,4 +1,5 @@
-//! The batches that are under way on a hub: a slab, whose slots are used again under another generation.
+//! The batches that are under way on a hub: a slab, whose slots are reused under another
+//! generation.
 
 use crate::mutant;
 use crate::{Batch, FabricError};
@@ -14,12 +15,13 @@ pub(super) struct Pending {
     pub parts: usize,
     pub error: Option<FabricError>,
     waker: Option<Waker>,
-    /// Nobody waits for it any more.
+    /// Its future was dropped.
     orphan: Option<Orphan>,
 }
 
 impl Pending {
-    /// A node has some of it, and will not say what it did. That outweighs another that has nothing of it.
+    /// Records that a node may have executed some of it, which outweighs that another node has none
+    /// of it.
     pub(super) fn lost(&mut self, node: u8) {
         let outweighs = |error: &FabricError| {
             matches!(error, FabricError::Unreachable { .. }) && !mutant!("tcp-lost-does-not-outweigh-unsent")
@@ -72,7 +74,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// A place for a batch that is about to be posted.
+    /// Returns a place for a batch that is about to be posted.
     pub(super) fn reserve(&mut self) -> Ticket {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(BatchSlot::default());
@@ -87,13 +89,14 @@ impl Batches {
         self.slots[ticket.at].pending = Some(pending);
     }
 
-    /// A batch, if it is still under way.
+    /// Returns a batch, if it is still under way.
     pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
         let slot = &mut self.slots[ticket.at];
         slot.pending.as_mut().filter(|_| slot.generation == ticket.generation)
     }
 
-    /// One of a batch's parts is done, or never will be. Answers whom to wake when it was the last.
+    /// Records that one of a batch's parts is done or lost. Returns the waker to call if it was the
+    /// last.
     pub(super) fn part_ended(&mut self, ticket: Ticket) -> Option<Waker> {
         let pending = self.get(ticket)?;
         pending.parts -= 1;
@@ -107,14 +110,15 @@ impl Batches {
         pending.waker.take()
     }
 
-    /// A batch's result, when nothing of it is under way.
+    /// Returns a batch's result, when nothing of it is under way.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Batch, FabricError>> {
         let pending = self.slots[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
         self.free.push(ticket.at);
         Some(pending.error.map_or(Ok(pending.batch), Err))
     }
 
-    /// Whom to wake when a batch is done. Answers the waker that this one reslots, to be dropped without a lock.
+    /// Sets the waker to call when a batch is done. Returns the one that it replaces, to be dropped
+    /// without a lock.
     pub(super) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> Option<Waker> {
         let pending = self.get(ticket)?;
         match &pending.waker {
@@ -123,7 +127,7 @@ impl Batches {
         }
     }
 
-    /// Nobody waits for a batch any more. Answers its waker.
+    /// Records that a batch's future was dropped. Returns its waker.
     pub(super) fn give_up(&mut self, ticket: Ticket, count: &Arc<AtomicUsize>) -> Option<Waker> {
         let pending = self.get(ticket)?;
         let waker = pending.waker.take();

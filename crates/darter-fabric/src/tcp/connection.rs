@@ -10,10 +10,10 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a node that does not answer.
+/// How long to wait for a node that does not reply.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A request that has not been answered.
+/// A request without a reply yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub id: u64,
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     pub frame_bytes: u32,
     /// What the hub watches the socket for.
     pub watched: EventFlags,
-    /// Since when the hub knows that the node owes an answer and says nothing.
+    /// Since when the hub knows that the node owes a reply and sends nothing.
     pub silent_since: Option<Instant>,
 }
 
@@ -53,14 +53,14 @@ impl Connection {
         }
     }
 
-    /// Begins a frame; answers where its head stands, to be completed by [`Connection::end_frame`].
+    /// Begins a frame; returns the position of its head, for [`Connection::end_frame`].
     pub(super) fn begin_frame(&mut self) -> usize {
         let at = self.out.bytes.len();
         self.out.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
         at
     }
 
-    /// Completes a frame, and answers its id.
+    /// Completes a frame, and returns its id.
     pub(super) fn end_frame(&mut self, at: usize, kind: wire::RequestKind, verbs: u16) -> u64 {
         self.next_id += 1;
         let bytes = (self.out.bytes.len() - at - wire::HEADER_BYTES) as u32;
@@ -69,21 +69,22 @@ impl Connection {
         self.next_id
     }
 
-    /// Sends as much as the socket takes; answers whether all is gone.
+    /// Sends as much as the socket takes; returns whether that was all.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         self.out.send(&mut self.channel)?;
         Ok(self.out.waiting() == 0)
     }
 
-    /// Takes in what has arrived; answers whether anything has.
+    /// Receives what has arrived; returns whether anything has.
     pub(super) fn receive(&mut self) -> io::Result<bool> {
         self.input.receive(&mut self.channel)
     }
 
-    /// The next whole reply, its payload to be taken by [`Connection::payload`].
+    /// Returns the next whole reply, its payload to be taken by [`Connection::payload`].
     ///
     /// # Errors
-    /// When the peer has lost its place. The request it should have answered stays listed, and is lost with the connection.
+    /// Fails if the reply is not to the oldest request. That request stays listed, and is lost with
+    /// the connection.
     pub(super) fn next_reply(&mut self) -> io::Result<Option<(Sent, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
@@ -101,12 +102,12 @@ impl Connection {
         Ok(self.sent.pop_front().map(|sent| (sent, refusal, range)))
     }
 
-    /// A reply's payload.
+    /// Returns a reply's payload.
     pub(super) fn payload(&self, range: Range<usize>) -> &[u8] {
         self.input.taken(range)
     }
 
-    /// A refusal's text, which is what its payload holds.
+    /// Returns a refusal's text, which is what its payload holds.
     pub(super) fn text(&self, range: Range<usize>) -> String {
         let payload = self.payload(range);
         String::from_utf8_lossy(&payload[..payload.len().min(wire::TEXT_BYTES_MAX)]).into_owned()
@@ -117,7 +118,7 @@ impl Connection {
         (self.input.arrived().len() >= count).then(|| self.input.take(count))
     }
 
-    /// What has arrived and was not taken.
+    /// Returns what has arrived and was not taken.
     pub(super) fn heard(&self) -> &[u8] {
         self.input.arrived()
     }
@@ -138,7 +139,7 @@ impl Connection {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if !self.receive()? {
-                // What was heard may be TLS's, and want an answer.
+                // What was received may be TLS's, and need a reply.
                 let flags = if self.flush()? { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
                 let wait = deadline - now;
                 let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);

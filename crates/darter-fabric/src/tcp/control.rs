@@ -74,7 +74,8 @@ struct ControlLink {
 }
 
 impl ControlLink {
-    /// Connects again, unless that failed just now: the caller has a lease to renew, and cannot wait for each node in turn.
+    /// Connects again, unless that failed just now: the caller has a lease to renew, and cannot
+    /// wait for each node in turn.
     fn reconnect(
         &mut self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! One task's access to the memory nodes: by the hub of whichever thread polls it.
+//! One task's access to the memory nodes, through the hub of the thread that polls the task.
 
 use super::batches::Ticket;
 use super::hub::{Driver, Hub};
@@ -28,7 +28,7 @@ pub struct TcpEndpoint {
     spares: Spares,
 }
 
-/// Batches of an endpoint that are on their way and that nobody waits for.
+/// Batches of an endpoint that are under way and whose futures were dropped.
 #[derive(Debug)]
 struct TcpOrphans {
     links: Arc<Links>,
@@ -63,7 +63,7 @@ impl TcpEndpoint {
     }
 }
 
-/// The calling thread's own hub.
+/// Returns the calling thread's own hub.
 #[cold]
 fn own_hub(links: &Links) -> Result<Arc<Hub>, FabricError> {
     HUBS.with_borrow_mut(|hubs| {

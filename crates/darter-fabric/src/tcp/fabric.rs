@@ -22,7 +22,7 @@ impl Tcp {
     /// Connects to memory nodes, `host:port` each, in the order of their indexes in the pool.
     ///
     /// # Errors
-    /// When one cannot be reached, speaks another protocol or does not accept the credentials.
+    /// Fails if one cannot be reached, speaks another protocol or does not accept the credentials.
     pub fn connect(addresses: &[String], options: TcpOptions) -> Result<Self, FabricError> {
         if !(1..=NODES_MAX).contains(&addresses.len()) {
             return Err(FabricError::geometry(format!(
@@ -141,7 +141,8 @@ impl Fabric for Tcp {
         Ok(Box::new(TcpIdentity { fabric: self.clone(), slot }))
     }
 
-    /// One node decides; when it has shut the session out, all others must too, whatever they know of it.
+    /// One node decides; when it has shut the session out, all others must too, whatever they know
+    /// of it.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError> {
         let mut about = Control { number: suspect.holder, flag: suspect.lapsed.into() };
         match self.request(ARBITER, RequestKind::Fence, about)? {

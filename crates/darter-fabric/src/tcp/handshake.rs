@@ -1,4 +1,4 @@
-//! How a client is let in by a memory node, and comes to believe it.
+//! The client's side of the handshake: it proves itself to a memory node and verifies the node.
 
 use super::connection::{Connection, PATIENCE};
 use super::options::TcpOptions;
@@ -11,10 +11,10 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a TLS alert begins with: the answer of a node that expects TLS and hears none.
+/// The first bytes of a TLS alert: the reply of a node that expects TLS and does not get it.
 const ALERT: [u8; 2] = [21, 3];
 
-/// A connection whose sides do not know each other yet.
+/// A connection whose sides have not authenticated each other yet.
 struct Greeting<'a> {
     address: &'a str,
     connection: Connection,
@@ -31,10 +31,12 @@ pub(super) fn connect(
     connect_within(PATIENCE.min(options.patience), address, node, session, options)
 }
 
-/// Connects to node `node` of a pool, waiting no longer than so for each of its addresses and for the greeting.
+/// Connects to node `node` of a pool, waiting no longer than so for each of its addresses and for
+/// the greeting.
 ///
 /// # Errors
-/// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and [`FabricError::Fenced`] when not.
+/// [`FabricError::Io`] when another try may succeed, [`FabricError::Geometry`] and
+/// [`FabricError::Fenced`] when not.
 pub(super) fn connect_within(
     patience: Duration,
     address: &str,
@@ -75,7 +77,7 @@ pub(super) fn connect_within(
     if welcome.refusal != Refusal::Credentials as u32
         && (is_let_in || !mutant!("tcp-refusal-of-anybody-believed"))
     {
-        // A refusal from nobody knows whom is not believed either.
+        // A refusal from an unverified node is not believed either.
         believe(address, &transcript, &options.token, &welcome.proof)?;
     }
     refused(welcome.refusal, node, &text)?;
@@ -91,7 +93,7 @@ pub(super) fn connect_within(
     Ok((connection, welcome))
 }
 
-/// A socket to the first address of `host:port` that takes one.
+/// Returns a socket to the first address of `host:port` that takes one.
 fn reach(address: &str, patience: Duration) -> Result<TcpStream, FabricError> {
     let failed = |action, error| FabricError::io(Path::new(address), action, error);
     let candidates = address.to_socket_addrs().map_err(|error| failed("find its address", error))?;
@@ -110,7 +112,7 @@ fn refused(code: u32, node: u8, text: &str) -> Result<(), FabricError> {
     if refusal == Refusal::None { Ok(()) } else { Err(wire::error_of(refusal, node, text)) }
 }
 
-/// Whether the node knows the token. A client without one believes any.
+/// Fails if the node does not know the token. A client without a token accepts any node.
 fn believe(
     address: &str,
     transcript: &Transcript,

@@ -1,9 +1,10 @@
 //! Connections to all memory nodes, and the batches under way on them, driven by one thread.
 //!
-//! A thread whose loop runs ([`crate::block_on`], [`crate::run_all`]) has a hub of its own, which it locks once a turn: the
-//! posts of its tasks only enter the lock again. Tasks of other executors share the fabric's common hub, which a thread of the
-//! fabric drives (`reactor.rs`); a post there waits for that lock at most as long as a turn takes. Nobody sleeps or
-//! connects with the lock held, and wakers are called without it.
+//! A thread whose loop runs ([`crate::block_on`], [`crate::run_all`]) has a hub of its own, which
+//! it locks once a turn: the posts of its tasks only enter the lock again. Tasks of other executors
+//! share the fabric's common hub, which a thread of the fabric drives (`reactor.rs`); a post there
+//! waits for that lock at most as long as a turn takes. No thread sleeps or connects with the lock
+//! held, and wakers are called without it.
 
 use super::batches::{Batches, Pending, Ticket};
 use super::connection::{Connection, Sent};
@@ -50,7 +51,7 @@ pub(super) struct Hub {
 
 #[derive(Debug)]
 struct HubState {
-    /// A node has said that this session was shut out: then it is, everywhere and for good.
+    /// A node has reported that this session was fenced: then it is, on all nodes and for good.
     fenced: Arc<AtomicBool>,
     patience: Duration,
     links: Vec<Link>,
@@ -64,7 +65,7 @@ struct HubState {
     on_close: Option<Waker>,
 }
 
-/// The way to a node.
+/// The connection to a node, if any.
 #[derive(Debug)]
 enum Link {
     Down,
@@ -74,7 +75,7 @@ enum Link {
 }
 
 impl Hub {
-    /// A hub of the calling thread.
+    /// Returns a hub of the calling thread.
     pub(super) fn new(session: &Session, driver: Driver) -> Result<Arc<Self>, FabricError> {
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
             FabricError::geometry(format!("cannot wait for sockets: {}", io::Error::from(error)))
@@ -100,24 +101,24 @@ impl Hub {
         }))
     }
 
-    /// The state, which nothing called meanwhile asks for again.
+    /// Runs `what` on the state; `what` must not call this again.
     fn with<R>(&self, what: impl FnOnce(&mut HubState) -> R) -> R {
         let state = self.state.lock();
         what(&mut state.borrow_mut())
     }
 
-    /// Whether a task polled here and now can leave it to this thread's loop to drive the hub.
+    /// Returns whether this thread's loop drives the hub for a task that is polled now.
     pub(super) fn is_mine(&self) -> bool {
         self.driver == Driver::Tasks && self.signal.drives_here()
     }
 
-    /// Whether tasks of any executor may use it.
+    /// Returns whether tasks of any executor may use it.
     pub(super) fn is_common(&self) -> bool {
         self.driver == Driver::Reactor
     }
 
-    /// Puts a batch's frames on their connections, to leave at the next turn, and the waker to be called when they are
-    /// answered.
+    /// Puts a batch's frames on their connections, to leave at the next turn, and the waker to be
+    /// called when they are answered.
     pub(super) fn post(self: &Arc<Self>, session: &Session, batch: Batch, waker: &Waker) -> Ticket {
         let mut absent = Vec::new();
         let mut wakers = Vec::new();
@@ -147,7 +148,7 @@ impl Hub {
         ticket
     }
 
-    /// A batch's result, or a waker to be called when it is there.
+    /// Returns a batch's result, or a waker to be called when it is there.
     pub(super) fn poll(&self, ticket: Ticket, context: &Context<'_>) -> Poll<Result<Batch, FabricError>> {
         if self.driver == Driver::Tasks && !self.is_mine() {
             // Posted by a loop of another thread, which may have ended meanwhile.
@@ -166,7 +167,8 @@ impl Hub {
         result.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Nobody waits for a batch any more; what was posted is sent all the same, and counted until it is done.
+    /// Gives up a batch whose future was dropped. What was posted is sent all the same, and counted
+    /// until it is done.
     pub(super) fn give_up(&self, ticket: Ticket, orphans: &Arc<AtomicUsize>) {
         drop(self.with(|state| state.batches.give_up(ticket, orphans)));
     }
@@ -180,7 +182,8 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Connects to a node, which must have the memory that the fabric knows, in a thread of its own.
+    /// Connects to a node, which must have the memory that the fabric knows, in a thread of its
+    /// own.
     fn reach(self: &Arc<Self>, session: &Session, node: u8, attempt: u64) {
         let Some(known) = session.node(node) else {
             return self.reached(node, attempt, Err(FabricError::Unreachable { node }));
@@ -221,7 +224,7 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives up the way to a node that is none of the pool's.
+    /// Closes the connection to a node that is not part of the pool.
     pub(super) fn forget(&self, node: u8) {
         let wakers = self.with(|state| {
             if usize::from(node) < state.links.len() {
@@ -232,7 +235,7 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends all connections: the fabric is gone, and with it everybody who waited.
+    /// Ends all connections: the fabric was dropped, and with it all that waited.
     pub(super) fn close(&self) {
         let (waker, links) = self.with(|state| {
             state.is_closed = true;
@@ -295,7 +298,7 @@ impl Drive for Hub {
 }
 
 impl Hub {
-    /// Whether a socket has something: asked without the lock, since posts want it.
+    /// Returns whether a socket has something. Takes no lock, since posts need it.
     fn is_readable(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -369,8 +372,8 @@ impl HubState {
         }
     }
 
-    /// Sends and receives what can be without waiting: from nodes that owe an answer, or `thorough`ly from all, with their
-    /// sockets watched from then on.
+    /// Sends and receives without blocking: from nodes that owe a reply, or from all if `thorough`,
+    /// with their sockets watched from then on.
     fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Progress {
         let mut turn = self.send();
         for node in 0..self.links.len() {
@@ -400,13 +403,14 @@ impl HubState {
         turn
     }
 
-    /// Whether a node that owes an answer, and said nothing just now, has been silent for too long.
+    /// Returns whether a node that owes a reply, and sent nothing just now, has been silent for too
+    /// long.
     fn is_out_of_patience(&mut self, node: usize) -> bool {
         let Link::Up(connection) = &mut self.links[node] else { return false };
         connection.silent_since.get_or_insert_with(Instant::now).elapsed() > self.patience
     }
 
-    /// Hands out the replies that have arrived; answers whether anything has.
+    /// Hands out the replies that have arrived; returns whether anything has.
     fn receive(&mut self, node: usize) -> io::Result<bool> {
         let Link::Up(connection) = &mut self.links[node] else { return Ok(false) };
         if !connection.receive()? {
@@ -513,7 +517,7 @@ impl HubState {
     }
 }
 
-/// The same error once more.
+/// Returns the same error once more.
 fn again(error: &FabricError) -> FabricError {
     match *error {
         FabricError::Unreachable { node } => FabricError::Unreachable { node },
@@ -532,7 +536,8 @@ fn send_on(connection: &mut Connection) -> io::Result<Progress> {
     Ok(if connection.out.waiting() < waiting { Progress::Moved } else { Progress::Waiting })
 }
 
-/// Has a connection's socket watched for what it is waited for, or for nothing: a watch costs whoever brings an answer.
+/// Watches a connection's socket for what is awaited from it, or for nothing: a watch slows the
+/// sender of a reply down.
 fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool) -> io::Result<()> {
     let mut flags = epoll::EventFlags::empty();
     if is_watched {
@@ -546,7 +551,8 @@ fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool)
     Ok(())
 }
 
-/// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many frames as it takes.
+/// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
+/// frames as it takes.
 fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, pending: &mut Pending) {
     let limit = connection.frame_bytes as usize;
     let (verbs, data) = pending.batch.parts_mut();

@@ -1,5 +1,5 @@
-//! All ways from this process to its memory nodes: one hub for each thread, one hub for the tasks of other executors, and
-//! the control connections.
+//! All ways from this process to its memory nodes: one hub for each thread, one hub for the tasks
+//! of other executors, and the control connections.
 
 use super::control::ControlLinks;
 use super::hub::Hub;
@@ -8,7 +8,8 @@ use super::session::Session;
 use crate::{FabricError, mutant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What clones of a fabric and its endpoints share. Dropped with the last of them, which closes all hubs.
+/// What clones of a fabric and its endpoints share. Dropped with the last of them, which closes all
+/// hubs.
 #[derive(Debug)]
 pub(super) struct Links {
     pub session: Arc<Session>,

@@ -8,13 +8,14 @@ use std::time::Duration;
 pub struct TcpOptions {
     /// The secret that both sides prove to know; empty for none.
     pub token: Vec<u8>,
-    /// How to use TLS with the nodes. Without it, all that goes over the wire can be read and changed there.
+    /// How to use TLS with the nodes. Without it, all that goes over the wire can be read and
+    /// changed there.
     pub tls: Option<ClientTls>,
-    /// How long a thread that waits polls its sockets before it sleeps. Polling sees a reply within a few microseconds,
-    /// sleeping leaves the core to others.
+    /// How long a thread that waits polls its sockets before it sleeps. Polling sees a reply within
+    /// a few microseconds, sleeping leaves the core to others.
     pub spin: Duration,
-    /// How long a connected node may leave requests without a reply before the connection is given up. The system notices
-    /// within ten seconds that a node is gone.
+    /// How long a connected node may leave requests without a reply before the connection is given
+    /// up. The system notices within ten seconds that a node is gone.
     pub patience: Duration,
 }
 

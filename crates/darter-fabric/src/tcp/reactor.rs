@@ -1,4 +1,5 @@
-//! The thread that drives a fabric's common hub, for tasks of executors that do not drive connections.
+//! The thread that drives a fabric's common hub, for tasks of executors that do not drive
+//! connections.
 
 use super::hub::{Driver, Hub};
 use super::session::Session;

@@ -1,4 +1,5 @@
-//! What all connections of a fabric have in common: its memory nodes, its options and the number by which nodes know it.
+//! What all connections of a fabric have in common: its memory nodes, its options and the number by
+//! which nodes know it.
 
 use super::options::TcpOptions;
 use crate::random_word;
@@ -28,7 +29,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A new session without nodes.
+    /// Returns a new session without nodes.
     pub(super) fn new(options: TcpOptions) -> Self {
         Self {
             nodes: RwLock::default(),

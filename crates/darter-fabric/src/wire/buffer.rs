@@ -1,10 +1,10 @@
-//! Bytes on their way through a socket that never waits: the same at both ends of a connection.
+//! Buffers for a socket that never blocks, the same at both ends of a connection.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
-/// Bytes asked of the socket in one call, at least: few enough that both ends work while others are under way, many enough that the
-/// call costs little against their copying.
+/// Bytes requested from the socket in one call, at least: few enough that both ends work while
+/// others are under way, many enough that the call costs little against their copying.
 pub(super) const READ_BYTES: usize = 64 << 10;
 /// Buffers beyond this size are given up when they are empty.
 const KEPT_BYTES: usize = 1 << 20;
@@ -19,7 +19,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Takes in what the socket has, up to a limit a call; answers whether it had anything.
+    /// Receives what the socket has, up to a limit a call; returns whether it had anything.
     ///
     /// # Errors
     /// The socket's, the end of the connection among them.
@@ -57,12 +57,13 @@ impl Inbox {
         }
     }
 
-    /// What has arrived and was not taken.
+    /// Returns what has arrived and was not taken.
     pub fn arrived(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
 
-    /// Takes so many bytes; answers where [`Inbox::taken`] finds them until the next [`Inbox::receive`].
+    /// Takes so many bytes; returns their range, for [`Inbox::taken`], valid until the next
+    /// [`Inbox::receive`].
     pub fn take(&mut self, count: usize) -> Range<usize> {
         let taken = self.from..(self.from + count).min(self.to);
         self.from = taken.end;
@@ -74,7 +75,8 @@ impl Inbox {
         &self.bytes[range]
     }
 
-    /// Whether the last call took all that it had room for, so that the socket may have more.
+    /// Returns whether the last call took all that it had room for, so that the socket may have
+    /// more.
     pub fn is_filled(&self) -> bool {
         self.to == self.bytes.len()
     }
@@ -84,7 +86,7 @@ impl Inbox {
         self.bytes.capacity()
     }
 
-    /// Gives the memory back if nothing is in it.
+    /// Frees the memory if the buffer is empty.
     pub fn rest(&mut self) {
         if self.from == self.to {
             *self = Self::default();
@@ -139,7 +141,7 @@ impl Outbox {
         self.bytes.capacity()
     }
 
-    /// Gives the memory back if nothing is in it.
+    /// Frees the memory if the buffer is empty.
     pub fn rest(&mut self) {
         if self.waiting() == 0 {
             *self = Self::default();

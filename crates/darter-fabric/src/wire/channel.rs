@@ -14,7 +14,8 @@ pub struct Channel<S: Read + Write + AsFd = TcpStream> {
 }
 
 impl<S: Read + Write + AsFd> Channel<S> {
-    /// The client's end of a connection to `host:port`. Each read and flush advances the TLS handshake, if any.
+    /// Returns the client's end of a connection to `host:port`. Each read and flush advances the
+    /// TLS handshake, if any.
     ///
     /// # Errors
     /// Fails if the socket does, or if no certificate can be for such a host.
@@ -22,7 +23,7 @@ impl<S: Read + Write + AsFd> Channel<S> {
         Self::new(socket, tls.map(|tls| tls.connect(address)).transpose()?)
     }
 
-    /// A server's end.
+    /// Returns a server's end.
     ///
     /// # Errors
     /// Fails if the socket does.
@@ -37,7 +38,7 @@ impl<S: Read + Write + AsFd> Channel<S> {
         Ok(Self { socket, tls: tls.map(Box::new) })
     }
 
-    /// Whether it is under TLS.
+    /// Returns whether it is under TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
@@ -54,14 +55,14 @@ impl<S: Read + Write + AsFd> Channel<S> {
         }
     }
 
-    /// Whether the TLS handshake is still under way.
+    /// Returns whether the TLS handshake is still under way.
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 }
 
-/// Has the system end a connection whose peer acknowledges neither data nor probes for ten seconds: the system reports
-/// a cut link in no other way.
+/// Has the system end a connection whose peer acknowledges neither data nor probes for ten seconds:
+/// the system reports a cut link in no other way.
 fn limit_silence(socket: &impl AsFd) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -79,8 +80,8 @@ impl<S: Read + Write + AsFd> AsFd for Channel<S> {
 }
 
 impl<S: Read + Write + AsFd> Read for Channel<S> {
-    /// Reads what has arrived. An error of kind `InvalidData` comes from TLS: the peer failed to authenticate, or does not
-    /// use TLS.
+    /// Reads what has arrived. An error of kind `InvalidData` comes from TLS: the peer failed to
+    /// authenticate, or does not use TLS.
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {

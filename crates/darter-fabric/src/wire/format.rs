@@ -8,18 +8,21 @@
 //!
 //! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, or number 8 | flag 8
 //!   verb     kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
-//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then what the verbs answer, or a text
+//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, or a text
 //! ```
 //!
-//! Client and node speak in turns: hello, challenge, proof, welcome, then requests and replies. The proofs ([`super::proof`])
-//! show that each side knows the token, which never travels itself; a side without a token proves with an empty one. A node
-//! without a token takes any proof, a client without one believes any node. The first 16 bytes of hello and challenge are the
-//! same in every version: whoever is greeted in another one answers [`Refusal::Version`], a nonce of zeros, and hangs up.
-//! All of it may go through TLS ([`super::ClientTls`]), which changes nothing here.
+//! Client and node speak in turns: hello, challenge, proof, welcome, then requests and replies. The
+//! proofs ([`super::proof`]) show that each side knows the token, which never travels itself; a
+//! side without a token proves with an empty one. A node without a token accepts any proof, a
+//! client without one accepts any node. The first 16 bytes of hello and challenge are the same in
+//! every version: a node that receives another version replies [`Refusal::Version`] with a nonce of
+//! zeros, and hangs up. All of it may go through TLS ([`super::ClientTls`]), which changes nothing
+//! here.
 //!
-//! A connection is a reliable ordered channel, so requests execute and are answered in the order they were sent; the id is
-//! there to notice a peer that has lost its place. Every length is checked before anything is kept or done: a frame that
-//! is malformed, too long or out of bounds gets a refusal and touches no memory.
+//! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
+//! order they were sent; the id detects a peer that lost its place. Every length is checked before
+//! anything is kept or done: a frame that is malformed, too long or out of bounds gets a refusal
+//! and touches no memory.
 
 use super::proof::{Nonce, Proof};
 use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind, mutant};
@@ -38,22 +41,22 @@ pub const TEXT_BYTES_MAX: usize = 1024;
 pub const SLOTS_MAX: u64 = 4096;
 /// Most verbs in a frame.
 pub const VERBS_MAX: usize = 4096;
-/// Most payload bytes of a frame, either way, unless a node says less.
+/// Most payload bytes of a frame, either way, unless a node has a lower limit.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
 /// Bytes of request and reply headers, and of a verb's.
 pub const HEADER_BYTES: usize = 16;
 
-/// Why a memory node does not do what it was asked.
+/// Why a memory node refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
-    /// Nothing was refused.
+    /// The request was carried out.
     None = 0,
     /// Another protocol, or another version of it.
     Version = 1,
     /// No token, or a wrong one.
     Credentials = 2,
-    /// Others have declared this session dead.
+    /// Another client has fenced this session.
     Fenced = 3,
     /// The node has as many connections as it takes.
     Busy = 4,
@@ -67,7 +70,7 @@ pub enum Refusal {
     Closing = 8,
     /// A member slot that another live session holds; a session that is connected.
     Taken = 9,
-    /// A request the node could not carry out: its text says why.
+    /// A request that the node could not carry out; the text states why.
     Failed = 10,
     /// A session that the node has not seen since it was started.
     Stranger = 11,
@@ -89,13 +92,13 @@ impl Refusal {
         Self::Stranger,
     ];
 
-    /// The refusal of this code.
+    /// Returns the refusal of this code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| *refusal as u8 == code)
     }
 }
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RequestKind {
@@ -105,14 +108,15 @@ pub enum RequestKind {
     Claim = 2,
     /// Gives that member slot back.
     Release = 3,
-    /// Shuts out the session [`Control::number`]; unless [`Control::flag`] is set, only if it is known to be gone.
+    /// Shuts out the session [`Control::number`]; unless [`Control::flag`] is set, only if it is
+    /// known to be gone.
     Fence = 4,
     /// Makes everything written so far durable.
     Persist = 5,
 }
 
 impl RequestKind {
-    /// The kind of this code.
+    /// Returns the kind of this code.
     pub fn from_code(code: u8) -> Option<Self> {
         [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist]
             .into_iter()
@@ -132,7 +136,7 @@ pub struct Opening {
     pub code: u32,
 }
 
-/// What a client says first.
+/// A client's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Hello {
@@ -147,14 +151,14 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// The hello of a session.
+    /// Returns the hello of a session.
     pub fn new(session: u64, nonce: Nonce) -> Self {
         let opening = Opening { magic: MAGIC, version: VERSION, code: size_of::<Nonce>() as u32 };
         Self { opening, session, reserved: 0, nonce }
     }
 }
 
-/// What a memory node answers to a hello.
+/// A memory node's reply to a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Challenge {
@@ -165,13 +169,13 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// A challenge, or a refusal at this early point.
+    /// Returns a challenge, or a refusal at this early point.
     pub fn new(refusal: Refusal, nonce: Nonce) -> Self {
         Self { opening: Opening { magic: MAGIC, version: VERSION, code: refusal as u32 }, nonce }
     }
 }
 
-/// What a memory node answers to a client's proof.
+/// A memory node's reply to a client's proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Welcome {
@@ -213,7 +217,7 @@ pub struct RequestHead {
 pub struct Control {
     /// What the request is about.
     pub number: u64,
-    /// 0 or 1; what it says depends on the request.
+    /// 0 or 1; its meaning depends on the request.
     pub flag: u64,
 }
 
@@ -284,8 +288,8 @@ pub struct FrameVerbs<'f> {
 }
 
 impl<'f> FrameVerbs<'f> {
-    /// The verbs of a payload; `None` when it is not exactly `verbs` whole ones, or they ask for more than `reply_bytes_max`
-    /// bytes.
+    /// Returns the verbs of a payload; `None` if it is not exactly `verbs` whole ones, or their
+    /// reply exceeds `reply_bytes_max` bytes.
     pub fn new(payload: &'f [u8], verbs: u16, reply_bytes_max: u32) -> Option<Self> {
         if usize::from(verbs) > VERBS_MAX && !mutant!("tcp-frame-of-any-number-of-verbs") {
             return None;
@@ -300,7 +304,8 @@ impl<'f> FrameVerbs<'f> {
         checked.rest.is_empty().then_some(all)
     }
 
-    /// The next verb, on memory node 0, and the words it carries; `None` when there is no whole one.
+    /// Returns the next verb, on memory node 0, and the words it carries; `None` when there is no
+    /// whole one.
     #[inline]
     fn take_verb(&mut self) -> Option<(Verb, &'f [u8])> {
         let (head, tail) = self.rest.split_first_chunk::<HEADER_BYTES>()?;
@@ -333,7 +338,8 @@ impl<'f> Iterator for FrameVerbs<'f> {
     }
 }
 
-/// Puts a reply's words where the verbs of `node` among `verbs` want them; answers whether they are just as many.
+/// Puts a reply's words into the buffers of the verbs of `node` among `verbs`; returns whether the
+/// number of words is right.
 pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, payload: &[u8]) -> bool {
     let (all, data) = batch.parts_mut();
     let mut rest = payload;
@@ -347,12 +353,12 @@ pub(crate) fn take_answers(batch: &mut Batch, node: u8, verbs: Range<usize>, pay
     rest.is_empty() || mutant!("tcp-surplus-answer-taken")
 }
 
-/// A header at the front of some bytes, when all of it is there.
+/// Returns a header at the front of some bytes, when all of it is there.
 pub fn head<T: Pod>(bytes: &[u8]) -> Option<T> {
     bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
-/// The error that a client makes of a refusal.
+/// Returns the error that a client makes of a refusal.
 pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
     match refusal {
         Refusal::Fenced => FabricError::Fenced,
@@ -366,7 +372,7 @@ pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
     }
 }
 
-/// A header as bytes.
+/// Returns a header as bytes.
 pub fn as_bytes<T: Pod>(head: &T) -> &[u8] {
     bytes_of(head)
 }

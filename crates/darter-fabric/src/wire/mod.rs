@@ -1,8 +1,9 @@
-//! What a client and a memory node exchange, for both ends: the format of frames, buffers and sockets that never
-//! block, proofs of a shared token, TLS.
+//! What a client and a memory node exchange, for both ends: the format of frames, buffers and
+//! sockets that never block, proofs of a shared token, TLS.
 //!
-//! Nothing here knows how a client finds its nodes ([`crate::tcp`]) or what a node does with a frame
-//! ([`crate::local::LocalEndpoint::execute_frame`], `darter-memnode`). Gateways use the buffers and channels too.
+//! Nothing here knows how a client finds its nodes ([`crate::tcp`]) or what a node does with a
+//! frame ([`crate::local::LocalEndpoint::execute_frame`], `darter-memnode`). Gateways use the
+//! buffers and channels too.
 
 mod buffer;
 mod channel;

@@ -1,9 +1,10 @@
-//! Proofs that the other side knows the token: each side draws a nonce, and shows HMAC-SHA256 under the token over both nonces,
-//! the session and a label of its own.
+//! Proofs that the other side knows the token: each side draws a nonce, and sends HMAC-SHA256 under
+//! the token over both nonces, the session and a label of its own.
 //!
-//! A recorded proof is worth nothing later, since its nonces are used once; the labels keep a node from getting its proof
-//! from the client itself. A proof tells nothing of the token but whether a guess is right: who hears or provokes one can
-//! try words against it at leisure, so that a token has to be random, not a word.
+//! A recorded proof is worth nothing later, since its nonces are used once; the labels keep a node
+//! from getting its proof from the client itself. A proof reveals nothing of the token but whether
+//! a guess is right: anyone who intercepts or provokes one can test guesses offline, so a token
+//! must be random, not a word.
 
 use crate::mutant;
 use hmac::{Hmac, KeyInit, Mac};
@@ -17,27 +18,27 @@ pub type Nonce = [u8; PROOF_BYTES];
 /// HMAC-SHA256 under the token.
 pub type Proof = [u8; PROOF_BYTES];
 
-/// A nonce from the operating system's randomness.
+/// Returns a nonce from the operating system's randomness.
 ///
 /// # Errors
-/// When the system has none.
+/// Fails if the system has none.
 pub fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
     getrandom::fill(&mut nonce).map_err(io::Error::other)?;
     Ok(nonce)
 }
 
-/// Who proves.
+/// The side that proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// A client, to be let in.
+    /// A client.
     Client,
-    /// A memory node, to be believed.
+    /// A memory node.
     Node,
 }
 
 impl Side {
-    /// What the side's proofs begin with: as long for both.
+    /// Returns what the side's proofs begin with: as long for both.
     fn label(self) -> &'static [u8] {
         match self {
             Self::Client => b"darter proof of a client",
@@ -46,7 +47,7 @@ impl Side {
     }
 }
 
-/// What both sides have said before they prove anything; each proof is over all of it.
+/// What both sides have sent before their proofs; each proof is over all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transcript {
     /// The client's nonce.
@@ -70,12 +71,12 @@ impl Transcript {
         Some(mac)
     }
 
-    /// The proof of a side that knows `token`.
+    /// Returns the proof of a side that knows `token`.
     pub fn prove(&self, token: &[u8], side: Side) -> Proof {
         self.mac(token, side).map(|mac| mac.finalize().into_bytes().into()).unwrap_or_default()
     }
 
-    /// Whether `proof` shows that a side knows `token`; takes as long whichever byte is wrong.
+    /// Returns whether `proof` shows that a side knows `token`, in constant time.
     pub fn is_proven(&self, token: &[u8], side: Side, proof: &Proof) -> bool {
         self.mac(token, side).is_some_and(|mac| mac.verify_slice(proof).is_ok())
     }

@@ -1,4 +1,5 @@
-//! Pool files: shared by mappings and processes, refused when they are no pool, locked by those who live.
+//! Pool files: shared by mappings and processes, refused when they are no pool, locked by those who
+//! live.
 
 use darter_fabric::local::{FileOptions, Space};
 use darter_fabric::{

@@ -1,5 +1,5 @@
-//! Verbs on local memory: what each does, what is refused before it touches a word, what many threads see. Small
-//! enough for Miri, which runs them on the heap.
+//! Verbs on local memory: what each does, what is refused before it touches a word, what many
+//! threads see. Small enough for Miri, which runs them on the heap.
 
 use darter_fabric::{
     Batch, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, OFFSET_LIMIT, Suspect, block_on,
@@ -160,7 +160,8 @@ fn counts_of_many_threads_add_up() {
     assert_eq!(ids.map(|id| batch.words(id)[0]), [threads * rounds; 2]);
 }
 
-/// A word that was published by CAS brings everything written before it, in one batch or in an earlier one.
+/// A word that was published by CAS brings everything written before it, in one batch or in an
+/// earlier one.
 #[test]
 fn what_was_written_before_a_published_word_is_seen() {
     let rounds = if cfg!(miri) { 8 } else { 20_000 };
@@ -195,8 +196,8 @@ fn what_was_written_before_a_published_word_is_seen() {
     });
 }
 
-/// Two threads write their own word and then read the other's, in one batch or in two: at least one must see the
-/// other. A store left in the store buffer would break this.
+/// Two threads write their own word and then read the other's, in one batch or in two: at least one
+/// must see the other. A store left in the store buffer would break this.
 #[test]
 fn a_completed_write_is_visible_before_a_later_read() {
     let rounds: u64 = if cfg!(miri) { 5 } else { 20_000 };

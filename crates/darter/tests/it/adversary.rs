@@ -1,5 +1,5 @@
-//! Keys that indexes get wrong: empty, prefixes of each other, zero bytes, long common beginnings, 64 KiB; and the
-//! comparison of a whole store with a model.
+//! Keys that indexes get wrong: empty, prefixes of each other, zero bytes, long common beginnings,
+//! 64 KiB; and the comparison of a whole store with a model.
 
 use darter::{Fabric, KEY_BYTES_MAX, Session, Store};
 use proptest::prelude::*;
@@ -89,7 +89,8 @@ pub(crate) fn brief(key: &[u8]) -> String {
     format!("{} bytes …{}", key.len(), tail.escape_ascii())
 }
 
-/// Numbers that look random and come from a seed: the test's own, so that a failure's seed says it all.
+/// Numbers that look random and come from a seed: the test's own, so that a failure's seed says it
+/// all.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 

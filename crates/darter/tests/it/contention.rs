@@ -53,7 +53,8 @@ fn threads_lose_no_increment() {
     assert_sound(&store, KEYS.len());
 }
 
-/// What a conditional delete judged is what it took: counters that some raise and others collect lose nothing.
+/// What a conditional delete judged is what it took: counters that some raise and others collect
+/// lose nothing.
 #[test]
 fn a_conditional_delete_takes_what_it_judged() {
     const EACH: u64 = 3000;
@@ -85,8 +86,9 @@ fn a_conditional_delete_takes_what_it_judged() {
     assert_eq!(left + taken.into_inner(), THREADS * EACH);
 }
 
-/// Counters that are raised, kept and taken away by whoever has seen them lose nothing; new values are of many sizes, some of keys
-/// that are absent, so that leaves of all sorts take each other's place.
+/// Counters that are raised, kept and taken away by whoever has seen them lose nothing; new values
+/// are of many sizes, some of keys that are absent, so that leaves of all sorts take each other's
+/// place.
 #[test]
 fn what_is_modified_is_what_was_judged() {
     const EACH: u64 = 4000;
@@ -133,8 +135,8 @@ fn what_is_modified_is_what_was_judged() {
     assert_sound(&store, keys);
 }
 
-/// Inserts and deletes that were told "yes" alternate for each key; neighbours come and go, so that nodes grow, split,
-/// collapse and vanish under the others' hands.
+/// Inserts and deletes that were told "yes" alternate for each key; neighbours come and go, so that
+/// nodes grow, split, collapse and vanish under the others' hands.
 #[test]
 fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
     const EACH: u64 = 4000;
@@ -189,7 +191,8 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
     assert_sound(&store, present);
 }
 
-/// A scan gives keys in order, each once, all that stay and none that never are, while others come and go.
+/// A scan gives keys in order, each once, all that stay and none that never are, while others come
+/// and go.
 #[test]
 fn scans_keep_their_promise_under_change() {
     const STAYING: u32 = 500;

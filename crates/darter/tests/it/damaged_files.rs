@@ -138,8 +138,8 @@ fn any_flipped_bit_of_a_superblock_is_noticed() {
     }
 }
 
-/// Bits flipped anywhere else: opening may succeed, answers may be wrong or errors, but nothing panics or hangs, and a
-/// check still walks the pool.
+/// Bits flipped anywhere else: opening may succeed, answers may be wrong or errors, but nothing
+/// panics or hangs, and a check still walks the pool.
 fn flip_bits(seed: u64) {
     let directory = tempfile::tempdir().unwrap();
     let pool = sound_pool(directory.path(), 2, seed);
@@ -188,7 +188,8 @@ fn a_slot_of_no_known_type_does_not_hang_the_check() {
     flip_bits(0);
 }
 
-/// A superblock of zeros behind a sound first one, nodes in the wrong order, another pool's second half.
+/// A superblock of zeros behind a sound first one, nodes in the wrong order, another pool's second
+/// half.
 #[test]
 fn regions_that_do_not_belong_together_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Every example runs to its end; they assert what they show. `darter-memnode` runs them over memory nodes.
+//! Every example runs to its end; they assert what they show. `darter-memnode` runs them over memory
+//! nodes.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,9 +1,10 @@
-//! Writers killed by SIGKILL at random moments, again and again: whatever they acknowledged must be there, whatever they
-//! had in hand took effect wholly or not at all, and what they left behind can be given back.
+//! Writers killed by SIGKILL at random moments, again and again: whatever they acknowledged must be
+//! there, whatever they had in hand took effect wholly or not at all, and what they left behind can
+//! be given back.
 //!
-//! A child follows a script that its seed fixes, and acknowledges each step over a pipe. So the parent knows exactly
-//! what the store must hold: all acknowledged steps, and perhaps the one after. When a child is started again it repeats
-//! that one and goes on.
+//! A child follows a script that its seed fixes, and acknowledges each step over a pipe. So the
+//! parent knows exactly what the store must hold: all acknowledged steps, and perhaps the one
+//! after. When a child is started again it repeats that one and goes on.
 
 use crate::adversary::{Dice, Model, assert_sound, brief};
 use darter::{ScanRange, Session, Store};
@@ -94,7 +95,8 @@ impl Writer {
         (child, out)
     }
 
-    /// One life: lets it acknowledge `steps` steps, kills it, and takes in what it acknowledged until it was dead.
+    /// One life: lets it acknowledge `steps` steps, kills it, and takes in what it acknowledged
+    /// until it was dead.
     fn live_and_die(&mut self, url: &str, steps: u64) {
         let (mut child, out) = self.start(url);
         let begin = self.acknowledged;
@@ -171,7 +173,8 @@ fn acknowledged_writes_outlive_their_writers() {
         let check = if round % 3 == 2 { store.repair() } else { store.check() }.unwrap();
         assert!(check.is_sound(), "round {round}: {:#?}", check.violations);
     }
-    // What the dead had comes back, all of it: also what they had deleted in blocks that this process had adopted.
+    // What the dead had comes back, all of it: also what they had deleted in blocks that this
+    // process had adopted.
     drop((session, store));
     let store = Store::open(&url).unwrap();
     let mut session = store.session().unwrap();

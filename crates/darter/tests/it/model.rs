@@ -226,7 +226,8 @@ proptest! {
     }
 }
 
-/// One node of each size and back: every child count from 0 to 256, below a prefix and as keys that end there.
+/// One node of each size and back: every child count from 0 to 256, below a prefix and as keys that
+/// end there.
 #[test]
 fn a_node_grows_and_shrinks_through_every_type() {
     for prefix in [&b""[..], b"x", &[7; 300]] {
@@ -254,7 +255,8 @@ fn a_node_grows_and_shrinks_through_every_type() {
     }
 }
 
-/// Small numbers as a pool's secret once left the identity hash too few bits: some key's puts turned for ever.
+/// Small numbers as a pool's secret once left the identity hash too few bits: some key's puts
+/// turned for ever.
 #[test]
 fn a_secret_of_small_numbers_serves() {
     let store = Store::options().secret([0, 1, 2, 3]).maintenance(false).open("mem:16M").unwrap();
@@ -265,7 +267,8 @@ fn a_secret_of_small_numbers_serves() {
     assert_eq!(session.scan(..).map(Result::unwrap).count(), 2000);
 }
 
-/// Statistics walk the tree in chunks of 4096 nodes; a chunk used to end on the way down to where it began.
+/// Statistics walk the tree in chunks of 4096 nodes; a chunk used to end on the way down to where
+/// it began.
 #[test]
 fn a_path_deeper_than_a_chunk_is_counted() {
     let store = Store::options().maintenance(false).open("mem:64M").unwrap();

@@ -1,5 +1,5 @@
-//! Too little memory, as a program meets it: an error that says so, and everything stored still there. Each allocation of
-//! each operation is tested where the index is.
+//! Too little memory, as a program meets it: an error that says so, and everything stored still
+//! there. Each allocation of each operation is tested where the index is.
 
 use darter::{Error, Store};
 

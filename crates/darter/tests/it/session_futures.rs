@@ -1,5 +1,6 @@
-//! What a session's futures promise: one that is dropped halfway leaves a scan where it was, they move between threads, and
-//! their cost is counted. Operations cut short at every place are tested where the index is.
+//! What a session's futures promise: one that is dropped halfway leaves a scan where it was, they
+//! move between threads, and their cost is counted. Operations cut short at every place are tested
+//! where the index is.
 
 use darter::{Error, OpKind, Store, StoreOptions, block_on};
 use darter_fabric::Local;
@@ -12,7 +13,7 @@ fn quiet() -> StoreOptions {
     Store::options().maintenance(false).auto_adjust(false)
 }
 
-/// Polls a future so many times, then drops it. Answers its result when it was ready in time.
+/// Polls a future so many times, then drops it. Returns its result when it was ready in time.
 fn poll_times<T>(future: impl Future<Output = T>, times: u64) -> Option<T> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());

@@ -1,7 +1,9 @@
-//! TLS between clients and memory nodes: certificates and keys from PEM files, and what each end asks of the other.
+//! TLS between clients and memory nodes: certificates and keys from PEM files, and what each end
+//! requires of the other.
 //!
-//! TLS 1.3 by rustls. A client believes the certificates that its CA file's certificates signed, and no others: what the
-//! machine trusts otherwise counts for nothing. Sessions are not resumed, so that each connection shows its certificates.
+//! TLS 1.3 by rustls. A client accepts the certificates that its CA file's certificates signed, and
+//! no others: the machine's own trust store is not used. Sessions are not resumed, so that each
+//! connection presents its certificates.
 
 mod session;
 
@@ -29,7 +31,7 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The file has no such thing.
@@ -66,7 +68,8 @@ pub enum TlsError {
     },
 }
 
-/// The files of a certificate (with the chain up to its CA, if there are others between) and of its private key.
+/// The files of a certificate (with the chain up to its CA, if there are others between) and of its
+/// private key.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityFiles<'f> {
     /// Certificates, the own one first.
@@ -75,19 +78,20 @@ pub struct IdentityFiles<'f> {
     pub key: &'f Path,
 }
 
-/// How a client speaks TLS. Clones share the certificates.
+/// How a client uses TLS. Clones share the certificates.
 #[derive(Clone, Debug)]
 pub struct ClientTls(Arc<ClientConfig>);
 
-/// How a memory node speaks TLS. Clones share the certificates.
+/// How a memory node or gateway uses TLS. Clones share the certificates.
 #[derive(Clone, Debug)]
 pub struct NodeTls(Arc<ServerConfig>);
 
 impl ClientTls {
-    /// Believes nodes whose certificates a certificate in `ca` signed, and shows `identity` to those that ask.
+    /// Accepts nodes whose certificates a certificate in `ca` signed, and presents `identity` to
+    /// those that require one.
     ///
     /// # Errors
-    /// When a file cannot be used.
+    /// Fails if a file cannot be used.
     pub fn from_files(ca: &Path, identity: Option<IdentityFiles<'_>>) -> Result<Self, TlsError> {
         let roots = roots(ca)?;
         let builder = ClientConfig::builder_with_provider(provider())
@@ -105,7 +109,8 @@ impl ClientTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The client's side of a connection to `host:port`, whose certificate must be for that host, a name or an IP address.
+    /// Returns the client's side of a connection to `host:port`, whose certificate must be for that
+    /// host, a name or an IP address.
     pub(super) fn connect(&self, address: &str) -> io::Result<TlsSession> {
         let unfit = |error: InvalidDnsNameError| io::Error::new(io::ErrorKind::InvalidInput, error);
         let host = address.rsplit_once(':').map_or(address, |(host, _port)| host);
@@ -117,10 +122,11 @@ impl ClientTls {
 }
 
 impl NodeTls {
-    /// Shows `identity` to clients; with `client_ca`, asks for theirs, which a certificate in it must have signed.
+    /// Presents `identity` to clients; with `client_ca`, requires theirs, which a certificate in it
+    /// must have signed.
     ///
     /// # Errors
-    /// When a file cannot be used.
+    /// Fails if a file cannot be used.
     pub fn from_files(identity: IdentityFiles<'_>, client_ca: Option<&Path>) -> Result<Self, TlsError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -140,7 +146,7 @@ impl NodeTls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The node's side of a connection.
+    /// Returns the node's side of a connection.
     pub(super) fn accept(&self) -> io::Result<TlsSession> {
         let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
         Ok(TlsSession::new(connection.into()))
@@ -154,7 +160,7 @@ impl IdentityFiles<'_> {
         Ok((certificates(self.certificate)?, key))
     }
 
-    /// What is wrong with the pair, by the file that is to blame.
+    /// Returns what is wrong with the pair, by the file that is to blame.
     fn unfit(&self) -> impl FnOnce(rustls::Error) -> TlsError {
         let (certificate, key) = (self.certificate.to_owned(), self.key.to_owned());
         move |error| match error {

@@ -1,8 +1,9 @@
 //! TLS on a socket that never blocks: one connection's state and its ciphertext.
 //!
-//! Bytes wait in two places of which the socket gives no sign. Bytes written but not taken by the socket make
-//! [`TlsSession::flush`] fail with `WouldBlock`. Bytes that have arrived are decrypted to the end by every read with enough
-//! room, so that only the beginning of a record waits here, and the rest of that record makes the socket readable.
+//! Bytes wait in two places of which the socket gives no sign. Bytes written but not taken by the
+//! socket make [`TlsSession::flush`] fail with `WouldBlock`. Bytes that have arrived are decrypted
+//! to the end by every read with enough room, so that only the beginning of a record waits here,
+//! and the rest of that record makes the socket readable.
 
 use crate::wire::buffer::READ_BYTES;
 use std::io::{self, Read, Write};
