@@ -6,7 +6,6 @@ use crate::peer::{Peer, Progress};
 use crate::service::{LogLine, Service};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::mutant;
-use darter_fabric::wire::Refusal;
 use darter_telemetry::Stop;
 use rustix::event::{Timespec, epoll};
 use std::collections::{HashMap, VecDeque};

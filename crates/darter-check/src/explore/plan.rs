@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
 use super::subject::{Hole, Holes, Promises};
-use darter_index::Situation;
+use darter_index::checker::Situation;
 use std::fmt;
 use std::sync::LazyLock;
 
