@@ -1,6 +1,6 @@
 //! The list of errors that can be planted, against the code that plants them.
 
-use darter_check::mutants::mutants;
+use darter_check::mutants::{FoundBy, mutants};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -33,4 +33,44 @@ fn the_list_names_what_the_code_plants() {
     assert_eq!(mutants().count(), listed.len(), "a name is listed twice");
     let planted: BTreeSet<String> = planted.into_keys().collect();
     assert_eq!(planted, listed);
+}
+
+/// Returns all Rust sources below a folder, one after the other.
+fn sources_below(folder: &Path) -> String {
+    let Ok(entries) = std::fs::read_dir(folder) else { return String::new() };
+    let mut all = String::new();
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all += &sources_below(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all += &std::fs::read_to_string(&path).unwrap();
+        }
+    }
+    all
+}
+
+/// Tests that the list credits with finding an error are where it says.
+#[test]
+fn the_list_names_tests_that_exist() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut sources: BTreeMap<String, String> = BTreeMap::new();
+    for mutant in mutants() {
+        let FoundBy::Tests(arguments) = mutant.found_by else { continue };
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let (package, place, test) = match words[..] {
+            [_, package, "--lib", test] => (package, "src".to_owned(), test),
+            [_, package, "--test", binary, test] => (package, format!("tests/{binary}"), test),
+            _ => panic!("{}: '{arguments}' is none of the forms that are known here", mutant.name),
+        };
+        let folder = format!("{package}/{place}");
+        let text = sources.entry(folder.clone()).or_insert_with(|| sources_below(&crates.join(&folder)));
+        // The indexes' common tests are instantiated by a macro that lists their names.
+        let name = test.rsplit("::").next().unwrap();
+        assert!(
+            text.contains(&format!("fn {name}")) || text.contains(&format!("{name},")),
+            "{}: no test {name} below crates/{folder}",
+            mutant.name
+        );
+    }
 }

@@ -277,11 +277,7 @@ impl CheckReport {
     ///
     /// # Errors
     /// An error that says nothing about the pool's bytes, such as a lost connection: then the check cannot go on.
-    pub fn unreadable(
-        &mut self,
-        what: impl Display,
-        error: impl Into<IndexError>,
-    ) -> Result<(), IndexError> {
+    pub fn unreadable(&mut self, what: impl Display, error: impl Into<IndexError>) -> Result<(), IndexError> {
         let error = error.into();
         if !error.is_damage() {
             return Err(error);

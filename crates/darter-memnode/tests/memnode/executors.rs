@@ -3,7 +3,7 @@
 use crate::support::Node;
 use crate::support::gate::gated;
 use darter::{Fabric, Store};
-use darter_fabric::{Endpoint, GlobalAddr, ExternalDriver, Tcp, TcpOptions, block_on};
+use darter_fabric::{Endpoint, ExternalDriver, GlobalAddr, Tcp, TcpOptions, block_on};
 use darter_memnode::{MemNodeOptions, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::future::Future;

@@ -2,11 +2,9 @@
 
 use crate::support::gate::gated;
 use crate::support::{LONG, Node, connect, greeted, hear, read_frame, say, until};
-use darter_fabric::wire::proof::Proof;
-use darter_fabric::wire::{
-    self, Challenge, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind,
-};
 use darter_fabric::tcp::{TcpEndpoint, TcpOptions};
+use darter_fabric::wire::proof::Proof;
+use darter_fabric::wire::{self, Challenge, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Suspect, Tcp, block_on};
 use darter_memnode::{MemNodeOptions, Region};
 use std::future::Future;

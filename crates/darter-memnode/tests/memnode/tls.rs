@@ -2,9 +2,9 @@
 
 use crate::support::authority::{Authority, Certified, GONE, LATER};
 use crate::support::{Node, connect, connect_as, get, greet, read_frame, until, value};
-use darter_fabric::wire::{Inbox, Outbox};
 use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::wire::{Channel, ClientTls, IdentityFiles, NodeTls};
+use darter_fabric::wire::{Inbox, Outbox};
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, TcpOptions, block_on, run_all};
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex};
 use darter_memnode::{MemNodeOptions, Region, serve_metrics};

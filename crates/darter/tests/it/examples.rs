@@ -27,7 +27,9 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// What each example prints when it has done its work.
-const SAYS: [(&str, &str); 4] = [
+const SAYS: [(&str, &str); 6] = [
+    ("quickstart", "plum = blue"),
+    ("cookbook", "every recipe ran"),
     ("map", "flying = fish"),
     ("multi_get_and_scan", "10 keys in"),
     ("typed_values", "cents: 1000"),
@@ -60,4 +62,14 @@ fn typed_values() {
 #[test]
 fn survive_kill() {
     runs("survive_kill");
+}
+
+#[test]
+fn quickstart() {
+    runs("quickstart");
+}
+
+#[test]
+fn cookbook() {
+    runs("cookbook");
 }
