@@ -29,7 +29,7 @@ pub(super) struct SlotAt {
 /// What the descent is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To answer: sealed nodes are as good as others.
+    /// To return a value: sealed nodes are as good as others.
     Read,
     /// To change the place found: a sealed node on the way must be dealt with first.
     Write,

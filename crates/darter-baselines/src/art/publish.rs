@@ -30,7 +30,7 @@ impl<F: Fabric> Art<F> {
         Ok(lost.is_none())
     }
 
-    /// Does so, and answers what the slot holds instead when the CAS lost. The locks still have to be ended.
+    /// Does so. Returns what the slot holds instead if the CAS lost. The locks still have to be ended.
     pub(super) async fn post(
         &self,
         client: &mut Pinned<'_, F>,

@@ -9,9 +9,8 @@ use super::descend_any::keys_below;
 use super::node::{Held, Part, Slot};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::frontier::{Weight, put_between, put_children, put_front, window};
-use darter_index::radix::leaf;
 use darter_index::radix::limits::{Limits, Standing, Touches};
-use darter_index::radix::sink::{Sink, is_void};
+use darter_index::radix::sink::{Sink, emit, is_void};
 use darter_index::radix::slot::END;
 use darter_index::{IndexError, KeyValue, ScanRange};
 use darter_pool::size_class::class_bytes;
@@ -60,7 +59,11 @@ impl<F: Fabric> Art<F> {
             let (count, has_nodes) = window(&frontier, sink.left, weight);
             let run: Vec<Item> = frontier.drain(..count).collect();
             if !has_nodes {
-                self.emit(&mut client, &limits, &run, &mut sink).await?;
+                let leaves = run.iter().filter_map(|item| match item.slot.held() {
+                    Held::Leaf { addr, class } => Some((addr, class, item.touches)),
+                    _ => None,
+                });
+                emit(&mut client, &limits, leaves, &mut sink).await?;
                 continue;
             }
             let items = match self.expand(&mut client, &mut limits, &run, root_known).await? {
@@ -72,32 +75,6 @@ impl<F: Fabric> Art<F> {
         }
         drop(sink);
         Ok(pairs)
-    }
-
-    /// Reads a run of leaves in one round trip and hands on those in the range.
-    async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
-        &self,
-        client: &mut Pinned<'_, F>,
-        limits: &Limits<'_>,
-        run: &[Item],
-        sink: &mut Sink<V>,
-    ) -> Result<(), IndexError> {
-        let mut batch = client.batch();
-        let mut reads = Vec::with_capacity(run.len());
-        for item in run {
-            if let Held::Leaf { addr, class } = item.slot.held() {
-                reads.push((item, addr, batch.read(addr, leaf::class_words(class))));
-            }
-        }
-        let done = client.submit(batch).await?;
-        for (item, addr, read) in reads {
-            let leaf = leaf::parse(addr, done.words(read))?;
-            if !(item.touches.low || item.touches.high) || limits.contains(leaf.key) {
-                sink.take(leaf.key, leaf.value);
-            }
-        }
-        client.recycle(done);
-        Ok(())
     }
 
     /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when the remembered root

@@ -252,7 +252,7 @@ impl<F: Fabric> Art<F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Reads again, under the lock, what a descent read of the node where it ended; answers where there is room for the
+    /// Reads again, under the lock, what a descent read of the node where it ended. Returns where there is room for the
     /// edge if nobody has taken it and the node is not being replaced.
     async fn look_again(
         &self,
@@ -369,7 +369,7 @@ impl<F: Fabric> Art<F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(super) async fn delete_key(
         &self,
         client: &mut darter_pool::Client<F>,

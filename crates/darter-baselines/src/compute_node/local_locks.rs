@@ -76,7 +76,7 @@ impl<T> LocalLocks<T> {
         Some(LocalGuard { locks: Arc::clone(self), number, handed: None })
     }
 
-    /// Gives the lock to the next in the queue, with `handed` if there is one; answers what nobody took. Without a queue the
+    /// Gives the lock to the next in the queue, with `handed` if there is one. Returns what nobody took. Without a queue the
     /// lock is free, unless there was something to hand over: then it is as it was.
     fn pass(&self, number: u64, mut handed: Option<T>) -> Option<T> {
         let mut shard = self.shard(number);
@@ -180,7 +180,7 @@ impl<T> LocalGuard<T> {
         shard.get(&self.number).is_some_and(|lock| lock.handovers < handovers_max && !lock.queue.is_empty())
     }
 
-    /// Passes the lock and `handed` to the next in the queue. When nobody is there any more, answers both.
+    /// Passes the lock and `handed` to the next in the queue. Returns both if nobody is there any more.
     pub(crate) fn hand_over(self, handed: T) -> Result<(), (Self, T)> {
         match self.locks.pass(self.number, Some(handed)) {
             None => {

@@ -124,7 +124,7 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Builder<'_, F> {
-    /// Takes all keys; answers what the root is to hold.
+    /// Takes all keys. Returns what the root is to hold.
     async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Draft, IndexError>
     where
         I: Iterator<Item = KeyValue> + Send,
@@ -248,7 +248,7 @@ impl<F: Fabric> Builder<'_, F> {
         client.free_unpublished(link.addr(), self.sherman.shared.format.node_bytes(), AllocKind::Inner);
     }
 
-    /// Writes a node; answers whether its contents fit.
+    /// Writes a node. Returns whether its contents fit.
     async fn write_node(
         &mut self,
         client: &mut Client<F>,
@@ -326,7 +326,7 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(Draft { level: at as u8 + 1, low, high, sibling, body: Body::Inner(children) })
     }
 
-    /// Writes what is still open; answers what the root is to hold. The topmost node's own place is not needed.
+    /// Writes what is still open. Returns what the root is to hold. The topmost node's own place is not needed.
     async fn finish(&mut self, client: &mut Client<F>) -> Result<Draft, IndexError> {
         let items = std::mem::take(&mut self.items);
         let lower = self.bound(client, &self.low.clone()).await?;

@@ -56,8 +56,8 @@ enum Merged {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there is something to merge;
-    /// answers whether the leaf was.
+    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there is something to merge.
+    /// Returns whether the leaf was merged.
     ///
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is none.
@@ -313,7 +313,7 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// Reads a node that a link of the tree leads to; answers it when it is dead.
+    /// Reads a node that a link of the tree leads to. Returns it if it is dead.
     async fn read_dead(
         &self,
         client: &mut Pinned<'_, F>,

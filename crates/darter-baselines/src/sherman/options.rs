@@ -42,7 +42,7 @@ pub struct ShermanOptions {
     /// What keys and values.
     pub records: Records,
     /// Whole nodes are written to a second place first, so that no writer's death loses one. The published design does not;
-    /// then a node whose writer died amid its WRITE is lost, and its keys answer so. A process may leave them out alone.
+    /// then a node whose writer died amid its WRITE is lost, and its keys return an error. A process may leave them out alone.
     pub redo_images: bool,
     /// How full bulk load fills nodes, in percent.
     pub fill_percent: u8,

@@ -85,7 +85,7 @@ impl<'k> Walk<'k> {
         (self.torn > TORN_MAX).then(|| page.link())
     }
 
-    /// Adds the READs that the next step needs; answers the end when it needs none.
+    /// Adds the READs that the next step needs. Returns the end when it needs none.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
@@ -119,7 +119,7 @@ impl<'k> Walk<'k> {
         Ok(None)
     }
 
-    /// Takes what the READs brought; answers the end when it is reached.
+    /// Takes what the READs brought. Returns the end when it is reached.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].

@@ -87,7 +87,7 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Builder<'_, F> {
-    /// Takes all keys; answers the slot of the finished root.
+    /// Takes all keys. Returns the slot of the finished root.
     async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Slot, IndexError>
     where
         I: Iterator<Item = KeyValue> + Send,

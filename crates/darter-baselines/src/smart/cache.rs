@@ -161,7 +161,7 @@ impl Cache {
         self.compact();
     }
 
-    /// Drops the entry that came first; answers false when the queue is empty.
+    /// Drops the entry that came first. Returns false if the queue is empty.
     fn evict(&self) -> bool {
         let Some((ticket, prefix)) = self.queue().items.pop_front() else { return false };
         let mut shard = self.write(&prefix);

@@ -171,7 +171,7 @@ impl<F: Fabric> Smart<F> {
         Ok(())
     }
 
-    /// Verifies a leaf; answers the slot that should point to where it has moved.
+    /// Verifies a leaf. Returns the slot that should point to where it has moved.
     fn verify_leaf(&self, walk: &mut Inspection, slot: Slot, len: u8, words: &[u64]) -> Option<Slot> {
         let (addr, edge) = (slot.addr(), slot.edge().unwrap_or(END));
         match self.shared.format.parse(addr, words) {

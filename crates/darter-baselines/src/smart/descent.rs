@@ -16,7 +16,7 @@
 //!
 //! A reverse pointer that does not match still tells at once that an entry is out of date.
 //!
-//! Below a believed node every child was linked at some moment of this operation, so its slots are answered as they stand,
+//! Below a believed node every child was linked at some moment of this operation, so its slots count as they stand,
 //! sealed or not.
 
 use super::holes::SmartHole;
@@ -37,7 +37,7 @@ const TORN_MAX: u32 = 8;
 /// What the descent is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To answer: sealed slots are as good as others.
+    /// To return a value: sealed slots are as good as others.
     Read,
     /// To change the place found: a sealed slot there must be dealt with first.
     Write,

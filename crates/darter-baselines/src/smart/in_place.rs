@@ -98,7 +98,7 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Waits, unpinned, until a holder is over or has had time to go on; answers whom to take the lock over from, 0 for nobody.
+    /// Waits, unpinned, until a holder is over or has had time to go on. Returns whom to take the lock over from, 0 for nobody.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64, IndexError> {
         if !self.shared.options.holes.has(SmartHole::LocksOfTheDead) && client.is_over(holder).await? {
             return Ok(holder);
@@ -133,7 +133,7 @@ impl<F: Fabric> Smart<F> {
         Ok(Settled::Again)
     }
 
-    /// The same for a leaf whose slot is not known; answers who holds its lock, if that could not be had.
+    /// The same for a leaf whose slot is not known. Returns who holds its lock, if that could not be had.
     pub(super) async fn settle_at(
         &self,
         client: &mut Pinned<'_, F>,
@@ -149,7 +149,7 @@ impl<F: Fabric> Smart<F> {
         })
     }
 
-    /// Marks a leaf whose former holder died amid writing it; answers whether it did.
+    /// Marks a leaf whose former holder died amid writing it. Returns whether it did.
     async fn mark_if_lost(&self, client: &mut Pinned<'_, F>, locked: &Locked) -> Result<bool, IndexError> {
         let addr = locked.leaf.addr;
         if !matches!(self.shared.format.parse(addr, &locked.words)?, Read::Torn) {

@@ -81,7 +81,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Gives a waiter its turn, unless it has gone; answers whether it was there.
+    /// Gives a waiter its turn, unless it has gone. Returns whether it was there.
     fn give(&self, given: Turn) -> bool {
         let waker = match &mut *lock(&self.turn) {
             turn @ Turn::Waits(_) => {
@@ -248,7 +248,7 @@ impl<'t> Lead<'t> {
         self.windows.end(self.key, Some(&mut answer));
     }
 
-    /// Tells the others what came of a put of `value`; answers what to tell its own caller. The other writes come before it, so
+    /// Tells the others what came of a put of `value`. Returns what to tell its own caller. The other writes come before it, so
     /// the first of them found what it found. A refusal that was read while the window was open serves nobody: who came since may
     /// know the key to be there.
     pub(super) fn has_written(mut self, value: &[u8], outcome: PutOutcome) -> PutOutcome {

@@ -16,8 +16,8 @@ use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::frontier::{Weight, put_front, window};
 use darter_index::radix::limits::{Limits, Touches};
 use darter_index::radix::prefix_hash::HashKeys;
-use darter_index::radix::sink::{Sink, beyond, is_void};
-use darter_index::radix::{common_prefix, slot::END};
+use darter_index::radix::sink::{Sink, beyond, first_bound, is_void};
+use darter_index::radix::slot::END;
 use darter_index::{IndexError, KeyValue, ScanRange};
 use darter_pool::{Client, Pinned};
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Scans under one pin; answers who locks the leaf that it could not go past, if any.
+    /// Scans under one pin. Returns who locks the leaf that it could not go past, if any.
     async fn scan_pinned<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -123,12 +123,7 @@ impl<F: Fabric> Smart<F> {
 
     /// A remembered node from which the range, or enough of it, can be reached, with its prefix.
     fn scan_start(&self, range: &ScanRange, limit: usize) -> Option<(Place, Vec<u8>)> {
-        let (near, far) = if range.reverse { (&range.to, &range.from) } else { (&range.from, &range.to) };
-        let (Bound::Included(near) | Bound::Excluded(near)) = near else { return None };
-        let shared_len = match far {
-            Bound::Included(far) | Bound::Excluded(far) => common_prefix(near, far),
-            Bound::Unbounded => 0,
-        };
+        let (near, shared_len) = first_bound(range)?;
         let mut below = usize::MAX;
         loop {
             let hint = self.shared.cache.lookup(near, below)?;

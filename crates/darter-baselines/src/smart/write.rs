@@ -362,7 +362,7 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
         check_key(key)?;
         let mut over = 0;

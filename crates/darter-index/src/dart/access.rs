@@ -3,6 +3,7 @@
 
 use super::Dart;
 use super::descent::{Descent, End, Purpose, SlotAt, View};
+use super::est::Express;
 use super::est::table::Table;
 use super::holes::Hole;
 use super::node::{Held, NodeRef, Slot};
@@ -41,6 +42,11 @@ impl<F: Fabric> Dart<F> {
     /// A hashed key for `key`, under this pool's secret.
     pub(super) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
         HashedKey::new(self.shared.keys, key)
+    }
+
+    /// The express skip table, for work on it.
+    pub(super) fn express<'t>(&'t self, table: &'t Table) -> Express<'t> {
+        Express { table, keys: &self.shared.keys, version: self.shared.words.version }
     }
 
     /// A descent for a writer.
@@ -186,7 +192,7 @@ impl<F: Fabric> Dart<F> {
         Ok(self.exchange(client, writes, at, new).await? == at.slot)
     }
 
-    /// The same; answers what the slot held.
+    /// The same. Returns what the slot held.
     pub(super) async fn exchange(
         &self,
         client: &mut Pinned<'_, F>,

@@ -315,8 +315,7 @@ impl<F: Fabric> Dart<F> {
                     pending.extend(pending_for(table.list, &mut self.hashed(&key), cover, visit.node, None));
                 }
                 entries += pending.len() as u64;
-                let (keys, version) = (&self.shared.keys, self.shared.words.version);
-                install(&mut client, table, keys, version, &pending, &[]).await?;
+                install(&mut client, self.express(table), &pending, &[]).await?;
             }
             match next {
                 Some(key) => from = Some(key),

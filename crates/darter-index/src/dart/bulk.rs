@@ -121,8 +121,7 @@ impl<F: Fabric> Dart<F> {
         // No scrub would look for what stands under lengths of another list.
         let pending = if table.list == list { pending } else { &[] };
         for chunk in pending.chunks(64) {
-            let (keys, version) = (&self.shared.keys, self.shared.words.version);
-            install(&mut client, &table, keys, version, chunk, &[]).await?;
+            install(&mut client, self.express(&table), chunk, &[]).await?;
         }
         Ok(())
     }

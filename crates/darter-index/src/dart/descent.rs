@@ -10,7 +10,7 @@
 //! - some slot is unsealed (rule R1: the node was current at that moment, and so are all its slots, absence included).
 //!
 //! Else the next hint is tried, at last the root word itself, whose path needs no such proof. Below a believed node every
-//! child was linked at some moment of this operation, so its slots are answered as they stand, sealed or not; there the
+//! child was linked at some moment of this operation, so its slots count as they stand, sealed or not; there the
 //! identity word decides whether the key took another way inside a compressed path.
 
 use super::est::install::KnownBucket;
@@ -38,7 +38,7 @@ pub(crate) struct SlotAt {
 /// What the descent is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To answer: sealed slots are as good as others. `sample` counts an access in the leaf.
+    /// To return a value: sealed slots are as good as others. `sample` counts an access in the leaf.
     Read { sample: bool },
     /// To change the place found: a sealed slot on the way must be dealt with first.
     Write,

@@ -117,7 +117,6 @@ impl<F: Fabric> Dart<F> {
             .map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() })
             .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
-        let (keys, version) = (&self.shared.keys, self.shared.words.version);
         let (mut tables, _) = self.live_tables(client).await?;
         if mutant!("scrub-skips-the-table-being-built") {
             tables.truncate(1);
@@ -129,11 +128,12 @@ impl<F: Fabric> Dart<F> {
             note(situations::SCRUB_BESIDE_BUILD);
         }
         for (at, table) in tables.into_iter().enumerate() {
-            if scrub(client, &table, keys, version, &retired).await? {
+            if scrub(client, self.express(&table), &retired).await? {
                 note(if at == 0 { situations::SCRUB_CLEARED } else { situations::SCRUB_CLEARED_BUILD });
             }
             if !nameless.is_empty() && !mutant!("nameless-node-not-scrubbed") {
-                scrub_everywhere(client, &table, keys, version, |addr| nameless.contains(&addr)).await?;
+                let is_nameless = |addr| nameless.contains(&addr);
+                scrub_everywhere(client, self.express(&table), is_nameless).await?;
             }
         }
         Ok(())

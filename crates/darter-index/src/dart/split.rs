@@ -116,8 +116,7 @@ impl<F: Fabric> Dart<F> {
         for (node, _) in images.iter().rev() {
             let replaces = child.is_live().then(|| child.addr());
             let pending = pending_for(table.list, &mut descent.key, (from, node.depth), *node, replaces);
-            let keys = &self.shared.keys;
-            install(client, table, keys, self.shared.words.version, &pending, &descent.probes).await?;
+            install(client, self.express(table), &pending, &descent.probes).await?;
             from = node.depth;
         }
         Ok(Turn::Done(PutOutcome::Inserted))

@@ -59,7 +59,7 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
-    /// Counts some 4,000 inner nodes more; answers the sums when those were the last, and begins anew. What was counted long ago may
+    /// Counts some 4,000 inner nodes more. Returns the sums when those were the last, and begins anew. What was counted long ago may
     /// have changed since.
     ///
     /// # Errors

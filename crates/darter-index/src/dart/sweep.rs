@@ -15,10 +15,10 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.refresh(&mut client).await?;
-        let (keys, version) = (self.shared.keys, self.shared.words.version);
+        let version = self.shared.words.version;
         for table in self.live_tables(&mut client).await?.0 {
             let doomed = |addr| !reachable.contains(addr);
-            est::scrub::scrub_everywhere(&mut client, &table, &keys, version, doomed).await?;
+            est::scrub::scrub_everywhere(&mut client, self.express(&table), doomed).await?;
         }
         let mut batch = client.batch();
         batch.faa(version, 1);

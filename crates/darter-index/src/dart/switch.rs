@@ -277,7 +277,7 @@ impl<F: Fabric> Dart<F> {
         let successor = NodeRef { addr, ty, depth };
         let cover = (target.above, target.node.depth);
         let pending = pending_for(table.list, key, cover, successor, Some(target.node.addr));
-        install(client, table, &self.shared.keys, self.shared.words.version, &pending, known).await
+        install(client, self.express(table), &pending, known).await
     }
 }
 

@@ -106,7 +106,7 @@ impl<F: Fabric> Dart<F> {
         Ok((visited, next))
     }
 
-    /// Reads the unread nodes of a run; answers the run with each followed by its inner children.
+    /// Reads the unread nodes of a run. Returns the run with each followed by its inner children.
     async fn expand(
         &self,
         client: &mut Pinned<'_, F>,

@@ -127,7 +127,7 @@ impl<F: Fabric> Dart<F> {
         self.modify_as(client, OpKind::Update, key, decide).await
     }
 
-    /// Removes a key whose value `is_wanted`; answers whether it did. The value that is judged last is the one that goes: what
+    /// Removes a key whose value `is_wanted`. Returns whether it did. The value that is judged last is the one that goes: what
     /// comes between the look and the CAS makes the CAS fail.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl<F: Fabric> Dart<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Takes a key out of the slot that holds its leaf; answers whether nobody came between.
+    /// Takes a key out of the slot that holds its leaf. Returns whether nobody came between.
     async fn remove(
         &self,
         client: &mut Pinned<'_, F>,

@@ -5,11 +5,11 @@
 //! Installing is best effort: a full bucket or a lost race drops the hint.
 
 use super::super::node::NodeRef;
-use super::super::prefix_hash::{HashKeys, HashedKey};
+use super::super::prefix_hash::HashedKey;
 use super::super::situations;
 use super::split::{SplitOutcome, split};
 use super::table::Table;
-use super::{BUCKET_SLOTS, Entry, PrefixList};
+use super::{BUCKET_SLOTS, Entry, Express, PrefixList};
 use crate::IndexError;
 use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -89,12 +89,11 @@ fn plan(bucket: &[u64], new: &PendingEntry) -> Plan {
 /// Those of the fabric. Running out of space drops hints instead.
 pub(crate) async fn install<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
-    version_addr: GlobalAddr,
+    express: Express<'_>,
     entries: &[PendingEntry],
     known: &[KnownBucket],
 ) -> Result<(), IndexError> {
+    let table = express.table;
     let mut pending: SmallVec<[PendingEntry; 8]> = entries.iter().copied().collect();
     for attempt in 0..ATTEMPTS {
         if pending.is_empty() {
@@ -132,7 +131,7 @@ pub(crate) async fn install<F: Fabric>(
             client.recycle(done);
         }
         for (new, sealed) in crowded {
-            match split(client, table, keys, version_addr, new.hash, sealed).await {
+            match split(client, express, new.hash, sealed).await {
                 Ok(SplitOutcome::Split | SplitOutcome::Moved) => left.push(new),
                 Ok(SplitOutcome::Roomy | SplitOutcome::AtLimit)
                 | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}

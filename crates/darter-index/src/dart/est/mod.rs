@@ -34,10 +34,12 @@ pub(crate) mod split;
 pub(crate) mod table;
 
 use super::node::{NodeRef, NodeType};
+use super::prefix_hash::HashKeys;
 use super::seal::SEAL;
 use crate::radix::slot::NodeCode;
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
+use table::Table;
 
 /// Entries in a bucket.
 pub(crate) const BUCKET_SLOTS: usize = 8;
@@ -199,6 +201,16 @@ impl DirectoryEntry {
     pub(crate) const fn local_depth(self) -> u32 {
         (self.0 >> 44 & 0x3f) as u32
     }
+}
+
+/// The table as an operation works on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Express<'t> {
+    pub(crate) table: &'t Table,
+    /// Hashes the prefixes that entries stand under.
+    pub(crate) keys: &'t HashKeys,
+    /// The word that tells other processes to read the directory again.
+    pub(crate) version: GlobalAddr,
 }
 
 #[cfg(test)]

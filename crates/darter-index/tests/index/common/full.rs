@@ -21,7 +21,7 @@ fn key(shape: u64, n: u64) -> Vec<u8> {
     }
 }
 
-/// Puts; answers whether there was room. What finds none must not have happened.
+/// Puts. Returns whether there was room. What finds none must not have happened.
 fn put<T: Tested>(bench: &mut Bench<T>, model: &mut Model, key: Vec<u8>, value: Vec<u8>) -> bool {
     match block_on(bench.index.put(&mut bench.client, &key, &value, Condition::Always)) {
         Ok(_) => {

@@ -26,7 +26,7 @@ pub(crate) trait Tested: 'static {
         Default::default()
     }
 
-    /// Something of the index's own that may happen at any time and changes no answer.
+    /// Something of the index's own that may happen at any time and changes no result.
     fn adjust<F: Fabric>(
         _index: &Self::Index<F>,
         _client: &mut Client<F>,
