@@ -1,8 +1,9 @@
-//! Range scan in both directions, one chunk at a time, as DART's without its express nodes: the walk keeps a frontier in key
-//! order and reads a run at its front in one round trip, as many children of one level in parallel as the keys still
-//! wanted are likely to need.
+//! Range scan in both directions, one chunk at a time, as DART's without its express nodes: the
+//! walk keeps a frontier in key order and reads a run at its front in one round trip, as many
+//! children of one level in parallel as the keys still wanted are likely to need.
 //!
-//! A node read after it was replaced still holds every key that it held when it was sealed, and that stayed.
+//! A node read after it was replaced still holds every key that it held when it was sealed, and
+//! that stayed.
 
 use super::Art;
 use super::descend_any::keys_below;
@@ -26,7 +27,8 @@ struct Item {
     above: Option<usize>,
 }
 
-/// A node that left a bound's path in the bytes its edge skipped: the key of any leaf below it tells where it stands.
+/// A node that left a bound's path in the bytes its edge skipped: the key of any leaf below it
+/// tells where it stands.
 struct Unclear {
     /// Where its children go among the items found.
     at: usize,
@@ -77,8 +79,8 @@ impl<F: Fabric> Art<F> {
         Ok(pairs)
     }
 
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when the remembered root
-    /// was being replaced.
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
+    /// when the remembered root was being replaced.
     async fn expand(
         &self,
         client: &mut Pinned<'_, F>,

@@ -1,5 +1,6 @@
-//! What the operations share: descents run to their end, nodes and the root read, a slot changed by one CAS, the slot that
-//! points to a node, and the replacement of a node finished for whoever began it.
+//! What the operations share: descents run to their end, nodes and the root read, a slot changed by
+//! one CAS, the slot that points to a node, and the replacement of a node finished for the client
+//! that began it.
 
 use super::Dart;
 use super::descent::{Descent, End, Purpose, SlotAt, View};
@@ -80,7 +81,8 @@ impl<F: Fabric> Dart<F> {
         self.parent_by(client, table, descent).await
     }
 
-    /// Finds the slot that points to the node where a descent ended, from the hints that it did not need.
+    /// Finds the slot that points to the node where a descent ended, from the hints that it did not
+    /// need.
     pub(super) async fn parent_of_end(
         &self,
         client: &mut Pinned<'_, F>,
@@ -112,7 +114,8 @@ impl<F: Fabric> Dart<F> {
         })
     }
 
-    /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it first, if need be.
+    /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it
+    /// first, if need be.
     pub(super) async fn help(
         &self,
         client: &mut Pinned<'_, F>,
@@ -180,8 +183,8 @@ impl<F: Fabric> Dart<F> {
         Ok(words)
     }
 
-    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory node. Answers whether that
-    /// won.
+    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory
+    /// node. Answers whether that won.
     pub(super) async fn publish(
         &self,
         client: &mut Pinned<'_, F>,

@@ -1,11 +1,13 @@
 //! Range scan in both directions (paper, section 4.1), one chunk at a time.
 //!
-//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children of one level in parallel,
-//! as many as the keys still wanted are likely to need. It starts at an express node when that covers the whole range, or is
-//! so large that it should hold what is wanted; else at the root.
+//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children
+//! of one level in parallel, as many as the keys still wanted are likely to need. It starts at an
+//! express node when that covers the whole range, or is so large that it should hold what is
+//! wanted; else at the root.
 //!
-//! Promise: keys in order, each at most once, every key that was there throughout, none that was absent throughout. A node
-//! read after it was replaced still holds every key that it held when it was sealed, and that stayed.
+//! Promise: keys in order, each at most once, every key that was there throughout, none that was
+//! absent throughout. A node read after it was replaced still holds every key that it held when it
+//! was sealed, and that stayed.
 
 use super::Dart;
 use super::descend_any::keys_below;
@@ -27,8 +29,8 @@ use std::collections::VecDeque;
 const HINTED_STARTS: usize = 4;
 
 impl<F: Fabric> Dart<F> {
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy. Returns how
-    /// many there were.
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
+    /// without a copy. Returns how many there were.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
@@ -106,7 +108,8 @@ impl<F: Fabric> Dart<F> {
         Ok(best.map(|node| (node, near[..node.depth].to_vec())))
     }
 
-    /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then nothing was visited.
+    /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then
+    /// nothing was visited.
     async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -145,8 +148,8 @@ impl<F: Fabric> Dart<F> {
         Ok(true)
     }
 
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when the hint that led
-    /// to the first did not hold.
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
+    /// when the hint that led to the first did not hold.
     async fn expand_run(
         &self,
         client: &mut Pinned<'_, F>,

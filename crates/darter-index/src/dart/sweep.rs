@@ -6,8 +6,8 @@ use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{Client, ReachableSet};
 
 impl<F: Fabric> Dart<F> {
-    /// Clears entries that name nodes outside `reachable`, and finishes splits half done, which makes their old segments
-    /// unreachable.
+    /// Clears entries that name nodes outside `reachable`, and finishes splits half done, which
+    /// makes their old segments unreachable.
     pub(super) async fn scrub_dead_entries(
         &self,
         client: &mut Client<F>,

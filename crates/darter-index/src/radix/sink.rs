@@ -46,7 +46,8 @@ impl<V: FnMut(&[u8], &[u8])> Sink<V> {
     }
 }
 
-/// Reads leaves in one round trip and hands on those in the range. Each comes with its size class and how it stands.
+/// Reads leaves in one round trip and hands on those in the range. Each comes with its size class
+/// and how it stands.
 ///
 /// # Errors
 /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -71,8 +72,8 @@ pub async fn emit<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
     Ok(())
 }
 
-/// The bound at which a walk of a range begins, and how many bytes at its beginning all keys of the range have. `None` for a
-/// range that has no such bound.
+/// The bound at which a walk of a range begins, and how many bytes at its beginning all keys of the
+/// range have. `None` for a range that has no such bound.
 pub fn first_bound(range: &ScanRange) -> Option<(&[u8], usize)> {
     let (near, far) = if range.reverse { (&range.to, &range.from) } else { (&range.from, &range.to) };
     let (Bound::Included(near) | Bound::Excluded(near)) = near else { return None };

@@ -1,8 +1,10 @@
-//! Putting entries into the table: upkeep after splits, type switches and collapses (paper, sections 3.1 and 4.2).
+//! Putting entries into the table: upkeep after splits, type switches and collapses (paper,
+//! sections 3.1 and 4.2).
 //!
-//! Always after the change it reports is visible in the tree, and always pinned since before the node was found there: that
-//! is what lets a scrub, which waits a grace after the unlinking, be sure that nobody can put a retired node back (R3).
-//! Installing is best effort: a full bucket or a lost race drops the hint.
+//! Always after the change it reports is visible in the tree, and always pinned since before the
+//! node was found there: that is what lets a scrub, which waits a grace after the unlinking, be
+//! sure that nobody can put a retired node back (R3). Installing is best effort: a full bucket or a
+//! lost race drops the hint.
 
 use super::super::node::NodeRef;
 use super::super::prefix_hash::HashedKey;
@@ -35,7 +37,8 @@ pub(crate) struct KnownBucket {
     pub(crate) words: [u64; BUCKET_SLOTS],
 }
 
-/// The entries to be put in for a node that covers the lengths above `above` up to `upto`, in the order of the list.
+/// The entries to be put in for a node that covers the lengths above `above` up to `upto`, in the
+/// order of the list.
 ///
 /// `key` must agree with the node's prefix in its first `upto` bytes.
 pub(crate) fn pending_for(

@@ -1,9 +1,10 @@
 //! Removing every entry that names a retired node, before its memory is freed (rule R3).
 //!
-//! A node that was unlinked waits one grace, so that every operation that had found it in the tree, and might still enter it
-//! here, has ended. Then its entries are cleared under every length of the list, in the current table and in one being
-//! built, and it waits a second grace for those who read an entry before it was cleared. A sealed bucket is on its way to
-//! another segment: the split is finished first, then the entry cleared where it went.
+//! A node that was unlinked waits one grace, so that every operation that had found it in the tree,
+//! and might still enter it here, has ended. Then its entries are cleared under every length of the
+//! list, in the current table and in one being built, and it waits a second grace for those who
+//! read an entry before it was cleared. A sealed bucket is on its way to another segment: the split
+//! is finished first, then the entry cleared where it went.
 
 use super::super::prefix_hash::HashedKey;
 use super::super::situations;
@@ -158,8 +159,8 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
         for entry in &before {
             is_moving |= scrub_segment(client, table, entry.segment(), &doomed).await?;
         }
-        // An entry on the move during the pass may have been missed: look again until no segment split meanwhile, and none
-        // was about to.
+        // An entry on the move during the pass may have been missed: look again until no segment
+        // split meanwhile, and none was about to.
         let is_settled = segments(client, table).await? == before && !is_moving;
         if is_settled || mutant!("scrub-everywhere-looks-once") {
             return Ok(());
@@ -172,7 +173,8 @@ fn endless(addr: GlobalAddr) -> IndexError {
     IndexError::Corrupt { addr, what: "an express segment whose split never ends" }
 }
 
-/// Clears entries of one segment; returns whether others are sealed, and so on their way to another segment.
+/// Clears entries of one segment; returns whether others are sealed, and so on their way to another
+/// segment.
 async fn scrub_segment<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,

@@ -1,17 +1,20 @@
 //! Splitting a segment: the table grows while everybody uses it.
 //!
-//! The rule is that of the tree's own nodes (design section 4, type switch): first every slot of the old segment is sealed, so
-//! that its contents can never change again; then anyone may build the two halves from them. So a scrub cannot miss an entry
-//! that is on its way from one segment to another: it either clears the old slot before the seal, or meets the seal and
-//! finishes the split first.
+//! The rule is that of the tree's own nodes (design section 4, type switch): first every slot of
+//! the old segment is sealed, so that its contents can never change again; then anyone may build
+//! the two halves from them. So a scrub cannot miss an entry that is on its way from one segment to
+//! another: it either clears the old slot before the seal, or meets the seal and finishes the split
+//! first.
 //!
-//! Several clients may build duplicates. The lowest directory entry of each half decides: the first CAS there wins, everyone
-//! copies the winner into the half's other entries. Whoever wins the lower half retires the old segment, after it has bumped
-//! the version word that tells other processes to read the directory again. A split first completes the copying of the split
-//! before it, so that a directory entry is never more than one split behind.
+//! Several clients may build duplicates. The lowest directory entry of each half decides: the first
+//! CAS there wins, everyone copies the winner into the half's other entries. The client that wins
+//! the lower half retires the old segment, after it has bumped the version word that tells other
+//! processes to read the directory again. A split first completes the copying of the split before
+//! it, so that a directory entry is never more than one split behind.
 //!
-//! An entry does not hold the hash bit that sends it to one half or the other. It is found again in the node that the entry
-//! names: its identity word when the node lies exactly at the entry's length, else the key of any leaf below.
+//! An entry does not hold the hash bit that sends it to one half or the other. It is found again in
+//! the node that the entry names: its identity word when the node lies exactly at the entry's
+//! length, else the key of any leaf below.
 
 use super::super::descend_any::keys_below_hinted;
 use super::super::drafts::Drafts;
@@ -27,7 +30,8 @@ use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned, PoolError};
 use std::sync::atomic::Ordering;
 
-/// A segment splits when a bucket is full and this share of its slots is taken; below, the hint is dropped.
+/// A segment splits when a bucket is full and this share of its slots is taken; below, the hint is
+/// dropped.
 const SPLIT_PERCENT: usize = 60;
 
 /// What became of an attempt to split.
@@ -43,11 +47,12 @@ pub(crate) enum SplitOutcome {
     AtLimit,
 }
 
-/// Splits the segment of `hash` when it is full enough, or finishes a split that someone began (`sealed`).
+/// Splits the segment of `hash` when it is full enough, or finishes a split that someone began
+/// (`sealed`).
 ///
 /// # Errors
-/// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`], unless a split has begun: then whoever must have it
-/// finished, a scrub, has to try again later, and gets the error.
+/// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`], unless a split has begun:
+/// then anyone who must have it finished, a scrub, has to try again later, and gets the error.
 pub(crate) async fn split<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -55,7 +60,8 @@ pub(crate) async fn split<F: Fabric>(
     sealed: bool,
 ) -> Result<SplitOutcome, IndexError> {
     let table = express.table;
-    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one entry in four has it counted.
+    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one entry in four has
+    // it counted.
     if !sealed && (hash >> 40) & 3 != 0 {
         return Ok(SplitOutcome::Roomy);
     }
@@ -146,7 +152,8 @@ pub(crate) async fn split<F: Fabric>(
     Ok(SplitOutcome::Split)
 }
 
-/// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they are hints.
+/// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they
+/// are hints.
 async fn divide<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
@@ -261,7 +268,8 @@ async fn fill<F: Fabric>(
     Ok(())
 }
 
-/// Before a segment splits, makes every directory entry of its half name it: its own split may have been cut short.
+/// Before a segment splits, makes every directory entry of its half name it: its own split may have
+/// been cut short.
 async fn complete_previous<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,

@@ -1,5 +1,5 @@
-//! Pools with flipped bits: answers may be wrong or errors, but nothing panics, hangs or takes memory without bound, and a
-//! check still walks the pool.
+//! Pools with flipped bits: answers may be wrong or errors, but nothing panics, hangs or takes
+//! memory without bound, and a check still walks the pool.
 
 use super::{Bench, Dice, TestFabric, Tested};
 use darter_fabric::{Counting, Endpoint, Fabric, GlobalAddr, Local, block_on};
