@@ -1,18 +1,22 @@
-//! Sherman's hierarchical on-chip lock (section 2.1), which its authors and SMART's put under ART as well.
+//! Sherman's hierarchical on-chip lock (section 2.1), which its authors and SMART's put under ART
+//! as well.
 //!
-//! *Global tables.* Each memory node has a table of lock words; a page is locked by the word of its own node that its address
-//! hashes to, so that a WRITE to the page and the unlocking WRITE can share a doorbell batch in order. Where NICs
-//! have memory the tables are asked to be placed there ([`Fabric::place_on_chip`]).
+//! *Global tables.* Each memory node has a table of lock words; a page is locked by the word of its
+//! own node that its address hashes to, so that a WRITE to the page and the unlocking WRITE can
+//! share a doorbell batch in order. Where NICs have memory the tables are asked to be placed there
+//! ([`Fabric::place_on_chip`]).
 //!
-//! *Local tables.* The clients of a compute node first queue for a local lock of the same number, and hand the
-//! global lock over to the next in the queue, a few times in a row, without touching it.
+//! *Local tables.* The clients of a compute node first queue for a local lock of the same number,
+//! and hand the global lock over to the next in the queue, a few times in a row, without touching
+//! it.
 //!
 //! ```text
 //! descriptor   words of a table | address of node 0's table | … of node 255's, 0 while there is none       2056 bytes
 //! ```
 //!
-//! *Two pages can share a word*, so an operation that holds one lock asks [`Locked::covers`] before it takes another, and takes
-//! the other by [`Hocl::try_lock`] unless all operations take theirs in one order.
+//! *Two pages can share a word*, so an operation that holds one lock asks [`Locked::covers`] before
+//! it takes another, and takes the other by [`Hocl::try_lock`] unless all operations take theirs in
+//! one order.
 
 use crate::compute_node::{LocalGuard, LocalLocks};
 use crate::remote_lock::{self, Acquired};
@@ -30,12 +34,13 @@ const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 /// How a lock is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlock {
-    /// By a WRITE that shares a doorbell batch with the last WRITEs under the lock (Sherman, section 2.2).
+    /// By a WRITE that shares a doorbell batch with the last WRITEs under the lock (Sherman,
+    /// section 2.2).
     Combined,
     /// By a WRITE of its own: one round trip more.
     Apart,
-    /// By a FAA of its own, as in FG (SIGMOD 2019). Where a NIC executes the atomics of an address one after another, it waits
-    /// behind the CASes of all who want the lock.
+    /// By a FAA of its own, as in FG (SIGMOD 2019). Where a NIC executes the atomics of an address
+    /// one after another, it waits behind the CASes of all who want the lock.
     Atomic,
 }
 
@@ -50,8 +55,8 @@ pub struct HoclOptions {
     pub on_chip: bool,
     /// How a lock is given back.
     pub unlock: Unlock,
-    /// A lock whose holder can write no more is taken over. Without, as published, a client that dies holding one leaves it
-    /// taken for ever: not for use.
+    /// A lock whose holder can write no more is taken over. Without, as published, a client that
+    /// dies holding one leaves it taken for ever: not for use.
     pub takes_over: bool,
 }
 
@@ -80,8 +85,8 @@ pub(crate) struct Hocl {
     options: HoclOptions,
 }
 
-/// A lock that is held: until [`Locked::end`] in order, or dropped, after which others take it over once the operation's verbs
-/// have completed.
+/// A lock that is held: until [`Locked::end`] in order, or dropped, after which others take it over
+/// once the operation's verbs have completed.
 #[derive(Debug)]
 pub(crate) struct Locked {
     word: GlobalAddr,
@@ -89,15 +94,16 @@ pub(crate) struct Locked {
     local: Option<LocalGuard<LockToken>>,
     handovers_max: u32,
     unlock: Unlock,
-    /// The former holder died or gave up while it held the lock: see what it may have left half done.
+    /// The former holder died or gave up while it held the lock: see what it may have left half
+    /// done.
     pub(crate) is_taken_over: bool,
     /// The unlocking WRITE is in a batch that was posted.
     unlocked: bool,
 }
 
 impl Hocl {
-    /// Makes a descriptor without tables, in a batch of its own; its address is what the index has to keep. `words` is rounded
-    /// to a power of two that the pool has room for in one object.
+    /// Makes a descriptor without tables, in a batch of its own; its address is what the index has
+    /// to keep. `words` is rounded to a power of two that the pool has room for in one object.
     ///
     /// # Errors
     /// Those of the pool.
@@ -182,8 +188,9 @@ impl Hocl {
         Ok(table.plus((hash & (self.words - 1)) * 8))
     }
 
-    /// Makes the tables of all nodes, as far as there is room: whoever creates an index calls it, since the first clients
-    /// of a new one may all miss the same table at once, and each would make one.
+    /// Makes the tables of all nodes, as far as there is room: anyone who creates an index calls
+    /// it, since the first clients of a new one may all miss the same table at once, and each would
+    /// make one.
     ///
     /// # Errors
     /// Those of the pool and the fabric.
@@ -228,7 +235,8 @@ impl Hocl {
         Ok(table)
     }
 
-    /// Locks a page: one round trip when nobody has the lock, none when another client of this compute node hands it over.
+    /// Locks a page: one round trip when nobody has the lock, none when another client of this
+    /// compute node hands it over.
     ///
     /// # Errors
     /// Those of the pool and the fabric.
@@ -252,7 +260,7 @@ impl Hocl {
         Ok(self.locked(word, acquired, local))
     }
 
-    /// Locks a page unless somebody has its lock, in this compute node or another.
+    /// Locks a page unless a client has its lock, in this compute node or another.
     ///
     /// # Errors
     /// Those of the pool and the fabric.
@@ -273,8 +281,9 @@ impl Hocl {
         Ok(acquired.map(|acquired| self.locked(word, acquired, local)))
     }
 
-    /// Locks two pages: in the order of their words, so that operations which take no lock but by this and, with none in hand,
-    /// by [`Hocl::lock`] never wait for each other in a circle. One lock when both have the same word.
+    /// Locks two pages: in the order of their words, so that operations which take no lock but by
+    /// this and, with none in hand, by [`Hocl::lock`] never wait for each other in a circle. One
+    /// lock when both have the same word.
     ///
     /// # Errors
     /// Those of the pool and the fabric.
@@ -336,8 +345,9 @@ impl Locked {
         Ok(hocl.word_of(client, page).await? == self.word)
     }
 
-    /// To be called on the last batch that is posted under the lock, after its other verbs: adds the unlocking WRITE, unless
-    /// the lock will be handed over, or is unlocked by a verb of its own. Then submit the batch and call [`Locked::end`].
+    /// To be called on the last batch that is posted under the lock, after its other verbs: adds
+    /// the unlocking WRITE, unless the lock will be handed over, or is unlocked by a verb of its
+    /// own. Then submit the batch and call [`Locked::end`].
     pub(crate) fn unlock_in(&mut self, batch: &mut Batch) {
         let hands_over = self.local.as_ref().is_some_and(|local| local.may_hand_over(self.handovers_max));
         if self.unlock == Unlock::Combined && (!hands_over || mutant!("lock-handed-over-and-given-back")) {
@@ -346,8 +356,8 @@ impl Locked {
         }
     }
 
-    /// Ends the lock, when all verbs under it have completed: hands it over, or has unlocked it by [`Locked::unlock_in`], or
-    /// unlocks it now, by a round trip.
+    /// Ends the lock, when all verbs under it have completed: hands it over, or has unlocked it by
+    /// [`Locked::unlock_in`], or unlocks it now, by a round trip.
     ///
     /// # Errors
     /// Those of the fabric.
@@ -494,7 +504,8 @@ mod tests {
         });
     }
 
-    /// A waiter goes away when it has just been handed the lock, and the client that handed it over stays idle.
+    /// A waiter goes away when it has just been handed the lock, and the client that handed it over
+    /// stays idle.
     #[test]
     fn a_lock_handed_to_who_went_away_is_taken_over() {
         let pool = pool();
@@ -522,7 +533,8 @@ mod tests {
         block_on(locked.end(&mut client)).unwrap();
     }
 
-    /// The client that was handed a lock drops it amid its operation: what that has posted may still land.
+    /// The client that was handed a lock drops it during its operation: what that has posted may
+    /// still land.
     #[test]
     fn a_lock_handed_over_is_its_takers() {
         let pool = pool();

@@ -1,22 +1,23 @@
 //! A lock word in the pool, taken by CAS, whose holder may die: the word is a [`LockToken`]'s, so whoever finds the lock taken for
 //! long can ask whether the holder can still write, and if not take the lock over.
 //!
-//! Published systems keep a bit there. A client that dies with it leaves the lock taken for ever, and everything
-//! behind it. Whoever takes a lock over ([`Acquired::is_taken_over`]) has to mend what the former holder may have left half
-//! done before it goes on; what that is depends on what the lock protects.
+//! Published systems keep a bit there. A client that dies with it leaves the lock taken for ever,
+//! and everything behind it. Anyone who takes a lock over ([`Acquired::is_taken_over`]) has to mend
+//! what the former holder may have left half done before it goes on; what that is depends on what
+//! the lock protects.
 
 use crate::compute_node::yield_now;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_index::IndexError;
 use darter_pool::{LockToken, Pinned};
 
-/// Tries, each a round trip, that find the same holder before it is asked after.
+/// Tries, each a round trip, that find the same holder before the holder is looked up.
 const SPINS: u32 = 64;
 
 /// A lock word that names this operation.
 #[derive(Debug)]
 pub(crate) struct Acquired {
-    /// The name in it. Released by whoever has unlocked it, otherwise abandoned.
+    /// The name in it. Released by the client that has unlocked it, otherwise abandoned.
     pub(crate) hold: LockToken,
     /// The former holder did not unlock it, and can write no more.
     pub(crate) is_taken_over: bool,
@@ -54,9 +55,9 @@ pub(crate) async fn try_acquire<F: Fabric>(
     Ok(None)
 }
 
-/// Takes a lock, waiting for as long as its holder can write: a round trip when it is free. A holder that is alive and does
-/// not go on, such as a stopped process on a provider that cannot shut it out, is waited for; without `takes_over`, as published,
-/// one that is dead too, for ever.
+/// Takes a lock, waiting for as long as its holder can write: a round trip when it is free. A
+/// holder that is alive and does not go on, such as a stopped process on a provider that cannot
+/// shut it out, is waited for; without `takes_over`, as published, one that is dead too, for ever.
 ///
 /// # Errors
 /// Those of the pool and the fabric; the lock may then be taken, by a hold that is over.

@@ -43,7 +43,8 @@ pub enum IndexError {
         /// What was found.
         what: &'static str,
     },
-    /// An operation gave up: each of its attempts lost a race to another client, or met damage that looks like one.
+    /// An operation gave up: each of its attempts lost a race to another client, or met damage that
+    /// looks like one.
     #[error(
         "no progress at {addr} in {attempts} attempts: other clients changed it each time, or the pool is damaged; try \
          again, and run `darter check` if that does not help"
@@ -54,8 +55,8 @@ pub enum IndexError {
         /// How often it tried.
         attempts: u32,
     },
-    /// A client died, or gave up, amid writing this key's value in place, and what is there is neither the old value nor the
-    /// new one. Only indexes that write in place return this.
+    /// A client died, or gave up, while writing this key's value in place, and what is there is
+    /// neither the old value nor the new one. Only indexes that write in place return this.
     #[error(
         "the value at {addr} was lost: its writer died while it wrote in place; put the key again, or delete it"
     )]
@@ -103,8 +104,9 @@ impl IndexError {
         }
     }
 
-    /// Whether the pool was full. Writers find that out before they link anything, so what they had allocated may be given
-    /// back. After any other error it may be linked: the CAS may have landed though its reply was lost.
+    /// Whether the pool was full. Writers find that out before they link anything, so what they had
+    /// allocated may be given back. After any other error it may be linked: the CAS may have landed
+    /// though its reply was lost.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
     }

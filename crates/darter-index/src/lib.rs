@@ -1,8 +1,9 @@
 //! How a key is found: ordered indexes over a pool, all behind one trait.
 //!
-//! The index code is generic over [`darter_fabric::Fabric`] and does not depend on the provider it runs on.
-//! [`OrderedIndex`] is the contract, [`Dart`] the main index, and [`radix`] the engine that radix trees share. The indexes
-//! that DART is compared with are in the crate `darter-baselines`.
+//! The index code is generic over [`darter_fabric::Fabric`] and does not depend on the provider it
+//! runs on. [`OrderedIndex`] is the contract, [`Dart`] the main index, and [`radix`] the engine
+//! that radix trees share. The indexes that DART is compared with are in the crate
+//! `darter-baselines`.
 
 #[doc(hidden)]
 pub mod checker;

@@ -1,4 +1,5 @@
-//! Bulk load: an empty index from strictly ascending keys, built by [`darter_index::radix::build`] and put in the root's place.
+//! Bulk load: an empty index from strictly ascending keys, built by [`darter_index::radix::build`]
+//! and put in the root's place.
 
 use super::Art;
 use super::descent::{Here, SlotAt};
@@ -56,7 +57,8 @@ impl<F: Fabric> Art<F> {
             Ok(()) => match builder.run(client, sorted).await {
                 Ok(root) => match self.publish_root(client, Some(root)).await {
                     Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
-                    // After any other error the root may be linked: the CAS may have landed though its reply was lost.
+                    // After any other error the root may be linked: the CAS may have landed though
+                    // its reply was lost.
                     published => return published.map(|()| builder.count),
                 },
                 Err(error) => Err(error),
@@ -68,7 +70,8 @@ impl<F: Fabric> Art<F> {
         outcome.map(|()| count)
     }
 
-    /// Puts the built root in the place of the empty one; without one only looks whether that could be.
+    /// Puts the built root in the place of the empty one; without one only looks whether that could
+    /// be.
     async fn publish_root(
         &self,
         client: &mut Client<F>,

@@ -1,17 +1,18 @@
-//! The check: a walk of everything reachable from the root words that verifies every invariant of the format. The same walk
-//! counts for the statistics, which read no leaf.
+//! The check: a walk of everything reachable from the root words that verifies every invariant of
+//! the format. The same walk counts for the statistics, which read no leaf.
 //!
-//! Identities agree with the keys below, key bytes with their slots, an edge has one slot and in its own bucket, leaves hold
-//! the key their path spells, depths grow, no object is reached twice. Other clients may be at work: the walk stays pinned,
-//! so what it meets cannot be reused.
+//! Identities agree with the keys below, key bytes with their slots, an edge has one slot and in
+//! its own bucket, leaves hold the key their path spells, depths grow, no object is reached twice.
+//! Other clients may be at work: the walk stays pinned, so what it meets cannot be reused.
 
 use super::Art;
 use super::node::{self, Header, Held, NodeType, Part, Slot};
 use super::scan::check_depth;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::leaf;
-use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
-use darter_index::radix::slot::{END, edge_of};
+use darter_index::radix::path::{Path, Step};
+use darter_index::radix::seal::SEAL;
+use darter_index::radix::slot::END;
 use darter_index::radix::tally::Tally;
 use darter_index::{CheckReport, IndexError, IndexStats};
 use darter_pool::Client;
@@ -20,23 +21,11 @@ use darter_pool::size_class::class_bytes;
 /// Leaf bytes read in one round trip.
 const LEAF_BATCH_BYTES: u64 = 1 << 20;
 
-/// A node on the path being walked.
-struct Frame {
-    addr: GlobalAddr,
-    ty: NodeType,
-    header: Header,
-    /// Inner children not walked yet, last first.
-    children: Vec<Slot>,
-}
-
 /// A walk in progress.
 struct Inspection {
-    keys: HashKeys,
     report: CheckReport,
     tally: Tally,
-    path: Vec<Frame>,
-    /// The key bytes that the path's edges spell, with their positions.
-    edges: Vec<(usize, u8)>,
+    path: Path<Slot>,
     /// Whether leaves are read and all is verified, not only counted.
     verifies: bool,
 }
@@ -55,31 +44,22 @@ impl<F: Fabric> Art<F> {
     async fn walk(&self, client: &mut Client<F>, verifies: bool) -> Result<CheckReport, IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let mut walk = Inspection {
-            keys: self.shared.keys,
             report: CheckReport::default(),
             tally: Tally::new(self.shared.layout.iter().map(|ty| ty.name())),
-            path: Vec::new(),
-            edges: Vec::new(),
+            path: Path::new(self.shared.keys, !SEAL),
             verifies,
         };
         let root = self.shared.read_root(&mut client).await?;
         self.inspect_node(&mut client, &mut walk, root).await?;
-        while let Some(frame) = walk.path.last_mut() {
-            let depth = frame.header.depth();
-            if let Some(child) = frame.children.pop() {
-                walk.edges.push((depth, child.edge().unwrap_or(END) as u8));
-                self.inspect_node(&mut client, &mut walk, child).await?;
-            } else {
-                walk.path.pop();
-                walk.edges.pop();
-            }
+        while let Some(child) = walk.path.next_child() {
+            self.inspect_node(&mut client, &mut walk, child).await?;
         }
         walk.report.stats = walk.tally.finish();
         self.shared.hocl.report(&mut client, &mut walk.report).await?;
         Ok(walk.report)
     }
 
-    /// Reads the node that a slot points to, verifies it and its leaves, and puts it on the path, or drops its edge again.
+    /// Reads the node that a slot points to, verifies it and its leaves, and puts it on the path.
     async fn inspect_node(
         &self,
         client: &mut Client<F>,
@@ -88,7 +68,6 @@ impl<F: Fabric> Art<F> {
     ) -> Result<(), IndexError> {
         let Held::Node { addr, ty, .. } = slot.held() else { return Ok(()) };
         if !walk.report.reach(addr, ty.pool_bytes(), "inner node") {
-            walk.edges.pop();
             return Ok(());
         }
         let mut batch = client.batch();
@@ -100,15 +79,12 @@ impl<F: Fabric> Art<F> {
                 words
             }
             Err(error) => {
-                walk.edges.pop();
                 return walk.report.unreadable(format_args!("{} at {addr}", ty.name()), error);
             }
         };
         let header = Header::new(&words);
-        let above = walk.path.last().map(|frame| frame.header.depth());
-        if let Err(error) = check_depth(addr, header.depth(), above) {
+        if let Err(error) = check_depth(addr, header.depth(), walk.path.depth()) {
             walk.report.violation(error.to_string());
-            walk.edges.pop();
             return Ok(());
         }
         let live = Part::whole(ty, &words).children();
@@ -117,8 +93,9 @@ impl<F: Fabric> Art<F> {
             verify_node(walk, addr, ty, &words, live.len());
         }
         let is_node = |slot: &&Slot| matches!(slot.held(), Held::Node { .. });
-        let children = live.iter().rev().filter(is_node).copied().collect();
-        walk.path.push(Frame { addr, ty, header, children });
+        let children = live.iter().filter(is_node).map(|&slot| (slot.edge().unwrap_or(END), slot));
+        let step = Step { addr, name: ty.name(), depth: header.depth(), identity: header.identity() };
+        walk.path.enter(step, children);
         self.inspect_leaves(client, walk, &live).await
     }
 
@@ -128,7 +105,7 @@ impl<F: Fabric> Art<F> {
         walk: &mut Inspection,
         slots: &[Slot],
     ) -> Result<(), IndexError> {
-        let levels = walk.path.len();
+        let levels = walk.path.levels();
         let mut slots = slots.iter().filter_map(|&slot| match slot.held() {
             Held::Leaf { addr, class } => Some((slot, addr, class)),
             _ => None,
@@ -156,7 +133,7 @@ impl<F: Fabric> Art<F> {
             match client.submit(batch).await {
                 Ok(done) => {
                     for (slot, read) in reads {
-                        verify_leaf(walk, slot, done.words(read));
+                        walk.path.verify_leaf(&mut walk.report, slot.edge(), slot.addr(), done.words(read));
                     }
                     client.recycle(done);
                 }
@@ -188,29 +165,9 @@ fn verify_node(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, words: &[u
             "{name} at {addr}: {sealed} words sealed by a replacement under way; the next writer finishes it"
         ));
     }
-    if live < 2 && !walk.path.is_empty() {
+    if live < 2 && walk.path.levels() > 0 {
         walk.report.remarks.push(format!(
             "{name} at {addr}: {live} live children; a dead client left it; the next delete near it takes it out"
         ));
-    }
-}
-
-fn verify_leaf(walk: &mut Inspection, slot: Slot, words: &[u64]) {
-    let addr = slot.addr();
-    let key = match leaf::parse(addr, words) {
-        Ok(leaf) => leaf.key,
-        Err(error) => return walk.report.violation(error.to_string()),
-    };
-    let Some(last) = walk.path.last() else { return };
-    let depth = last.header.depth();
-    let edge_fits = key.len() >= depth && slot.edge() == Some(edge_of(key, depth));
-    if !edge_fits || walk.edges.iter().any(|&(at, byte)| key.get(at) != Some(&byte)) {
-        return walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
-    }
-    let mut hashed = HashedKey::new(walk.keys, key);
-    let wrong = walk.path.iter().find(|frame| !frame.header.is_on_path(&mut hashed));
-    if let Some((name, node)) = wrong.map(|frame| (frame.ty.name(), frame.addr)) {
-        walk.report
-            .violation(format!("{name} at {node}: its identity is not that of the key in leaf {addr}"));
     }
 }

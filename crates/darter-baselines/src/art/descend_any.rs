@@ -1,4 +1,5 @@
-//! Finding any key below a node ([`darter_index::radix::below`]) of ART's: for a node split, and for a scan at its bounds.
+//! Finding any key below a node ([`darter_index::radix::below`]) of ART's: for a node split, and
+//! for a scan at its bounds.
 
 use super::node::{Held, NodeType, Part, Slot};
 use darter_fabric::{Fabric, GlobalAddr};

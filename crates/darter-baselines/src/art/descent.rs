@@ -1,12 +1,15 @@
 //! The way from a key to its place: every point operation's first half.
 //!
-//! A [`Descent`] is a machine without a fabric, as DART's is: [`Descent::post`] adds the verbs it needs next to a batch,
-//! [`Descent::absorb`] takes what they brought. It begins at the root as last seen and believes it when its header is a
-//! root's and not sealed, else it reads the root word. From there on every node was linked at some moment of this operation, so readers
-//! take its slots as they stand. A node's identity decides whether the key left the path in the bytes the edge skipped.
+//! A [`Descent`] is a machine without a fabric, as DART's is: [`Descent::post`] adds the verbs it
+//! needs next to a batch, [`Descent::absorb`] takes what they brought. It begins at the root as
+//! last seen and believes it when its header is a root's and not sealed, else it reads the root
+//! word. From there on every node was linked at some moment of this operation, so readers take its
+//! slots as they stand. A node's identity decides whether the key left the path in the bytes the
+//! edge skipped.
 //!
-//! In the hashed layout the header is read together with the bucket of the byte that comes next if the edge skipped nothing;
-//! if it did, and the bucket is another, that bucket costs one more round trip.
+//! In the hashed layout the header is read together with the bucket of the byte that comes next if
+//! the edge skipped nothing; if it did, and the bucket is another, that bucket costs one more round
+//! trip.
 
 use super::node::{HEADER_WORDS, Header, Held, NodeType, Part, Slot};
 use super::shared::Shared;
@@ -29,7 +32,7 @@ pub(super) struct SlotAt {
 /// What the descent is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To answer: sealed nodes are as good as others.
+    /// To return a value: sealed nodes are as good as others.
     Read,
     /// To change the place found: a sealed node on the way must be dealt with first.
     Write,
@@ -50,7 +53,8 @@ pub(super) enum End {
 
 enum Stage {
     RootWord(Option<ReadId>),
-    /// A node whole, or its header and the bucket from a word on, for the edge at the predicted depth.
+    /// A node whole, or its header and the bucket from a word on, for the edge at the predicted
+    /// depth.
     Node(Option<(ReadId, Option<(usize, ReadId)>)>),
     /// The bucket from a word on, the header being known.
     Bucket(usize, usize, Option<ReadId>),

@@ -1,7 +1,8 @@
-//! The locks that a writer holds: on the node it changes and, when it replaces the node, on the one that points to it.
+//! The locks that a writer holds: on the node it changes and, when it replaces the node, on the one
+//! that points to it.
 //!
-//! Readers never lock (ROWEX). A writer that needs two locks takes them in the order of their lock words, whatever the order
-//! of the nodes, so that no circle of writers waits for itself.
+//! Readers never lock (ROWEX). A writer that needs two locks takes them in the order of their lock
+//! words, whatever the order of the nodes, so that no circle of writers waits for itself.
 
 use super::Art;
 use crate::hocl::Locked;
@@ -10,7 +11,8 @@ use darter_index::IndexError;
 use darter_pool::Pinned;
 use smallvec::SmallVec;
 
-/// Locks held, until ended in order; dropped, they are others' to take over. None with [`super::ArtOptions::without_locks`].
+/// Locks held, until ended in order; dropped, they are others' to take over. None with
+/// [`super::ArtOptions::without_locks`].
 #[derive(Debug, Default)]
 pub(super) struct Locks(SmallVec<[Locked; 2]>);
 
@@ -20,7 +22,8 @@ impl Locks {
         self.0.iter_mut().for_each(|locked| locked.unlock_in(batch));
     }
 
-    /// Ends the locks when all verbs under them have completed; a round trip for each that no batch unlocked.
+    /// Ends the locks when all verbs under them have completed; a round trip for each that no batch
+    /// unlocked.
     ///
     /// # Errors
     /// Those of the fabric.

@@ -1,15 +1,17 @@
-//! ART on disaggregated memory: the baseline that DART (section 2.2) and SMART (section 2.3) are measured against.
+//! ART on disaggregated memory: the baseline that DART (section 2.2) and SMART (section 2.3) are
+//! measured against.
 //!
-//! An adaptive radix tree whose nodes are read whole, one round trip each ([`node`]); the type of a node and the length of a
-//! leaf travel in the pointer. Synchronised as ROWEX is: readers never lock, writers lock the nodes they change
-//! ([`locks`]), here by Sherman's hierarchical locks as in SMART's section 5.1. Leaves are immutable; an update writes a new
-//! one and swaps the pointer by one CAS, without a lock unless [`ArtOptions::locked_updates`] asks for one.
+//! An adaptive radix tree whose nodes are read whole, one round trip each ([`node`]); the type of a
+//! node and the length of a leaf travel in the pointer. Synchronised as ROWEX is: readers never
+//! lock, writers lock the nodes they change ([`locks`]), here by Sherman's hierarchical locks as in
+//! SMART's section 5.1. Leaves are immutable; an update writes a new one and swaps the pointer by
+//! one CAS, without a lock unless [`ArtOptions::locked_updates`] asks for one.
 //!
-//! [`ArtOptions::hashed`] puts the first of DART's parts, the hashed layout, under the same tree and locks (DART, section
-//! 5.3).
+//! [`ArtOptions::hashed`] puts the first of DART's parts, the hashed layout, under the same tree
+//! and locks (DART, section 5.3).
 //!
-//! `docs/art.md` has the formats, the arguments, and what the published design cannot survive. Root words: 3 the kind, 8 the
-//! root pointer, 9 the locks.
+//! `docs/art.md` has the formats, the arguments, and what the published design cannot survive. Root
+//! words: 3 the kind, 8 the root pointer, 9 the locks.
 
 mod bulk;
 mod check;
@@ -43,16 +45,19 @@ use std::sync::Arc;
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArtOptions {
-    /// Nodes are hashed buckets (DART, section 3.2), of which a search reads one. Counts when the index is created.
+    /// Nodes are hashed buckets (DART, section 3.2), of which a search reads one. Counts when the
+    /// index is created.
     pub hashed: bool,
     /// The locks' parts in use.
     pub hocl: HoclOptions,
     /// Words of a table of locks. Counts when the index is created.
     pub lock_words: u32,
-    /// Updates lock the node whose pointer they swap, as ROWEX does, though the CAS needs no lock (DART, Table 1).
+    /// Updates lock the node whose pointer they swap, as ROWEX does, though the CAS needs no lock
+    /// (DART, Table 1).
     pub locked_updates: bool,
-    /// Not for use: writers take no locks, and an update that lost a race is not tried again, so that what locks cost can be
-    /// measured (DART, Table 1). Two clients that write at once then lose writes.
+    /// Not for use: writers take no locks, and an update that lost a race is not tried again, so
+    /// that what locks cost can be measured (DART, Table 1). Two clients that write at once then
+    /// lose writes.
     pub without_locks: bool,
 }
 
@@ -83,7 +88,8 @@ impl<F: Fabric> Clone for Art<F> {
 }
 
 impl<F: Fabric> Art<F> {
-    /// Makes an empty root and the locks' descriptor; of several creators one wins each word, and the kind word comes last.
+    /// Makes an empty root and the locks' descriptor; of several creators one wins each word, and
+    /// the kind word comes last.
     async fn create(client: &mut Client<F>, options: ArtOptions) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());

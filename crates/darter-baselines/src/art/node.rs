@@ -19,9 +19,10 @@
 //! H256     2064   256 slots, each edge its own
 //! ```
 //!
-//! A slot repeats the key byte of its edge. That costs nothing, the bits are there, and makes torn reads right: key byte and
-//! slot are two words, and a child counts only when they agree. Slots fill in order, and one that was taken stays with its
-//! edge for the life of the node: a delete leaves a tombstone.
+//! A slot repeats the key byte of its edge. That costs nothing, the bits are there, and makes torn
+//! reads right: key byte and slot are two words, and a child counts only when they agree. Slots
+//! fill in order, and one that was taken stays with its edge for the life of the node: a delete
+//! leaves a tombstone.
 
 use darter_fabric::{GlobalAddr, mutant};
 use darter_index::IndexError;
@@ -31,7 +32,8 @@ use darter_index::radix::slot::{END, FANOUT, NodeCode, order_of};
 use darter_pool::size_class::{class_bytes, class_of};
 use smallvec::SmallVec;
 
-/// One slot of a node, or a pointer to one. The bytes that an edge skips are not in it: the node's header tells its depth.
+/// One slot of a node, or a pointer to one. The bytes that an edge skips are not in it: the node's
+/// header tells its depth.
 pub(super) type Slot = darter_index::radix::slot::Slot<NodeType>;
 /// What a slot holds, seal aside.
 pub(super) type Held = darter_index::radix::slot::Held<NodeType>;
@@ -161,7 +163,8 @@ impl NodeType {
         class_of(self.bytes()).map_or(0, class_bytes)
     }
 
-    /// The words that a search for an edge reads beside the header, or `None` when it reads the whole node at once.
+    /// The words that a search for an edge reads beside the header, or `None` when it reads the
+    /// whole node at once.
     pub(super) fn bucket(self, edge: u16) -> Option<(usize, usize)> {
         let edge = usize::from(edge);
         match self {
@@ -196,8 +199,9 @@ impl NodeType {
         layout.iter().copied().find(|&ty| fits(ty)).unwrap_or(layout[layout.len() - 1])
     }
 
-    /// Whether a node of this type with `live` children should be rebuilt smaller, or collapsed: half of what the next
-    /// smaller type holds, so that a key deleted and inserted again does not change types twice.
+    /// Whether a node of this type with `live` children should be rebuilt smaller, or collapsed:
+    /// half of what the next smaller type holds, so that a key deleted and inserted again does not
+    /// change types twice.
     pub(super) fn is_sparse(self, live: usize) -> bool {
         let layout = self.layout();
         let smaller = layout.iter().position(|&ty| ty == self).and_then(|at| at.checked_sub(1));
@@ -238,7 +242,8 @@ impl Header {
     }
 }
 
-/// The identity of a node whose prefix is the first `depth` bytes of a key. One bit of the hash gives way to the seal.
+/// The identity of a node whose prefix is the first `depth` bytes of a key. One bit of the hash
+/// gives way to the seal.
 pub(super) fn identity_of(key: &mut HashedKey<'_>, depth: usize) -> u64 {
     key.identity(depth) & !SEAL
 }
@@ -259,7 +264,8 @@ pub(super) struct Vacancy {
     pub(super) at: usize,
     /// What it holds.
     pub(super) slot: Slot,
-    /// The word that says which edge the slot belongs to, where the layout has one, to be written before the slot.
+    /// The word that says which edge the slot belongs to, where the layout has one, to be written
+    /// before the slot.
     pub(super) key: Option<(usize, u64)>,
 }
 
@@ -323,7 +329,8 @@ impl<'a> Part<'a> {
         places.find(|&at| self.slot(at).is_of(edge) && self.agrees(at, edge)).map(|at| (at, self.slot(at)))
     }
 
-    /// Room for an edge without a child: its own tombstone, else the first empty slot; `None` when there is none.
+    /// Room for an edge without a child: its own tombstone, else the first empty slot; `None` when
+    /// there is none.
     pub(super) fn vacancy(&self, edge: u16) -> Option<Vacancy> {
         if edge == END {
             return Some(Vacancy { at: END_AT, slot: Slot::from_word(self.header.end), key: None });
@@ -358,7 +365,8 @@ impl<'a> Part<'a> {
         std::iter::once((END_AT, end)).filter(|(_, slot)| slot.is_live()).chain(rest)
     }
 
-    /// Live children in key order, the end of the key first, seals taken off. The node was read whole.
+    /// Live children in key order, the end of the key first, seals taken off. The node was read
+    /// whole.
     pub(super) fn children(&self) -> SmallVec<[Slot; 16]> {
         let mut children: SmallVec<[Slot; 16]> = self.live().map(|(_, slot)| slot.unsealed()).collect();
         children.sort_unstable_by_key(|slot| order_of(slot.edge().unwrap_or(END)));
@@ -371,7 +379,8 @@ pub(super) fn slots(ty: NodeType, words: &[u64]) -> impl Iterator<Item = (usize,
     std::iter::once(END_AT).chain(ty.slots_at()..ty.words()).map(|at| (at, Slot::from_word(words[at])))
 }
 
-/// The words that a replacement seals: the header, and whatever can change without a lock, which pointers to leaves alone can.
+/// The words that a replacement seals: the header, and whatever can change without a lock, which
+/// pointers to leaves alone can.
 pub(super) fn seals(ty: NodeType) -> impl Fn(usize, u64) -> bool {
     move |at, word| {
         let is_slot = at == END_AT || at >= ty.slots_at();
@@ -475,7 +484,8 @@ mod tests {
         }
     }
 
-    /// A reader can see the key byte without the slot or the slot without the key byte; the child counts only with both.
+    /// A reader can see the key byte without the slot or the slot without the key byte; the child
+    /// counts only with both.
     #[test]
     fn half_an_insert_is_none() {
         for ty in [NodeType::N4, NodeType::N16, NodeType::N48] {

@@ -1,4 +1,5 @@
-//! Publishing a change: what is new is written, then linked by one CAS, and the locks are given back with it.
+//! Publishing a change: what is new is written, then linked by one CAS, and the locks are given
+//! back with it.
 
 use super::Art;
 use super::descent::SlotAt;
@@ -17,8 +18,8 @@ pub(super) struct Change<'a> {
 }
 
 impl<F: Fabric> Art<F> {
-    /// Writes what is new and links it by one CAS, the locks given back with it: one round trip when all of it is on one
-    /// memory node.
+    /// Writes what is new and links it by one CAS, the locks given back with it: one round trip
+    /// when all of it is on one memory node.
     pub(super) async fn publish(
         &self,
         client: &mut Pinned<'_, F>,
@@ -30,7 +31,8 @@ impl<F: Fabric> Art<F> {
         Ok(lost.is_none())
     }
 
-    /// Does so, and answers what the slot holds instead when the CAS lost. The locks still have to be ended.
+    /// Does so. Returns what the slot holds instead if the CAS lost. The locks still have to be
+    /// ended.
     pub(super) async fn post(
         &self,
         client: &mut Pinned<'_, F>,

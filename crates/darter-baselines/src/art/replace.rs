@@ -3,11 +3,12 @@
 //! 1. *Lock* what points to the node, and the node (ROWEX); look at both again.
 //! 2. *Seal* the header and the pointers to leaves, which are all that can change without the lock.
 //! 3. *Link* the successor by one CAS on the slot that pointed to the node, and unlock.
-//! 4. *Retire* the old node. Whoever still has its address finds the seal.
+//! 4. *Retire* the old node. Anyone who still has its address finds the seal.
 //!
-//! A writer that dies between the second step and the third leaves a sealed node in the tree. Readers do not mind; the next
-//! writer that meets it takes over the locks, which are leases, and does the same steps again. Memory for the successor is
-//! allocated before the first seal, so that running out of space leaves the node as it was.
+//! A writer that dies between the second step and the third leaves a sealed node in the tree.
+//! Readers do not mind; the next writer that meets it takes over the locks, which are leases, and
+//! does the same steps again. Memory for the successor is allocated before the first seal, so that
+//! running out of space leaves the node as it was.
 
 use super::Art;
 use super::descent::{Here, SlotAt};
@@ -42,7 +43,7 @@ pub(super) enum Replaced {
     Done { added: bool },
     /// The node is as good as it can be.
     Unneeded,
-    /// Somebody else changed what points to the node.
+    /// Another client changed what points to the node.
     Lost,
     /// [`Wanted::Instead`]: the node has children.
     NotEmpty,
@@ -87,8 +88,8 @@ impl<F: Fabric> Art<F> {
         }
     }
 
-    /// Looks again, allocates, and seals. Answers the slot that is to be linked, the node to be written before, and whether
-    /// the new child is in it; or why not.
+    /// Looks again, allocates, and seals. Answers the slot that is to be linked, the node to be
+    /// written before, and whether the new child is in it; or why not.
     #[allow(clippy::type_complexity)] // one caller, which takes it apart
     async fn replace_locked(
         &self,
@@ -145,7 +146,7 @@ impl<F: Fabric> Art<F> {
                 let slot = Slot::node(incoming.slot.edge().unwrap_or(0), ty, 0, addr);
                 (slot, Some((addr, node::image(ty, identity, &children))), added)
             }
-            // The edges cannot change under the lock; without locks somebody did.
+            // The edges cannot change under the lock; without locks a client did.
             _ => return Ok(Err(Replaced::Lost)),
         }))
     }
@@ -180,8 +181,9 @@ impl<F: Fabric> Art<F> {
         Ok(Replaced::Done { added: added || mutant!("art-added-though-it-was-there") })
     }
 
-    /// Room for a successor: large nodes, which sit near the root, are spread over the memory nodes by their address; small
-    /// ones stay with the slot that points to them, so that they are linked in one round trip.
+    /// Room for a successor: large nodes, which sit near the root, are spread over the memory nodes
+    /// by their address; small ones stay with the slot that points to them, so that they are linked
+    /// in one round trip.
     async fn alloc_node(
         &self,
         client: &mut Pinned<'_, F>,
@@ -225,7 +227,8 @@ impl<F: Fabric> Art<F> {
         (successor, added)
     }
 
-    /// Takes the lowest node out of a subtree without keys. One step: whoever wants the subtree gone looks again.
+    /// Takes the lowest node out of a subtree without keys. One step: anyone who wants the subtree
+    /// gone looks again.
     pub(super) async fn remove_empty(
         &self,
         client: &mut Pinned<'_, F>,

@@ -1,17 +1,17 @@
-//! Range scan in both directions, one chunk at a time, as DART's without its express nodes: the walk keeps a frontier in key
-//! order and reads a run at its front in one round trip, as many children of one level in parallel as the keys still
-//! wanted are likely to need.
+//! Range scan in both directions, one chunk at a time, as DART's without its express nodes: the
+//! walk keeps a frontier in key order and reads a run at its front in one round trip, as many
+//! children of one level in parallel as the keys still wanted are likely to need.
 //!
-//! A node read after it was replaced still holds every key that it held when it was sealed, and that stayed.
+//! A node read after it was replaced still holds every key that it held when it was sealed, and
+//! that stayed.
 
 use super::Art;
 use super::descend_any::keys_below;
 use super::node::{Held, Part, Slot};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::frontier::{Weight, put_between, put_children, put_front, window};
-use darter_index::radix::leaf;
 use darter_index::radix::limits::{Limits, Standing, Touches};
-use darter_index::radix::sink::{Sink, is_void};
+use darter_index::radix::sink::{Sink, emit, is_void};
 use darter_index::radix::slot::END;
 use darter_index::{IndexError, KeyValue, ScanRange};
 use darter_pool::size_class::class_bytes;
@@ -27,7 +27,8 @@ struct Item {
     above: Option<usize>,
 }
 
-/// A node that left a bound's path in the bytes its edge skipped: the key of any leaf below it tells where it stands.
+/// A node that left a bound's path in the bytes its edge skipped: the key of any leaf below it
+/// tells where it stands.
 struct Unclear {
     /// Where its children go among the items found.
     at: usize,
@@ -60,7 +61,11 @@ impl<F: Fabric> Art<F> {
             let (count, has_nodes) = window(&frontier, sink.left, weight);
             let run: Vec<Item> = frontier.drain(..count).collect();
             if !has_nodes {
-                self.emit(&mut client, &limits, &run, &mut sink).await?;
+                let leaves = run.iter().filter_map(|item| match item.slot.held() {
+                    Held::Leaf { addr, class } => Some((addr, class, item.touches)),
+                    _ => None,
+                });
+                emit(&mut client, &limits, leaves, &mut sink).await?;
                 continue;
             }
             let items = match self.expand(&mut client, &mut limits, &run, root_known).await? {
@@ -74,34 +79,8 @@ impl<F: Fabric> Art<F> {
         Ok(pairs)
     }
 
-    /// Reads a run of leaves in one round trip and hands on those in the range.
-    async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
-        &self,
-        client: &mut Pinned<'_, F>,
-        limits: &Limits<'_>,
-        run: &[Item],
-        sink: &mut Sink<V>,
-    ) -> Result<(), IndexError> {
-        let mut batch = client.batch();
-        let mut reads = Vec::with_capacity(run.len());
-        for item in run {
-            if let Held::Leaf { addr, class } = item.slot.held() {
-                reads.push((item, addr, batch.read(addr, leaf::class_words(class))));
-            }
-        }
-        let done = client.submit(batch).await?;
-        for (item, addr, read) in reads {
-            let leaf = leaf::parse(addr, done.words(read))?;
-            if !(item.touches.low || item.touches.high) || limits.contains(leaf.key) {
-                sink.take(leaf.key, leaf.value);
-            }
-        }
-        client.recycle(done);
-        Ok(())
-    }
-
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when the remembered root
-    /// was being replaced.
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
+    /// when the remembered root was being replaced.
     async fn expand(
         &self,
         client: &mut Pinned<'_, F>,

@@ -1,9 +1,9 @@
-//! What a process knows of one ART: where its root words are, which layout its nodes have, its locks, and the root pointer as
-//! last seen.
+//! What a process knows of one ART: where its root words are, which layout its nodes have, its
+//! locks, and the root pointer as last seen.
 //!
-//! The root pointer is a hint, so that it costs no round trip. It is read again by the first operation pinned in an epoch
-//! later than the one it was read in, and what it names is checked: a search that finds there no root, or one that is sealed,
-//! reads the root word.
+//! The root pointer is a hint, so that it costs no round trip. It is read again by the first
+//! operation pinned in an epoch later than the one it was read in, and what it names is checked: a
+//! search that finds there no root, or one that is sealed, reads the root word.
 //!
 //! It is kept together with the epoch at which its reader was pinned. An operation pinned at that
 //! epoch or before may use it: the node was unlinked, if at all, after that pin, so it is freed two
@@ -84,7 +84,7 @@ impl Shared {
     pub(super) fn remember_root(&self, slot: Slot, epoch: u64) {
         let _remembering = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
         if epoch >= self.root_epoch.load(Ordering::Relaxed) {
-            // In this order: whoever sees the epoch sees a root of that epoch or a later one.
+            // In this order: anyone who sees the epoch sees a root of that epoch or a later one.
             self.root.store(slot.word(), Ordering::Release);
             self.root_epoch.store(epoch, Ordering::Release);
         }
@@ -96,7 +96,8 @@ impl Shared {
         !is_sealed && header.identity() == self.root_identity
     }
 
-    /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The caller is pinned.
+    /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The
+    /// caller is pinned.
     #[inline]
     pub(super) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
         if self.root_epoch.load(Ordering::Acquire) < client.epoch() {

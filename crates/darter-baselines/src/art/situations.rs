@@ -11,7 +11,7 @@ const COLLAPSE_TO_CHILD: Situation = Situation::Met("CollapseToChild");
 const COLLAPSE_TO_NOTHING: Situation = Situation::Met("CollapseToNothing");
 /// A replacement for which something else stood in the node's place when the locks were there.
 pub(super) const REPLACE_LATE: Situation = Situation::Met("ReplaceLate");
-/// A replacement that somebody else had begun was made.
+/// A replacement that another client had begun was made.
 pub(super) const HELPED: Situation = Situation::Met("Helped");
 /// Two keys parted below a leaf's slot.
 pub(super) const SPLIT_LEAF: Situation = Situation::Met("SplitLeaf");
@@ -33,7 +33,8 @@ pub(super) fn replaced(from: NodeType, by: Slot, is_copy: bool) -> Situation {
     }
 }
 
-/// Every situation that a full exploration must meet; of the hashed layout or of the published ones.
+/// Every situation that a full exploration must meet; of the hashed layout or of the published
+/// ones.
 #[cfg(feature = "checker")]
 pub fn art_situations(hashed: bool) -> Vec<Situation> {
     let mut expected = vec![

@@ -1,9 +1,10 @@
 //! Insert, update, conditional put and delete.
 //!
-//! An update swaps the pointer to an immutable leaf by one CAS and takes no lock: it changes no key byte (SMART, section
-//! 5.2). Whoever replaces the node meanwhile has sealed that pointer before copying it, so the CAS fails. Everything
-//! else locks the node it changes, looks at it again, writes, and unlocks in the batch that publishes. What becomes visible
-//! does so by one word, last; so a writer that dies with the lock leaves nothing that needs mending.
+//! An update swaps the pointer to an immutable leaf by one CAS and takes no lock: it changes no key
+//! byte (SMART, section 5.2). Anyone who replaces the node meanwhile has sealed that pointer before
+//! copying it, so the CAS fails. Everything else locks the node it changes, looks at it again,
+//! writes, and unlocks in the batch that publishes. What becomes visible does so by one word, last;
+//! so a writer that dies with the lock leaves nothing that needs mending.
 
 use super::Art;
 use super::descend_any::keys_below;
@@ -114,8 +115,9 @@ impl<F: Fabric> Art<F> {
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
-    /// A sealed slot in a node that is not sealed was left by a client that died early in a replacement: under the node's
-    /// lock it is as good as any. No lock for any other slot; `None` when the node is sealed by now.
+    /// A sealed slot in a node that is not sealed was left by a client that died early in a
+    /// replacement: under the node's lock it is as good as any. No lock for any other slot; `None`
+    /// when the node is sealed by now.
     async fn lock_if_sealed(
         &self,
         client: &mut Pinned<'_, F>,
@@ -125,8 +127,8 @@ impl<F: Fabric> Art<F> {
         if at.slot.is_sealed() { self.lock_mending(client, here).await } else { Ok(Some(Locks::default())) }
     }
 
-    /// The same with the node locked from beginning to end: who waited for the lock finds that the slot changed, and goes on
-    /// from what it holds now.
+    /// The same with the node locked from beginning to end: who waited for the lock finds that the
+    /// slot changed, and goes on from what it holds now.
     async fn replace_leaf_locked(
         &self,
         client: &mut Pinned<'_, F>,
@@ -209,7 +211,8 @@ impl<F: Fabric> Art<F> {
         Ok(Some(locks))
     }
 
-    /// No child under the key's edge: takes a slot, or replaces the node by a larger one when it has none to spare.
+    /// No child under the key's edge: takes a slot, or replaces the node by a larger one when it
+    /// has none to spare.
     async fn fill_vacancy(
         &self,
         client: &mut Pinned<'_, F>,
@@ -252,8 +255,8 @@ impl<F: Fabric> Art<F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Reads again, under the lock, what a descent read of the node where it ended; answers where there is room for the
-    /// edge if nobody has taken it and the node is not being replaced.
+    /// Reads again, under the lock, what a descent read of the node where it ended. Returns where
+    /// there is room for the edge if nobody has taken it and the node is not being replaced.
     async fn look_again(
         &self,
         client: &mut Pinned<'_, F>,
@@ -279,7 +282,8 @@ impl<F: Fabric> Art<F> {
         Ok(vacancy)
     }
 
-    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two keys.
+    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two
+    /// keys.
     async fn split_leaf(
         &self,
         client: &mut Pinned<'_, F>,
@@ -331,7 +335,8 @@ impl<F: Fabric> Art<F> {
         self.insert_node(client, draft, descent, (at, holder, needs_look), (depth, child)).await
     }
 
-    /// Puts a node of depth `depth` into the slot `at` of the node `page`, hosting `child` and the new leaf.
+    /// Puts a node of depth `depth` into the slot `at` of the node `page`, hosting `child` and the
+    /// new leaf.
     async fn insert_node(
         &self,
         client: &mut Pinned<'_, F>,
@@ -369,7 +374,7 @@ impl<F: Fabric> Art<F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(super) async fn delete_key(
         &self,
         client: &mut darter_pool::Client<F>,
@@ -428,7 +433,8 @@ impl<F: Fabric> Art<F> {
         Ok(won)
     }
 
-    /// Whether the node where a descent ended may be sparse, with `fewer` children than the descent saw.
+    /// Whether the node where a descent ended may be sparse, with `fewer` children than the descent
+    /// saw.
     fn is_thin(&self, descent: &Descent<'_>, fewer: usize) -> bool {
         let ty = descent.here.ty;
         if descent.here.above.is_none() && ty == self.shared.layout[0] {
@@ -442,7 +448,8 @@ impl<F: Fabric> Art<F> {
         ty.is_sparse(live * ty.capacity() / descent.words.len().max(1))
     }
 
-    /// Rebuilds smaller, or takes out, the node where a key ends, then the one above, as long as they are sparse.
+    /// Rebuilds smaller, or takes out, the node where a key ends, then the one above, as long as
+    /// they are sparse.
     async fn tidy(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
         for _ in 0..TURNS_MAX {
             let (descent, end, done) = self.descend(client, key, Purpose::Write).await?;

@@ -1,10 +1,12 @@
-//! Locks of one compute node, by number: first come, first served, and something can be handed over with the lock.
+//! Locks of one compute node, by number: first come, first served, and something can be handed over
+//! with the lock.
 //!
-//! A lock exists while somebody has it or waits for it, so any number of locks costs memory for those in use alone. Who asks
-//! for a lock that is taken waits in its queue. The holder's guard passes the lock on when it is dropped, to the first
-//! in the queue; [`LocalGuard::hand_over`] passes a `T` with it, such as the hold on a lock in the pool (Sherman's handover).
-//! A waiter that is dropped leaves the queue; one that had already been given the lock passes it on, and drops the `T`, which
-//! has to make sense by itself then.
+//! A lock exists while a client has it or waits for it, so any number of locks costs memory for
+//! those in use alone. Who asks for a lock that is taken waits in its queue. The holder's guard
+//! passes the lock on when it is dropped, to the first in the queue; [`LocalGuard::hand_over`]
+//! passes a `T` with it, such as the hold on a lock in the pool (Sherman's handover). A waiter that
+//! is dropped leaves the queue; one that had already been given the lock passes it on, and drops
+//! the `T`, which has to make sense by itself then.
 
 use darter_fabric::mutant;
 use std::collections::VecDeque;
@@ -76,8 +78,9 @@ impl<T> LocalLocks<T> {
         Some(LocalGuard { locks: Arc::clone(self), number, handed: None })
     }
 
-    /// Gives the lock to the next in the queue, with `handed` if there is one; answers what nobody took. Without a queue the
-    /// lock is free, unless there was something to hand over: then it is as it was.
+    /// Gives the lock to the next in the queue, with `handed` if there is one. Returns what nobody
+    /// took. Without a queue the lock is free, unless there was something to hand over: then it is
+    /// as it was.
     fn pass(&self, number: u64, mut handed: Option<T>) -> Option<T> {
         let mut shard = self.shard(number);
         let entry = shard.get_mut(&number)?;
@@ -173,14 +176,15 @@ impl<T> LocalGuard<T> {
         self.handed.take()
     }
 
-    /// Whether somebody waits for the lock, and it has been handed over fewer than `handovers_max` times in a row: others,
-    /// out of this compute node, have to have their turn.
+    /// Whether a client waits for the lock, and it has been handed over fewer than `handovers_max`
+    /// times in a row: others, out of this compute node, have to have their turn.
     pub(crate) fn may_hand_over(&self, handovers_max: u32) -> bool {
         let shard = self.locks.shard(self.number);
         shard.get(&self.number).is_some_and(|lock| lock.handovers < handovers_max && !lock.queue.is_empty())
     }
 
-    /// Passes the lock and `handed` to the next in the queue. When nobody is there any more, answers both.
+    /// Passes the lock and `handed` to the next in the queue. Returns both if nobody is there any
+    /// more.
     pub(crate) fn hand_over(self, handed: T) -> Result<(), (Self, T)> {
         match self.locks.pass(self.number, Some(handed)) {
             None => {

@@ -1,7 +1,8 @@
 //! What the clients of one compute node share: here, the clones of one index handle in one process.
 //!
-//! The systems beside DART coordinate within a compute node before they turn to the network (Sherman, section 2.1; SMART,
-//! section 4.2). Waiting is asynchronous: it holds up neither a thread nor a loop, and a waiting future can be dropped.
+//! The systems beside DART coordinate within a compute node before they turn to the network
+//! (Sherman, section 2.1; SMART, section 4.2). Waiting is asynchronous: it holds up neither a
+//! thread nor a loop, and a waiting future can be dropped.
 
 mod local_locks;
 

@@ -1,7 +1,8 @@
 //! Bounds: the keys that part nodes, in fences and between children.
 //!
-//! A bound is the shortest key that parts its neighbours, mostly a few bytes. One of up to 64 bytes lies in its node. A longer
-//! one lies in a block of the node's own, and the node holds its first 32 bytes, which mostly decide a comparison:
+//! A bound is the shortest key that parts its neighbours, mostly a few bytes. One of up to 64 bytes
+//! lies in its node. A longer one lies in a block of the node's own, and the node holds its first
+//! 32 bytes, which mostly decide a comparison:
 //!
 //! ```text
 //! long bound   word 0: length - 1, 16 | address of the block, 48     words 1..5: the first 32 bytes
@@ -114,7 +115,8 @@ impl Bound {
         len.next_multiple_of(8) as u64
     }
 
-    /// A bound that a new node is to have; a long one gets a block, recorded in `fresh`, whose WRITE joins `batch`.
+    /// A bound that a new node is to have; a long one gets a block, recorded in `fresh`, whose
+    /// WRITE joins `batch`.
     ///
     /// # Errors
     /// Those of the pool.

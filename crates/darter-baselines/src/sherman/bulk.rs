@@ -1,7 +1,8 @@
 //! Bulk load: an empty index from strictly ascending keys, built from the leaves up.
 //!
-//! A node is written when the first key behind it has come, which gives its upper fence. The topmost node's contents
-//! become the root's, by one rewrite; nothing is visible before, so a failure gives everything back.
+//! A node is written when the first key behind it has come, which gives its upper fence. The
+//! topmost node's contents become the root's, by one rewrite; nothing is visible before, so a
+//! failure gives everything back.
 
 use super::Sherman;
 use super::bound::{Bound, separator};
@@ -124,7 +125,7 @@ impl<F: Fabric> Sherman<F> {
 }
 
 impl<F: Fabric> Builder<'_, F> {
-    /// Takes all keys; answers what the root is to hold.
+    /// Takes all keys. Returns what the root is to hold.
     async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Draft, IndexError>
     where
         I: Iterator<Item = KeyValue> + Send,
@@ -196,8 +197,8 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(link)
     }
 
-    /// Writes the leaf being filled, which ends before `parts`, and begins the next. Where the fences take more room than
-    /// those before, it becomes two.
+    /// Writes the leaf being filled, which ends before `parts`, and begins the next. Where the
+    /// fences take more room than those before, it becomes two.
     async fn close_leaf(&mut self, client: &mut Client<F>, parts: Vec<u8>) -> Result<(), IndexError> {
         let mut fences = vec![(self.items.len(), parts)];
         while let Some((count, parts)) = fences.pop() {
@@ -248,7 +249,7 @@ impl<F: Fabric> Builder<'_, F> {
         client.free_unpublished(link.addr(), self.sherman.shared.format.node_bytes(), AllocKind::Inner);
     }
 
-    /// Writes a node; answers whether its contents fit.
+    /// Writes a node. Returns whether its contents fit.
     async fn write_node(
         &mut self,
         client: &mut Client<F>,
@@ -326,7 +327,8 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(Draft { level: at as u8 + 1, low, high, sibling, body: Body::Inner(children) })
     }
 
-    /// Writes what is still open; answers what the root is to hold. The topmost node's own place is not needed.
+    /// Writes what is still open. Returns what the root is to hold. The topmost node's own place is
+    /// not needed.
     async fn finish(&mut self, client: &mut Client<F>) -> Result<Draft, IndexError> {
         let items = std::mem::take(&mut self.items);
         let lower = self.bound(client, &self.low.clone()).await?;

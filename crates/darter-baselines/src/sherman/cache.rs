@@ -1,9 +1,10 @@
 //! The index cache: copies of inner nodes, found by key (Sherman, section 2).
 //!
-//! A search begins at the lowest cached node that covers its key, so a cached node above the leaves saves all round trips but
-//! the leaf's. Copies are hints: what they lead to says by its birth tag and fences whether they still hold, and
-//! one that misled is dropped. The root's copy is always kept. Beyond the budget, of two copies picked at random the one
-//! used longer ago goes, until the rest fits: every step drops one, so eviction ends whatever the copies' sizes.
+//! A search begins at the lowest cached node that covers its key, so a cached node above the leaves
+//! saves all round trips but the leaf's. Copies are hints: what they lead to says by its birth tag
+//! and fences whether they still hold, and one that misled is dropped. The root's copy is always
+//! kept. Beyond the budget, of two copies picked at random the one used longer ago goes, until the
+//! rest fits: every step drops one, so eviction ends whatever the copies' sizes.
 
 use super::format::mix;
 use super::page::{Aim, Page, Place};

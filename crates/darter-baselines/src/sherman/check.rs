@@ -1,8 +1,10 @@
-//! The check: a walk of every level along the sibling links that verifies every invariant, and the counts.
+//! The check: a walk of every level along the sibling links that verifies every invariant, and the
+//! counts.
 //!
-//! Of each node: it is alive, its fences meet its neighbours', its parent lists it under its lower fence, its keys lie between
-//! its fences, digests are those of the keys, no object is reached twice. What a dead client left half done is mended
-//! on the way, under the locks, and remarked. Others may be at work meanwhile.
+//! Of each node: it is alive, its fences meet its neighbours', its parent lists it under its lower
+//! fence, its keys lie between its fences, digests are those of the keys, no object is reached
+//! twice. What a dead client left half done is mended on the way, under the locks, and remarked.
+//! Others may be at work meanwhile.
 
 use super::bound::Bound;
 use super::entry::{EntryState, key_words};
@@ -76,7 +78,8 @@ impl<F: Fabric> Sherman<F> {
             NodeTypeStats { name: "inner", count: inner.0, bytes: inner.0 * bytes, children: inner.1 },
         ];
         report.stats.index_bytes += inner.0 * bytes;
-        // Where pairs lie in blocks, leaves are index; otherwise they are what holds keys and values.
+        // Where pairs lie in blocks, leaves are index; otherwise they are what holds keys and
+        // values.
         let holds_pairs =
             if format.is_inline() { &mut report.stats.kv_bytes } else { &mut report.stats.index_bytes };
         *holds_pairs += leaves.0 * bytes;
@@ -87,8 +90,8 @@ impl<F: Fabric> Sherman<F> {
         self.inspect(client, true).await
     }
 
-    /// Reads a node that the tree leads to; one that something is left to be done at is mended first. `None` after a
-    /// violation.
+    /// Reads a node that the tree leads to; one that something is left to be done at is mended
+    /// first. `None` after a violation.
     async fn sound_node(
         &self,
         client: &mut Pinned<'_, F>,

@@ -5,13 +5,16 @@
 //! inline            check: hash 62, state 2 | key | value
 //! ```
 //!
-//! *Pointer.* The word decides: whatever it says of a pair is in an immutable block, so an entry changes by one word that
-//! is written after all else. Its 13 bits of the node's stamp say that it belongs to this image of the node; zero is empty.
+//! *Pointer.* The word decides: whatever it says of a pair is in an immutable block, so an entry
+//! changes by one word that is written after all else. Its 13 bits of the node's stamp say that it
+//! belongs to this image of the node; zero is empty.
 //!
-//! *Check.* Hash over node, stamp, slot, state, key and value: a mixture of two states of the entry does not pass.
+//! *Check.* Hash over node, stamp, slot, state, key and value: a mixture of two states of the entry
+//! does not pass.
 //!
-//! *Digest.* Of a key of any length: the 5 bytes behind the prefix that all keys of the leaf share, so that digests are in the
-//! keys' order as far as they differ there, then 24 bits of a keyed hash of the key.
+//! *Digest.* Of a key of any length: the 5 bytes behind the prefix that all keys of the leaf share,
+//! so that digests are in the keys' order as far as they differ there, then 24 bits of a keyed hash
+//! of the key.
 
 use super::format::{Format, mix};
 use darter_fabric::GlobalAddr;
@@ -165,8 +168,9 @@ impl EntryState {
     }
 }
 
-/// What an inline entry whose check fails is under a lock: a write that was cut short. The protocol writes a new entry's check
-/// last and a replaced value's check first, so it was a replacement; a value of one word is then the old one still.
+/// What an inline entry whose check fails is under a lock: a write that was cut short. The protocol
+/// writes a new entry's check last and a replaced value's check first, so it was a replacement; a
+/// value of one word is then the old one still.
 pub(super) fn mended(format: &Format, words: &[u64]) -> Entry {
     let (key, payload) = words[1..].split_at(format.key_words());
     Entry { key: key.into(), payload: payload.into(), lost: payload.len() > 1 }
@@ -211,8 +215,8 @@ pub(super) fn key_words(format: &Format, key: &[u8], prefix: usize) -> Words {
     smallvec![order(key, prefix) << HASH_BITS | hash >> (64 - HASH_BITS)]
 }
 
-/// How an entry's key stands to `other`, of which the leaf's prefix is known to be a prefix too; `Equal` when its words
-/// do not tell.
+/// How an entry's key stands to `other`, of which the leaf's prefix is known to be a prefix too;
+/// `Equal` when its words do not tell.
 pub(super) fn order_of(format: &Format, words: &[u64], other: &[u8], prefix: usize) -> Ordering {
     if format.key.is_some() {
         return words.cmp(&pack(other));

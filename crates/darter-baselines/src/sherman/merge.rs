@@ -1,16 +1,20 @@
-//! Merges: a node that deletes have emptied takes in its right neighbour, and the neighbour's memory goes back.
+//! Merges: a node that deletes have emptied takes in its right neighbour, and the neighbour's
+//! memory goes back.
 //!
-//! 1. The parent forgets the right one. From here on the left one's sibling link leads to it, as after a split.
+//! 1. The parent forgets the right one. From here on the left one's sibling link leads to it, as
+//!    after a split.
 //! 2. The right one is marked dead, by one word; its contents stay.
 //! 3. The left one is rewritten with both contents.
 //!
-//! Dying after 2 leaves a left node whose right neighbour is dead: whoever walks into it does step 3. A node is
-//! freed only when it is dead, so whoever still has a link to it learns that; that is why 2 comes before 3.
+//! Dying after 2 leaves a left node whose right neighbour is dead: anyone who walks into it does
+//! step 3. A node is freed only when it is dead, so anyone who still has a link to it learns that;
+//! that is why 2 comes before 3.
 //!
 //! The root takes in its only child in the same two steps.
 //!
-//! The second and third lock are tried for, not waited for, so merges wait for nobody; one that fails is left to a later
-//! delete. Neighbours need not be small for it: it is enough that both fit in three quarters of a node.
+//! The second and third lock are tried for, not waited for, so merges wait for nobody; one that
+//! fails is left to a later delete. Neighbours need not be small for it: it is enough that both fit
+//! in three quarters of a node.
 
 use super::bound::Bound;
 use super::entry::EntryState;
@@ -32,7 +36,8 @@ struct Holding {
 }
 
 impl Holding {
-    /// Ends the locks, unless something went wrong with what was posted under them: then they are left to be taken over.
+    /// Ends the locks, unless something went wrong with what was posted under them: then they are
+    /// left to be taken over.
     async fn end<F: Fabric, R>(
         self,
         client: &mut Pinned<'_, F>,
@@ -56,8 +61,8 @@ enum Merged {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there is something to merge;
-    /// answers whether the leaf was.
+    /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there
+    /// is something to merge. Returns whether the leaf was merged.
     ///
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is none.
@@ -76,7 +81,8 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// Tries again to merge leaves that deletes have left empty, because somebody had a lock or the pool was full.
+    /// Tries again to merge leaves that deletes have left empty, because a client had a lock or the
+    /// pool was full.
     ///
     /// # Errors
     /// Those of [`Sherman::merge_upwards`].
@@ -222,7 +228,8 @@ impl<F: Fabric> Sherman<F> {
         Ok(if is_listed { Merged::Yes } else { Merged::No })
     }
 
-    /// The contents of two neighbours as one node's, when both fit in three quarters of it, or one is as good as empty.
+    /// The contents of two neighbours as one node's, when both fit in three quarters of it, or one
+    /// is as good as empty.
     async fn joined(
         &self,
         client: &mut Pinned<'_, F>,
@@ -265,7 +272,8 @@ impl<F: Fabric> Sherman<F> {
         self.retire_node(client, right);
     }
 
-    /// Finishes a merge: the right neighbour of a locked node may be dead and still linked. Unlocks.
+    /// Finishes a merge: the right neighbour of a locked node may be dead and still linked.
+    /// Unlocks.
     pub(super) async fn absorb_dead_sibling(
         &self,
         client: &mut Pinned<'_, F>,
@@ -313,7 +321,7 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// Reads a node that a link of the tree leads to; answers it when it is dead.
+    /// Reads a node that a link of the tree leads to. Returns it if it is dead.
     async fn read_dead(
         &self,
         client: &mut Pinned<'_, F>,

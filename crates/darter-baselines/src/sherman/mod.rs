@@ -1,12 +1,16 @@
-//! Sherman (SIGMOD 2022): a B-link tree in disaggregated memory; with its techniques switched off, FG+ and FG (SIGMOD 2019).
+//! Sherman (SIGMOD 2022): a B-link tree in disaggregated memory; with its techniques switched off,
+//! FG+ and FG (SIGMOD 2019).
 //!
-//! Nodes ([`page`]) of 1 KiB with fences and sibling links; leaves with unsorted entries ([`entry`]) of which one alone is
-//! written back; inner nodes cached by every compute node ([`cache`]); hierarchical locks ([`crate::hocl`]) that are
-//! leases. The root's address never changes: it grows and shrinks in place.
+//! Nodes ([`page`]) of 1 KiB with fences and sibling links; leaves with unsorted entries
+//! ([`entry`]) of which one alone is written back; inner nodes cached by every compute node
+//! ([`cache`]); hierarchical locks ([`crate::hocl`]) that are leases. The root's address never
+//! changes: it grows and shrinks in place.
 //!
-//! Root words: 3 the kind, 8 the address of a descriptor: shape, link to the root, descriptor of the locks.
+//! Root words: 3 the kind, 8 the address of a descriptor: shape, link to the root, descriptor of
+//! the locks.
 //!
-//! `docs/sherman.md` says what the published design leaves open, what is done here, and what that costs.
+//! `docs/sherman.md` says what the published design leaves open, what is done here, and what that
+//! costs.
 
 mod bound;
 mod bulk;
@@ -71,7 +75,8 @@ struct Shared {
     locks: Hocl,
     cache: Cache,
     options: ShermanOptions,
-    /// Nodes that their parents may not have been told of, with their levels, and whether telling found the pool full.
+    /// Nodes that their parents may not have been told of, with their levels, and whether telling
+    /// found the pool full.
     untold: Mutex<Vec<(u8, Parted, bool)>>,
     /// Keys of leaves that were left empty.
     unmerged: Mutex<Vec<Vec<u8>>>,
@@ -92,7 +97,8 @@ impl Shared {
         }
     }
 
-    /// Whether so many nodes are unknown to their parents for want of room that no more are to be made.
+    /// Whether so many nodes are unknown to their parents for want of room that no more are to be
+    /// made.
     fn cannot_tell(&self) -> bool {
         self.untold().iter().filter(|(.., was_full)| *was_full).count() >= UNTOLD_MANY
     }
@@ -114,8 +120,8 @@ impl Shared {
         mix(mix(self.format.seed, drawn), drawn >> 32)
     }
 
-    /// A stamp for the image after one with this stamp: another 64 bits, of which those that pointers carry count up
-    /// and are never 0.
+    /// A stamp for the image after one with this stamp: another 64 bits, of which those that
+    /// pointers carry count up and are never 0.
     fn stamp_after(&self, stamp: u64) -> u64 {
         const MASK: u64 = (1 << STAMP_BITS) - 1;
         let random = self.random();
@@ -187,7 +193,8 @@ impl<F: Fabric> Sherman<F> {
     /// Opens the pool's Sherman index, creating it in a pool that holds none.
     ///
     /// # Errors
-    /// [`IndexError::NoIndex`] when the pool holds another kind; [`IndexError::Options`]; out of space.
+    /// [`IndexError::NoIndex`] when the pool holds another kind; [`IndexError::Options`]; out of
+    /// space.
     pub async fn open_or_create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
         match Self::open(client, options).await {
             Err(IndexError::NoIndex { found: 0, .. }) => {}

@@ -1,14 +1,17 @@
-//! Nodes under their locks: reading, mending what a dead writer left half done, and writing whole ones.
+//! Nodes under their locks: reading, mending what a dead writer left half done, and writing whole
+//! ones.
 //!
-//! *Redo.* A WRITE of a whole node can be cut short by its writer's death, so the image is written to a second place first:
+//! *Redo.* A WRITE of a whole node can be cut short by its writer's death, so the image is written
+//! to a second place first:
 //!
 //! ```text
 //! WRITE image → second place     WRITE state ← its address     WRITE words 1.. of the node     WRITE state ← 0     unlock
 //! ```
 //!
-//! These go in one doorbell batch, which executes in order, where both places are on one memory node. Whoever next has the
-//! lock finds a state that names an image, and puts the image in place: the change takes effect as a whole or not at all.
-//! Readers do not look at the state; for them the words fit together or not.
+//! These go in one doorbell batch, which executes in order, where both places are on one memory
+//! node. Anyone who next has the lock finds a state that names an image, and puts the image in
+//! place: the change takes effect as a whole or not at all. Readers do not look at the state; for
+//! them the words fit together or not.
 
 use super::entry::{Entry, EntryState, mended};
 use super::format::HEADER_WORDS;
@@ -34,7 +37,8 @@ pub(super) enum Seen {
     Other,
 }
 
-/// A change of whole nodes that nobody can see yet: what was allocated for it, and the WRITEs that have to come first.
+/// A change of whole nodes that nobody can see yet: what was allocated for it, and the WRITEs that
+/// have to come first.
 #[derive(Debug, Default)]
 pub(super) struct Change {
     pub(super) fresh: Drafts,
@@ -42,7 +46,8 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Posts the WRITEs collected unless all of them go to `node`: then they may lead another batch there.
+    /// Posts the WRITEs collected unless all of them go to `node`: then they may lead another batch
+    /// there.
     async fn settle<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<(), IndexError> {
         if self.batch.verbs().iter().any(|verb| verb.addr.node() != node) {
             let next = client.batch();
@@ -62,7 +67,8 @@ impl<F: Fabric> Sherman<F> {
     /// Reads a node whose lock the caller has, in a batch that may already hold other verbs.
     ///
     /// # Errors
-    /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`] for a node that cannot be mended; those of the fabric.
+    /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`] for a node that cannot be mended;
+    /// those of the fabric.
     pub(super) async fn read_locked(
         &self,
         client: &mut Pinned<'_, F>,
@@ -174,7 +180,8 @@ impl<F: Fabric> Sherman<F> {
         Ok(())
     }
 
-    /// Locks the leaf whose range holds a key, which a link may lead to, and reads it in a batch that has other verbs too.
+    /// Locks the leaf whose range holds a key, which a link may lead to, and reads it in a batch
+    /// that has other verbs too.
     ///
     /// # Errors
     /// Those of [`Sherman::lock_covering`].
@@ -189,8 +196,8 @@ impl<F: Fabric> Sherman<F> {
         locked.map(|(locked, page, _)| (locked, page)).ok_or(missing)
     }
 
-    /// Locks the node of `level` whose range holds a key, and tells whether the node to be probed is alive; `None` when the
-    /// tree has no such level.
+    /// Locks the node of `level` whose range holds a key, and tells whether the node to be probed
+    /// is alive; `None` when the tree has no such level.
     ///
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`].
@@ -220,7 +227,8 @@ impl<F: Fabric> Sherman<F> {
             loop {
                 let locked = self.shared.locks.lock(client, link.addr()).await?;
                 if locked.is_taken_over {
-                    // Nothing else to do: whatever was left half done shows in the node, now or when it is locked next.
+                    // Nothing else to do: whatever was left half done shows in the node, now or
+                    // when it is locked next.
                     note(situations::TAKEN_OVER);
                 }
                 let mut batch = first.take().unwrap_or_else(|| client.batch());
@@ -268,8 +276,9 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// Does under the lock what is left to be done at a node: a redo, torn entries, a right neighbour that is dead and
-    /// still linked. When the node itself is dead, the root may have been about to take it in.
+    /// Does under the lock what is left to be done at a node: a redo, torn entries, a right
+    /// neighbour that is dead and still linked. When the node itself is dead, the root may have
+    /// been about to take it in.
     ///
     /// # Errors
     /// Those of [`Sherman::read_locked`].
@@ -287,8 +296,8 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// Ends an operation that failed under a lock. What it posted may still be on its way after an error of the fabric: then
-    /// the lock is left to be taken over.
+    /// Ends an operation that failed under a lock. What it posted may still be on its way after an
+    /// error of the fabric: then the lock is left to be taken over.
     ///
     /// # Errors
     /// The one given.
@@ -327,8 +336,8 @@ impl<F: Fabric> Sherman<F> {
         Some(())
     }
 
-    /// Writes a node anew, with the WRITEs of `change` before it, and unlocks. Answers `false` and does nothing when
-    /// the contents do not fit.
+    /// Writes a node anew, with the WRITEs of `change` before it, and unlocks. Answers `false` and
+    /// does nothing when the contents do not fit.
     ///
     /// # Errors
     /// Those of the pool, before anything can be seen; those of the fabric.
@@ -373,7 +382,8 @@ impl<F: Fabric> Sherman<F> {
         Ok(true)
     }
 
-    /// Posts the last batch under some locks. The unlocking WRITEs go with it where commands are combined.
+    /// Posts the last batch under some locks. The unlocking WRITEs go with it where commands are
+    /// combined.
     ///
     /// # Errors
     /// Those of the fabric.

@@ -1,4 +1,5 @@
-//! What can be chosen: what an index holds, fixed when it is created ([`super::format`]), and the techniques in use, each a switch.
+//! What can be chosen: what an index holds, fixed when it is created ([`super::format`]), and the
+//! techniques in use, each a switch.
 
 use super::holes::ShermanHoles;
 use crate::HoclOptions;
@@ -6,10 +7,12 @@ use crate::HoclOptions;
 /// What keys and values an index holds. It counts when the index is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Records {
-    /// Any keys and values. A leaf entry is 16 bytes: a digest of the key, and a pointer to a block that holds the pair.
+    /// Any keys and values. A leaf entry is 16 bytes: a digest of the key, and a pointer to a block
+    /// that holds the pair.
     #[default]
     Any,
-    /// Keys of one length and any values: an entry holds the key, and a pointer to a block that holds the pair.
+    /// Keys of one length and any values: an entry holds the key, and a pointer to a block that
+    /// holds the pair.
     FixedKeys {
         /// Bytes of a key, 1 to 64.
         key_bytes: u16,
@@ -23,17 +26,19 @@ pub enum Records {
     },
 }
 
-/// How a process uses an index. `lock_words`, `node_bytes`, `records`, `redo_images` and `fill_percent` count when the index is created.
+/// How a process uses an index. `lock_words`, `node_bytes`, `records`, `redo_images` and
+/// `fill_percent` count when the index is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShermanOptions {
     /// Bytes of inner nodes this process may cache. The root's copy is kept in any case.
     pub cache_bytes: u64,
-    /// The parts of the lock that are in use (Sherman, section 2.1), without any of which it is a spin lock in the pool, and
-    /// whether write-back and unlock share a round trip (section 2.2).
+    /// The parts of the lock that are in use (Sherman, section 2.1), without any of which it is a
+    /// spin lock in the pool, and whether write-back and unlock share a round trip (section 2.2).
     pub locks: HoclOptions,
     /// Only the entry that changed is written back (section 2.3); otherwise the whole node is.
     pub two_level_versions: bool,
-    /// Leaf entries stay where they are; otherwise they are kept in order, which makes inserts and deletes write whole nodes.
+    /// Leaf entries stay where they are; otherwise they are kept in order, which makes inserts and
+    /// deletes write whole nodes.
     pub unsorted_leaves: bool,
     /// Lock words of a memory node; rounded to a power of two.
     pub lock_words: u32,
@@ -41,8 +46,9 @@ pub struct ShermanOptions {
     pub node_bytes: u32,
     /// What keys and values.
     pub records: Records,
-    /// Whole nodes are written to a second place first, so that no writer's death loses one. The published design does not;
-    /// then a node whose writer died amid its WRITE is lost, and its keys answer so. A process may leave them out alone.
+    /// Whole nodes are written to a second place first, so that no writer's death loses one. The
+    /// published design does not; then a node whose writer died during its WRITE is lost, and its
+    /// keys return an error. A process may leave them out alone.
     pub redo_images: bool,
     /// How full bulk load fills nodes, in percent.
     pub fill_percent: u8,

@@ -1,4 +1,5 @@
-//! Nodes: their header, the words a WRITE puts there, and how a reader knows that what a READ brought belongs together.
+//! Nodes: their header, the words a WRITE puts there, and how a reader knows that what a READ
+//! brought belongs together.
 //!
 //! ```text
 //! word 0   state: 0 alive | address of a redo image + 1 | dead
@@ -12,13 +13,15 @@
 //! inner    links, one word a child | codes of the separators, a byte each | the separators
 //! ```
 //!
-//! *Link.* 42 bits of address, in units of 64 bytes, and the 22-bit birth tag of the node it leads to. A node's memory can
-//! be reused; a cached link that outlived its node then leads to one with another tag.
+//! *Link.* 42 bits of address, in units of 64 bytes, and the 22-bit birth tag of the node it leads
+//! to. A node's memory can be reused; a cached link that outlived its node then leads to one with
+//! another tag.
 //!
-//! *What a READ brings* can be a mixture of any states that the words had meanwhile: nothing orders the words of a READ or
-//! of a WRITE. So no version written first and last proves anything (SIGMOD 2023, 3589276); the check words do, up to
-//! a chance of 2^-62: words that hash to the check were written together, and entries that carry the header's stamp
-//! belong to this image of the node. `docs/sherman.md` has the argument.
+//! *What a READ brings* can be a mixture of any states that the words had meanwhile: nothing orders
+//! the words of a READ or of a WRITE. So no version written first and last proves anything (SIGMOD
+//! 2023, 3589276); the check words do, up to a chance of 2^-62: words that hash to the check were
+//! written together, and entries that carry the header's stamp belong to this image of the node.
+//! `docs/sherman.md` has the argument.
 
 use super::bound::Bound;
 use super::entry::{Entry, EntryState};
@@ -33,7 +36,8 @@ const STAMP: usize = 2;
 const SIBLING: usize = 3;
 const KIND: usize = 4;
 const CODES: usize = 5;
-/// The state of a node that is no longer in the tree. Its contents stay, for whoever has to finish its removal.
+/// The state of a node that is no longer in the tree. Its contents stay, for anyone who has to
+/// finish its removal.
 pub(super) const DEAD: u64 = 1 << 63;
 /// The code of an upper fence that does not exist.
 const NO_FENCE: u8 = 254;
@@ -107,7 +111,8 @@ pub(super) struct Page {
     pub(super) high: Option<Bound>,
     /// Where entries or links begin.
     body: usize,
-    /// Of an inner node: its children, and where each separator but the first begins, in bytes from the node's begin.
+    /// Of an inner node: its children, and where each separator but the first begins, in bytes from
+    /// the node's begin.
     children: usize,
     offsets: Box<[u16]>,
     /// The long separators, by child.
@@ -285,7 +290,8 @@ impl Page {
         Link::from_word(self.words[self.body + at])
     }
 
-    /// The bytes that keys of child `at` are not below; for the first child that is the lower fence.
+    /// The bytes that keys of child `at` are not below; for the first child that is the lower
+    /// fence.
     pub(super) fn child_low(&self, at: usize) -> &[u8] {
         if at == 0 {
             return self.low.bytes();
@@ -370,7 +376,8 @@ pub(super) struct Draft {
 pub(super) enum Body {
     /// Entries, with the length of the prefix that their digests leave out.
     Leaf { prefix: usize, entries: Vec<Entry> },
-    /// Children, each with its lower bound; that of the first is the lower fence's, and not stored again.
+    /// Children, each with its lower bound; that of the first is the lower fence's, and not stored
+    /// again.
     Inner(Vec<(Bound, Link)>),
 }
 

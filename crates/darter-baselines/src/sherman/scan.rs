@@ -1,8 +1,9 @@
 //! Scans: from leaf to leaf by their fences, several leaves a round trip.
 //!
-//! A scan's place is a fence. Each turn finds the node above the leaves for it, reads as many of its leaves as are
-//! likely to be needed, and takes those that follow each other without a gap; what has changed since the node was
-//! cached shows in the fences, and the next turn goes on from the last leaf that fitted.
+//! A scan's place is a fence. Each turn finds the node above the leaves for it, reads as many of
+//! its leaves as are likely to be needed, and takes those that follow each other without a gap;
+//! what has changed since the node was cached shows in the fences, and the next turn goes on from
+//! the last leaf that fitted.
 
 use super::Sherman;
 use super::entry::{Entry, EntryState, key_words, order_of};
@@ -86,7 +87,8 @@ impl<F: Fabric> Sherman<F> {
             return Ok(pairs);
         }
         let mut cursor = Some(Cursor::start(range));
-        // What has not been scanned yet: a leaf that took in a neighbour meanwhile has keys of before the cursor too.
+        // What has not been scanned yet: a leaf that took in a neighbour meanwhile has keys of
+        // before the cursor too.
         let mut rest = range.clone();
         while let Some(at) = cursor.take().filter(|at| !at.is_out_of(range) && pairs.len() < limit) {
             let mut client = client.pin(OpKind::Scan).await?;
@@ -197,7 +199,8 @@ impl<F: Fabric> Sherman<F> {
         let may_hold = |entry: &Entry| {
             let stands = |bound: &Bound<Vec<u8>>, out: Ordering| match bound {
                 Bound::Included(key) | Bound::Excluded(key) => {
-                    // Digests tell only of keys that share the leaf's prefix; the bound may lie outside.
+                    // Digests tell only of keys that share the leaf's prefix; the bound may lie
+                    // outside.
                     let comparable = key.get(..leaf.prefix) == leaf.low.bytes().get(..leaf.prefix);
                     !comparable || order_of(format, &entry.key, key, leaf.prefix) != out
                 }
@@ -252,7 +255,8 @@ impl<F: Fabric> Sherman<F> {
                 let done = client.submit(batch).await?;
                 for (entry, read) in reads {
                     let held = pair::parse(entry.block().addr, done.words(read))?;
-                    // One that was put amid the READ of the leaf can have another's digest: its place is not known.
+                    // One that was put during the READ of the leaf can have another's digest: its
+                    // place is not known.
                     if range.contains(held.key) && key_words(format, held.key, leaf.prefix) == entry.key {
                         found.push((held.key.to_vec(), held.value.to_vec()));
                     }

@@ -14,7 +14,7 @@ pub(super) const SPLIT: Situation = Situation::Met("Split");
 pub(super) const ROOT_SPLIT: Situation = Situation::Met("RootSplit");
 /// A node took in its right neighbour.
 pub(super) const MERGED: Situation = Situation::Met("Merged");
-/// A merge that somebody else had begun was finished.
+/// A merge that another client had begun was finished.
 pub(super) const MERGE_FINISHED: Situation = Situation::Met("MergeFinished");
 /// The root took in its only child.
 pub(super) const ROOT_LOWERED: Situation = Situation::Met("RootLowered");

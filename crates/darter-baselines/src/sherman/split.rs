@@ -1,7 +1,9 @@
-//! Splits: the new right node is written, the split one rewritten, its lock released, and then the parent told.
+//! Splits: the new right node is written, the split one rewritten, its lock released, and then the
+//! parent told.
 //!
-//! Until the parent is told, or for ever if the writer dies before, the sibling link leads to the new node. The root splits in
-//! place: its contents move to two new nodes, so that its address stays and no parent has to be told.
+//! Until the parent is told, or for ever if the writer dies before, the sibling link leads to the
+//! new node. The root splits in place: its contents move to two new nodes, so that its address
+//! stays and no parent has to be told.
 
 use super::bound::{Bound, separator};
 use super::entry::{Entry, EntryState, Words, key_words};
@@ -115,7 +117,8 @@ impl<F: Fabric> Sherman<F> {
         Ok(items)
     }
 
-    /// Splits a full leaf, with one more entry, and unlocks it. Answers what the parent has to be told.
+    /// Splits a full leaf, with one more entry, and unlocks it. Returns what the parent has to be
+    /// told.
     ///
     /// # Errors
     /// Those of the pool, before anything can be seen; those of the fabric.
@@ -169,7 +172,8 @@ impl<F: Fabric> Sherman<F> {
         self.part(client, change, locked, page, left, right).await
     }
 
-    /// Writes the two halves of a node: the left one with its upper fence, the right one with its lower.
+    /// Writes the two halves of a node: the left one with its upper fence, the right one with its
+    /// lower.
     async fn part(
         &self,
         client: &mut Pinned<'_, F>,
@@ -224,7 +228,8 @@ impl<F: Fabric> Sherman<F> {
         Ok(())
     }
 
-    /// Tells the parents of a node of `level` that was split. When the pool has no room for that, the sibling link has to do.
+    /// Tells the parents of a node of `level` that was split. When the pool has no room for that,
+    /// the sibling link has to do.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; those of the fabric.
@@ -245,7 +250,7 @@ impl<F: Fabric> Sherman<F> {
             let known = known && !mutant!("sherman-parent-told-twice");
             let alive = alive || mutant!("sherman-parent-told-of-the-dead");
             if known || !alive {
-                // Somebody else has told, or has merged the node meanwhile.
+                // Another client has told, or has merged the node meanwhile.
                 return locked.end(client).await;
             }
             let mut change = Change::default();

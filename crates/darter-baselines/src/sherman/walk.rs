@@ -1,8 +1,9 @@
 //! The way to a node: from the cache or the root down, and to the right where a node has split.
 //!
-//! A [`Walk`] is a step machine, so that several share round trips: [`Walk::post`] adds the READ it needs, [`Walk::absorb`] takes
-//! what came. Whatever a hint led to is believed only by its birth tag and fences. What stays odd after some READs was left
-//! half done: the walk then names the node to be locked and mended.
+//! A [`Walk`] is a step machine, so that several share round trips: [`Walk::post`] adds the READ it
+//! needs, [`Walk::absorb`] takes what came. Whatever a hint led to is believed only by its birth
+//! tag and fences. What stays odd after some READs was left half done: the walk then names the node
+//! to be locked and mended.
 
 use super::bound::{self, Bound};
 use super::cache::Copy;
@@ -85,7 +86,7 @@ impl<'k> Walk<'k> {
         (self.torn > TORN_MAX).then(|| page.link())
     }
 
-    /// Adds the READs that the next step needs; answers the end when it needs none.
+    /// Adds the READs that the next step needs. Returns the end when it needs none.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
@@ -119,7 +120,7 @@ impl<'k> Walk<'k> {
         Ok(None)
     }
 
-    /// Takes what the READs brought; answers the end when it is reached.
+    /// Takes what the READs brought. Returns the end when it is reached.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
@@ -306,7 +307,8 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// Mends what a walk was stuck at; so many times, since a sound tree needs it once for each thing left half done.
+    /// Mends what a walk was stuck at; so many times, since a sound tree needs it once for each
+    /// thing left half done.
     pub(super) async fn mend_stuck(
         &self,
         client: &mut Pinned<'_, F>,

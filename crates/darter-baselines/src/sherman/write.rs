@@ -1,11 +1,13 @@
-//! Put and delete: lock the leaf, read it, write the entry back and unlock (Sherman, sections 2.2 and 2.3).
+//! Put and delete: lock the leaf, read it, write the entry back and unlock (Sherman, sections 2.2
+//! and 2.3).
 //!
 //! | verbs | entry inserted | value replaced | entry cleared |
 //! |---|---|---|---|
 //! | pair in a block | key, then pointer | pointer | pointer |
 //! | inline | key and value, then check | check, then value | check |
 //!
-//! The order of the WRITEs, kept by a doorbell batch, is what lets the next holder of the lock tell what a dead one did.
+//! The order of the WRITEs, kept by a doorbell batch, is what lets the next holder of the lock tell
+//! what a dead one did.
 
 use super::Sherman;
 use super::entry::{Block, Entry, EntryState, Words, key_words};
@@ -155,7 +157,8 @@ impl<F: Fabric> Sherman<F> {
                 Ok(Put::Done(PutOutcome::Inserted))
             }
             None if self.shared.cannot_tell() => {
-                // Parents cannot be told for want of room: what else is split would be ever farther from them.
+                // Parents cannot be told for want of room: what else is split would be ever farther
+                // from them.
                 let (needed, node) = (format.node_bytes(), page.addr.node());
                 Err(PoolError::OutOfSpace { needed, node }.into())
             }
@@ -166,7 +169,8 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// The entry that holds a key, in a leaf whose lock the caller has. The value is fetched when asked for.
+    /// The entry that holds a key, in a leaf whose lock the caller has. The value is fetched when
+    /// asked for.
     async fn find_locked(
         &self,
         client: &mut Pinned<'_, F>,

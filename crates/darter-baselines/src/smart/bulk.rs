@@ -1,8 +1,10 @@
-//! Bulk load: an empty index from strictly ascending keys, built bottom-up and published by one CAS on the root word.
+//! Bulk load: an empty index from strictly ascending keys, built bottom-up and published by one CAS
+//! on the root word.
 //!
-//! Sorted keys arrive; the open nodes of the last key's path lie on a stack, each with its address, since reverse pointers need it.
-//! Where the next key parts from the last, every open node deeper than that is complete and is written once. Nothing is visible
-//! before the end, so a failure gives everything back.
+//! Sorted keys arrive; the open nodes of the last key's path lie on a stack, each with its address,
+//! since reverse pointers need it. Where the next key parts from the last, every open node deeper
+//! than that is complete and is written once. Nothing is visible before the end, so a failure gives
+//! everything back.
 
 use super::Smart;
 use super::leaf::{self};
@@ -50,7 +52,8 @@ impl<F: Fabric> Smart<F> {
         let mut builder = Builder { smart: self, stack: Vec::new(), writes: Writes::default(), count: 0 };
         let outcome = match builder.run(client, sorted).await {
             Ok(root) => match self.publish_root(client, root).await {
-                // After any other error the root may be linked: the CAS may have landed though its reply was lost.
+                // After any other error the root may be linked: the CAS may have landed though its
+                // reply was lost.
                 Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
                 published => return published.map(|()| builder.count),
             },
@@ -71,7 +74,7 @@ impl<F: Fabric> Smart<F> {
         }
         self.seal(&mut client, old, &mut words).await?;
         if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
-            // Somebody put a key while we were sealing: what the seals began is to be finished.
+            // A client put a key while we were sealing: what the seals began is to be finished.
             self.help(&mut client, &[], old).await?;
             return Err(IndexError::NotEmpty);
         }
@@ -87,7 +90,7 @@ impl<F: Fabric> Smart<F> {
 }
 
 impl<F: Fabric> Builder<'_, F> {
-    /// Takes all keys; answers the slot of the finished root.
+    /// Takes all keys. Returns the slot of the finished root.
     async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Slot, IndexError>
     where
         I: Iterator<Item = KeyValue> + Send,
@@ -124,7 +127,8 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(())
     }
 
-    /// Takes a pair whose next one shares so many bytes with it: writes its leaf, and finishes every open node deeper than those.
+    /// Takes a pair whose next one shares so many bytes with it: writes its leaf, and finishes
+    /// every open node deeper than those.
     async fn close(
         &mut self,
         client: &mut Client<F>,
@@ -166,7 +170,8 @@ impl<F: Fabric> Builder<'_, F> {
         self.writes.write(client, addr, &image).await
     }
 
-    /// Writes the node on top of the stack, the chain above it, and attaches it to the one below on the stack.
+    /// Writes the node on top of the stack, the chain above it, and attaches it to the one below on
+    /// the stack.
     async fn finish(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<(), IndexError> {
         let [.., above, open] = &self.stack[..] else { return Ok(()) };
         let (above_addr, arrival, depth) = (above.addr, above.depth + 1, open.depth);

@@ -1,12 +1,14 @@
 //! What a compute node remembers of inner nodes (SMART, section 4.3 and Figure 9).
 //!
-//! An entry is the snapshot of a node: its address and slots, under the node's prefix. A lookup finds the deepest entry on a
-//! key's path. Entries leave in the order in which they came (FIFO) as soon as the budget is exceeded; one counts 1 + 8 + 8 ×
-//! slots bytes, as in the published system, and like there the index above the entries comes on top: here ordered maps of
-//! prefixes, in which two or three searches for a predecessor find the longest prefix of a key.
+//! An entry is the snapshot of a node: its address and slots, under the node's prefix. A lookup
+//! finds the deepest entry on a key's path. Entries leave in the order in which they came (FIFO) as
+//! soon as the budget is exceeded; one counts 1 + 8 + 8 × slots bytes, as in the published system,
+//! and like there the index above the entries comes on top: here ordered maps of prefixes, in which
+//! two or three searches for a predecessor find the longest prefix of a key.
 //!
-//! An entry is a hint. What it leads to is looked at before it is believed ([`super::descent`]), but an address must not
-//! lead into memory that has become something else. Before such memory is freed all caches are cleared ([`super::quarantine`]).
+//! An entry is a hint. What it leads to is looked at before it is believed ([`super::descent`]),
+//! but an address must not lead into memory that has become something else. Before such memory is
+//! freed all caches are cleared ([`super::quarantine`]).
 
 use super::node_type::NodeType;
 use super::slot::Slot;
@@ -114,7 +116,8 @@ impl Cache {
                     let slot = Slot::from_word(word);
                     slot.is_of(edge).then_some((at, slot))
                 };
-                // A sealed slot stays as it is whatever becomes of its child elsewhere: finding it again proves nothing.
+                // A sealed slot stays as it is whatever becomes of its child elsewhere: finding it
+                // again proves nothing.
                 let slot =
                     entry.slots.iter().enumerate().find_map(of_edge).filter(|(_, slot)| !slot.is_sealed());
                 return Some(Hint { node: entry.node, ty: entry.ty, depth: shared, slot });
@@ -161,7 +164,7 @@ impl Cache {
         self.compact();
     }
 
-    /// Drops the entry that came first; answers false when the queue is empty.
+    /// Drops the entry that came first. Returns false if the queue is empty.
     fn evict(&self) -> bool {
         let Some((ticket, prefix)) = self.queue().items.pop_front() else { return false };
         let mut shard = self.write(&prefix);
@@ -192,7 +195,8 @@ impl Cache {
         is_long.then(|| std::mem::take(&mut queue.items))
     }
 
-    /// Puts queue items back before those that came since, except those of entries that were removed.
+    /// Puts queue items back before those that came since, except those of entries that were
+    /// removed.
     fn put_back(&self, items: VecDeque<(u64, Box<[u8]>)>) {
         let mut kept: VecDeque<_> = items
             .into_iter()
@@ -229,8 +233,8 @@ impl Cache {
         }
     }
 
-    /// Forgets everything that was remembered before the call. Goes through the shards, since the queue
-    /// lacks what a thread has taken out of it in order to evict or to compact.
+    /// Forgets everything that was remembered before the call. Goes through the shards, since the
+    /// queue lacks what a thread has taken out of it in order to evict or to compact.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,12 @@
-//! The check: a walk of everything reachable from the root word that verifies every invariant of the format; and the counts.
+//! The check: a walk of everything reachable from the root word that verifies every invariant of
+//! the format; and the counts.
 //!
-//! Slots are taken in order and each edge has one; headers spell the path that leads to them; leaves hold the key their path spells; no
-//! object is reached twice. Reverse pointers are hints, and what is said by them is not looked at.
+//! Slots are taken in order and each edge has one; headers spell the path that leads to them;
+//! leaves hold the key their path spells; no object is reached twice. Reverse pointers are hints,
+//! and what is said by them is not looked at.
 //!
-//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be reused; what they have half done are
-//! remarks, not violations.
+//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be
+//! reused; what they have half done are remarks, not violations.
 
 use super::Smart;
 use super::leaf::{self, Read};
@@ -170,7 +172,7 @@ impl<F: Fabric> Smart<F> {
         Ok(())
     }
 
-    /// Verifies a leaf; answers the slot that should point to where it has moved.
+    /// Verifies a leaf. Returns the slot that should point to where it has moved.
     fn verify_leaf(&self, walk: &mut Inspection, slot: Slot, len: u8, words: &[u64]) -> Option<Slot> {
         let (addr, edge) = (slot.addr(), slot.edge().unwrap_or(END));
         match self.shared.format.parse(addr, words) {
@@ -208,8 +210,8 @@ impl<F: Fabric> Smart<F> {
         None
     }
 
-    /// Counts everything without reading a leaf, nodes side by side, under one pin. A leaf that was killed or has moved and is
-    /// still in its slot counts.
+    /// Counts everything without reading a leaf, nodes side by side, under one pin. A leaf that was
+    /// killed or has moved and is still in its slot counts.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let (root, _) = self.read_root(&mut client).await?;

@@ -1,16 +1,21 @@
-//! The opposite of the splits: nodes left with one child or none are taken out of the tree (SMART, section 4.4, "Delete").
+//! The opposite of the splits: nodes left with one child or none are taken out of the tree (SMART,
+//! section 4.4, "Delete").
 //!
-//! 1. *Seal* the node: every taken slot, and the first empty one. Slots are taken in order, so nothing can be inserted any more.
-//! 2. *Join*: a lone inner child gets the bytes of its new path into its header, to the front. That harms nobody, linked or not.
+//! 1. *Seal* the node: every taken slot, and the first empty one. Slots are taken in order, so
+//!    nothing can be inserted any more.
+//! 2. *Join*: a lone inner child gets the bytes of its new path into its header, to the front. That
+//!    harms nobody, linked or not.
 //! 3. *Link* the lone child, or a tombstone, by one CAS on the slot that pointed to the node.
 //! 4. *Set aside* the node's memory ([`super::quarantine`]).
 //!
-//! A header gets bytes only while the slot that points to its node is sealed. So whoever swings an unsealed slot has read a header that
-//! reaches as far as it ever will from there, though it read it before it sealed the node.
+//! A header gets bytes only while the slot that points to its node is sealed. So anyone who swings
+//! an unsealed slot has read a header that reaches as far as it ever will from there, though it
+//! read it before it sealed the node.
 //!
-//! Sealed slots never change, so any client that meets a seal can do the rest ([`Smart::help`]). A node that got another child
-//! meanwhile, or whose lone child's bytes do not fit in a header, is replaced by a copy. Published, a deleted node has a header of type zero, a CAS
-//! after the link; here the seals say it before.
+//! Sealed slots never change, so any client that meets a seal can do the rest ([`Smart::help`]). A
+//! node that got another child meanwhile, or whose lone child's bytes do not fit in a header, is
+//! replaced by a copy. Published, a deleted node has a header of type zero, a CAS after the link;
+//! here the seals say it before.
 
 use super::Smart;
 use super::descent::{Descent, End, Purpose, Upper};
@@ -30,7 +35,7 @@ enum Taken {
     Kept,
     /// It is gone, and so is its parent's child, or not.
     Out { vanished: bool },
-    /// Somebody else was there; look again.
+    /// Another client was there; look again.
     Lost,
 }
 
@@ -43,7 +48,8 @@ enum Successor {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Takes out the node where a key ends, then those above, as long as they have one child or none.
+    /// Takes out the node where a key ends, then those above, as long as they have one child or
+    /// none.
     pub(super) async fn tidy(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
@@ -134,8 +140,9 @@ impl<F: Fabric> Smart<F> {
                 Some(Successor::Slot(_)) => {}
             }
         }
-        // Before anything is sealed: memory for a copy, should one be needed. A full pool must not keep a node that can go, so without
-        // it the node is sealed all the same. Should it then need a copy, who writes there is told until there is room.
+        // Before anything is sealed: memory for a copy, should one be needed. A full pool must not
+        // keep a node that can go, so without it the node is sealed all the same. Should it then
+        // need a copy, who writes there is told until there is room.
         let mut drafts = Drafts::new();
         let home = home(client, &key[..depth.min(key.len())]);
         let mut copy = match drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await {
@@ -195,8 +202,8 @@ impl<F: Fabric> Smart<F> {
         Ok(Taken::Out { vanished })
     }
 
-    /// What takes the place of a node with these words. A lone inner child's header is prepared if `joins`; `None` when the child
-    /// is not what it was: look again.
+    /// What takes the place of a node with these words. A lone inner child's header is prepared if
+    /// `joins`; `None` when the child is not what it was: look again.
     async fn successor(
         &self,
         client: &mut Pinned<'_, F>,
@@ -251,7 +258,8 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Seals every taken slot and the first empty one; afterwards `words` holds their final content.
+    /// Seals every taken slot and the first empty one; afterwards `words` holds their final
+    /// content.
     pub(super) async fn seal(
         &self,
         client: &mut Pinned<'_, F>,

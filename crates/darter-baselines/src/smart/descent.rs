@@ -1,23 +1,27 @@
 //! The way from a key to its place: the first half of every point operation (SMART, section 4.4).
 //!
-//! A [`Descent`] is a machine without a fabric: [`Descent::post`] adds the verbs it needs next to a batch, [`Descent::absorb`]
-//! takes what they brought. So one search drives one machine, and a multi-get drives many with the same round trips.
+//! A [`Descent`] is a machine without a fabric: [`Descent::post`] adds the verbs it needs next to a
+//! batch, [`Descent::absorb`] takes what they brought. So one search drives one machine, and a
+//! multi-get drives many with the same round trips.
 //!
-//! It starts at the deepest slot that the cache knows on the key's path, else at the root as last seen. What is reached so is
-//! believed as far as it proves itself:
+//! It starts at the deepest slot that the cache knows on the key's path, else at the root as last
+//! seen. What is reached so is believed as far as it proves itself:
 //!
-//! - a *node* that shows one unsealed slot, or a first empty one, was in the tree at that moment. Its prefix is the remembered one, which no node
-//!   ever changes, so all its slots are true, absence included, whatever was put above it meanwhile;
-//! - a *leaf* that is live and has the key is the key's, in the in-place mode, where leaves are killed before they are unlinked. In the
-//!   out-of-place mode the slot is read once more in the same batch, before the leaf; equal, it proves all;
-//! - anything else proves nothing: a header that does not match, another key's leaf, a dead one. Published, the reverse pointer decides:
-//!   if it names the remembered parent the answer is "absent". But a split that has linked its node and not yet turned the reverse
-//!   pointers makes that a lie. Here the remembered node itself is read again, and then decides.
+//! - a *node* that shows one unsealed slot, or a first empty one, was in the tree at that moment.
+//!   Its prefix is the remembered one, which no node ever changes, so all its slots are true,
+//!   absence included, whatever was put above it meanwhile;
+//! - a *leaf* that is live and has the key is the key's, in the in-place mode, where leaves are
+//!   killed before they are unlinked. In the out-of-place mode the slot is read once more in the
+//!   same batch, before the leaf; equal, it proves all;
+//! - anything else proves nothing: a header that does not match, another key's leaf, a dead one.
+//!   Published, the reverse pointer decides: if it names the remembered parent the answer is
+//!   "absent". But a split that has linked its node and not yet turned the reverse pointers makes
+//!   that a lie. Here the remembered node itself is read again, and then decides.
 //!
 //! A reverse pointer that does not match still tells at once that an entry is out of date.
 //!
-//! Below a believed node every child was linked at some moment of this operation, so its slots are answered as they stand,
-//! sealed or not.
+//! Below a believed node every child was linked at some moment of this operation, so its slots
+//! count as they stand, sealed or not.
 
 use super::holes::SmartHole;
 use super::leaf::{self, Read};
@@ -31,13 +35,13 @@ use darter_index::radix::search::Search;
 use darter_index::radix::slot::edge_of;
 use smallvec::SmallVec;
 
-/// READs of a leaf that find it torn before whoever has the lock is asked after.
+/// READs of a leaf that find it torn before the holder of the lock is looked up.
 const TORN_MAX: u32 = 8;
 
 /// What the descent is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To answer: sealed slots are as good as others.
+    /// To return a value: sealed slots are as good as others.
     Read,
     /// To change the place found: a sealed slot there must be dealt with first.
     Write,
@@ -57,11 +61,13 @@ pub(super) struct LeafAt {
 /// How a descent ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// No child under the key's edge at [`Descent::node`]; what its slot holds, if it has one: a tombstone, or a dead leaf.
+    /// No child under the key's edge at [`Descent::node`]; what its slot holds, if it has one: a
+    /// tombstone, or a dead leaf.
     Vacant { taken: Option<(usize, Slot)> },
     /// A leaf under the key's edge, read whole: the key's own or another's.
     Leaf { leaf: LeafAt, read: ReadId, is_key: bool },
-    /// The key leaves the path after so many of the bytes before [`Descent::node`], which [`Descent::incoming`] points to.
+    /// The key leaves the path after so many of the bytes before [`Descent::node`], which
+    /// [`Descent::incoming`] points to.
     Diverged { matched: usize },
     /// Not for readers: [`Descent::node`] is being taken out of the tree.
     Sealed,
@@ -178,7 +184,8 @@ impl<'k> Descent<'k> {
                         self.stage = Stage::Node { addr, ty, read: None };
                         return;
                     }
-                    // In the out-of-place mode slot and leaf are read in this order, which holds on one memory node only.
+                    // In the out-of-place mode slot and leaf are read in this order, which holds on
+                    // one memory node only.
                     Held::Leaf { addr, len } if shared.format.in_place || addr.node() == hint.node.node() => {
                         let leaf = LeafAt { at, index, addr, len };
                         self.stage = Stage::Leaf { leaf, read: None, slot_read: None };
@@ -245,7 +252,7 @@ impl Search<Shared> for Descent<'_> {
             Stage::Rest { ty, read, cas } => {
                 let have = self.slots.len();
                 *read = Some(batch.read(node::slot_addr(self.node, have), ty.slots() - have));
-                // Whoever comes next shall read enough at once.
+                // The next reader reads enough at once.
                 if let Some(at) = self.incoming
                     && !at.slot.is_sealed()
                 {
@@ -537,8 +544,8 @@ mod tests {
     use darter_index::{Condition, OrderedIndex};
     use darter_pool::{AllocKind, Pool, PoolOptions};
 
-    /// A remembered slot may be of long ago: what looks like a torn leaf there may be anything, and its
-    /// lock word anybody's.
+    /// A remembered slot may be of long ago: what looks like a torn leaf there may be anything, and
+    /// its lock word anybody's.
     #[test]
     fn a_torn_leaf_is_not_believed_by_a_remembered_slot() {
         let pool =

@@ -1,16 +1,19 @@
-//! Leaves that are written in place, under the lock they carry at their end (SMART, sections 4.1.1 and 4.1.2).
+//! Leaves that are written in place, under the lock they carry at their end (SMART, sections 4.1.1
+//! and 4.1.2).
 //!
-//! An update is two round trips behind the search: CAS of the lock, with a READ of the leaf in the same batch; then a WRITE of checksum, key
-//! and value, and behind it in the same batch one of the lock, which unlocks. Without the *rear lock* the unlocking is a third. Published, the lock is
-//! the last word of one WRITE. But words of a WRITE may land in any order; when that one is first, the next holder reads, and
-//! writes, what the last has not ended to write.
+//! An update is two round trips behind the search: CAS of the lock, with a READ of the leaf in the
+//! same batch; then a WRITE of checksum, key and value, and behind it in the same batch one of the
+//! lock, which unlocks. Without the *rear lock* the unlocking is a third. Published, the lock is
+//! the last word of one WRITE. But words of a WRITE may land in any order; when that one is first,
+//! the next holder reads, and writes, what the last has not ended to write.
 //!
-//! The leaf is the truth about its key, since clients remember where it is: a delete kills the leaf before it clears the slot; a value of
-//! another length gets another leaf, and the old one says where, before the slot does. Whoever meets a dead or a moved leaf in a slot
-//! can clear or swing the slot.
+//! The leaf is the truth about its key, since clients remember where it is: a delete kills the leaf
+//! before it clears the slot; a value of another length gets another leaf, and the old one says
+//! where, before the slot does. Anyone who meets a dead or a moved leaf in a slot can clear or
+//! swing the slot.
 //!
 //! The lock is a [`darter_pool::LockToken`]. Published, a client that dies with the lock leaves it taken for ever. Here whoever
-//! finds that the holder can write no more takes the lock over. If the holder had not begun its WRITE, or had ended it, all is well. If it died amid,
+//! finds that the holder can write no more takes the lock over. If the holder had not begun its WRITE, or had ended it, all is well. If it died during it,
 //! the checksum tells, and the value is lost: neither the old nor the new one can be had. The leaf is then marked, and the key's
 //! readers are told so ([`darter_index::IndexError::LostInWrite`]) until it is put again or deleted.
 
@@ -29,7 +32,7 @@ use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_index::{Condition, IndexError, PutOutcome};
 use darter_pool::{AllocKind, Client, LockToken, Pinned};
 
-/// Tries that find a leaf locked before its holder is asked after, unpinned.
+/// Tries that find a leaf locked before its holder is looked up, unpinned.
 const SPINS: u32 = 32;
 
 /// What came of waiting for a leaf.
@@ -65,8 +68,8 @@ struct Locked {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Locks a leaf: one round trip when it is free. `Err` names the holder. The lock is taken over from `over`, a holder that was
-    /// just found to be over, or 0.
+    /// Locks a leaf: one round trip when it is free. `Err` names the holder. The lock is taken over
+    /// from `over`, a holder that was just found to be over, or 0.
     async fn lock_leaf(
         &self,
         client: &mut Pinned<'_, F>,
@@ -98,9 +101,12 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Waits, unpinned, until a holder is over or has had time to go on; answers whom to take the lock over from, 0 for nobody.
+    /// Waits, unpinned, until a holder is over or has had time to go on. Returns whom to take the
+    /// lock over from, 0 for nobody.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64, IndexError> {
-        if !self.shared.options.holes.has(SmartHole::LocksOfTheDead) && LockToken::is_over(client, holder).await? {
+        if !self.shared.options.holes.has(SmartHole::LocksOfTheDead)
+            && LockToken::is_over(client, holder).await?
+        {
             return Ok(holder);
         }
         client.pause().await;
@@ -133,7 +139,8 @@ impl<F: Fabric> Smart<F> {
         Ok(Settled::Again)
     }
 
-    /// The same for a leaf whose slot is not known; answers who holds its lock, if that could not be had.
+    /// The same for a leaf whose slot is not known. Returns who holds its lock, if that could not
+    /// be had.
     pub(super) async fn settle_at(
         &self,
         client: &mut Pinned<'_, F>,
@@ -149,7 +156,7 @@ impl<F: Fabric> Smart<F> {
         })
     }
 
-    /// Marks a leaf whose former holder died amid writing it; answers whether it did.
+    /// Marks a leaf whose former holder died while writing it. Returns whether it did.
     async fn mark_if_lost(&self, client: &mut Pinned<'_, F>, locked: &Locked) -> Result<bool, IndexError> {
         let addr = locked.leaf.addr;
         if !matches!(self.shared.format.parse(addr, &locked.words)?, Read::Torn) {
@@ -162,7 +169,8 @@ impl<F: Fabric> Smart<F> {
         Ok(true)
     }
 
-    /// The key is there: writes its leaf in place, or gives it another for a value of another length.
+    /// The key is there: writes its leaf in place, or gives it another for a value of another
+    /// length.
     pub(super) async fn update_leaf(
         &self,
         client: &mut Pinned<'_, F>,
@@ -286,8 +294,8 @@ impl<F: Fabric> Smart<F> {
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
-    /// The slot of a leaf that was killed or has moved was elsewhere meanwhile: finds it and clears or swings it, unless somebody
-    /// else has.
+    /// The slot of a leaf that was killed or has moved was elsewhere meanwhile: finds it and clears
+    /// or swings it, unless a client else has.
     pub(super) async fn mend_slot(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
@@ -330,7 +338,8 @@ impl<F: Fabric> Smart<F> {
         self.exchange(client, descent, index, at, Slot::tomb(edge_of(descent.key, descent.depth))).await
     }
 
-    /// Swings a slot from a leaf that is no more; sets the leaf aside if it was this client that did.
+    /// Swings a slot from a leaf that is no more; sets the leaf aside if it was this client that
+    /// did.
     async fn exchange(
         &self,
         client: &mut Pinned<'_, F>,

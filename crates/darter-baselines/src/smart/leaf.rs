@@ -15,13 +15,15 @@
 //!        +------------------------------------------------------------+
 //! ```
 //!
-//! 40 bytes for a key and a value of 8 each, 32 without the lock; the public code has 34 with a lock of one byte. The slot
-//! holds the length as a code of 7 bits: in words up to 512 bytes, above in steps of at most a quarter.
+//! 40 bytes for a key and a value of 8 each, 32 without the lock; the public code has 34 with a
+//! lock of one byte. The slot holds the length as a code of 7 bits: in words up to 512 bytes, above
+//! in steps of at most a quarter.
 //!
-//! A leaf of the out-of-place mode never changes but for its reverse pointer. In the in-place mode the leaf, not the
-//! slot, is the truth about its key: whoever holds the lock writes what is before it, in one WRITE; or kills the leaf by
-//! word 0. A dead leaf stays dead; one that moved says where its key's leaf is now, for readers that come by an old pointer.
-//! Checksums are only looked at, and made, in the in-place mode.
+//! A leaf of the out-of-place mode never changes but for its reverse pointer. In the in-place mode
+//! the leaf, not the slot, is the truth about its key: anyone who holds the lock writes what is
+//! before it, in one WRITE; or kills the leaf by word 0. A dead leaf stays dead; one that moved
+//! says where its key's leaf is now, for readers that come by an old pointer. Checksums are only
+//! looked at, and made, in the in-place mode.
 
 use darter_fabric::GlobalAddr;
 use darter_index::IndexError;
@@ -113,7 +115,8 @@ impl Format {
         room.min((1 << VALUE_BITS) - 1)
     }
 
-    /// The words of a live leaf: in the in-place mode all of its length, since the lock is the last.
+    /// The words of a live leaf: in the in-place mode all of its length, since the lock is the
+    /// last.
     pub(super) fn image(self, above: GlobalAddr, len: u8, key: &[u8], value: &[u8]) -> Vec<u64> {
         let body_words = (key.len() + value.len()).div_ceil(8);
         let words = if self.in_place { words_of(len) } else { HEADER_WORDS + body_words };

@@ -1,13 +1,17 @@
-//! SMART: an adaptive radix tree for disaggregated memory (OSDI 2023), each of its techniques with a switch.
+//! SMART: an adaptive radix tree for disaggregated memory (OSDI 2023), each of its techniques with
+//! a switch.
 //!
-//! Inner nodes are homogeneous and lock-free ([`node`], [`slot`], [`write`], [`split`], [`collapse`]); leaves are written in place under a lock that
-//! they carry ([`in_place`]), or replaced; clients of a compute node share reads and writes of one key ([`rdwc`]) and a cache of inner nodes
-//! ([`cache`]), whose entries are checked by what they lead to ([`descent`]).
+//! Inner nodes are homogeneous and lock-free ([`node`], [`slot`], [`write`], [`split`],
+//! [`collapse`]); leaves are written in place under a lock that they carry ([`in_place`]), or
+//! replaced; clients of a compute node share reads and writes of one key ([`rdwc`]) and a cache of
+//! inner nodes ([`cache`]), whose entries are checked by what they lead to ([`descent`]).
 //!
-//! Root words: 3 the kind, 8 the slot of the root node, 9 the format of leaves, 10 the generation of caches.
+//! Root words: 3 the kind, 8 the slot of the root node, 9 the format of leaves, 10 the generation
+//! of caches.
 //!
-//! Where the paper is silent or the public code wrong (inserts behind a growing node, locks of dead clients, torn leaves, deletes, keys of
-//! any bytes, memory), `docs/smart.md` states the problem and argues the way taken here.
+//! Where the paper is silent or the public code wrong (inserts behind a growing node, locks of dead
+//! clients, torn leaves, deletes, keys of any bytes, memory), `docs/smart.md` states the problem
+//! and argues the way taken here.
 
 mod bulk;
 mod cache;
@@ -52,20 +56,21 @@ use std::sync::Arc;
 pub struct SmartOptions {
     /// Bytes of inner nodes that a compute node remembers (section 4.3); 0 for no cache.
     pub cache_bytes: u64,
-    /// Leaves are written in place, under locks (section 4.1); otherwise out of place, without any lock in the index. Counts when
-    /// the index is created.
+    /// Leaves are written in place, under locks (section 4.1); otherwise out of place, without any
+    /// lock in the index. Counts when the index is created.
     pub in_place: bool,
-    /// A lock is released in the round trip of the WRITE that it protects (section 4.1.1), not in one of its own.
+    /// A lock is released in the round trip of the WRITE that it protects (section 4.1.1), not in
+    /// one of its own.
     pub rear_lock: bool,
     /// Clients of a compute node that read one key at a time share one READ (section 4.2).
     pub read_delegation: bool,
     /// Clients of a compute node that write one key at a time share one WRITE (section 4.2).
     pub write_combining: bool,
-    /// Bytes that may be set aside, since others may remember them, before they are made to forget them and all is freed; by
-    /// default a 64th of the pool's.
+    /// Bytes that may be set aside, since others may remember them, before they are made to forget
+    /// them and all is freed; by default a 64th of the pool's.
     pub quarantine_bytes: Option<u64>,
-    /// Reverse pointers are kept up to date and compared (section 4.3). Without them an entry that is out of date is found to be
-    /// only when it does not lead to the key.
+    /// Reverse pointers are kept up to date and compared (section 4.3). Without them an entry that
+    /// is out of date is found to be only when it does not lead to the key.
     pub reverse_check: bool,
     /// Not for use.
     #[doc(hidden)]

@@ -14,15 +14,18 @@
 //! slots     4   8  16  32  64  128  256  257
 //! ```
 //!
-//! A node's memory has room for all slots, so that a type switch moves nothing. 256 slots are published; the 257th, of type 8,
-//! is for a node under which every byte goes on and a key ends as well. It lies in what the pool's size class leaves over.
+//! A node's memory has room for all slots, so that a type switch moves nothing. 256 slots are
+//! published; the 257th, of type 8, is for a node under which every byte goes on and a key ends as
+//! well. It lies in what the pool's size class leaves over.
 //!
-//! The *type* in the header says which slots exist: what lies in a slot beyond is not there yet. The type in the slot that points
-//! to the node is a hint of how much to READ.
+//! The *type* in the header says which slots exist: what lies in a slot beyond is not there yet.
+//! The type in the slot that points to the node is a hint of how much to READ.
 //!
-//! The *partial bytes* are the last bytes of the node's prefix: those from its depth to the edges of its slots. Whoever
-//! arrives knows at which byte of the key it does, and that is at or behind the header's depth, at most six bytes: so eight bits of depth tell
-//! exactly which bytes are left to be compared, whatever the length of the keys. A header's bytes only ever become more, to the front.
+//! The *partial bytes* are the last bytes of the node's prefix: those from its depth to the edges
+//! of its slots. Anyone who arrives knows at which byte of the key it does, and that is at or
+//! behind the header's depth, at most six bytes: so eight bits of depth tell exactly which bytes
+//! are left to be compared, whatever the length of the keys. A header's bytes only ever become
+//! more, to the front.
 
 pub(super) use super::node_type::{NodeType, SLOTS_MAX};
 use super::slot::Slot;
@@ -91,7 +94,8 @@ impl Header {
         (self.0 >> (40 - 8 * at)) as u8
     }
 
-    /// The bytes left to be compared by whoever arrives at `depth`; `None` when the header does not reach so far up.
+    /// The bytes left to be compared by anyone who arrives at `depth`; `None` when the header does
+    /// not reach so far up.
     #[inline]
     pub(super) fn partial_from(self, depth: usize) -> Option<Partial> {
         let skip = usize::from((depth as u8).wrapping_sub(self.depth()));
@@ -126,8 +130,8 @@ pub(super) const fn header_addr(node: GlobalAddr) -> GlobalAddr {
     node.plus(8)
 }
 
-/// Whether slots read from a node prove that it was in the tree meanwhile: a node that is taken out has all its slots sealed
-/// before, the taken ones and the first empty one.
+/// Whether slots read from a node prove that it was in the tree meanwhile: a node that is taken out
+/// has all its slots sealed before, the taken ones and the first empty one.
 pub(super) fn proves_life(slots: &[u64]) -> bool {
     let taken = slots.iter().take_while(|&&word| !Slot::from_word(word).is_empty()).count();
     slots.iter().take(taken + 1).any(|&word| !Slot::from_word(word).is_sealed())

@@ -1,17 +1,22 @@
 //! What happens to what was taken out of the tree before its memory is reused.
 //!
-//! Compute nodes remember addresses for long ([`super::cache`]), and nobody can take one back from all of them. So what compute nodes can
-//! remember, inner nodes and leaves that are written in place, is set aside:
+//! Compute nodes remember addresses for long ([`super::cache`]), and nobody can take one back from
+//! all of them. So what compute nodes can remember, inner nodes and leaves that are written in
+//! place, is set aside:
 //!
 //! 1. It passes the pool's first grace: no operation has it from the tree any more.
-//! 2. When enough has come together, or the pool is full, the *generation* in the root words is raised. A process reads that word in the first
-//!    operation of each epoch, and forgets its cache when it has changed.
-//! 3. It passes the second grace: all operations are of later epochs, so of processes that have forgotten it.
+//! 2. When enough has come together, or the pool is full, the *generation* in the root words is
+//!    raised. A process reads that word in the first operation of each epoch, and forgets its cache
+//!    when it has changed.
+//! 3. It passes the second grace: all operations are of later epochs, so of processes that have
+//!    forgotten it.
 //!
-//! An entry made by an operation that began before a cache was cleared, and put in after, names what was linked while that operation was
-//! pinned; so it was not set aside when the generation was raised.
+//! An entry made by an operation that began before a cache was cleared, and put in after, names
+//! what was linked while that operation was pinned; so it was not set aside when the generation was
+//! raised.
 //!
-//! What dead clients had unlinked is freed by the sweep, which raises the generation too and waits for all to pass its epoch.
+//! What dead clients had unlinked is freed by the sweep, which raises the generation too and waits
+//! for all to pass its epoch.
 
 use super::Smart;
 use darter_fabric::{Fabric, OpKind, mutant};

@@ -1,16 +1,19 @@
 //! Read delegation and write combining among the clients of one compute node (SMART, section 4.2).
 //!
-//! Operations on one key that meet in a compute node form *windows*, one after the other. A window has a *lead*, which goes to the
-//! memory nodes, and others that are served by it: reads by a read's value, or by what a write has written; writes by a write that overwrites them
-//! at once. A lead *closes* its window before it posts the verb that reads or writes the value. Who comes later waits for the
-//! next window.
+//! Operations on one key that meet in a compute node form *windows*, one after the other. A window
+//! has a *lead*, which goes to the memory nodes, and others that are served by it: reads by a
+//! read's value, or by what a write has written; writes by a write that overwrites them at once. A
+//! lead *closes* its window before it posts the verb that reads or writes the value. Who comes
+//! later waits for the next window.
 //!
-//! So whoever is served was there before that verb, and takes effect with it: in the order of all compute nodes, nothing is
-//! answered that was true only before it was asked. Published, a read may join while the READ is on its way, and then misses a write
-//! that another compute node had acknowledged; the shared window of the paper keeps the order within one compute node alone.
+//! So anyone who is served was there before that verb, and takes effect with it: in the order of
+//! all compute nodes, nothing is answered that was true only before it was asked. Published, a read
+//! may join while the READ is on its way, and then misses a write that another compute node had
+//! acknowledged; the shared window of the paper keeps the order within one compute node alone.
 //!
-//! A lead writes its own value, never another's. So when it is dropped, with a verb on its way that may still land, those it would have
-//! served have written nothing: they go on as if they had just come. Windows are by key, so that there are no hash conflicts to be checked for.
+//! A lead writes its own value, never another's. So when it is dropped, with a verb on its way that
+//! may still land, those it would have served have written nothing: they go on as if they had just
+//! come. Windows are by key, so that there are no hash conflicts to be checked for.
 
 use darter_fabric::mutant;
 use darter_index::{Condition, PutOutcome};
@@ -81,7 +84,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Gives a waiter its turn, unless it has gone; answers whether it was there.
+    /// Gives a waiter its turn, unless it has gone. Returns whether it was there.
     fn give(&self, given: Turn) -> bool {
         let waker = match &mut *lock(&self.turn) {
             turn @ Turn::Waits(_) => {
@@ -172,7 +175,8 @@ impl Windows {
         .await
     }
 
-    /// Ends a window: serves who is in it, or lets them go on with those that wait for the next, which begins.
+    /// Ends a window: serves who is in it, or lets them go on with those that wait for the next,
+    /// which begins.
     fn end(&self, key: &[u8], answer: Option<&mut dyn FnMut(Kind) -> Answer>) {
         let mut shard = self.shard(key);
         let Some(window) = shard.get_mut(key) else { return };
@@ -215,7 +219,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The lead of a window, until it tells what came of it. Dropped before, it leaves the others to themselves.
+/// The lead of a window, until it tells what came of it. Dropped before, it leaves the others to
+/// themselves.
 pub(super) struct Lead<'t> {
     windows: &'t Windows,
     key: &'t [u8],
@@ -248,9 +253,9 @@ impl<'t> Lead<'t> {
         self.windows.end(self.key, Some(&mut answer));
     }
 
-    /// Tells the others what came of a put of `value`; answers what to tell its own caller. The other writes come before it, so
-    /// the first of them found what it found. A refusal that was read while the window was open serves nobody: who came since may
-    /// know the key to be there.
+    /// Tells the others what came of a put of `value`. Returns what to tell its own caller. The
+    /// other writes come before it, so the first of them found what it found. A refusal that was
+    /// read while the window was open serves nobody: who came since may know the key to be there.
     pub(super) fn has_written(mut self, value: &[u8], outcome: PutOutcome) -> PutOutcome {
         let is_open =
             !self.is_closed.load(Ordering::Relaxed) && !mutant!("smart-refusal-serves-who-came-since");
@@ -381,7 +386,8 @@ mod tests {
         let (given, mut read) = (enter(&windows, Kind::Update), enter(&windows, Kind::Read));
         drop(gone);
         drop(first);
-        // The second write leads now, and the read that came later is in its window; the update's turn comes after.
+        // The second write leads now, and the read that came later is in its window; the update's
+        // turn comes after.
         let second = lead(&mut second);
         second.has_written(b"v", PutOutcome::Replaced);
         assert_eq!(answer(&mut read), Answer::Value(Some(b"v"[..].into())));

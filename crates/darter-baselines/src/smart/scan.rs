@@ -1,12 +1,13 @@
 //! Range scan in both directions (SMART, section 4.4), one chunk at a time.
 //!
-//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children of one level in parallel,
-//! as many as the keys still wanted are likely to need. It starts at a remembered node when that covers the whole range, or is so
-//! large that it should hold what is wanted; else at the root. Edges of any bytes are compared, no keys are enumerated.
+//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children
+//! of one level in parallel, as many as the keys still wanted are likely to need. It starts at a
+//! remembered node when that covers the whole range, or is so large that it should hold what is
+//! wanted; else at the root. Edges of any bytes are compared, no keys are enumerated.
 //!
-//! Promise: keys in order, each at most once, every key that was there throughout, none that was absent throughout. A node
-//! read after it was taken out still holds every key that it held when it was sealed, and that stayed. A torn leaf is read
-//! again.
+//! Promise: keys in order, each at most once, every key that was there throughout, none that was
+//! absent throughout. A node read after it was taken out still holds every key that it held when it
+//! was sealed, and that stayed. A torn leaf is read again.
 
 use super::Smart;
 use super::leaf::{self, Read};
@@ -16,8 +17,8 @@ use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::frontier::{Weight, put_front, window};
 use darter_index::radix::limits::{Limits, Touches};
 use darter_index::radix::prefix_hash::HashKeys;
-use darter_index::radix::sink::{Sink, beyond, is_void};
-use darter_index::radix::{common_prefix, slot::END};
+use darter_index::radix::sink::{Sink, beyond, first_bound, is_void};
+use darter_index::radix::slot::END;
 use darter_index::{IndexError, KeyValue, ScanRange};
 use darter_pool::{Client, Pinned};
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ use std::ops::Bound;
 
 /// Remembered subtrees a scan goes through before it starts over at the root.
 const HINTED_STARTS: usize = 4;
-/// READs of one leaf that find it torn before whoever has its lock is asked after.
+/// READs of one leaf that find it torn before the holder of its lock is looked up.
 const TORN_MAX: u32 = 8;
 
 /// A subtree or a leaf.
@@ -40,7 +41,8 @@ enum Place {
     Node {
         addr: GlobalAddr,
         ty: NodeType,
-        /// The first key byte that was not consumed above it; `Err` of the prefix's length for a hinted node.
+        /// The first key byte that was not consumed above it; `Err` of the prefix's length for a
+        /// hinted node.
         arrival: Result<usize, usize>,
     },
     Leaf {
@@ -87,7 +89,7 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Scans under one pin; answers who locks the leaf that it could not go past, if any.
+    /// Scans under one pin. Returns who locks the leaf that it could not go past, if any.
     async fn scan_pinned<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -123,12 +125,7 @@ impl<F: Fabric> Smart<F> {
 
     /// A remembered node from which the range, or enough of it, can be reached, with its prefix.
     fn scan_start(&self, range: &ScanRange, limit: usize) -> Option<(Place, Vec<u8>)> {
-        let (near, far) = if range.reverse { (&range.to, &range.from) } else { (&range.from, &range.to) };
-        let (Bound::Included(near) | Bound::Excluded(near)) = near else { return None };
-        let shared_len = match far {
-            Bound::Included(far) | Bound::Excluded(far) => common_prefix(near, far),
-            Bound::Unbounded => 0,
-        };
+        let (near, shared_len) = first_bound(range)?;
         let mut below = usize::MAX;
         loop {
             let hint = self.shared.cache.lookup(near, below)?;
@@ -185,7 +182,8 @@ impl<F: Fabric> Smart<F> {
         Ok(Walked::Through)
     }
 
-    /// Reads a run of leaves in one round trip and hands on those in the range, as far as they are whole.
+    /// Reads a run of leaves in one round trip and hands on those in the range, as far as they are
+    /// whole.
     async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -229,8 +227,8 @@ impl<F: Fabric> Smart<F> {
         Ok(emitted)
     }
 
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when a hinted node was not
-    /// what was remembered.
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
+    /// when a hinted node was not what was remembered.
     async fn expand(
         &self,
         client: &mut Pinned<'_, F>,

@@ -73,7 +73,8 @@ impl<F: Fabric> Smart<F> {
         Err(IndexError::Corrupt { addr: self.shared.words.root, what: "a search that ended at no leaf" })
     }
 
-    /// Turns the reverse pointer of the leaf where a search ended, when a client died before it did. Rare.
+    /// Turns the reverse pointer of the leaf where a search ended, when a client died before it
+    /// did. Rare.
     async fn turn_reverse_pointer(
         &self,
         client: &mut Pinned<'_, F>,
@@ -108,7 +109,8 @@ impl<F: Fabric> Smart<F> {
         Ok(values)
     }
 
-    /// The values of a chunk, and which keys have to be asked for alone since their leaves are being written.
+    /// The values of a chunk, and which keys have to be asked for alone since their leaves are
+    /// being written.
     async fn multi_get_chunk(
         &self,
         client: &mut Client<F>,

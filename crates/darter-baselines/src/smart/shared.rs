@@ -1,7 +1,8 @@
 //! What a process knows of one SMART index: where its root words are, the root, the cache.
 //!
-//! The root node and the cache's generation are read again by the first operation of each epoch. The published system reads the root
-//! pointer at every miss; ours stays where it is but for a bulk load.
+//! The root node and the cache's generation are read again by the first operation of each epoch.
+//! The published system reads the root pointer at every miss; ours stays where it is but for a bulk
+//! load.
 
 use super::SmartOptions;
 use super::cache::Cache;
@@ -82,7 +83,8 @@ impl Shared {
         self.root.store(slot.word(), Ordering::Release);
     }
 
-    /// Makes sure that root and cache are of the caller's epoch or a later one. The caller is pinned.
+    /// Makes sure that root and cache are of the caller's epoch or a later one. The caller is
+    /// pinned.
     #[inline]
     pub(super) async fn view<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
         // Epochs begin at 0, and nothing was read at first.
@@ -111,7 +113,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Hands over an object that was taken out of the tree and that compute nodes may remember. Call while pinned.
+    /// Hands over an object that was taken out of the tree and that compute nodes may remember.
+    /// Call while pinned.
     pub(super) fn set_aside<F: Fabric>(
         &self,
         client: &mut Client<F>,

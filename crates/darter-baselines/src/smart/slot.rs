@@ -1,4 +1,5 @@
-//! The slot: a child pointer with its partial key, in one word (SMART, section 4.1.1 and Figure 6a).
+//! The slot: a child pointer with its partial key, in one word (SMART, section 4.1.1 and Figure
+//! 6a).
 //!
 //! ```text
 //!           63      56 55      53   49 48 47    40 39               4 3 2 1 0
@@ -9,12 +10,14 @@
 //!          +----------+-------+-------+--+--------+------------------+--------+
 //! ```
 //!
-//! The word is the published one: partial key 8, leaf length 7 or node type 5, is-leaf 1, address 48. Objects of a pool
-//! are aligned to 16 bytes, so the address leaves four bits for what the paper has no word for:
+//! The word is the published one: partial key 8, leaf length 7 or node type 5, is-leaf 1, address
+//! 48. Objects of a pool are aligned to 16 bytes, so the address leaves four bits for what the
+//! paper has no word for:
 //!
 //! - *S*: sealed. The slot's node is being taken out of the tree; the slot never changes again.
 //! - *E*: the edge is "the key ends here", not a byte.
-//! - *T*: the edge's child was deleted. A slot that has been taken stays with its edge for the life of its node.
+//! - *T*: the edge's child was deleted. A slot that has been taken stays with its edge for the life
+//!   of its node.
 //!
 //! The zero word is EMPTY. Slots of a node are taken in order.
 

@@ -1,12 +1,15 @@
 //! Leaf split and header split: new nodes put in where two keys part (SMART, section 4.1.2).
 //!
-//! *Leaf split.* Two keys meet at one slot. The bytes they share beyond it take a chain of nodes, six in a header and one in a slot;
-//! the last node has both leaves. All of it is written, then the slot is swung to the topmost by one CAS.
+//! *Leaf split.* Two keys meet at one slot. The bytes they share beyond it take a chain of nodes,
+//! six in a header and one in a slot; the last node has both leaves. All of it is written, then the
+//! slot is swung to the topmost by one CAS.
 //!
-//! *Header split.* A key leaves the path within the bytes of a node's header. A node with the bytes before is put above it, by one CAS on
-//! the slot that points to it. Published, a second CAS then takes those bytes out of the header. Here they stay: whoever arrives knows how far it has
-//! come, and skips them. That CAS could land late, after a delete has taken the upper node out again and nothing else has changed,
-//! and would then lose the bytes for good; and the header has no bits for a version that would tell.
+//! *Header split.* A key leaves the path within the bytes of a node's header. A node with the bytes
+//! before is put above it, by one CAS on the slot that points to it. Published, a second CAS then
+//! takes those bytes out of the header. Here they stay: anyone who arrives knows how far it has
+//! come, and skips them. That CAS could land late, after a delete has taken the upper node out
+//! again and nothing else has changed, and would then lose the bytes for good; and the header has
+//! no bits for a version that would tell.
 
 use super::Smart;
 use super::descent::{Descent, LeafAt};
@@ -27,8 +30,8 @@ pub(super) fn chain_nodes(bytes: usize) -> usize {
     bytes / CHAIN_BYTES
 }
 
-/// The nodes of a chain but for the last: words of the node at each address, the bytes of the path between. `path` begins where
-/// the first of them is arrived at.
+/// The nodes of a chain but for the last: words of the node at each address, the bytes of the path
+/// between. `path` begins where the first of them is arrived at.
 pub(super) fn chain_image(
     chain: &[GlobalAddr],
     at: usize,
@@ -46,7 +49,8 @@ pub(super) fn chain_image(
     node::image(if at == 0 { above } else { chain[at - 1] }, header, &[below])
 }
 
-/// The memory node for an inner node: they are spread by their prefix, leaves go where their parents are.
+/// The memory node for an inner node: they are spread by their prefix, leaves go where their
+/// parents are.
 pub(super) fn home<F: Fabric>(client: &Client<F>, prefix: &[u8]) -> u8 {
     let nodes = u64::from(client.pool().nodes());
     // A long prefix's end tells as much.

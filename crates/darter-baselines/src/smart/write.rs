@@ -1,13 +1,16 @@
 //! Insert, update, conditional put and delete (SMART, sections 4.1.2 and 4.4).
 //!
-//! Every change of the tree is one CAS on one slot, or on one header. What it links is written before, in the same doorbell batch
-//! when both are on one memory node. A CAS that fails changes nothing: the operation looks again and counts a retry.
+//! Every change of the tree is one CAS on one slot, or on one header. What it links is written
+//! before, in the same doorbell batch when both are on one memory node. A CAS that fails changes
+//! nothing: the operation looks again and counts a retry.
 //!
-//! *Slots* are taken in order and keep their edge for the life of their node, so two inserters of one edge meet at one slot.
+//! *Slots* are taken in order and keep their edge for the life of their node, so two inserters of
+//! one edge meet at one slot.
 //!
-//! *Type switch.* Beyond the last visible slot an inserter takes the next ones in order, without having read them, and then raises
-//! the type in the header: from then on what it inserted is there. Whoever meets another's slot there raises the type
-//! first, before it answers or goes on; else what is acknowledged below that slot would not be found, for ever if the other died.
+//! *Type switch.* Beyond the last visible slot an inserter takes the next ones in order, without
+//! having read them, and then raises the type in the header: from then on what it inserted is
+//! there. Anyone who meets another's slot there raises the type first, before it answers or goes
+//! on; else what is acknowledged below that slot would not be found, for ever if the other died.
 
 use super::Smart;
 use super::descent::{Descent, End, LeafAt, Purpose};
@@ -88,8 +91,8 @@ pub(super) enum Turn {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Stores a value under a key when the condition holds, by this client alone. `lead` stands for others' puts that this one
-    /// overwrites at once.
+    /// Stores a value under a key when the condition holds, by this client alone. `lead` stands for
+    /// others' puts that this one overwrites at once.
     pub(super) async fn put_value(
         &self,
         client: &mut Client<F>,
@@ -275,7 +278,8 @@ impl<F: Fabric> Smart<F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// The key's edge has no slot: takes the next one, with a type switch when it lies beyond the visible ones.
+    /// The key's edge has no slot: takes the next one, with a type switch when it lies beyond the
+    /// visible ones.
     async fn append(
         &self,
         client: &mut Pinned<'_, F>,
@@ -362,7 +366,7 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
         check_key(key)?;
         let mut over = 0;
@@ -378,7 +382,7 @@ impl<F: Fabric> Smart<F> {
                     return Ok(was_here);
                 }
                 Deletion::Killed => {
-                    // Whoever puts the key again from now on puts another one.
+                    // Anyone who puts the key again from now on puts another one.
                     self.unless_full(self.mend_slot(&mut pinned, key).await)?;
                     self.unless_full(self.tidy(&mut pinned, key).await)?;
                     return Ok(true);
@@ -394,8 +398,8 @@ impl<F: Fabric> Smart<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// What an operation does for those to come, after it took effect: without memory for that it is left to them, since the
-    /// error would say that nothing was changed.
+    /// What an operation does for those to come, after it took effect: without memory for that it
+    /// is left to them, since the error would say that nothing was changed.
     pub(super) fn unless_full(&self, done: Result<(), IndexError>) -> Result<(), IndexError> {
         match done {
             Err(error) if error.is_out_of_space() => {
@@ -454,8 +458,8 @@ impl<F: Fabric> Smart<F> {
         }
     }
 
-    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory node. `aside` is the turn of a
-    /// reverse pointer, which may be lost.
+    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory
+    /// node. `aside` is the turn of a reverse pointer, which may be lost.
     pub(super) async fn publish(
         &self,
         client: &mut Pinned<'_, F>,

@@ -61,8 +61,8 @@ fn a_root_read_late_is_not_used_by_later_epochs() {
     let pool = block_on(Pool::create(sim.clone(), &options)).unwrap();
     let (mut late, mut writer) = (pool.client().unwrap(), pool.client().unwrap());
     let index = block_on(Art::open_or_create(&mut writer, ArtOptions::default())).unwrap();
-    // The index remembers the root from an earlier epoch. Epochs move on when garbage waits; the pin
-    // has the global epoch stay where this process is.
+    // The index remembers the root from an earlier epoch. Epochs move on when garbage waits; the
+    // pin has the global epoch stay where this process is.
     let mut pinned = pool.client().unwrap();
     let pin = block_on(pinned.pin(OpKind::Get)).unwrap();
     let opened_at = pool.epoch();

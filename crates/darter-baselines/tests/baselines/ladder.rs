@@ -1,5 +1,6 @@
-//! DART's parts one at a time (its section 5.3, figure 8): ART; its hashed layout; that without locks, metadata in the pointers;
-//! the express skip table. Counts of one client without a cache, uniform access, uniform 63-bit keys, values of 64 bytes.
+//! DART's parts one at a time (its section 5.3, figure 8): ART; its hashed layout; that without
+//! locks, metadata in the pointers; the express skip table. Counts of one client without a cache,
+//! uniform access, uniform 63-bit keys, values of 64 bytes.
 //!
 //! The papers count leaves of 128 bytes for such pairs; ours take 80.
 
@@ -116,8 +117,8 @@ fn assert_near(found: f64, expected: f64, percent: f64, what: &str) {
     assert!(off <= percent, "{what}: {found} for {expected}");
 }
 
-/// ART over uniform 63-bit keys, recomputed from the definition of its nodes: round trips and bytes of a search with leaves of
-/// 128 bytes and the root pointer free, inner nodes.
+/// ART over uniform 63-bit keys, recomputed from the definition of its nodes: round trips and bytes
+/// of a search with leaves of 128 bytes and the root pointer free, inner nodes.
 fn assert_art_is_the_published(figures: &Figures, round_trips: f64, bytes: f64, nodes: u64) {
     assert_near(figures.round_trips(), round_trips, 0.4, "round trips of a search");
     assert_near(figures.bytes() + LEAF_SLACK, bytes, 1.0, "bytes of a search");
@@ -136,7 +137,8 @@ fn art_costs_what_its_definition_says() {
 #[test]
 fn locks_cost_inserts_two_round_trips_and_updates_none() {
     let (locked, free) = (art(100_000, 2_000, ArtOptions::default()), without_locks(100_000, 2_000));
-    // Lock tables take memory too, so that some operation or other meets a block's end or an epoch's sooner or later.
+    // Lock tables take memory too, so that some operation or other meets a block's end or an
+    // epoch's sooner or later.
     let near = |locked: &OpCounters, free: &OpCounters, what| {
         assert_near(locked.round_trips_per_op(), free.round_trips_per_op(), 0.5, what);
         assert_near(locked.verbs as f64, free.verbs as f64, 0.5, what);
@@ -171,7 +173,8 @@ fn report(name: &str, figures: &Figures) {
     );
 }
 
-/// The table of docs/art.md: `RECORDS=1000000 cargo test -p darter-baselines --test baselines ladder -- --ignored --nocapture`.
+/// The table of docs/art.md: `RECORDS=1000000 cargo test -p darter-baselines --test baselines
+/// ladder -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes half a minute at a million records, and gigabytes at ten million"]
 fn the_ladder() {

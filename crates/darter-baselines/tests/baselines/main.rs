@@ -1,4 +1,5 @@
-//! The baselines under the tests that every index must pass, which are those of `darter-index`, and what they cost beside DART.
+//! The baselines under the tests that every index must pass, which are those of `darter-index`, and
+//! what they cost beside DART.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

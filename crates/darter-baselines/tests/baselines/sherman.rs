@@ -126,7 +126,8 @@ mod records {
         assert!(matches!(error, IndexError::WrongLength { what: "key", bytes: 0, expected: 8 }));
     }
 
-    /// A put of an inline value fails at every verb: the old value or the new one is there, never another and never none.
+    /// A put of an inline value fails at every verb: the old value or the new one is there, never
+    /// another and never none.
     #[test]
     fn inline_values_survive_writes_cut_short() {
         let fabric = Failing::new(Counting::new(Local::memory(32 << 20, 2).unwrap()));

@@ -1,5 +1,5 @@
-//! SMART under everything that every index must pass: without locks, with all of its techniques, and with locks but none of
-//! the others.
+//! SMART under everything that every index must pass: without locks, with all of its techniques,
+//! and with locks but none of the others.
 
 use crate::common::{Tested, index_tests};
 use darter_baselines::{Smart, SmartOptions};
@@ -60,8 +60,9 @@ mod bare {
     index_tests!(Bare);
 }
 
-/// A client died amid writing a leaf in place: its key's readers are told, for as long as nobody puts the key again or deletes
-/// it, and nobody waits for the lock. Other keys have nothing to do with it.
+/// A client died while writing a leaf in place: its key's readers are told, for as long as nobody
+/// puts the key again or deletes it, and nobody waits for the lock. Other keys have nothing to do
+/// with it.
 #[test]
 fn a_value_lost_in_write_is_said_to_be() {
     let mut bench = crate::common::Bench::<InPlace>::new(1);

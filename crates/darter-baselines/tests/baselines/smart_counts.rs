@@ -1,5 +1,5 @@
-//! What SMART's operations cost, counted, beside what the public code's do: one client, uniformly random 8-byte keys, 8-byte values, a
-//! warm cache of 10 MB.
+//! What SMART's operations cost, counted, beside what the public code's do: one client, uniformly
+//! random 8-byte keys, 8-byte values, a warm cache of 10 MB.
 
 use darter_baselines::{Smart, SmartOptions};
 use darter_fabric::{Counters, Counting, Endpoint, Local, OpKind, block_on};
@@ -87,7 +87,8 @@ fn measure(keys: u64, options: SmartOptions) -> [(&'static str, Cost); 5] {
     costs
 }
 
-/// Public code at 1 M keys: search 1.344 RT and 98 B, absent key 1.024, update 3.342, insert 3.427 and 595 B.
+/// Public code at 1 M keys: search 1.344 RT and 98 B, absent key 1.024, update 3.342, insert 3.427
+/// and 595 B.
 #[test]
 #[ignore = "a minute and a gigabyte or two: cargo test --release -p darter-baselines --test baselines smart_counts -- --ignored --nocapture"]
 fn costs_what_the_public_code_does() {

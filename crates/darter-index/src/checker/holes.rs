@@ -1,6 +1,7 @@
 //! Switches that bring an error back on purpose, so that the checker can be checked.
 //!
-//! An index lists its own ([`Hole`]). The checker must find a violation with any of them open, and none with all closed.
+//! An index lists its own ([`Hole`]). The checker must find a violation with any of them open, and
+//! none with all closed.
 
 use std::marker::PhantomData;
 
@@ -10,8 +11,8 @@ pub trait Hole: Copy {
     fn number(self) -> u32;
 }
 
-/// The holes of an index that are open: none, unless the checker opened some. Without the feature `checker` none can be, and
-/// the question costs nothing.
+/// The holes of an index that are open: none, unless the checker opened some. Without the feature
+/// `checker` none can be, and the question costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holes<H> {
     #[cfg(feature = "checker")]

@@ -1,5 +1,5 @@
-//! Hooks for the checker, which indexes call: [`note`] counts rare situations that an exploration must meet, and [`Holes`]
-//! bring errors back that it must find.
+//! Hooks for the checker, which indexes call: [`note`] counts rare situations that an exploration
+//! must meet, and [`Holes`] bring errors back that it must find.
 //!
 //! Without the feature `checker` both compile to nothing, so a release of the library has neither.
 

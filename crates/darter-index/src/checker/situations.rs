@@ -1,6 +1,8 @@
-//! Rare situations of an index's protocol, counted for each thread: what an exploration must have met to mean anything.
+//! Rare situations of an index's protocol, counted for each thread: what an exploration must have
+//! met to mean anything.
 //!
-//! Only paths that cost round trips of their own count here, so the count costs nothing that could be measured.
+//! Only paths that cost round trips of their own count here, so the count costs nothing that could
+//! be measured.
 
 use std::fmt;
 
@@ -40,7 +42,8 @@ mod counted {
 
     thread_local! {
         static COUNTS: RefCell<BTreeMap<Situation, u64>> = const { RefCell::new(BTreeMap::new()) };
-        /// What was met since the last [`take_trail`], each once, in the order in which it was first met.
+        /// What was met since the last [`take_trail`], each once, in the order in which it was
+        /// first met.
         static TRAIL: RefCell<Vec<Situation>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -74,7 +77,8 @@ mod counted {
         TRAIL.with_borrow(Vec::len)
     }
 
-    /// The situations that this thread has met since the last call, in the order in which it first met them.
+    /// The situations that this thread has met since the last call, in the order in which it first
+    /// met them.
     pub fn take_trail() -> Vec<Situation> {
         TRAIL.take()
     }

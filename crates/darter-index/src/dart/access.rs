@@ -1,8 +1,10 @@
-//! What the operations share: descents run to their end, nodes and the root read, a slot changed by one CAS, the slot that
-//! points to a node, and the replacement of a node finished for whoever began it.
+//! What the operations share: descents run to their end, nodes and the root read, a slot changed by
+//! one CAS, the slot that points to a node, and the replacement of a node finished for the client
+//! that began it.
 
 use super::Dart;
 use super::descent::{Descent, End, Purpose, SlotAt, View};
+use super::est::Express;
 use super::est::table::Table;
 use super::holes::Hole;
 use super::node::{Held, NodeRef, Slot};
@@ -43,6 +45,11 @@ impl<F: Fabric> Dart<F> {
         HashedKey::new(self.shared.keys, key)
     }
 
+    /// The express skip table, for work on it.
+    pub(super) fn express<'t>(&'t self, table: &'t Table) -> Express<'t> {
+        Express { table, keys: &self.shared.keys, version: self.shared.words.version }
+    }
+
     /// A descent for a writer.
     pub(super) fn descent<'k>(&self, table: &Table, key: &'k [u8]) -> Descent<'k> {
         Descent::new(&self.shared, table, key, Purpose::Write, usize::MAX)
@@ -74,7 +81,8 @@ impl<F: Fabric> Dart<F> {
         self.parent_by(client, table, descent).await
     }
 
-    /// Finds the slot that points to the node where a descent ended, from the hints that it did not need.
+    /// Finds the slot that points to the node where a descent ended, from the hints that it did not
+    /// need.
     pub(super) async fn parent_of_end(
         &self,
         client: &mut Pinned<'_, F>,
@@ -106,7 +114,8 @@ impl<F: Fabric> Dart<F> {
         })
     }
 
-    /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it first, if need be.
+    /// Finishes the replacement of a node whose seals were met on `key`'s path; of one above it
+    /// first, if need be.
     pub(super) async fn help(
         &self,
         client: &mut Pinned<'_, F>,
@@ -174,8 +183,8 @@ impl<F: Fabric> Dart<F> {
         Ok(words)
     }
 
-    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory node. Answers whether that
-    /// won.
+    /// Writes what is new and links it by one CAS: one round trip when all of it is on one memory
+    /// node. Answers whether that won.
     pub(super) async fn publish(
         &self,
         client: &mut Pinned<'_, F>,
@@ -186,7 +195,7 @@ impl<F: Fabric> Dart<F> {
         Ok(self.exchange(client, writes, at, new).await? == at.slot)
     }
 
-    /// The same; answers what the slot held.
+    /// The same. Returns what the slot held.
     pub(super) async fn exchange(
         &self,
         client: &mut Pinned<'_, F>,

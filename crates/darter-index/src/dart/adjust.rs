@@ -1,8 +1,10 @@
-//! Run-time adjustment of the prefix list (paper, section 3.1), and the change from one express skip table to the next.
+//! Run-time adjustment of the prefix list (paper, section 3.1), and the change from one express
+//! skip table to the next.
 //!
-//! A list never changes in place; a new list is a new table. While it is filled, the root word "next" names it, so that
-//! whoever scrubs a retired node scrubs both tables. The builder enters only nodes that it finds in the tree while pinned
-//! and after "next" was set, so no node whose scrub came before can be entered (rule R3).
+//! A list never changes in place; a new list is a new table. While it is filled, the root word
+//! "next" names it, so that anyone who scrubs a retired node scrubs both tables. The builder enters
+//! only nodes that it finds in the tree while pinned and after "next" was set, so no node whose
+//! scrub came before can be entered (rule R3).
 //!
 //! ```text
 //!   EST word     next word          who may do the step
@@ -13,14 +15,18 @@
 //!   new          0                  anyone; then the version word is bumped and the old table retired
 //! ```
 //!
-//! Whoever changes the EST word is pinned since before it read what the word held. So the table that it replaces cannot be freed
-//! meanwhile, nor another be built where it lay, and the CAS cannot take another change for this one. A builder therefore
-//! reads the word under the pin under which it commits: it cannot change in between, because only what "next" names can take
-//! its place. Whoever helps reads "next" before and after the EST word, and does so only if it said the same: else the change
-//! that it named may be over, and the table found current a later one. And "next" is cleared only by whoever has seen the EST word name the new table: a client that is late, and
-//! compares the word with a table long replaced, must leave a change that somebody else committed since alone.
+//! Anyone who changes the EST word is pinned since before it read what the word held. So the table
+//! that it replaces cannot be freed meanwhile, nor another be built where it lay, and the CAS
+//! cannot take another change for this one. A builder therefore reads the word under the pin under
+//! which it commits: it cannot change in between, because only what "next" names can take its
+//! place. Anyone who helps reads "next" before and after the EST word, and does so only if it said
+//! the same: else the change that it named may be over, and the table found current a later one.
+//! And "next" is cleared only by anyone who has seen the EST word name the new table: a client that
+//! is late, and compares the word with a table long replaced, must leave a change that another
+//! client committed since alone.
 //!
-//! Operations that began with the old table go on with it, old list included; it is taken apart after they have ended.
+//! Operations that began with the old table go on with it, old list included; it is taken apart
+//! after they have ended.
 
 use super::Dart;
 use super::choose::Summary;
@@ -56,12 +62,14 @@ pub struct AdjustReport {
     pub after: Vec<u8>,
     /// Entries put into the new table; 0 when the table stayed.
     pub entries: u64,
-    /// Whether a new table was built. Not so when the list is right already, or another client is at it.
+    /// Whether a new table was built. Not so when the list is right already, or another client is
+    /// at it.
     pub rebuilt: bool,
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Whether enough searches were seen, and they read too many nodes below their hints, for an adjustment to pay.
+    /// Whether enough searches were seen, and they read too many nodes below their hints, for an
+    /// adjustment to pay.
     pub fn wants_adjust(&self) -> bool {
         let shared = &self.shared;
         if shared.table().list == PrefixList::NONE {
@@ -72,11 +80,13 @@ impl<F: Fabric> Dart<F> {
         if shared.table().saturated.load(Ordering::Relaxed) {
             return true;
         }
-        // Ever longer between adjustments, so that a workload that cannot be helped is not walked for ever.
+        // Ever longer between adjustments, so that a workload that cannot be helped is not walked
+        // for ever.
         since >= SAMPLES_MIN.max(sampled / 2) && shared.sampled_extra.load(Ordering::Relaxed) * 10 > since * 3
     }
 
-    /// Walks the tree, chooses the prefix list that saves most round trips for the accesses sampled, and changes to it.
+    /// Walks the tree, chooses the prefix list that saves most round trips for the accesses
+    /// sampled, and changes to it.
     ///
     /// # Errors
     /// Those of the fabric, and out of space: then the old table stays.
@@ -92,7 +102,8 @@ impl<F: Fabric> Dart<F> {
         .await
     }
 
-    /// Changes to a prefix list of these lengths, in bytes; an empty one stands for the list of a new index.
+    /// Changes to a prefix list of these lengths, in bytes; an empty one stands for the list of a
+    /// new index.
     ///
     /// # Errors
     /// As [`Dart::adjust`].
@@ -240,7 +251,8 @@ impl<F: Fabric> Dart<F> {
         filled.map(Some)
     }
 
-    /// The last steps of a change, which anyone may do; whoever swings the EST word retires the old table.
+    /// The last steps of a change, which anyone may do; the client that swings the EST word retires
+    /// the old table.
     async fn finish_change(
         &self,
         client: &mut Pinned<'_, F>,
@@ -294,7 +306,8 @@ impl<F: Fabric> Dart<F> {
         let mut entries = 0;
         loop {
             let mut client = client.pin(OpKind::Maintain).await?;
-            // Nobody scrubs a table that was taken for abandoned: what its entries name may be freed after this pin.
+            // Nobody scrubs a table that was taken for abandoned: what its entries name may be
+            // freed after this pin.
             if self.read_word(&mut client, self.shared.words.est_next).await? != table.descriptor.bits() {
                 return Ok(entries);
             }
@@ -315,8 +328,7 @@ impl<F: Fabric> Dart<F> {
                     pending.extend(pending_for(table.list, &mut self.hashed(&key), cover, visit.node, None));
                 }
                 entries += pending.len() as u64;
-                let (keys, version) = (&self.shared.keys, self.shared.words.version);
-                install(&mut client, table, keys, version, &pending, &[]).await?;
+                install(&mut client, self.express(table), &pending, &[]).await?;
             }
             match next {
                 Some(key) => from = Some(key),
@@ -342,7 +354,8 @@ mod tests {
     /// Events in which any operation here ends.
     const EVENTS: usize = 10_000;
 
-    /// Lets verbs execute at once when a test ends, or closing its pool would wait for a scheduler for ever.
+    /// Lets verbs execute at once when a test ends, or closing its pool would wait for a scheduler
+    /// for ever.
     struct Unscheduled(Sim);
 
     impl Drop for Unscheduled {
@@ -400,8 +413,8 @@ mod tests {
         GlobalAddr::from_bits(dart.read_word(client, dart.shared.words.est).await.unwrap())
     }
 
-    /// A client reads the root words, and is given the answer after the table was changed, the epoch has moved, and another
-    /// client of its process has read them again.
+    /// A client reads the root words, and is given the answer after the table was changed, the
+    /// epoch has moved, and another client of its process has read them again.
     #[test]
     fn a_late_answer_does_not_bring_an_old_table_back() {
         let (pool, dart) = block_on(process());
@@ -433,8 +446,9 @@ mod tests {
         assert_eq!(dart.shared.table().descriptor, new, "a table long replaced was shared again");
     }
 
-    /// A builder is held between its commit and its CAS of the EST word, while others finish its change and do all they can to
-    /// free the table that it replaces, and to build another where that lay.
+    /// A builder is held between its commit and its CAS of the EST word, while others finish its
+    /// change and do all they can to free the table that it replaces, and to build another where
+    /// that lay.
     #[test]
     fn a_late_builder_does_not_swing_the_table_back() {
         let (pool, dart) = block_on(process());
@@ -469,8 +483,8 @@ mod tests {
         assert_eq!(pool.fabric().misuse(), None);
     }
 
-    /// A helper reads that a table is about to become current, and then, late, which one is: meanwhile that change is over and
-    /// another has come.
+    /// A helper reads that a table is about to become current, and then, late, which one is:
+    /// meanwhile that change is over and another has come.
     #[test]
     fn a_late_helper_leaves_the_next_change_alone() {
         let (pool, dart) = block_on(process());

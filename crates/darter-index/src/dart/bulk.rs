@@ -1,5 +1,5 @@
-//! Bulk load: an empty index from strictly ascending keys, built by [`crate::radix::build`] and published by one CAS on the
-//! root word.
+//! Bulk load: an empty index from strictly ascending keys, built by [`crate::radix::build`] and
+//! published by one CAS on the root word.
 
 use super::Dart;
 use super::access::Target;
@@ -16,7 +16,8 @@ use crate::{IndexError, KeyValue};
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 
-/// Express entries kept until the end; more are dropped, which costs round trips until the next adjustment.
+/// Express entries kept until the end; more are dropped, which costs round trips until the next
+/// adjustment.
 const PENDING_MAX: usize = 16 << 20;
 
 /// Hashed nodes, and the express entries of those that were finished.
@@ -78,7 +79,8 @@ impl<F: Fabric> Dart<F> {
         let mut builder = Builder::new(Hashed { list, pending: Vec::new() }, self.shared.keys);
         let outcome = match builder.run(client, sorted).await {
             Ok(root) => match self.publish_root(client, root, (list, &builder.shape.pending)).await {
-                // After any other error the root may be linked: the CAS may have landed though its reply was lost.
+                // After any other error the root may be linked: the CAS may have landed though its
+                // reply was lost.
                 Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
                 published => return published.map(|()| builder.count),
             },
@@ -107,7 +109,7 @@ impl<F: Fabric> Dart<F> {
         let at = SlotAt { addr: self.shared.words.root, slot: old_slot };
         let is_empty = !node::slots(old.ty, &words).any(|(_, slot)| slot.is_live());
         if !is_empty && !mutant!("bulk-load-over-a-late-key") {
-            // Somebody put a key while we were sealing: finish the switch that the seals began.
+            // A client put a key while we were sealing: finish the switch that the seals began.
             let target = Target { node: old, incoming: at, above: 0, words: None };
             self.switch(&mut client, &table, &mut self.hashed(&[]), &target, None, &[]).await?;
             return Err(IndexError::NotEmpty);
@@ -121,8 +123,7 @@ impl<F: Fabric> Dart<F> {
         // No scrub would look for what stands under lengths of another list.
         let pending = if table.list == list { pending } else { &[] };
         for chunk in pending.chunks(64) {
-            let (keys, version) = (&self.shared.keys, self.shared.words.version);
-            install(&mut client, &table, keys, version, chunk, &[]).await?;
+            install(&mut client, self.express(&table), chunk, &[]).await?;
         }
         Ok(())
     }

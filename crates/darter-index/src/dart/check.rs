@@ -1,11 +1,14 @@
-//! The check: a walk of everything reachable from the root words that verifies every invariant of the format.
+//! The check: a walk of everything reachable from the root words that verifies every invariant of
+//! the format.
 //!
-//! Of the tree: identity words agree with the keys below, buckets fill in order, an edge has one slot and in its own bucket,
-//! leaves hold the key their path spells, no object is reached twice. Of the express skip table: the directory names each
-//! segment for exactly the entries of its local depth, and entries name reachable nodes under the hash they sit at.
+//! Of the tree: identity words agree with the keys below, buckets fill in order, an edge has one
+//! slot and in its own bucket, leaves hold the key their path spells, no object is reached twice.
+//! Of the express skip table: the directory names each segment for exactly the entries of its local
+//! depth, and entries name reachable nodes under the hash they sit at.
 //!
-//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be reused, but it may then report
-//! an entry as stale that is only waiting for its scrub; such things are remarks, not violations.
+//! Other clients may be at work meanwhile: the walk stays pinned, so what it meets cannot be
+//! reused, but it may then report an entry as stale that is only waiting for its scrub; such things
+//! are remarks, not violations.
 
 use super::Dart;
 use super::est::scrub::segments;
@@ -15,6 +18,7 @@ use super::leaf;
 use super::node::{self, Held, NodeRef, NodeType, Slot};
 use super::prefix_hash::identity_depth;
 use super::stats;
+use crate::radix::path::{Path, Step};
 use crate::radix::slot::{END, FANOUT};
 use crate::radix::tally::Tally;
 use crate::{CheckReport, EstStats, IndexError};
@@ -28,23 +32,13 @@ const LEAF_BATCH_BYTES: u64 = 1 << 20;
 /// Nesting deeper than any sound tree's, so that damage cannot lead in circles.
 const DEPTH_MAX: usize = crate::KEY_BYTES_MAX + 1;
 
-/// A node on the path being walked.
-struct Frame {
-    node: NodeRef,
-    identity: u64,
-    /// Inner children not walked yet, last first, with the edge byte.
-    children: Vec<(u16, NodeRef)>,
-}
-
 /// A walk in progress.
 struct Inspection {
     report: CheckReport,
     tally: Tally,
     /// Identity words of the nodes reached, for the express entries.
     identities: HashMap<GlobalAddr, (u64, NodeType)>,
-    path: Vec<Frame>,
-    /// The key bytes that the path's edges spell, with their positions.
-    edges: Vec<(usize, u8)>,
+    path: Path<NodeRef>,
 }
 
 impl<F: Fabric> Dart<F> {
@@ -56,20 +50,12 @@ impl<F: Fabric> Dart<F> {
             report: CheckReport::default(),
             tally: stats::tally(),
             identities: HashMap::new(),
-            path: Vec::new(),
-            edges: Vec::new(),
+            path: Path::new(self.shared.keys, u64::MAX),
         };
         let root = self.read_root(&mut client).await?;
-        self.inspect_node(&mut client, &mut walk, root, None).await?;
-        while let Some(frame) = walk.path.last_mut() {
-            let above = frame.node.depth;
-            if let Some((edge, child)) = frame.children.pop() {
-                walk.edges.push((above, edge as u8));
-                self.inspect_node(&mut client, &mut walk, child, Some(above)).await?;
-            } else {
-                walk.path.pop();
-                walk.edges.pop();
-            }
+        self.inspect_node(&mut client, &mut walk, root).await?;
+        while let Some(child) = walk.path.next_child() {
+            self.inspect_node(&mut client, &mut walk, child).await?;
         }
         let mut est = EstStats::default();
         for table in self.live_tables(&mut client).await?.0 {
@@ -79,22 +65,19 @@ impl<F: Fabric> Dart<F> {
         Ok(walk.report)
     }
 
-    /// Reads one node, verifies it and its leaves, and puts it on the path (or drops its edge again).
+    /// Reads one node, verifies it and its leaves, and puts it on the path.
     async fn inspect_node(
         &self,
         client: &mut Pinned<'_, F>,
         walk: &mut Inspection,
         node: NodeRef,
-        above: Option<usize>,
     ) -> Result<(), IndexError> {
         if node.depth > DEPTH_MAX || !walk.report.reach(node.addr, node.ty.bytes(), "inner node") {
-            walk.edges.pop();
             return Ok(());
         }
         let words = match self.read_node(client, node).await {
             Ok(words) => words,
             Err(error) => {
-                walk.edges.pop();
                 let what = format_args!("{} at {}", node.ty.name(), node.addr);
                 return walk.report.unreadable(what, error);
             }
@@ -104,7 +87,7 @@ impl<F: Fabric> Dart<F> {
         let live = node::children_in_order(node.ty, &words);
         walk.tally.note_node(node.ty.name(), node.ty.bytes(), live.len());
         walk.identities.insert(node.addr, (identity, node.ty));
-        if above.is_some() && live.len() < 2 && !is_chain(&live) {
+        if walk.path.levels() > 0 && live.len() < 2 && !is_chain(&live) {
             walk.report.remarks.push(format!(
                 "{} at {}: {} live children; a dead client left it; the next delete near it collapses it",
                 node.ty.name(),
@@ -123,8 +106,8 @@ impl<F: Fabric> Dart<F> {
                 _ => leaves.push(slot),
             }
         }
-        children.reverse();
-        walk.path.push(Frame { node, identity, children });
+        let step = Step { addr: node.addr, name: node.ty.name(), depth: node.depth, identity };
+        walk.path.enter(step, children.into_iter());
         self.inspect_leaves(client, walk, &leaves).await
     }
 
@@ -134,7 +117,7 @@ impl<F: Fabric> Dart<F> {
         walk: &mut Inspection,
         leaves: &[Slot],
     ) -> Result<(), IndexError> {
-        let levels = walk.path.len();
+        let levels = walk.path.levels();
         let mut rest = leaves;
         while !rest.is_empty() {
             let mut batch = client.batch();
@@ -160,7 +143,7 @@ impl<F: Fabric> Dart<F> {
             match client.submit(batch).await {
                 Ok(done) => {
                     for (slot, read) in reads {
-                        verify_leaf(walk, self.shared.keys, slot, done.words(read));
+                        walk.path.verify_leaf(&mut walk.report, slot.edge(), slot.addr(), done.words(read));
                     }
                     client.recycle(done);
                 }
@@ -225,7 +208,8 @@ impl<F: Fabric> Dart<F> {
                     Some((identity, _)) if entry.delta() == 0 => {
                         let hash = self.shared.keys.express_of(identity);
                         let depth = identity_depth(identity);
-                        // Where a split was begun and left, the sealed entries are the ones that it still has to divide.
+                        // Where a split was begun and left, the sealed entries are the ones that it
+                        // still has to divide.
                         let is_found = is_sealed || table.bucket_addr(hash) == bucket;
                         if !entry.matches(hash)
                             || table.segment.bucket_of(hash) != at / BUCKET_SLOTS
@@ -253,8 +237,8 @@ impl<F: Fabric> Dart<F> {
     }
 }
 
-/// Whether a directory entry, as it was just read, is two splits behind another that covers it. Who splits a segment first has
-/// all entries name it that still name what it came from.
+/// Whether a directory entry, as it was just read, is two splits behind another that covers it. Who
+/// splits a segment first has all entries name it that still name what it came from.
 fn is_left_behind(table: &Table, index: usize) -> bool {
     let mine = table.cached(index).local_depth();
     (0..=table.bits).any(|depth| {
@@ -264,8 +248,8 @@ fn is_left_behind(table: &Table, index: usize) -> bool {
     })
 }
 
-/// A single inner child may be right: a link of a chain over bytes that one edge cannot skip, some of which stay when a
-/// later key parts from the chain halfway.
+/// A single inner child may be right: a link of a chain over bytes that one edge cannot skip, some
+/// of which stay when a later key parts from the chain halfway.
 fn is_chain(live: &[Slot]) -> bool {
     matches!(live, [only] if matches!(only.held(), Held::Node { .. }))
 }
@@ -317,41 +301,6 @@ fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
     if sealed > 0 {
         walk.report.remarks.push(format!(
             "{name} at {}: {sealed} slots sealed by a replacement under way; the next writer finishes it",
-            node.addr
-        ));
-    }
-}
-
-fn verify_leaf(walk: &mut Inspection, keys: super::prefix_hash::HashKeys, slot: Slot, words: &[u64]) {
-    let addr = slot.addr();
-    let leaf = match leaf::parse(addr, words) {
-        Ok(leaf) => leaf,
-        Err(error) => {
-            walk.report.violation(error.to_string());
-            return;
-        }
-    };
-    let key = leaf.key;
-    let Some(last) = walk.path.last() else { return };
-    let depth = last.node.depth;
-    let ends = slot.edge() == Some(END);
-    let edge_fits =
-        if ends { key.len() == depth } else { key.get(depth).map(|&byte| u16::from(byte)) == slot.edge() };
-    let path_fits = walk.edges.iter().all(|&(at, byte)| key.get(at) == Some(&byte));
-    if !edge_fits || !path_fits {
-        walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
-        return;
-    }
-    let mut hashed = super::prefix_hash::HashedKey::new(keys, key);
-    let wrong = walk
-        .path
-        .iter()
-        .find(|frame| frame.node.depth > key.len() || hashed.identity(frame.node.depth) != frame.identity)
-        .map(|frame| frame.node);
-    if let Some(node) = wrong {
-        walk.report.violation(format!(
-            "{} at {}: its identity is not that of the key in leaf {addr}",
-            node.ty.name(),
             node.addr
         ));
     }

@@ -1,12 +1,15 @@
-//! Choosing the prefix list: the paper's greedy algorithm (section 3.1, "Runtime Adjustment") on one walk's summary.
+//! Choosing the prefix list: the paper's greedy algorithm (section 3.1, "Runtime Adjustment") on
+//! one walk's summary.
 //!
-//! What a list saves for a key depends only on the depths of the inner nodes on the key's path, and many keys share them. So
-//! one walk counts keys and sampled accesses per *shape* (set of depths), and the greedy rounds run on the shapes, not on
-//! the tree: take the length that saves most round trips, given those already taken; stop when the next saves less than one
-//! in two hundred, when the nodes it would enter exceed the budget, or at eight lengths.
+//! What a list saves for a key depends only on the depths of the inner nodes on the key's path, and
+//! many keys share them. So one walk counts keys and sampled accesses per *shape* (set of depths),
+//! and the greedy rounds run on the shapes, not on the tree: take the length that saves most round
+//! trips, given those already taken; stop when the next saves less than one in two hundred, when
+//! the nodes it would enter exceed the budget, or at eight lengths.
 //!
-//! Each length costs a search a verb, since all are looked up at once: where the verbs of a NIC run out before the clients'
-//! patience does, lengths that save little cost more than they save. So a verb has a price in round trips.
+//! Each length costs a search a verb, since all are looked up at once: where the verbs of a NIC run
+//! out before the clients' patience does, lengths that save little cost more than they save. So a
+//! verb has a price in round trips.
 
 use super::est::{DELTA_MAX, LIST_MAX, PrefixList};
 use super::walk::PathDepths;
@@ -65,7 +68,8 @@ impl Summary {
         list.lengths().into_iter().map(|length| self.entered[length]).sum()
     }
 
-    /// The list that saves most round trips with at most `budget` entries, a verb counting as `verb_price` of one.
+    /// The list that saves most round trips with at most `budget` entries, a verb counting as
+    /// `verb_price` of one.
     pub(super) fn choose(&self, budget: u64, verb_price: f64) -> PrefixList {
         let shapes = self.weighted();
         let cost_of = |lengths: &[u8]| cost_of(&shapes, lengths, verb_price);
@@ -135,8 +139,8 @@ fn with(lengths: &[u8], length: u8) -> Vec<u8> {
     all
 }
 
-/// Round trips of a search under a list, on average: one for the table, one per node read, one for the leaf. Its verbs are those
-/// but the first, and one for each length.
+/// Round trips of a search under a list, on average: one for the table, one per node read, one for
+/// the leaf. Its verbs are those but the first, and one for each length.
 fn cost_of(shapes: &[(PathDepths, f64)], lengths: &[u8], verb_price: f64) -> f64 {
     let nodes: f64 = shapes.iter().map(|&(path, weight)| weight * f64::from(nodes_read(path, lengths))).sum();
     2.0 + nodes + verb_price * (1.0 + nodes + lengths.len() as f64)

@@ -53,8 +53,9 @@ pub(crate) async fn keys_below<F: Fabric>(
     below::keys_below(client, buckets).await
 }
 
-/// The same of nodes that hints lead to, and which may have been replaced before the caller's pin: then what is below them may be
-/// free. As in a search (rule R1), only what their unsealed slots hold is followed.
+/// The same of nodes that hints lead to, and which may have been replaced before the caller's pin:
+/// then what is below them may be free. As in a search (rule R1), only what their unsealed slots
+/// hold is followed.
 ///
 /// # Errors
 /// As of [`keys_below`].
@@ -73,7 +74,8 @@ mod tests {
     use darter_fabric::{Local, OpKind, block_on};
     use darter_pool::{Pool, PoolOptions};
 
-    /// A split of a segment met an entry of a node that had been replaced, and read the key of a leaf below it that was free.
+    /// A split of a segment met an entry of a node that had been replaced, and read the key of a
+    /// leaf below it that was free.
     #[test]
     fn nothing_is_read_below_a_replaced_node_that_a_hint_names() {
         block_on(async {

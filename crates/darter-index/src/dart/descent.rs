@@ -1,17 +1,20 @@
 //! The way from a key to its place: every point operation's first half (paper, Algorithm 1).
 //!
-//! A [`Descent`] is a machine without a fabric ([`Search`]). So one search drives one machine, and a multi-get drives many
-//! with the same round trips.
+//! A [`Descent`] is a machine without a fabric ([`Search`]). So one search drives one machine, and
+//! a multi-get drives many with the same round trips.
 //!
-//! It starts at the deepest hint: a node remembered in the hint cache, else one named by the express skip table (all
-//! lengths of the prefix list probed at once), else the root as last seen. A hint is believed when, in one bucket read,
+//! It starts at the deepest hint: a node remembered in the hint cache, else one named by the
+//! express skip table (all lengths of the prefix list probed at once), else the root as last seen.
+//! A hint is believed when, in one bucket read,
 //!
 //! - the identity word equals that of the key's own prefix (rule R2: the *whole* prefix), and
-//! - some slot is unsealed (rule R1: the node was current at that moment, and so are all its slots, absence included).
+//! - some slot is unsealed (rule R1: the node was current at that moment, and so are all its slots,
+//!   absence included).
 //!
-//! Else the next hint is tried, at last the root word itself, whose path needs no such proof. Below a believed node every
-//! child was linked at some moment of this operation, so its slots are answered as they stand, sealed or not; there the
-//! identity word decides whether the key took another way inside a compressed path.
+//! Else the next hint is tried, at last the root word itself, whose path needs no such proof. Below
+//! a believed node every child was linked at some moment of this operation, so its slots count as
+//! they stand, sealed or not; there the identity word decides whether the key took another way
+//! inside a compressed path.
 
 use super::est::install::KnownBucket;
 use super::est::table::{Table, hits};
@@ -38,7 +41,8 @@ pub(crate) struct SlotAt {
 /// What the descent is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To answer: sealed slots are as good as others. `sample` counts an access in the leaf.
+    /// To return a value: sealed slots are as good as others. `sample` counts an access in the
+    /// leaf.
     Read { sample: bool },
     /// To change the place found: a sealed slot on the way must be dealt with first.
     Write,
@@ -53,7 +57,8 @@ pub(crate) enum End {
     Vacant,
     /// A leaf under the key's edge, read whole: the key's own or another's.
     Leaf { at: SlotAt, read: ReadId, is_key: bool },
-    /// The key leaves the path inside the compressed bytes before [`Descent::node`], which [`Descent::incoming`] points to.
+    /// The key leaves the path inside the compressed bytes before [`Descent::node`], which
+    /// [`Descent::incoming`] points to.
     Diverged,
     /// Not for readers: [`Descent::node`] is being replaced.
     Sealed,
@@ -89,7 +94,8 @@ pub(crate) struct Descent<'k> {
     pub(crate) node: NodeRef,
     /// The slot that points to it, unless it came by a hint.
     pub(crate) incoming: Option<SlotAt>,
-    /// The depth of the node that holds `incoming`; meaningless without it. 0 for the root word too.
+    /// The depth of the node that holds `incoming`; meaningless without it. 0 for the root word
+    /// too.
     pub(crate) above: usize,
     /// The node that holds `incoming`, when that is a node's slot.
     pub(crate) holder: Option<NodeRef>,
@@ -116,7 +122,8 @@ impl<'k> Descent<'k> {
         descent
     }
 
-    /// A descent that begins with the hints that one for the same key had left, when that one had probed for them.
+    /// A descent that begins with the hints that one for the same key had left, when that one had
+    /// probed for them.
     pub(crate) fn from_rest_of(
         shared: &Shared,
         other: &Descent<'k>,
@@ -180,7 +187,8 @@ impl<'k> Descent<'k> {
         self.incoming = None;
         self.above = 0;
         self.holder = None;
-        // Read once: another thread may remember another root between two looks, and node and slot must agree.
+        // Read once: another thread may remember another root between two looks, and node and slot
+        // must agree.
         let root = shared.root();
         if let Some(node) = self.hints.pop() {
             self.enter(node);

@@ -1,9 +1,12 @@
-//! The client's cache of express nodes: where searches of hot keys began last time (paper, section 5.1).
+//! The client's cache of express nodes: where searches of hot keys began last time (paper, section
+//! 5.1).
 //!
-//! A direct-mapped table shared by the threads of a process, keyed by the express hash of the longest prefix a search would
-//! probe. An entry is good as long as no node has been retired since it was read (`retirement.rs`): how many rounds of retirement
-//! there have been is mixed into its check word, so that the whole cache is forgotten when there is one more. Check and value are two words that two threads may write at once; they
-//! are stored as `check ^ value` and `value`, and a torn pair fails the check.
+//! A direct-mapped table shared by the threads of a process, keyed by the express hash of the
+//! longest prefix a search would probe. An entry is good as long as no node has been retired since
+//! it was read (`retirement.rs`): how many rounds of retirement there have been is mixed into its
+//! check word, so that the whole cache is forgotten when there is one more. Check and value are two
+//! words that two threads may write at once; they are stored as `check ^ value` and `value`, and a
+//! torn pair fails the check.
 //!
 //! ```text
 //!  63      48 47    44 43                        0

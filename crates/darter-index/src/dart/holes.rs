@@ -1,7 +1,7 @@
 //! The errors of DART that can be brought back ([`crate::checker::Holes`]).
 //!
-//! Each restores one point of the published protocol that is incomplete or wrong (`docs/dart.md` argues what stands in its
-//! place), or a mistake of our own.
+//! Each restores one point of the published protocol that is incomplete or wrong (`docs/dart.md`
+//! argues what stands in its place), or a mistake of our own.
 
 use crate::checker;
 
@@ -9,12 +9,12 @@ use crate::checker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Hole {
-    /// A delete empties its slot, so that two inserters of one key can meet different first empty slots (paper, section
-    /// 4.2, "Insert").
+    /// A delete empties its slot, so that two inserters of one key can meet different first empty
+    /// slots (paper, section 4.2, "Insert").
     DeleteToEmpty,
-    /// A type switch freezes the parent's pointer, looks again after a while and copies, the old node's slots unsealed
-    /// (paper, section 4.2, "Node type switch"): a late CAS into the old node is lost. They are sealed after the link, so
-    /// that no hint believes the old node.
+    /// A type switch freezes the parent's pointer, looks again after a while and copies, the old
+    /// node's slots unsealed (paper, section 4.2, "Node type switch"): a late CAS into the old node
+    /// is lost. They are sealed after the link, so that no hint believes the old node.
     FreezeParent,
     /// An express entry that matches is believed without the identity word (paper, section 4.1).
     TrustExpress,

@@ -1,11 +1,13 @@
 //! DART: a lock-free two-layer hashed adaptive radix tree for disaggregated memory (SIGMOD 2026).
 //!
-//! Upper layer: the express skip table ([`est`]), a hash from key prefixes to inner nodes, which lets a search begin deep in
-//! the tree. Base layer: a radix tree of adaptive hashed nodes ([`node`]), whose searches read one bucket a level. All
-//! metadata of a child sits in the 8-byte slot that points to it ([`crate::radix::slot`]), so every write is one CAS.
+//! Upper layer: the express skip table ([`est`]), a hash from key prefixes to inner nodes, which
+//! lets a search begin deep in the tree. Base layer: a radix tree of adaptive hashed nodes
+//! ([`node`]), whose searches read one bucket a level. All metadata of a child sits in the 8-byte
+//! slot that points to it ([`crate::radix::slot`]), so every write is one CAS.
 //!
-//! Where the paper is silent or wrong (its duplicate-key argument, the grace period of its type switch, express hits that
-//! lie, reclamation), `docs/dart.md` states the problem and argues the way taken here.
+//! Where the paper is silent or wrong (its duplicate-key argument, the grace period of its type
+//! switch, express hits that lie, reclamation), `docs/dart.md` states the problem and argues the
+//! way taken here.
 
 mod access;
 mod adjust;
@@ -57,21 +59,24 @@ use std::sync::atomic::Ordering;
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DartOptions {
-    /// Bytes this process may cache: the table's directory first, hints to hot express nodes with what is left.
+    /// Bytes this process may cache: the table's directory first, hints to hot express nodes with
+    /// what is left.
     pub cache_bytes: u64,
     /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
     pub frequency_every: u32,
-    /// What a verb counts as when this process chooses the prefix list, in hundredths of a round trip. 0 makes the fewest round
-    /// trips; where NICs run out of verbs, 30 or so makes the most searches a second, on long keys above all.
+    /// What a verb counts as when this process chooses the prefix list, in hundredths of a round
+    /// trip. 0 makes the fewest round trips; where NICs run out of verbs, 30 or so makes the most
+    /// searches a second, on long keys above all.
     pub verb_percent: u32,
-    /// Whether a new index gets an express skip table. One without it is searched from its root, for ever: the base layer
-    /// alone, to measure the rest against (paper, section 5.3).
+    /// Whether a new index gets an express skip table. One without it is searched from its root,
+    /// for ever: the base layer alone, to measure the rest against (paper, section 5.3).
     pub express: bool,
-    /// Buckets of eight entries in a segment of a new index's express skip table: rounded up to a power of two, at most 128.
-    /// With few of them small trees split segments, too, which is good for tests and nothing else.
+    /// Buckets of eight entries in a segment of a new index's express skip table: rounded up to a
+    /// power of two, at most 128. With few of them small trees split segments, too, which is good
+    /// for tests and nothing else.
     pub segment_buckets: u32,
-    /// Nodes after which a walk of the whole tree (an adjustment, a count) takes another pin. Reclamation waits for a pin, and
-    /// a walk that takes many finds its way again as often.
+    /// Nodes after which a walk of the whole tree (an adjustment, a count) takes another pin.
+    /// Reclamation waits for a pin, and a walk that takes many finds its way again as often.
     pub walk_nodes: u32,
     /// Errors brought back for the checker's own check; none otherwise.
     #[doc(hidden)]
@@ -143,7 +148,8 @@ impl<F: Fabric> Dart<F> {
         Self::open(client, options).await
     }
 
-    /// Makes an empty root and an empty table; of several creators one wins each word, and the kind word comes last.
+    /// Makes an empty root and an empty table; of several creators one wins each word, and the kind
+    /// word comes last.
     async fn create(client: &mut Client<F>, options: DartOptions) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());

@@ -1,7 +1,8 @@
 //! Inner nodes: the adaptive hashed layout (paper, section 3.2) with an identity word per bucket.
 //!
-//! A node is an array of buckets, each one READ. Word 0 of every bucket is the node's *identity* (depth and keyed hash of
-//! its whole prefix, [`super::prefix_hash`]); the other words are slots, filled in order.
+//! A node is an array of buckets, each one READ. Word 0 of every bucket is the node's *identity*
+//! (depth and keyed hash of its whole prefix, [`super::prefix_hash`]); the other words are slots,
+//! filled in order.
 //!
 //! ```text
 //! bucket  +----------+--------+--------+-- ... --+--------+
@@ -19,8 +20,9 @@
 //! N256    2304     18 x 16          257        bucket edge / 15, slot edge mod 15 (direct)
 //! ```
 //!
-//! N4 and N12 are not in the paper: they win back the memory that the identity word costs (see `docs/dart.md`). The low
-//! bits of the edge choose the bucket since real key bytes cluster (digits, letters) and spread evenly that way.
+//! N4 and N12 are not in the paper: they win back the memory that the identity word costs (see
+//! `docs/dart.md`). The low bits of the edge choose the bucket since real key bytes cluster
+//! (digits, letters) and spread evenly that way.
 
 use super::prefix_hash::{HashedKey, identity_depth};
 use crate::IndexError;
@@ -183,7 +185,8 @@ impl NodeType {
 
     /// Whether a node of this type with `live` children should be rebuilt smaller, or collapsed.
     ///
-    /// Half of what the next smaller type holds, so that a key deleted and inserted again does not switch types twice.
+    /// Half of what the next smaller type holds, so that a key deleted and inserted again does not
+    /// switch types twice.
     pub(crate) fn is_sparse(self, live: usize) -> bool {
         live <= 1 || (self > Self::N4 && live * 2 <= Self::ALL[self as usize - 1].capacity())
     }
@@ -236,8 +239,8 @@ pub(crate) fn children_in_order(ty: NodeType, words: &[u64]) -> SmallVec<[Slot; 
     children
 }
 
-/// Compares the depth in a node's identity with the depth its pointers add up to. Depths grow along every path, so this also
-/// keeps pointers of a damaged pool from leading in circles.
+/// Compares the depth in a node's identity with the depth its pointers add up to. Depths grow along
+/// every path, so this also keeps pointers of a damaged pool from leading in circles.
 ///
 /// # Errors
 /// [`IndexError::Corrupt`] when they differ.
@@ -320,7 +323,8 @@ mod tests {
         }
     }
 
-    /// A pool with flipped bits brought two slots of one edge to a replacement, whose copy could not hold them: a panic.
+    /// A pool with flipped bits brought two slots of one edge to a replacement, whose copy could
+    /// not hold them: a panic.
     #[test]
     fn two_slots_of_one_edge_are_noticed() {
         let leaf = |edge| Slot::leaf(edge, 4, GlobalAddr::new(0, 4096)).word();

@@ -1,9 +1,10 @@
 //! Bringing near what operations on several keys are going to read.
 //!
-//! In memory of this machine a search waits for three cache misses, one after the other: the express bucket or what is
-//! remembered in its place, the node's bucket, the leaf. Operations that are known ahead but must be done in order can still have
-//! their misses together: a look at the first steps of all, which reads nothing that counts, starts them. Nothing is believed that
-//! is seen here, so nothing has to be right.
+//! In memory of this machine a search waits for three cache misses, one after the other: the
+//! express bucket or what is remembered in its place, the node's bucket, the leaf. Operations that
+//! are known ahead but must be done in order can still have their misses together: a look at the
+//! first steps of all, which reads nothing that counts, starts them. Nothing is believed that is
+//! seen here, so nothing has to be right.
 
 use super::Dart;
 use super::est::BUCKET_SLOTS;
@@ -24,8 +25,9 @@ struct Step {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Starts to bring what operations on these keys are going to read into this processor's cache, as far as the pool is memory
-    /// of this machine and this process remembers the keys' nodes. Costs no verb.
+    /// Starts to bring what operations on these keys are going to read into this processor's cache,
+    /// as far as the pool is memory of this machine and this process remembers the keys' nodes.
+    /// Costs no verb.
     pub fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {
         let endpoint = client.endpoint();
         if endpoint.glance(self.shared.words.root).is_none() {

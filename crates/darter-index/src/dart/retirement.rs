@@ -1,15 +1,18 @@
 //! What happens to a node between its unlinking and the reuse of its memory (rule R3).
 //!
-//! The pool keeps the graces; this file says what is done between the first and the second: a node's express entries are
-//! scrubbed, a replaced express skip table is taken apart. What must be known for that travels with the retired object as a
-//! note, so that another client of the process can do it when the retirer is gone.
+//! The pool keeps the graces; this file says what is done between the first and the second: a
+//! node's express entries are scrubbed, a replaced express skip table is taken apart. What must be
+//! known for that travels with the retired object as a note, so that another client of the process
+//! can do it when the retirer is gone.
 //!
-//! A process also remembers nodes by itself (`hints.rs`), each with the word of *retirements* in the root as the process had read it
-//! before it found the node current, and believes them as long as its reading is the same. The word is read with the view of
-//! the index, by the first operation pinned in each epoch, and bumped after a node's first grace, before its second. So what is
-//! remembered of a node bears a reading from before the bump. An operation pinned at *p* goes by a reading made at *p* or
-//! later. If that came after the bump, the node is forgotten. If before, then the node's stamp, which is read after the bump, is *p*
-//! or later, and the node is not freed as long as *p* is pinned.
+//! A process also remembers nodes by itself (`hints.rs`), each with the word of *retirements* in
+//! the root as the process had read it before it found the node current, and believes them as long
+//! as its reading is the same. The word is read with the view of the index, by the first operation
+//! pinned in each epoch, and bumped after a node's first grace, before its second. So what is
+//! remembered of a node bears a reading from before the bump. An operation pinned at *p* goes by a
+//! reading made at *p* or later. If that came after the bump, the node is forgotten. If before,
+//! then the node's stamp, which is read after the bump, is *p* or later, and the node is not freed
+//! as long as *p* is pinned.
 
 use super::Dart;
 use super::est::scrub::{Retired, scrub, scrub_everywhere, segments};
@@ -117,7 +120,6 @@ impl<F: Fabric> Dart<F> {
             .map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() })
             .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
-        let (keys, version) = (&self.shared.keys, self.shared.words.version);
         let (mut tables, _) = self.live_tables(client).await?;
         if mutant!("scrub-skips-the-table-being-built") {
             tables.truncate(1);
@@ -129,17 +131,19 @@ impl<F: Fabric> Dart<F> {
             note(situations::SCRUB_BESIDE_BUILD);
         }
         for (at, table) in tables.into_iter().enumerate() {
-            if scrub(client, &table, keys, version, &retired).await? {
+            if scrub(client, self.express(&table), &retired).await? {
                 note(if at == 0 { situations::SCRUB_CLEARED } else { situations::SCRUB_CLEARED_BUILD });
             }
             if !nameless.is_empty() && !mutant!("nameless-node-not-scrubbed") {
-                scrub_everywhere(client, &table, keys, version, |addr| nameless.contains(&addr)).await?;
+                let is_nameless = |addr| nameless.contains(&addr);
+                scrub_everywhere(client, self.express(&table), is_nameless).await?;
             }
         }
         Ok(())
     }
 
-    /// Says that nodes are about to be retired: whatever a process remembers of nodes is out of date.
+    /// Says that nodes are about to be retired: whatever a process remembers of nodes is out of
+    /// date.
     pub(super) async fn bump_retirements(&self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
         let mut batch = client.batch();
         batch.faa(self.shared.words.retirements, 1);
@@ -148,8 +152,9 @@ impl<F: Fabric> Dart<F> {
         Ok(())
     }
 
-    /// Every table that an operation could take a hint from in a later epoch: the current one, and one being built; and what
-    /// the word "next" said while the first of them was current, if it did not change meanwhile.
+    /// Every table that an operation could take a hint from in a later epoch: the current one, and
+    /// one being built; and what the word "next" said while the first of them was current, if it
+    /// did not change meanwhile.
     pub(super) async fn live_tables(
         &self,
         client: &mut Pinned<'_, F>,
@@ -246,8 +251,9 @@ mod tests {
         });
     }
 
-    /// A process that remembers a node is idle while another takes the node away, and uses its memory for what looks like it: a
-    /// copy whose link was lost, with a leaf that nobody should see.
+    /// A process that remembers a node is idle while another takes the node away, and uses its
+    /// memory for what looks like it: a copy whose link was lost, with a leaf that nobody should
+    /// see.
     #[test]
     fn what_is_remembered_of_a_node_ends_before_its_memory_is_used_again() {
         block_on(async {

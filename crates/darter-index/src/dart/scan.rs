@@ -1,38 +1,36 @@
 //! Range scan in both directions (paper, section 4.1), one chunk at a time.
 //!
-//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children of one level in parallel,
-//! as many as the keys still wanted are likely to need. It starts at an express node when that covers the whole range, or is
-//! so large that it should hold what is wanted; else at the root.
+//! The walk keeps a frontier in key order and reads a run at its front in one round trip: children
+//! of one level in parallel, as many as the keys still wanted are likely to need. It starts at an
+//! express node when that covers the whole range, or is so large that it should hold what is
+//! wanted; else at the root.
 //!
-//! Promise: keys in order, each at most once, every key that was there throughout, none that was absent throughout. A node
-//! read after it was replaced still holds every key that it held when it was sealed, and that stayed.
+//! Promise: keys in order, each at most once, every key that was there throughout, none that was
+//! absent throughout. A node read after it was replaced still holds every key that it held when it
+//! was sealed, and that stayed.
 
 use super::Dart;
 use super::descend_any::keys_below;
 use super::est::BUCKET_SLOTS;
 use super::est::table::{Table, hits};
 use super::frontier::{Item, Place};
-use super::leaf;
 use super::node::{Held, NodeRef, Slot};
 use super::prefix_hash::HashedKey;
-use crate::radix::common_prefix;
 use crate::radix::frontier::{Weight, put_between, put_front, window};
 use crate::radix::limits::{Limits, Standing, Touches};
-use crate::radix::sink::{Sink, beyond, is_void};
+use crate::radix::sink::{Sink, beyond, emit, first_bound, is_void};
 use crate::{IndexError, KeyValue, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{Client, Pinned};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::ops::Bound;
 
 /// Hinted subtrees a scan goes through before it starts over at the root.
 const HINTED_STARTS: usize = 4;
 
 impl<F: Fabric> Dart<F> {
-    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie, without a copy; answers how
-    /// many there were.
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
+    /// without a copy. Returns how many there were.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
@@ -87,12 +85,7 @@ impl<F: Fabric> Dart<F> {
         range: &ScanRange,
         limit: usize,
     ) -> Result<Option<(NodeRef, Vec<u8>)>, IndexError> {
-        let (near, far) = if range.reverse { (&range.to, &range.from) } else { (&range.from, &range.to) };
-        let (Bound::Included(near) | Bound::Excluded(near)) = near else { return Ok(None) };
-        let shared_len = match far {
-            Bound::Included(far) | Bound::Excluded(far) => common_prefix(near, far),
-            Bound::Unbounded => 0,
-        };
+        let Some((near, shared_len)) = first_bound(range) else { return Ok(None) };
         let mut key = HashedKey::new(self.shared.keys, near);
         let mut batch = client.batch();
         let mut reads = Vec::new();
@@ -115,7 +108,8 @@ impl<F: Fabric> Dart<F> {
         Ok(best.map(|node| (node, near[..node.depth].to_vec())))
     }
 
-    /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then nothing was visited.
+    /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then
+    /// nothing was visited.
     async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
         &self,
         client: &mut Pinned<'_, F>,
@@ -138,7 +132,11 @@ impl<F: Fabric> Dart<F> {
         while !frontier.is_empty() && sink.left > 0 {
             let (count, has_nodes) = window(&frontier, sink.left, weight);
             if !has_nodes {
-                self.emit(client, &limits, frontier.drain(..count), sink).await?;
+                let leaves = frontier.drain(..count).filter_map(|item| match item.place {
+                    Place::Leaf(slot) => Some((slot.addr(), leaf_class_of(slot), item.touches)),
+                    Place::Node(_) => None,
+                });
+                emit(client, &limits, leaves, sink).await?;
                 continue;
             }
             let run: Vec<Item<()>> = frontier.drain(..count).collect();
@@ -150,38 +148,8 @@ impl<F: Fabric> Dart<F> {
         Ok(true)
     }
 
-    /// Reads a run of leaves in one round trip and hands on those in the range.
-    async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
-        &self,
-        client: &mut Pinned<'_, F>,
-        limits: &Limits<'_>,
-        run: impl Iterator<Item = Item<()>> + Send,
-        sink: &mut Sink<V>,
-    ) -> Result<(), IndexError> {
-        let mut batch = client.batch();
-        let mut reads: SmallVec<[_; 64]> = SmallVec::new();
-        for item in run {
-            if let Place::Leaf(slot) = item.place {
-                reads.push((
-                    slot,
-                    item.touches,
-                    batch.read(slot.addr(), leaf::class_words(leaf_class_of(slot))),
-                ));
-            }
-        }
-        let done = client.submit(batch).await?;
-        for (slot, touches, read) in reads {
-            let leaf = leaf::parse(slot.addr(), done.words(read))?;
-            if !(touches.low || touches.high) || limits.contains(leaf.key) {
-                sink.take(leaf.key, leaf.value);
-            }
-        }
-        client.recycle(done);
-        Ok(())
-    }
-
-    /// Reads the nodes of a run in one round trip and puts their children in their places; `None` when the hint that led
-    /// to the first did not hold.
+    /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
+    /// when the hint that led to the first did not hold.
     async fn expand_run(
         &self,
         client: &mut Pinned<'_, F>,

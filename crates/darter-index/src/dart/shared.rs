@@ -1,18 +1,22 @@
-//! What a process knows of one DART index: where its root words are, and the view of them that its threads share.
+//! What a process knows of one DART index: where its root words are, and the view of them that its
+//! threads share.
 //!
-//! The view (root slot, express skip table, directory) is a set of hints. It is read again by the first operation pinned in
-//! an epoch later than the one it was read in; until then everything it names is protected by the pins of its readers.
+//! The view (root slot, express skip table, directory) is a set of hints. It is read again by the
+//! first operation pinned in an epoch later than the one it was read in; until then everything it
+//! names is protected by the pins of its readers.
 //!
-//! *A view never goes back.* A client pinned at *e* reads the root words, and may be given the answer late, when others have
-//! read them again at *e + 1* and found another table. So a table itself says in which epoch it was last found current
-//! ([`Table::is_fresh`]); an answer that comes late brings a table with an earlier epoch, which replaces none that was found
-//! current later, and which no later operation would take for fresh. Two answers of one epoch may replace each other in any
-//! order: whatever was retired after the earlier of them bears a stamp of that epoch at least, and is kept by every pin that
-//! takes either for fresh.
+//! *A view never goes back.* A client pinned at *e* reads the root words, and may be given the
+//! answer late, when others have read them again at *e + 1* and found another table. So a table
+//! itself says in which epoch it was last found current ([`Table::is_fresh`]); an answer that comes
+//! late brings a table with an earlier epoch, which replaces none that was found current later, and
+//! which no later operation would take for fresh. Two answers of one epoch may replace each other
+//! in any order: whatever was retired after the earlier of them bears a stamp of that epoch at
+//! least, and is kept by every pin that takes either for fresh.
 //!
-//! The root slot needs no epoch. A root node passes two graces from its unlinking to its reuse, and a client that remembers it
-//! late is pinned since before the unlinking; so only operations pinned at most one epoch later can meet it, and their pins
-//! keep it. How many rounds of retirement there have been only grows.
+//! The root slot needs no epoch. A root node passes two graces from its unlinking to its reuse, and
+//! a client that remembers it late is pinned since before the unlinking; so only operations pinned
+//! at most one epoch later can meet it, and their pins keep it. How many rounds of retirement there
+//! have been only grows.
 
 use super::DartOptions;
 use super::est::table::Table;
@@ -40,13 +44,15 @@ pub(crate) struct RootWords {
     pub(crate) root: GlobalAddr,
     /// The current express skip table's descriptor.
     pub(crate) est: GlobalAddr,
-    /// The descriptor of a table being built, or zero; bit 63 says that it is about to become current.
+    /// The descriptor of a table being built, or zero; bit 63 says that it is about to become
+    /// current.
     pub(crate) est_next: GlobalAddr,
     /// What index the pool holds.
     pub(crate) kind: GlobalAddr,
     /// Bumped after every change of a directory.
     pub(crate) version: GlobalAddr,
-    /// Bumped between a node's unlinking and the reuse of its memory, after its first grace and before its second.
+    /// Bumped between a node's unlinking and the reuse of its memory, after its first grace and
+    /// before its second.
     pub(crate) retirements: GlobalAddr,
 }
 
@@ -127,8 +133,8 @@ impl Shared {
         self.root.store(slot.unsealed().word(), Ordering::Release);
     }
 
-    /// What nodes remembered by this operation are good for: as long as this stays the same. For operations that have looked at
-    /// [`Shared::view`].
+    /// What nodes remembered by this operation are good for: as long as this stays the same. For
+    /// operations that have looked at [`Shared::view`].
     #[inline]
     pub(crate) fn retirements(&self) -> u64 {
         self.retirements.load(Ordering::Acquire)
@@ -198,11 +204,13 @@ impl Shared {
             });
             table
         };
-        // What is shared now may be what another client has read, and may have read before this one did.
+        // What is shared now may be what another client has read, and may have read before this one
+        // did.
         Ok(Guard::from_inner(found))
     }
 
-    /// Whether the search that begins now is one of those that count an access (paper, section 3.1).
+    /// Whether the search that begins now is one of those that count an access (paper, section
+    /// 3.1).
     #[inline]
     pub(crate) fn samples(&self) -> bool {
         thread_local! {

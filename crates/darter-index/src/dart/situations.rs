@@ -10,9 +10,9 @@ pub(crate) const COLLAPSE_TO_LEAF: Situation = Situation::Met("CollapseToLeaf");
 pub(crate) const COLLAPSE_TO_NODE: Situation = Situation::Met("CollapseToNode");
 /// A node without children taken out.
 pub(crate) const COLLAPSE_TO_NOTHING: Situation = Situation::Met("CollapseToNothing");
-/// A replacement that somebody else had already made.
+/// A replacement that another client had already made.
 pub(crate) const SWITCH_LOST: Situation = Situation::Met("SwitchLost");
-/// A replacement that somebody else had begun was finished.
+/// A replacement that another client had begun was finished.
 pub(crate) const HELPED: Situation = Situation::Met("Helped");
 /// A node above one to be replaced was itself being replaced.
 pub(crate) const HELPED_ABOVE: Situation = Situation::Met("HelpedAbove");
@@ -30,13 +30,13 @@ pub(crate) const HINT_OFF_PATH: Situation = Situation::Met("HintOffPath");
 pub(crate) const HINT_SEALED: Situation = Situation::Met("HintSealed");
 /// A hinted node with some sealed and some unsealed slots was believed (rule R1).
 pub(crate) const HINT_HALF_SEALED: Situation = Situation::Met("HintHalfSealed");
-/// A search answered from a sealed bucket on the root's path.
+/// A search returned what it found in a sealed bucket on the root's path.
 pub(crate) const READ_SEALED: Situation = Situation::Met("ReadSealed");
 /// An express entry was put in.
 pub(crate) const EXPRESS_INSTALLED: Situation = Situation::Met("ExpressInstalled");
 /// A segment of the express skip table was split.
 pub(crate) const SEGMENT_SPLIT: Situation = Situation::Met("SegmentSplit");
-/// A split of a segment that somebody else had begun was finished.
+/// A split of a segment that another client had begun was finished.
 pub(crate) const SEGMENT_HELPED: Situation = Situation::Met("SegmentHelped");
 /// Express entries of a retired node were cleared.
 pub(crate) const SCRUB_CLEARED: Situation = Situation::Met("ScrubCleared");
@@ -63,8 +63,9 @@ pub(crate) const LIST_CHANGE_OVER: Situation = Situation::Met("ListChangeOver");
 /// A table that nobody uses was taken apart.
 pub(crate) const TABLE_RETIRED: Situation = Situation::Met("TableRetired");
 
-/// Every situation that a full exploration must meet: each type grown into the next and shrunk, both collapses, helping,
-/// hints refused for either reason, segments split and helped, lists changed, hints scrubbed.
+/// Every situation that a full exploration must meet: each type grown into the next and shrunk,
+/// both collapses, helping, hints refused for either reason, segments split and helped, lists
+/// changed, hints scrubbed.
 #[cfg(feature = "checker")]
 pub fn dart_situations() -> Vec<Situation> {
     let mut expected = vec![

@@ -1,8 +1,9 @@
 //! Node split: a new inner node where two keys part (paper, section 4.2, figure 5).
 //!
-//! Two cases, one mechanism: the slot holds another key's leaf, or a node whose compressed prefix the new key leaves. The new
-//! node hosts what the slot held and the new leaf, and takes the slot by one CAS. An edge skips at most 127 bytes; keys that
-//! share more get a chain of single-child nodes above the split.
+//! Two cases, one mechanism: the slot holds another key's leaf, or a node whose compressed prefix
+//! the new key leaves. The new node hosts what the slot held and the new leaf, and takes the slot
+//! by one CAS. An edge skips at most 127 bytes; keys that share more get a chain of single-child
+//! nodes above the split.
 
 use super::Dart;
 use super::access::Target;
@@ -23,7 +24,8 @@ use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned};
 
 impl<F: Fabric> Dart<F> {
-    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two keys.
+    /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two
+    /// keys.
     pub(super) async fn split_at(
         &self,
         client: &mut Pinned<'_, F>,
@@ -116,14 +118,14 @@ impl<F: Fabric> Dart<F> {
         for (node, _) in images.iter().rev() {
             let replaces = child.is_live().then(|| child.addr());
             let pending = pending_for(table.list, &mut descent.key, (from, node.depth), *node, replaces);
-            let keys = &self.shared.keys;
-            install(client, table, keys, self.shared.words.version, &pending, &descent.probes).await?;
+            install(client, self.express(table), &pending, &descent.probes).await?;
             from = node.depth;
         }
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// The images of the new node and of the chain above it, deepest first, and the slot of the topmost.
+    /// The images of the new node and of the chain above it, deepest first, and the slot of the
+    /// topmost.
     #[allow(clippy::too_many_arguments)] // the parts of one split
     async fn build_chain(
         &self,
@@ -155,7 +157,8 @@ impl<F: Fabric> Dart<F> {
     }
 }
 
-/// The depth of the chain node needed between a node at `above` and one at `depth`, if the edge would skip too much.
+/// The depth of the chain node needed between a node at `above` and one at `depth`, if the edge
+/// would skip too much.
 fn chain_depth(above: usize, depth: usize) -> Option<usize> {
     (depth - above - 1 > SKIP_MAX + usize::from(mutant!("split-skips-one-byte-too-many")))
         .then(|| depth - 1 - SKIP_MAX)

@@ -48,8 +48,8 @@ impl Census {
 impl<F: Fabric> Dart<F> {
     /// Counts everything without reading a leaf, letting go of its pin now and then.
     ///
-    /// While others write, keys near the chunk borders may be counted twice or not at all. Paths with nodes deeper than
-    /// 255 bytes count those nodes as one level.
+    /// While others write, keys near the chunk borders may be counted twice or not at all. Paths
+    /// with nodes deeper than 255 bytes count those nodes as one level.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
         let mut census = Census::default();
         loop {
@@ -59,8 +59,8 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
-    /// Counts some 4,000 inner nodes more; answers the sums when those were the last, and begins anew. What was counted long ago may
-    /// have changed since.
+    /// Counts some 4,000 inner nodes more. Returns the sums when those were the last, and begins
+    /// anew. What was counted long ago may have changed since.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`]; the same step is then taken again.

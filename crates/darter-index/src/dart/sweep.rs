@@ -6,8 +6,8 @@ use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{Client, ReachableSet};
 
 impl<F: Fabric> Dart<F> {
-    /// Clears entries that name nodes outside `reachable`, and finishes splits half done, which makes their old segments
-    /// unreachable.
+    /// Clears entries that name nodes outside `reachable`, and finishes splits half done, which
+    /// makes their old segments unreachable.
     pub(super) async fn scrub_dead_entries(
         &self,
         client: &mut Client<F>,
@@ -15,10 +15,10 @@ impl<F: Fabric> Dart<F> {
     ) -> Result<(), IndexError> {
         let mut client = client.pin(OpKind::Maintain).await?;
         self.shared.refresh(&mut client).await?;
-        let (keys, version) = (self.shared.keys, self.shared.words.version);
+        let version = self.shared.words.version;
         for table in self.live_tables(&mut client).await?.0 {
             let doomed = |addr| !reachable.contains(addr);
-            est::scrub::scrub_everywhere(&mut client, &table, &keys, version, doomed).await?;
+            est::scrub::scrub_everywhere(&mut client, self.express(&table), doomed).await?;
         }
         let mut batch = client.batch();
         batch.faa(version, 1);

@@ -1,13 +1,15 @@
 //! Type switch and collapse: replacing a node by a better one (paper, section 4.2, repaired).
 //!
 //! 1. *Seal* every slot of every bucket. A write that comes later fails its CAS and finds the seal.
-//! 2. *Build* the successor from the sealed slots: the smallest type that fits, a lone child itself (collapse), or nothing.
+//! 2. *Build* the successor from the sealed slots: the smallest type that fits, a lone child itself
+//!    (collapse), or nothing.
 //! 3. *Link* it by one CAS on the slot that pointed to the old node.
 //! 4. *Retire* the old node in two stages and bring the express entries up to date.
 //!
-//! Sealed content is immutable, so any client that meets a seal can do the rest ([`Dart::help`] in [`super::access`]), and no clock or grace
-//! period is involved. Only one CAS on the parent's slot can win; the losers' copies were never visible. New memory is
-//! allocated before the first seal, so that running out of space leaves the node as it was.
+//! Sealed content is immutable, so any client that meets a seal can do the rest ([`Dart::help`] in
+//! [`super::access`]), and no clock or grace period is involved. Only one CAS on the parent's slot
+//! can win; the losers' copies were never visible. New memory is allocated before the first seal,
+//! so that running out of space leaves the node as it was.
 
 use super::Dart;
 use super::access::Target;
@@ -27,7 +29,8 @@ use crate::radix::slot::{END, SKIP_MAX};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned};
 
-/// A child to be put into the successor: its slot, and the words of its leaf, which nobody has written yet.
+/// A child to be put into the successor: its slot, and the words of its leaf, which nobody has
+/// written yet.
 pub(super) struct NewChild<'a> {
     pub(super) slot: Slot,
     pub(super) words: &'a [u64],
@@ -38,7 +41,7 @@ pub(super) struct NewChild<'a> {
 pub(super) enum Switched {
     /// The successor is linked; it holds the new child, if one was given and its edge was free.
     Done { added: bool },
-    /// Somebody else changed the parent's slot.
+    /// Another client changed the parent's slot.
     Lost,
 }
 
@@ -149,11 +152,11 @@ impl<F: Fabric> Dart<F> {
         Ok(Switched::Done { added })
     }
 
-    /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more. One step: whoever wants
-    /// the subtree gone looks again.
+    /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
+    /// One step: anyone who wants the subtree gone looks again.
     ///
-    /// From the bottom, because a node above cannot go while it has a child. A sealed node on the way is replaced first:
-    /// its slots, and with them the children, can change no more.
+    /// From the bottom, because a node above cannot go while it has a child. A sealed node on the
+    /// way is replaced first: its slots, and with them the children, can change no more.
     pub(super) async fn remove_empty(
         &self,
         client: &mut Pinned<'_, F>,
@@ -249,8 +252,9 @@ impl<F: Fabric> Dart<F> {
             _ => {
                 let edges = children.iter().map(|child| child.edge().unwrap_or(END));
                 let fitting = NodeType::fit(edges.clone());
-                // Somebody sealed the node for want of room. A copy without any would be sealed again, and whoever replaces a
-                // node below would always find it so, and copy it once more.
+                // A client sealed the node for want of room. A copy without any would be sealed
+                // again, and anyone who replaces a node below would always find it so, and copy it
+                // once more.
                 let needs_room = !added && fitting == ty && !mutant!("copy-as-full-as-it-was");
                 Successor::Node(if needs_room { NodeType::fit_with_room(edges) } else { fitting })
             }
@@ -277,12 +281,13 @@ impl<F: Fabric> Dart<F> {
         let successor = NodeRef { addr, ty, depth };
         let cover = (target.above, target.node.depth);
         let pending = pending_for(table.list, key, cover, successor, Some(target.node.addr));
-        install(client, table, &self.shared.keys, self.shared.words.version, &pending, known).await
+        install(client, self.express(table), &pending, known).await
     }
 }
 
-/// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory nodes by their prefix;
-/// small ones stay with the slot that points to them, so that they are linked in one round trip.
+/// Where a node of this type goes: large nodes, which sit near the root, are spread over the memory
+/// nodes by their prefix; small ones stay with the slot that points to them, so that they are
+/// linked in one round trip.
 fn home<F: Fabric>(
     client: &Pinned<'_, F>,
     key: &mut HashedKey<'_>,

@@ -19,7 +19,8 @@ pub struct TreeView {
     pub prefix: Vec<u8>,
     /// Where it lies.
     pub addr: GlobalAddr,
-    /// Children in key order, with the key byte that leads to each; `None` for the key that ends here.
+    /// Children in key order, with the key byte that leads to each; `None` for the key that ends
+    /// here.
     pub children: Vec<(Option<u8>, TreeView)>,
     /// Children not shown.
     pub more: u64,
@@ -27,7 +28,8 @@ pub struct TreeView {
     pub value_bytes: Option<u64>,
 }
 
-/// What is still to be shown: a node, its prefix, the levels below it, and how many of its view's ancestors are open.
+/// What is still to be shown: a node, its prefix, the levels below it, and how many of its view's
+/// ancestors are open.
 struct Todo {
     slot: Slot,
     edge: Option<u8>,
@@ -37,7 +39,8 @@ struct Todo {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// The tree below `prefix`: the node that covers it, `levels` levels down, at most `width` children of each node.
+    /// The tree below `prefix`: the node that covers it, `levels` levels down, at most `width`
+    /// children of each node.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -122,7 +125,8 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
-    /// The first node on the path of `prefix` whose own prefix is at least as long, or the last node there is.
+    /// The first node on the path of `prefix` whose own prefix is at least as long, or the last
+    /// node there is.
     async fn covering_node(&self, client: &mut Pinned<'_, F>, prefix: &[u8]) -> Result<NodeRef, IndexError> {
         let range = ScanRange::prefix(prefix);
         let mut limits = Limits::new(self.shared.keys, &range);

@@ -1,8 +1,8 @@
 //! Walking all inner nodes in key order, in chunks that each hold one pin.
 //!
-//! A pin stalls reclamation everywhere, so a long walk must let go of it now and then; addresses kept from one pin to the
-//! next would be worthless. A chunk therefore ends with a *key*: that of the next subtree to be visited, from which the next
-//! chunk finds its way again.
+//! A pin stalls reclamation everywhere, so a long walk must let go of it now and then; addresses
+//! kept from one pin to the next would be worthless. A chunk therefore ends with a *key*: that of
+//! the next subtree to be visited, from which the next chunk finds its way again.
 
 use super::Dart;
 use super::descend_any::keys_below;
@@ -19,7 +19,8 @@ use std::ops::Bound;
 /// Nodes read in one round trip.
 const WIDTH: usize = 128;
 
-/// The depths of the inner nodes on a path, as far as a prefix list reaches: bit `d` for a node of depth `d`.
+/// The depths of the inner nodes on a path, as far as a prefix list reaches: bit `d` for a node of
+/// depth `d`.
 pub(crate) type PathDepths = [u64; 4];
 
 /// Adds a depth to a path.
@@ -52,8 +53,8 @@ enum Step {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// The next nodes in key order, each before those below it, at least `budget` new ones unless the walk ends; and the
-    /// prefix to go on from, which is always a later one.
+    /// The next nodes in key order, each before those below it, at least `budget` new ones unless
+    /// the walk ends; and the prefix to go on from, which is always a later one.
     ///
     /// The caller is pinned; the nodes' addresses are good while it stays so.
     pub(super) async fn walk_chunk(
@@ -79,10 +80,12 @@ impl<F: Fabric> Dart<F> {
         let mut visited = Vec::new();
         let mut fresh = 0;
         loop {
-            // A node counts as visited when nothing before it is left: what the chunk's end cuts off is read again.
+            // A node counts as visited when nothing before it is left: what the chunk's end cuts
+            // off is read again.
             while let Some(Step::Met(_)) = frontier.front() {
                 if let Some(Step::Met(visit)) = frontier.pop_front() {
-                    // What an earlier chunk met does not count, or a chunk might end where it began.
+                    // What an earlier chunk met does not count, or a chunk might end where it
+                    // began.
                     fresh += usize::from(!visit.again);
                     visited.push(visit);
                 }
@@ -106,7 +109,7 @@ impl<F: Fabric> Dart<F> {
         Ok((visited, next))
     }
 
-    /// Reads the unread nodes of a run; answers the run with each followed by its inner children.
+    /// Reads the unread nodes of a run. Returns the run with each followed by its inner children.
     async fn expand(
         &self,
         client: &mut Pinned<'_, F>,

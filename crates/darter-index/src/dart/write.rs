@@ -1,14 +1,16 @@
 //! Insert, update, conditional put and delete (paper, sections 4.2 and 4.3).
 //!
-//! Every change is one CAS on one slot. What it links is written before, in the same doorbell batch when both are on one
-//! memory node. A CAS that fails changes nothing: the operation looks again and counts a retry. The slot rules (design,
-//! section 4) keep keys unique without a further round trip: slots of a bucket fill in order and never become empty again, so
-//! two inserters of one edge meet at the same first empty slot.
+//! Every change is one CAS on one slot. What it links is written before, in the same doorbell batch
+//! when both are on one memory node. A CAS that fails changes nothing: the operation looks again
+//! and counts a retry. The slot rules (design, section 4) keep keys unique without a further round
+//! trip: slots of a bucket fill in order and never become empty again, so two inserters of one edge
+//! meet at the same first empty slot.
 //!
-//! *Superseded puts.* A put that loses its slot to another put of the same key need not try again. If the winner's leaf says
-//! that it replaced a leaf of this key whatever its value ([`leaf::mark_replacement`]), the key was there just before the
-//! winner's CAS, which came between our look and our CAS. Our put takes effect at that moment and is overwritten at once,
-//! unseen. So writers of one key do not hold each other up, however many they are.
+//! *Superseded puts.* A put that loses its slot to another put of the same key need not try again.
+//! If the winner's leaf says that it replaced a leaf of this key whatever its value
+//! ([`leaf::mark_replacement`]), the key was there just before the winner's CAS, which came between
+//! our look and our CAS. Our put takes effect at that moment and is overwritten at once, unseen. So
+//! writers of one key do not hold each other up, however many they are.
 
 use super::Dart;
 use super::access::{Parent, Target};
@@ -112,9 +114,10 @@ impl<F: Fabric> Dart<F> {
         self.place(client, table, draft, &mut descent, spot, is_unconditional).await
     }
 
-    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for [`Decision::Put`] it writes the new
-    /// value. It may be asked several times, with the buffer empty each time; the value it was asked of last is the one that its
-    /// decision took the place of. Answers that decision.
+    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for
+    /// [`Decision::Put`] it writes the new value. It may be asked several times, with the buffer
+    /// empty each time; the value it was asked of last is the one that its decision took the place
+    /// of. Answers that decision.
     ///
     /// # Errors
     /// As [`crate::OrderedIndex::put`].
@@ -127,8 +130,8 @@ impl<F: Fabric> Dart<F> {
         self.modify_as(client, OpKind::Update, key, decide).await
     }
 
-    /// Removes a key whose value `is_wanted`; answers whether it did. The value that is judged last is the one that goes: what
-    /// comes between the look and the CAS makes the CAS fail.
+    /// Removes a key whose value `is_wanted`. Returns whether it did. The value that is judged last
+    /// is the one that goes: what comes between the look and the CAS makes the CAS fail.
     ///
     /// # Errors
     /// As [`crate::OrderedIndex::delete`].
@@ -194,7 +197,7 @@ impl<F: Fabric> Dart<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Takes a key out of the slot that holds its leaf; answers whether nobody came between.
+    /// Takes a key out of the slot that holds its leaf. Returns whether nobody came between.
     async fn remove(
         &self,
         client: &mut Pinned<'_, F>,
@@ -287,7 +290,8 @@ impl<F: Fabric> Dart<F> {
         Ok(Turn::Again)
     }
 
-    /// Whether a slot that a put has just lost went to a leaf of the same key that replaced one unconditionally.
+    /// Whether a slot that a put has just lost went to a leaf of the same key that replaced one
+    /// unconditionally.
     async fn is_superseded(
         &self,
         client: &mut Pinned<'_, F>,
@@ -306,7 +310,8 @@ impl<F: Fabric> Dart<F> {
         Ok(is_superseded)
     }
 
-    /// No child under the key's edge: takes its slot, or switches the node's type when its bucket is full.
+    /// No child under the key's edge: takes its slot, or switches the node's type when its bucket
+    /// is full.
     async fn fill_vacancy(
         &self,
         client: &mut Pinned<'_, F>,
@@ -353,7 +358,8 @@ impl<F: Fabric> Dart<F> {
         Ok(Turn::Again)
     }
 
-    /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as they are sparse.
+    /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as
+    /// they are sparse.
     pub(super) async fn tidy(
         &self,
         client: &mut Pinned<'_, F>,
@@ -441,7 +447,8 @@ impl<F: Fabric> Dart<F> {
     }
 }
 
-/// The value of the key whose way has ended, as the batch that it has left holds it; none when the key is absent.
+/// The value of the key whose way has ended, as the batch that it has left holds it; none when the
+/// key is absent.
 fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>, IndexError> {
     match end {
         End::Leaf { at, read, is_key: true } => {
@@ -451,8 +458,8 @@ fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>, IndexError> {
     }
 }
 
-/// The slot that an edge without a child takes in its bucket, and what it holds: the edge's own tombstone, else the first
-/// empty slot; `None` when the bucket is full.
+/// The slot that an edge without a child takes in its bucket, and what it holds: the edge's own
+/// tombstone, else the first empty slot; `None` when the bucket is full.
 fn vacancy(ty: NodeType, bucket: &[u64], edge: u16) -> Option<(usize, Slot)> {
     if let Some(word) = ty.direct_word(edge) {
         return bucket.get(word).map(|&old| (word, Slot::from_word(old)));
@@ -477,7 +484,8 @@ fn bucket_is_sparse(ty: NodeType, slots: &[u64]) -> bool {
     }
 }
 
-/// Whether a delete that just took a child out of the descent's bucket may have left its node sparse.
+/// Whether a delete that just took a child out of the descent's bucket may have left its node
+/// sparse.
 fn thinned(descent: &Descent<'_>) -> bool {
     let ty = descent.node.ty;
     let live = descent.bucket[1..].iter().filter(|&&word| Slot::from_word(word).is_live()).count();

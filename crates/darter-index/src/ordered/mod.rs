@@ -3,12 +3,13 @@
 //! Every index promises:
 //!
 //! - Point operations are linearizable.
-//! - A scan returns keys in order, each at most once: every key that was there throughout, and none that was absent
-//!   throughout.
+//! - A scan returns keys in order, each at most once: every key that was there throughout, and none
+//!   that was absent throughout.
 //! - An operation ends with a result or a typed error, whatever bytes the pool holds.
 //!
-//! Whether an operation may wait for another client differs. Those of DART never do. Indexes with locks do while another
-//! client holds one; the lock of a client that can write no more is taken over.
+//! Whether an operation may wait for another client differs. Those of DART never do. Indexes with
+//! locks do while another client holds one; the lock of a client that can write no more is taken
+//! over.
 
 mod sweep;
 
@@ -118,7 +119,8 @@ impl ScanRange {
     /// The keys that begin with `prefix`, ascending.
     pub fn prefix(prefix: &[u8]) -> Self {
         let from = if prefix.is_empty() { Bound::Unbounded } else { Bound::Included(prefix.to_vec()) };
-        // The least string above every string with the prefix: drop trailing 0xff, add one to the last byte left.
+        // The least string above every string with the prefix: drop trailing 0xff, add one to the
+        // last byte left.
         let kept = prefix.iter().rposition(|&b| b != 0xff).map(|last| {
             let mut bound = prefix[..=last].to_vec();
             bound[last] += 1;
@@ -150,13 +152,15 @@ impl ScanRange {
     }
 }
 
-/// An ordered index over a pool. `client` is the calling thread's or task's own. Clones are handles of the same index in
-/// the same compute node: they share its caches and whatever else its clients share.
+/// An ordered index over a pool. `client` is the calling thread's or task's own. Clones are handles
+/// of the same index in the same compute node: they share its caches and whatever else its clients
+/// share.
 pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// The index's name in commands and tables.
     const NAME: &'static str;
 
-    /// How a process uses an index; where it shapes what is stored, it counts when the index is created.
+    /// How a process uses an index; where it shapes what is stored, it counts when the index is
+    /// created.
     type Options: Clone + Default + Send + Sync + 'static;
 
     /// Opens the pool's index of this kind.
@@ -194,14 +198,16 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         key: &[u8],
     ) -> impl Future<Output = Result<bool, IndexError>> + Send;
 
-    /// The values of several keys, in their order, in the round trips of the longest search among them.
+    /// The values of several keys, in their order, in the round trips of the longest search among
+    /// them.
     fn multi_get(
         &self,
         client: &mut Client<F>,
         keys: &[&[u8]],
     ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>, IndexError>> + Send;
 
-    /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range is exhausted.
+    /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range
+    /// is exhausted.
     fn scan(
         &self,
         client: &mut Client<F>,
@@ -209,7 +215,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<KeyValue>, IndexError>> + Send;
 
-    /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is visible before the end.
+    /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is
+    /// visible before the end.
     fn bulk_load<I>(
         &self,
         client: &mut Client<F>,
@@ -224,14 +231,16 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// Walks the whole index, verifies every invariant, and reports what is reachable.
     fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport, IndexError>> + Send;
 
-    /// Frees what dead clients left behind. The client must not be pinned; other clients may be at work, and are waited for
-    /// as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot go on, what was not freed is left to another sweep.
+    /// Frees what dead clients left behind. The client must not be pinned; other clients may be at
+    /// work, and are waited for as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot
+    /// go on, what was not freed is left to another sweep.
     fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept, IndexError>> + Send {
         sweep::sweep_dead(self, client)
     }
 
-    /// Clears what leads anywhere outside `reachable` although the index does not rest on it. Returns whether that may have
-    /// made more unreachable. A part of [`OrderedIndex::sweep_dead`], for an index that keeps hints in the pool.
+    /// Clears what leads anywhere outside `reachable` although the index does not rest on it.
+    /// Returns whether that may have made more unreachable. A part of [`OrderedIndex::sweep_dead`],
+    /// for an index that keeps hints in the pool.
     fn scrub_unreachable(
         &self,
         _client: &mut Client<F>,
@@ -250,11 +259,13 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
 /// What a check found.
 #[derive(Debug, Default)]
 pub struct CheckReport {
-    /// Broken invariants, in words a person can act on; empty when the index is sound. At most 1,000 are kept.
+    /// Broken invariants, in words a person can act on; empty when the index is sound. At most
+    /// 1,000 are kept.
     pub violations: Vec<String>,
     /// Things worth knowing that break nothing: work a dead client left half done, and the like.
     pub remarks: Vec<String>,
-    /// Hints that name a node which is no longer in the index. None is left when nothing unlinked waits to be freed.
+    /// Hints that name a node which is no longer in the index. None is left when nothing unlinked
+    /// waits to be freed.
     pub stale_hints: u64,
     /// Every object reachable from the index's roots, for the pool's audit.
     pub reachable: ReachableSet,
@@ -293,7 +304,8 @@ impl CheckReport {
         }
     }
 
-    /// Notes an object as reached. Returns whether it is new and overlaps no other; otherwise that is a violation.
+    /// Notes an object as reached. Returns whether it is new and overlaps no other; otherwise that
+    /// is a violation.
     pub fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
         let is_fresh = self.reachable.insert(addr, bytes);
         if !is_fresh {

@@ -1,9 +1,11 @@
-//! Giving back what dead clients left: the pool's two steps of a sweep, and the index's own between them.
+//! Giving back what dead clients left: the pool's two steps of a sweep, and the index's own between
+//! them.
 //!
-//! 1. The pool adopts the blocks of the dead, who can store nothing more. A walk from here on reaches all that is alive.
-//! 2. The index clears hints that name anything else, so that none leads to what is about to be freed
-//!    ([`OrderedIndex::scrub_unreachable`]). That may finish what a dead client had begun, and so make more unreachable: walk
-//!    once more.
+//! 1. The pool adopts the blocks of the dead, who can store nothing more. A walk from here on
+//!    reaches all that is alive.
+//! 2. The index clears hints that name anything else, so that none leads to what is about to be
+//!    freed ([`OrderedIndex::scrub_unreachable`]). That may finish what a dead client had begun,
+//!    and so make more unreachable: walk once more.
 //! 3. The pool frees what the last walk did not reach.
 //!
 //! What a walk that found something wrong did not reach may be alive: then nothing is freed.
@@ -16,7 +18,8 @@ use darter_pool::{Client, SweepReport};
 /// What became of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swept {
-    /// A walk found these violations, in words a person can act on, so nothing was freed. Another sweep can be tried.
+    /// A walk found these violations, in words a person can act on, so nothing was freed. Another
+    /// sweep can be tried.
     Refused(Vec<String>),
     /// The pool's report.
     Done(SweepReport),

@@ -1,7 +1,8 @@
 //! Finding any key below a node.
 //!
-//! Path compression leaves the bytes it skips in the leaves alone. Anyone who needs a node's prefix (a node split, a scan at
-//! its bounds, an express entry to be placed) reads the key of any leaf below it; many nodes share the round trips.
+//! Path compression leaves the bytes it skips in the leaves alone. Anyone who needs a node's prefix
+//! (a node split, a scan at its bounds, an express entry to be placed) reads the key of any leaf
+//! below it; many nodes share the round trips.
 
 use super::leaf;
 use crate::IndexError;

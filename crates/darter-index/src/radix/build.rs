@@ -1,8 +1,9 @@
 //! Bulk load: a radix tree from strictly ascending keys, built bottom-up.
 //!
-//! Sorted keys arrive; the open nodes of the last key's path lie on a stack. Where the next key parts from the last, every
-//! open node deeper than that is complete: its type is the smallest that fits, and it is written once. Nothing is visible
-//! before its user publishes the root, so a failure gives everything back.
+//! Sorted keys arrive; the open nodes of the last key's path lie on a stack. Where the next key
+//! parts from the last, every open node deeper than that is complete: its type is the smallest that
+//! fits, and it is written once. Nothing is visible before its user publishes the root, so a
+//! failure gives everything back.
 
 use super::common_prefix;
 use super::drafts::alloc;
@@ -24,7 +25,8 @@ pub trait Shape: Send {
     /// The types of node.
     type Type: NodeCode + Send;
 
-    /// Most bytes that an edge skips; where one would skip more, a chain of nodes with one child is put between.
+    /// Most bytes that an edge skips; where one would skip more, a chain of nodes with one child is
+    /// put between.
     const SKIP_MAX: usize;
 
     /// The smallest type that holds these children.
@@ -94,8 +96,8 @@ impl<S: Shape> Builder<S> {
     /// Takes all keys and returns the finished root, which nothing points to yet.
     ///
     /// # Errors
-    /// [`IndexError::NotSorted`], a key or value that is too long, or those of the pool and the fabric. What was built is
-    /// still the builder's: see [`Builder::give_back`].
+    /// [`IndexError::NotSorted`], a key or value that is too long, or those of the pool and the
+    /// fabric. What was built is still the builder's: see [`Builder::give_back`].
     pub async fn run<F: Fabric, I>(
         &mut self,
         client: &mut Client<F>,
@@ -109,7 +111,8 @@ impl<S: Shape> Builder<S> {
             check_key(&key)?;
             if let Some((previous, child)) = last.take() {
                 if key <= previous {
-                    // The leaf belongs to nobody yet; let the stack own it, so that it is given back.
+                    // The leaf belongs to nobody yet; let the stack own it, so that it is given
+                    // back.
                     if !mutant!("unsorted-load-loses-its-last-leaf") {
                         self.adopt(&previous, child);
                     }
@@ -180,7 +183,8 @@ impl<S: Shape> Builder<S> {
         }
     }
 
-    /// Lets the deepest open node own a child that could not be attached, for [`Builder::give_back`] to find.
+    /// Lets the deepest open node own a child that could not be attached, for
+    /// [`Builder::give_back`] to find.
     fn adopt(&mut self, key: &[u8], child: Child<S::Type>) {
         if let Some(open) = self.stack.last_mut() {
             let edge = key.get(open.depth).map_or(0, |&byte| u16::from(byte));
@@ -188,7 +192,8 @@ impl<S: Shape> Builder<S> {
         }
     }
 
-    /// The slot of a child in a node of depth `above`, chain nodes put between where an edge would skip too much.
+    /// The slot of a child in a node of depth `above`, chain nodes put between where an edge would
+    /// skip too much.
     async fn attach<F: Fabric>(
         &mut self,
         client: &mut Client<F>,

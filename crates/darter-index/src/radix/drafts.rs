@@ -1,8 +1,9 @@
 //! Objects allocated for a change that nobody can see yet.
 //!
-//! A writer allocates, writes, and links with one CAS. Until the CAS has won, all of it can be given back; afterwards none
-//! may. [`Drafts`] keeps the list in between. It frees nothing on drop: a cancelled operation's verbs may still land, its
-//! CAS among them, so what it had allocated is left to the sweep (rule R6).
+//! A writer allocates, writes, and links with one CAS. Until the CAS has won, all of it can be
+//! given back; afterwards none may. [`Drafts`] keeps the list in between. It frees nothing on drop:
+//! a cancelled operation's verbs may still land, its CAS among them, so what it had allocated is
+//! left to the sweep (rule R6).
 
 use super::leaf;
 use crate::IndexError;

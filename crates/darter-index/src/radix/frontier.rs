@@ -1,7 +1,7 @@
 //! The frontier of an ordered walk: what lies in a range and has not been visited, in key order.
 //!
-//! A scan reads a run of items at the front in one round trip, as many as the keys still wanted are likely to need, and puts
-//! what it finds in their place. What an item is, its index says.
+//! A scan reads a run of items at the front in one round trip, as many as the keys still wanted are
+//! likely to need, and puts what it finds in their place. What an item is, its index says.
 
 use super::limits::{Limits, Touches};
 use super::sink::{BYTES_MAX, WIDTH_MAX};
@@ -24,15 +24,16 @@ impl Weight {
         Self { keys: 1, bytes, is_node: false }
     }
 
-    /// The weight of a node with room for so many children. A guess: a type is chosen when the one below is full, so half its
-    /// slots hold at least a key.
+    /// The weight of a node with room for so many children. A guess: a type is chosen when the one
+    /// below is full, so half its slots hold at least a key.
     pub fn node(capacity: usize, bytes: u64) -> Self {
         Self { keys: capacity.div_ceil(2), bytes, is_node: true }
     }
 }
 
-/// Returns the run at a frontier's front that one round trip reads: how many items, and whether nodes are among them. Nodes
-/// are read first, a level at a time; when the keys wanted lie at the front as leaves, those.
+/// Returns the run at a frontier's front that one round trip reads: how many items, and whether
+/// nodes are among them. Nodes are read first, a level at a time; when the keys wanted lie at the
+/// front as leaves, those.
 pub fn window<T>(frontier: &VecDeque<T>, wanted: usize, weigh: impl Fn(&T) -> Weight) -> (usize, bool) {
     let (mut keys, mut bytes, mut count, mut has_nodes) = (0, 0, 0, false);
     for item in frontier {
@@ -56,8 +57,8 @@ pub fn put_front<T>(frontier: &mut VecDeque<T>, items: Vec<T>) {
     }
 }
 
-/// Appends the children of a node at `depth` in the walk's order, those outside the range left out. They come in key order,
-/// each with its edge; `item` makes an item of a child.
+/// Appends the children of a node at `depth` in the walk's order, those outside the range left out.
+/// They come in key order, each with its edge; `item` makes an item of a child.
 pub fn put_children<S, T>(
     limits: &Limits<'_>,
     depth: usize,
@@ -77,7 +78,8 @@ pub fn put_children<S, T>(
     }
 }
 
-/// Returns `items` with more put between them: each of `more` before the item of its position in `items`, positions ascending.
+/// Returns `items` with more put between them: each of `more` before the item of its position in
+/// `items`, positions ascending.
 pub fn put_between<T>(items: Vec<T>, more: impl Iterator<Item = (usize, Vec<T>)>) -> Vec<T> {
     let mut merged = Vec::with_capacity(items.len());
     let mut items = items.into_iter();

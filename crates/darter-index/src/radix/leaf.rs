@@ -1,4 +1,5 @@
-//! Leaves: one immutable key-value pair each, read whole by one READ of the size class in its slot (paper, section 3.3).
+//! Leaves: one immutable key-value pair each, read whole by one READ of the size class in its slot
+//! (paper, section 3.3).
 //!
 //! ```text
 //!  63           48  47  46         17 16            0
@@ -11,8 +12,8 @@
 //!
 //! *R*: the leaf took the place of another of its key, unconditionally; see [`mark_replacement`].
 //!
-//! Only the frequency ever changes: every R-th search adds one to it by FAA. It sits in the top bits, so that overflow
-//! falls out of the word.
+//! Only the frequency ever changes: every R-th search adds one to it by FAA. It sits in the top
+//! bits, so that overflow falls out of the word.
 
 use crate::IndexError;
 use darter_fabric::GlobalAddr;
@@ -50,7 +51,8 @@ pub fn class_words(class: u8) -> usize {
     (class_bytes(class) / 8) as usize
 }
 
-/// The words to write for a pair; as many as its bytes need, the rest of the class is never looked at.
+/// The words to write for a pair; as many as its bytes need, the rest of the class is never looked
+/// at.
 pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     let bytes = HEADER_BYTES + key.len() + value.len();
     let mut words = vec![0_u64; bytes.div_ceil(8)];
@@ -61,8 +63,8 @@ pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     words
 }
 
-/// Says in a leaf's words, before they are written, whether the leaf is to take the place of another of its key whatever the
-/// value there is.
+/// Says in a leaf's words, before they are written, whether the leaf is to take the place of
+/// another of its key whatever the value there is.
 pub fn mark_replacement(words: &mut [u64], is_one: bool) {
     words[0] = words[0] & !REPLACEMENT | if is_one { REPLACEMENT } else { 0 };
 }

@@ -1,7 +1,7 @@
 //! A range being walked, and how nodes and keys stand to it.
 //!
-//! Whatever touches one of the range's bounds is compared with it, and nothing else is. Where path compression hides on which
-//! side of a bound a node lies, the key of any leaf below it tells.
+//! Whatever touches one of the range's bounds is compared with it, and nothing else is. Where path
+//! compression hides on which side of a bound a node lies, the key of any leaf below it tells.
 
 use super::prefix_hash::{HashKeys, HashedKey};
 use super::slot::order_of;
@@ -57,7 +57,8 @@ impl<'r> Limits<'r> {
         self.range.contains(key)
     }
 
-    /// How a node stands, its pointer touching the bounds as said; `has` tells whether the node is on a key's path.
+    /// How a node stands, its pointer touching the bounds as said; `has` tells whether the node is
+    /// on a key's path.
     pub fn standing(&mut self, touches: Touches, has: impl Fn(&mut HashedKey<'_>) -> bool) -> Standing {
         let on_path = |bound: &mut Option<HashedKey<'_>>| bound.as_mut().is_some_and(&has);
         let low_known = !touches.low || on_path(&mut self.low);
@@ -65,7 +66,8 @@ impl<'r> Limits<'r> {
         if low_known && high_known { Standing::Known(touches) } else { Standing::Unknown }
     }
 
-    /// How a node of this depth stands, given a key below it; `None` when it lies outside the range.
+    /// How a node of this depth stands, given a key below it; `None` when it lies outside the
+    /// range.
     pub fn standing_by_key(&self, depth: usize, key: &[u8], touches: Touches) -> Option<Touches> {
         let prefix = &key[..depth.min(key.len())];
         let mut now = touches;
@@ -88,8 +90,8 @@ impl<'r> Limits<'r> {
         Some(now)
     }
 
-    /// How the child under an edge of a node at `depth` stands, the node touching the bounds as said; `None` outside the
-    /// range.
+    /// How the child under an edge of a node at `depth` stands, the node touching the bounds as
+    /// said; `None` outside the range.
     pub fn child(&self, depth: usize, edge: u16, touches: Touches) -> Option<Touches> {
         let first = self.low.as_ref().filter(|_| touches.low).map(|key| order_of(key.edge(depth)));
         let last = self.high.as_ref().filter(|_| touches.high).map(|key| order_of(key.edge(depth)));
@@ -98,7 +100,8 @@ impl<'r> Limits<'r> {
         (!outside).then_some(Touches { low: first == Some(order), high: last == Some(order) })
     }
 
-    /// How a subtree stands after these further bytes of its prefix, the first of them at `depth`; `None` outside the range.
+    /// How a subtree stands after these further bytes of its prefix, the first of them at `depth`;
+    /// `None` outside the range.
     pub fn along(&self, depth: usize, bytes: &[u8], touches: Touches) -> Option<Touches> {
         let against = |bound: &Option<HashedKey<'_>>| {
             let rest = bound.as_ref().and_then(|key| key.bytes().get(depth..)).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The engine that radix trees in a pool share. DART stands on it, and so do ART and SMART in `darter-baselines`.
+//! The engine that radix trees in a pool share. DART stands on it, and so do ART and SMART in
+//! `darter-baselines`.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -11,11 +12,13 @@
 //! | [`build`] | the bulk load, bottom-up, for any node format ([`build::Shape`]) |
 //! | [`search`] | searches as machines without a fabric, one or many in the same round trips |
 //! | [`writes`] | WRITEs sent in large batches, for a bulk load |
+//! | [`path`] | the path of a check's walk, and what leaves must agree with |
 //! | [`tally`] | counts and sizes, summed on a walk |
 //! | [`frontier`] | what a scan has still to visit, and how much of it one round trip reads |
 //! | [`limits`], [`sink`] | the range of a scan, and where its pairs go |
 //!
-//! An index brings its node formats, the way down, and its write path. Nothing here decides when a change becomes visible.
+//! An index brings its node formats, the way down, and its write path. Nothing here decides when a
+//! change becomes visible.
 
 pub mod below;
 pub mod build;
@@ -23,6 +26,7 @@ pub mod drafts;
 pub mod frontier;
 pub mod leaf;
 pub mod limits;
+pub mod path;
 pub mod prefix_hash;
 pub mod seal;
 pub mod search;
@@ -34,10 +38,12 @@ pub mod writes;
 use crate::IndexError;
 use darter_fabric::GlobalAddr;
 
-/// Attempts after which an operation gives up: more lost races than contention among clients explains.
+/// Attempts after which an operation gives up: more lost races than contention among clients
+/// explains.
 pub const TURNS_MAX: u32 = 50_000;
 
-/// The error of an operation that gave up after [`TURNS_MAX`] attempts, since it could not get past `addr`.
+/// The error of an operation that gave up after [`TURNS_MAX`] attempts, since it could not get past
+/// `addr`.
 pub fn no_progress(addr: GlobalAddr) -> IndexError {
     IndexError::NoProgress { addr, attempts: TURNS_MAX }
 }

@@ -1,8 +1,8 @@
 //! Keyed hashes of key prefixes: a node's identity, and the place of an express entry.
 //!
-//! Path compression skips bytes unread and the express skip table keeps fingerprints of a few bits, so a search can be led
-//! to a node that is not on its key's path. Every bucket therefore carries its node's identity, and a search compares it
-//! with its own key's:
+//! Path compression skips bytes unread and the express skip table keeps fingerprints of a few bits,
+//! so a search can be led to a node that is not on its key's path. Every bucket therefore carries
+//! its node's identity, and a search compares it with its own key's:
 //!
 //! ```text
 //!  63                                       17 16          0
@@ -11,9 +11,10 @@
 //! +-------------------------------------------+-------------+
 //! ```
 //!
-//! The hash is a polynomial over GF(2^61 - 1) in 7-byte limbs at a secret random point, then multiply-shift by a secret odd
-//! factor. Two different prefixes of one length agree with probability below (limbs + 2) / 2^46 over the choice of the
-//! secret, whatever the keys: about 10^-13 for keys under 50 bytes. The secret is drawn when the pool is made.
+//! The hash is a polynomial over GF(2^61 - 1) in 7-byte limbs at a secret random point, then
+//! multiply-shift by a secret odd factor. Two different prefixes of one length agree with
+//! probability below (limbs + 2) / 2^46 over the choice of the secret, whatever the keys: about
+//! 10^-13 for keys under 50 bytes. The secret is drawn when the pool is made.
 
 use darter_fabric::mutant;
 use smallvec::SmallVec;
@@ -37,7 +38,8 @@ impl HashKeys {
         Self { point: secret[0] % (P - 2) + 2, identity: secret[1] | 1, express: secret[2] | 1 }
     }
 
-    /// The express hash of a prefix, from its identity word: a segment that splits finds its entries' hashes in the nodes.
+    /// The express hash of a prefix, from its identity word: a segment that splits finds its
+    /// entries' hashes in the nodes.
     #[inline]
     pub fn express_of(&self, identity: u64) -> u64 {
         // High bits of a product depend on all of the input, low ones do not: fold.
@@ -106,8 +108,8 @@ impl<'k> HashedKey<'k> {
         step(self.states[whole], self.keys.point, limb(self.bytes, whole * LIMB, len - whole * LIMB))
     }
 
-    /// The identity word of a node whose prefix is the first `depth` bytes. The length is in the word, so the hash only
-    /// has to tell prefixes of one length apart.
+    /// The identity word of a node whose prefix is the first `depth` bytes. The length is in the
+    /// word, so the hash only has to tell prefixes of one length apart.
     #[inline]
     pub fn identity(&mut self, depth: usize) -> u64 {
         let factor = if mutant!("identity-without-its-multiplication") { 1 } else { self.keys.identity };

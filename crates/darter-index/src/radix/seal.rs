@@ -1,7 +1,8 @@
-//! Sealing: making a run of slots immutable, one CAS each, in one doorbell batch (docs/dart.md, type switch).
+//! Sealing: making a run of slots immutable, one CAS each, in one doorbell batch (docs/dart.md,
+//! type switch).
 //!
-//! Tree slots and express entries keep their seal in the same bit. A sealed word never changes again, so once all are
-//! sealed anyone may copy them, and everyone copies the same.
+//! Tree slots and express entries keep their seal in the same bit. A sealed word never changes
+//! again, so once all are sealed anyone may copy them, and everyone copies the same.
 
 use crate::IndexError;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -10,7 +11,8 @@ use darter_pool::Client;
 /// The seal's bit in slots and entries.
 pub const SEAL: u64 = 1 << 55;
 
-/// Seals those of the words at `base` that `seals` says, by position and content; afterwards `words` holds their final content.
+/// Seals those of the words at `base` that `seals` says, by position and content; afterwards
+/// `words` holds their final content.
 ///
 /// `words` is what was read before; words that changed since cost another round trip.
 ///

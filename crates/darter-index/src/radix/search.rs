@@ -1,7 +1,7 @@
 //! Searches as machines without a fabric, and the round trips that drive them.
 //!
-//! A [`Search`] adds the verbs that it needs next to a batch and takes what they brought. So a get drives one, and a multi-get
-//! drives many with the same round trips.
+//! A [`Search`] adds the verbs that it needs next to a batch and takes what they brought. So a get
+//! drives one, and a multi-get drives many with the same round trips.
 
 use crate::IndexError;
 use darter_fabric::{Batch, Fabric};
@@ -28,7 +28,8 @@ pub trait Search<C: ?Sized> {
     fn absorb(&mut self, context: &C, done: &Batch) -> Result<Option<Self::End>, IndexError>;
 }
 
-/// Runs a search to its end. Returns the batch of its last round trip too, with the words that it ended at.
+/// Runs a search to its end. Returns the batch of its last round trip too, with the words that it
+/// ended at.
 ///
 /// # Errors
 /// Those of the search and of the fabric.
@@ -54,8 +55,8 @@ where
     }
 }
 
-/// Does one round trip of several searches. Those that end leave the list: `ended` gets the number and the end of each, and
-/// the batch with the words that it ended at.
+/// Does one round trip of several searches. Those that end leave the list: `ended` gets the number
+/// and the end of each, and the batch with the words that it ended at.
 ///
 /// # Errors
 /// Those of the searches, of `ended`, and of the fabric; then the list is of no further use.

@@ -1,7 +1,11 @@
 //! Where a scan's pairs go, and how much of it one round trip does.
 
-use crate::ScanRange;
-use darter_fabric::mutant;
+use super::limits::{Limits, Touches};
+use super::{common_prefix, leaf};
+use crate::{IndexError, ScanRange};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_pool::Pinned;
+use smallvec::SmallVec;
 use std::ops::Bound;
 
 /// Most items one round trip reads.
@@ -40,6 +44,44 @@ impl<V: FnMut(&[u8], &[u8])> Sink<V> {
         self.left -= 1;
         (self.visit)(key, value);
     }
+}
+
+/// Reads leaves in one round trip and hands on those in the range. Each comes with its size class
+/// and how it stands.
+///
+/// # Errors
+/// Those of the fabric, and [`IndexError::Corrupt`].
+pub async fn emit<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
+    client: &mut Pinned<'_, F>,
+    limits: &Limits<'_>,
+    leaves: impl Iterator<Item = (GlobalAddr, u8, Touches)> + Send,
+    sink: &mut Sink<V>,
+) -> Result<(), IndexError> {
+    let mut batch = client.batch();
+    let reads: SmallVec<[_; 64]> = leaves
+        .map(|(addr, class, touches)| (addr, touches, batch.read(addr, leaf::class_words(class))))
+        .collect();
+    let done = client.submit(batch).await?;
+    for (addr, touches, read) in reads {
+        let leaf = leaf::parse(addr, done.words(read))?;
+        if !(touches.low || touches.high) || limits.contains(leaf.key) {
+            sink.take(leaf.key, leaf.value);
+        }
+    }
+    client.recycle(done);
+    Ok(())
+}
+
+/// The bound at which a walk of a range begins, and how many bytes at its beginning all keys of the
+/// range have. `None` for a range that has no such bound.
+pub fn first_bound(range: &ScanRange) -> Option<(&[u8], usize)> {
+    let (near, far) = if range.reverse { (&range.to, &range.from) } else { (&range.from, &range.to) };
+    let (Bound::Included(near) | Bound::Excluded(near)) = near else { return None };
+    let shared = match far {
+        Bound::Included(far) | Bound::Excluded(far) => common_prefix(near, far),
+        Bound::Unbounded => 0,
+    };
+    Some((near, shared))
 }
 
 /// Whether no key can lie in a range.

@@ -1,5 +1,5 @@
-//! The slot: DART's 8-byte compound pointer (paper, section 3.3), the only thing that a write ever changes in place. The types
-//! of node are its user's: [`NodeCode`].
+//! The slot: DART's 8-byte compound pointer (paper, section 3.3), the only thing that a write ever
+//! changes in place. The types of node are its user's: [`NodeCode`].
 //!
 //! ```text
 //!  63      56  55   54   51 50        44 43    36 35                           0
@@ -9,14 +9,15 @@
 //! +----------+----+--------+------------+--------+------------------------------+
 //! ```
 //!
-//! - *partial*: the key byte of the edge. Meaningless for `End` and `TombEnd`, whose edge is "the key ends here".
+//! - *partial*: the key byte of the edge. Meaningless for `End` and `TombEnd`, whose edge is "the
+//!   key ends here".
 //! - *S*: sealed. A sealed slot never changes again; its node is being replaced.
-//! - *len/class*: of an inner node, the bytes its edge skips (optimistic path compression); of a leaf, its size class,
-//!   so that one READ fetches it whole.
+//! - *len/class*: of an inner node, the bytes its edge skips (optimistic path compression); of a
+//!   leaf, its size class, so that one READ fetches it whole.
 //! - Objects are aligned to 16 bytes, so the 48-bit address of the paper needs 44 bits.
 //!
-//! The all-zero word is EMPTY. A slot that has been taken stays with its edge for the life of its node: a delete leaves a
-//! tombstone of the same edge, and only a rebuild drops it.
+//! The all-zero word is EMPTY. A slot that has been taken stays with its edge for the life of its
+//! node: a delete leaves a tombstone of the same edge, and only a rebuild drops it.
 
 use super::seal::SEAL;
 use darter_fabric::{GlobalAddr, mutant};

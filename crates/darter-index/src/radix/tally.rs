@@ -15,8 +15,8 @@ impl Tally {
         Self { stats: IndexStats { nodes: types.into_iter().map(none).collect(), ..IndexStats::default() } }
     }
 
-    /// Counts a node of the type with this name. A type that is not among the tree's, which only damage leads to, counts by
-    /// its bytes alone.
+    /// Counts a node of the type with this name. A type that is not among the tree's, which only
+    /// damage leads to, counts by its bytes alone.
     pub fn note_node(&mut self, name: &str, bytes: u64, children: usize) {
         self.stats.index_bytes += bytes;
         if let Some(stats) = self.stats.nodes.iter_mut().find(|stats| stats.name == name) {

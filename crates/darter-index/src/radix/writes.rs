@@ -1,4 +1,5 @@
-//! WRITEs collected and sent in large batches: how a bulk load fills memory that nobody can see yet.
+//! WRITEs collected and sent in large batches: how a bulk load fills memory that nobody can see
+//! yet.
 
 use crate::IndexError;
 use darter_fabric::{Batch, Fabric, GlobalAddr};

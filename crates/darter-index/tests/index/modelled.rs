@@ -1,5 +1,6 @@
-//! DART on a modelled cluster: the same code, in virtual time. Each compute node is a member of the pool of its own; its
-//! threads run operations side by side, and the model says how long they took and what they waited for.
+//! DART on a modelled cluster: the same code, in virtual time. Each compute node is a member of the
+//! pool of its own; its threads run operations side by side, and the model says how long they took
+//! and what they waited for.
 use darter_fabric::model::{Cluster, Model, ModelSpec, Report, Seat};
 use darter_fabric::{Counting, Endpoint, Fabric, OpKind, block_on};
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, PutOutcome};
@@ -40,7 +41,8 @@ fn processes(model: &Model) -> Vec<(Pool<Clustered>, Dart<Clustered>)> {
     std::iter::once((pool, dart)).chain(nodes.skip(1).map(open)).collect()
 }
 
-/// What came of a run: how busy everything was, each client's latencies in nanoseconds, round trips of its operations.
+/// What came of a run: how busy everything was, each client's latencies in nanoseconds, round trips
+/// of its operations.
 type Outcome = (Report, Vec<(Vec<u64>, u64)>);
 
 /// Every client does its operations: searches, and one update in so many.
@@ -88,10 +90,12 @@ fn lookups_take_their_round_trips() {
     let ns = clients.iter().flat_map(|(latencies, _)| latencies).sum::<u64>() as f64 / ops as f64;
     let trips = clients.iter().map(|(_, trips)| trips).sum::<u64>() as f64 / ops as f64;
     assert!((3.0..3.1).contains(&trips), "{trips}");
-    // Two microseconds a round trip, 300 ns for the operation, and some for the verbs that share a round trip.
+    // Two microseconds a round trip, 300 ns for the operation, and some for the verbs that share a
+    // round trip.
     let least = trips * 1960.0 + 300.0;
     assert!((least..least * 1.05).contains(&ns), "{ns} ns instead of {least}");
-    // Nobody waits for anything else: the rate is that of so many lone clients, but for those that are done first.
+    // Nobody waits for anything else: the rate is that of so many lone clients, but for those that
+    // are done first.
     let alone = 24.0 * 1e9 / ns;
     assert!((alone * 0.97..=alone).contains(&report.per_s(ops)), "{} of {alone}", report.per_s(ops));
     assert!(report.bottleneck().unwrap().busy < 0.5);
@@ -106,8 +110,9 @@ fn a_run_repeats_to_the_nanosecond() {
     assert_ne!(first.0.elapsed_ns, otherwise.0.elapsed_ns);
 }
 
-/// Sixty clients fill a full node and the full nodes below it. Whoever replaced one below copied the sealed one above as it was,
-/// without room, and so it was sealed again at once: for ever (found by `compare` with 168 clients).
+/// Sixty clients fill a full node and the full nodes below it. Anyone who replaced one below copied
+/// the sealed one above as it was, without room, and so it was sealed again at once: for ever
+/// (found by `compare` with 168 clients).
 #[test]
 fn inserters_into_full_nodes_below_a_full_node_get_on() {
     const CLIENTS: usize = 60;

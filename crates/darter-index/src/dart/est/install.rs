@@ -1,15 +1,17 @@
-//! Putting entries into the table: upkeep after splits, type switches and collapses (paper, sections 3.1 and 4.2).
+//! Putting entries into the table: upkeep after splits, type switches and collapses (paper,
+//! sections 3.1 and 4.2).
 //!
-//! Always after the change it reports is visible in the tree, and always pinned since before the node was found there: that
-//! is what lets a scrub, which waits a grace after the unlinking, be sure that nobody can put a retired node back (R3).
-//! Installing is best effort: a full bucket or a lost race drops the hint.
+//! Always after the change it reports is visible in the tree, and always pinned since before the
+//! node was found there: that is what lets a scrub, which waits a grace after the unlinking, be
+//! sure that nobody can put a retired node back (R3). Installing is best effort: a full bucket or a
+//! lost race drops the hint.
 
 use super::super::node::NodeRef;
-use super::super::prefix_hash::{HashKeys, HashedKey};
+use super::super::prefix_hash::HashedKey;
 use super::super::situations;
 use super::split::{SplitOutcome, split};
 use super::table::Table;
-use super::{BUCKET_SLOTS, Entry, PrefixList};
+use super::{BUCKET_SLOTS, Entry, Express, PrefixList};
 use crate::IndexError;
 use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -35,7 +37,8 @@ pub(crate) struct KnownBucket {
     pub(crate) words: [u64; BUCKET_SLOTS],
 }
 
-/// The entries to be put in for a node that covers the lengths above `above` up to `upto`, in the order of the list.
+/// The entries to be put in for a node that covers the lengths above `above` up to `upto`, in the
+/// order of the list.
 ///
 /// `key` must agree with the node's prefix in its first `upto` bytes.
 pub(crate) fn pending_for(
@@ -89,12 +92,11 @@ fn plan(bucket: &[u64], new: &PendingEntry) -> Plan {
 /// Those of the fabric. Running out of space drops hints instead.
 pub(crate) async fn install<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
-    version_addr: GlobalAddr,
+    express: Express<'_>,
     entries: &[PendingEntry],
     known: &[KnownBucket],
 ) -> Result<(), IndexError> {
+    let table = express.table;
     let mut pending: SmallVec<[PendingEntry; 8]> = entries.iter().copied().collect();
     for attempt in 0..ATTEMPTS {
         if pending.is_empty() {
@@ -132,7 +134,7 @@ pub(crate) async fn install<F: Fabric>(
             client.recycle(done);
         }
         for (new, sealed) in crowded {
-            match split(client, table, keys, version_addr, new.hash, sealed).await {
+            match split(client, express, new.hash, sealed).await {
                 Ok(SplitOutcome::Split | SplitOutcome::Moved) => left.push(new),
                 Ok(SplitOutcome::Roomy | SplitOutcome::AtLimit)
                 | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {}

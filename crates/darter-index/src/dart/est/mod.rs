@@ -1,10 +1,12 @@
-//! The express skip table, EST (paper, section 3.1): an extendible hash from key prefixes to inner nodes.
+//! The express skip table, EST (paper, section 3.1): an extendible hash from key prefixes to inner
+//! nodes.
 //!
-//! For every length L of the prefix list, the table maps the first L bytes of a key to the first inner node on the key's
-//! path whose depth is L or more. A search probes its key's lengths in one round trip and starts at the deepest node it
-//! finds. Every entry is a *hint*: what it leads to is checked (identity word, rules R1 and R2), and losing one costs a
-//! few round trips and nothing else. What must never be lost is a *removal*: before a node's memory is reused, every entry
-//! that names it is scrubbed, and nobody may put one back (rule R3).
+//! For every length L of the prefix list, the table maps the first L bytes of a key to the first
+//! inner node on the key's path whose depth is L or more. A search probes its key's lengths in one
+//! round trip and starts at the deepest node it finds. Every entry is a *hint*: what it leads to is
+//! checked (identity word, rules R1 and R2), and losing one costs a few round trips and nothing
+//! else. What must never be lost is a *removal*: before a node's memory is reused, every entry that
+//! names it is scrubbed, and nobody may put one back (rule R3).
 //!
 //! ```text
 //! root words            descriptor (64 B)        directory, 2^bits words     segment (8 KiB)
@@ -24,9 +26,11 @@
 //!       +----------+----+--------+-------+-------+-----------------------+
 //! ```
 //!
-//! Of a prefix's 64-bit hash, the low `bits` choose the directory entry, bits 32 to 38 the bucket, the top 11 are the
-//! fingerprint. A table may have fewer buckets in a segment, a power of two. *delta* is the node's depth less L. The prefix list is one word of at most eight lengths, so a descriptor
-//! never changes: another list means another table, built beside the old one and swapped in ([`super::adjust`]).
+//! Of a prefix's 64-bit hash, the low `bits` choose the directory entry, bits 32 to 38 the bucket,
+//! the top 11 are the fingerprint. A table may have fewer buckets in a segment, a power of two.
+//! *delta* is the node's depth less L. The prefix list is one word of at most eight lengths, so a
+//! descriptor never changes: another list means another table, built beside the old one and swapped
+//! in ([`super::adjust`]).
 
 pub(crate) mod install;
 pub(crate) mod scrub;
@@ -34,10 +38,12 @@ pub(crate) mod split;
 pub(crate) mod table;
 
 use super::node::{NodeRef, NodeType};
+use super::prefix_hash::HashKeys;
 use super::seal::SEAL;
 use crate::radix::slot::NodeCode;
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
+use table::Table;
 
 /// Entries in a bucket.
 pub(crate) const BUCKET_SLOTS: usize = 8;
@@ -51,7 +57,8 @@ pub(crate) const DELTA_MAX: usize = 15;
 /// The fingerprint's bits in an entry.
 const PRINT: u64 = 0xff << 56 | 7 << 48;
 
-/// Lengths of key prefixes that the table covers, ascending; one byte each in a word, zero bytes unused.
+/// Lengths of key prefixes that the table covers, ascending; one byte each in a word, zero bytes
+/// unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrefixList(u64);
 
@@ -167,7 +174,8 @@ impl Entry {
         (self.0 >> 44 & 0xf) as usize
     }
 
-    /// The node an entry under a prefix of `len` bytes names; `None` when empty or not of this format.
+    /// The node an entry under a prefix of `len` bytes names; `None` when empty or not of this
+    /// format.
     #[inline]
     pub(crate) fn node(self, len: usize) -> Option<NodeRef> {
         let code = (self.0 >> 51 & 0xf).checked_sub(1)?;
@@ -199,6 +207,16 @@ impl DirectoryEntry {
     pub(crate) const fn local_depth(self) -> u32 {
         (self.0 >> 44 & 0x3f) as u32
     }
+}
+
+/// The table as an operation works on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Express<'t> {
+    pub(crate) table: &'t Table,
+    /// Hashes the prefixes that entries stand under.
+    pub(crate) keys: &'t HashKeys,
+    /// The word that tells other processes to read the directory again.
+    pub(crate) version: GlobalAddr,
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Removing every entry that names a retired node, before its memory is freed (rule R3).
 //!
-//! A node that was unlinked waits one grace, so that every operation that had found it in the tree, and might still enter it
-//! here, has ended. Then its entries are cleared under every length of the list, in the current table and in one being
-//! built, and it waits a second grace for those who read an entry before it was cleared. A sealed bucket is on its way to
-//! another segment: the split is finished first, then the entry cleared where it went.
+//! A node that was unlinked waits one grace, so that every operation that had found it in the tree,
+//! and might still enter it here, has ended. Then its entries are cleared under every length of the
+//! list, in the current table and in one being built, and it waits a second grace for those who
+//! read an entry before it was cleared. A sealed bucket is on its way to another segment: the split
+//! is finished first, then the entry cleared where it went.
 
-use super::super::prefix_hash::{HashKeys, HashedKey};
+use super::super::prefix_hash::HashedKey;
 use super::super::situations;
 use super::split::split;
 use super::table::Table;
-use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry};
+use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry, Express};
 use crate::IndexError;
 use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -32,15 +33,14 @@ pub(crate) struct Retired {
 /// Those of the fabric; then some entries may be left and the nodes must not be freed.
 pub(crate) async fn scrub<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
-    version_addr: GlobalAddr,
+    express: Express<'_>,
     nodes: &[Retired],
 ) -> Result<bool, IndexError> {
+    let table = express.table;
     let mut pending: Vec<(u64, GlobalAddr)> = Vec::new();
     let mut cleared = false;
     for node in nodes {
-        let mut key = HashedKey::new(*keys, &node.prefix);
+        let mut key = HashedKey::new(*express.keys, &node.prefix);
         for len in table.list.lengths() {
             let delta_max = DELTA_MAX - usize::from(mutant!("scrub-one-byte-of-depth-short"));
             if len <= node.prefix.len() && node.prefix.len() - len <= delta_max {
@@ -54,22 +54,21 @@ pub(crate) async fn scrub<F: Fabric>(
         }
         let mut left = Vec::new();
         for chunk in pending.chunks(64) {
-            left.extend(scrub_chunk(client, table, keys, version_addr, chunk, &mut cleared).await?);
+            left.extend(scrub_chunk(client, express, chunk, &mut cleared).await?);
         }
         pending = left;
     }
     Err(endless(table.descriptor))
 }
 
-/// One pass over some buckets; answers those that must be looked at again.
+/// One pass over some buckets. Returns those that must be looked at again.
 async fn scrub_chunk<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
-    version_addr: GlobalAddr,
+    express: Express<'_>,
     chunk: &[(u64, GlobalAddr)],
     cleared: &mut bool,
 ) -> Result<Vec<(u64, GlobalAddr)>, IndexError> {
+    let table = express.table;
     let mut batch = client.batch();
     let reads: Vec<_> =
         chunk.iter().map(|&(hash, _)| batch.read(table.bucket_addr(hash), BUCKET_SLOTS)).collect();
@@ -112,7 +111,7 @@ async fn scrub_chunk<F: Fabric>(
     }
     for hash in sealed {
         note(situations::SCRUB_MET_SPLIT);
-        split(client, table, keys, version_addr, hash, true).await?;
+        split(client, express, hash, true).await?;
     }
     Ok(left)
 }
@@ -147,22 +146,21 @@ pub(crate) async fn segments<F: Fabric>(
 /// Those of the fabric.
 pub(crate) async fn scrub_everywhere<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
-    version_addr: GlobalAddr,
+    express: Express<'_>,
     doomed: impl Fn(GlobalAddr) -> bool + Send,
 ) -> Result<(), IndexError> {
+    let table = express.table;
     for _ in 0..PASSES_MAX {
         if !mutant!("scrub-everywhere-leaves-splits-begun") {
-            finish_splits(client, table, keys, version_addr).await?;
+            finish_splits(client, express).await?;
         }
         let before = segments(client, table).await?;
         let mut is_moving = false;
         for entry in &before {
             is_moving |= scrub_segment(client, table, entry.segment(), &doomed).await?;
         }
-        // An entry on the move during the pass may have been missed: look again until no segment split meanwhile, and none
-        // was about to.
+        // An entry on the move during the pass may have been missed: look again until no segment
+        // split meanwhile, and none was about to.
         let is_settled = segments(client, table).await? == before && !is_moving;
         if is_settled || mutant!("scrub-everywhere-looks-once") {
             return Ok(());
@@ -175,7 +173,8 @@ fn endless(addr: GlobalAddr) -> IndexError {
     IndexError::Corrupt { addr, what: "an express segment whose split never ends" }
 }
 
-/// Clears entries of one segment; returns whether others are sealed, and so on their way to another segment.
+/// Clears entries of one segment; returns whether others are sealed, and so on their way to another
+/// segment.
 async fn scrub_segment<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
@@ -208,10 +207,9 @@ async fn scrub_segment<F: Fabric>(
 /// Finishes every split that was begun and left.
 async fn finish_splits<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
-    version_addr: GlobalAddr,
+    express: Express<'_>,
 ) -> Result<(), IndexError> {
+    let table = express.table;
     segments(client, table).await?;
     for index in 0..table.directory_len() {
         let mut batch = client.batch();
@@ -220,7 +218,7 @@ async fn finish_splits<F: Fabric>(
         let begun = done.words(read).iter().any(|&word| Entry::from_word(word).is_sealed());
         client.recycle(done);
         if begun {
-            split(client, table, keys, version_addr, index as u64, true).await?;
+            split(client, express, index as u64, true).await?;
         }
     }
     Ok(())

@@ -1,33 +1,37 @@
 //! Splitting a segment: the table grows while everybody uses it.
 //!
-//! The rule is that of the tree's own nodes (design section 4, type switch): first every slot of the old segment is sealed, so
-//! that its contents can never change again; then anyone may build the two halves from them. So a scrub cannot miss an entry
-//! that is on its way from one segment to another: it either clears the old slot before the seal, or meets the seal and
-//! finishes the split first.
+//! The rule is that of the tree's own nodes (design section 4, type switch): first every slot of
+//! the old segment is sealed, so that its contents can never change again; then anyone may build
+//! the two halves from them. So a scrub cannot miss an entry that is on its way from one segment to
+//! another: it either clears the old slot before the seal, or meets the seal and finishes the split
+//! first.
 //!
-//! Several clients may build duplicates. The lowest directory entry of each half decides: the first CAS there wins, everyone
-//! copies the winner into the half's other entries. Whoever wins the lower half retires the old segment, after it has bumped
-//! the version word that tells other processes to read the directory again. A split first completes the copying of the split
-//! before it, so that a directory entry is never more than one split behind.
+//! Several clients may build duplicates. The lowest directory entry of each half decides: the first
+//! CAS there wins, everyone copies the winner into the half's other entries. The client that wins
+//! the lower half retires the old segment, after it has bumped the version word that tells other
+//! processes to read the directory again. A split first completes the copying of the split before
+//! it, so that a directory entry is never more than one split behind.
 //!
-//! An entry does not hold the hash bit that sends it to one half or the other. It is found again in the node that the entry
-//! names: its identity word when the node lies exactly at the entry's length, else the key of any leaf below.
+//! An entry does not hold the hash bit that sends it to one half or the other. It is found again in
+//! the node that the entry names: its identity word when the node lies exactly at the entry's
+//! length, else the key of any leaf below.
 
 use super::super::descend_any::keys_below_hinted;
 use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
-use super::super::prefix_hash::{HashKeys, HashedKey, identity_depth};
+use super::super::prefix_hash::{HashedKey, identity_depth};
 use super::super::seal::seal_all;
 use super::super::situations;
 use super::table::Table;
-use super::{BUCKET_SLOTS, DirectoryEntry, Entry, SEGMENT_BUCKETS_MAX};
+use super::{BUCKET_SLOTS, DirectoryEntry, Entry, Express, SEGMENT_BUCKETS_MAX};
 use crate::IndexError;
 use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned, PoolError};
 use std::sync::atomic::Ordering;
 
-/// A segment splits when a bucket is full and this share of its slots is taken; below, the hint is dropped.
+/// A segment splits when a bucket is full and this share of its slots is taken; below, the hint is
+/// dropped.
 const SPLIT_PERCENT: usize = 60;
 
 /// What became of an attempt to split.
@@ -43,20 +47,21 @@ pub(crate) enum SplitOutcome {
     AtLimit,
 }
 
-/// Splits the segment of `hash` when it is full enough, or finishes a split that someone began (`sealed`).
+/// Splits the segment of `hash` when it is full enough, or finishes a split that someone began
+/// (`sealed`).
 ///
 /// # Errors
-/// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`], unless a split has begun: then whoever must have it
-/// finished, a scrub, has to try again later, and gets the error.
+/// Those of the fabric. Running out of space is [`SplitOutcome::Roomy`], unless a split has begun:
+/// then anyone who must have it finished, a scrub, has to try again later, and gets the error.
 pub(crate) async fn split<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
-    version_addr: GlobalAddr,
+    express: Express<'_>,
     hash: u64,
     sealed: bool,
 ) -> Result<SplitOutcome, IndexError> {
-    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one entry in four has it counted.
+    let table = express.table;
+    // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one entry in four has
+    // it counted.
     if !sealed && (hash >> 40) & 3 != 0 {
         return Ok(SplitOutcome::Roomy);
     }
@@ -111,7 +116,7 @@ pub(crate) async fn split<F: Fabric>(
     let before = mutant!("split-divides-what-it-read-before-sealing").then(|| words.clone());
     seal_all(client, old.segment(), &mut words, |_, _| true).await?;
     words = before.unwrap_or(words);
-    let images = divide(client, table, keys, old.local_depth(), &words).await?;
+    let images = divide(client, express, old.local_depth(), &words).await?;
     let mut batch = client.batch();
     batch.write(addrs[0], &images[0]);
     batch.write(addrs[1], &images[1]);
@@ -135,7 +140,7 @@ pub(crate) async fn split<F: Fabric>(
     if retire {
         note(situations::SEGMENT_SPLIT);
         let mut batch = client.batch();
-        batch.faa(version_addr, u64::from(!mutant!("split-not-told-to-other-processes")));
+        batch.faa(express.version, u64::from(!mutant!("split-not-told-to-other-processes")));
         let done = client.submit(batch).await?;
         client.recycle(done);
         if mutant!("segment-freed-without-a-grace") {
@@ -147,15 +152,15 @@ pub(crate) async fn split<F: Fabric>(
     Ok(SplitOutcome::Split)
 }
 
-/// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they are hints.
+/// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they
+/// are hints.
 async fn divide<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
+    express: Express<'_>,
     local_depth: u32,
     words: &[u64],
 ) -> Result<[Vec<u64>; 2], IndexError> {
-    let size = table.segment;
+    let size = express.table.segment;
     let mut images = [vec![0; size.words()], vec![0; size.words()]];
     let entries: Vec<(usize, Entry)> = words
         .iter()
@@ -163,7 +168,7 @@ async fn divide<F: Fabric>(
         .enumerate()
         .filter(|(_, entry)| !entry.is_empty())
         .collect();
-    let hashes = hashes_of(client, table, keys, &entries).await?;
+    let hashes = hashes_of(client, express, &entries).await?;
     let mut filled = [[0_usize; SEGMENT_BUCKETS_MAX]; 2];
     for ((at, entry), hash) in entries.into_iter().zip(hashes) {
         let bucket = at / BUCKET_SLOTS;
@@ -181,8 +186,7 @@ async fn divide<F: Fabric>(
 /// The full hash of each entry, where its node still tells.
 async fn hashes_of<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    table: &Table,
-    keys: &HashKeys,
+    express: Express<'_>,
     entries: &[(usize, Entry)],
 ) -> Result<Vec<Option<u64>>, IndexError> {
     let mut batch = client.batch();
@@ -191,7 +195,7 @@ async fn hashes_of<F: Fabric>(
     let identities: Vec<u64> = reads.iter().map(|&read| done.words(read)[0]).collect();
     client.recycle(done);
     let mut hashes: Vec<Option<u64>> =
-        identities.iter().map(|&identity| Some(keys.express_of(identity))).collect();
+        identities.iter().map(|&identity| Some(express.keys.express_of(identity))).collect();
     let mut deep = Vec::new();
     for (at, ((_, entry), &identity)) in entries.iter().zip(&identities).enumerate() {
         if entry.delta() != 0 {
@@ -204,16 +208,17 @@ async fn hashes_of<F: Fabric>(
             }
         }
     }
-    debug_assert!(table.list.word() != 0 || deep.is_empty());
+    debug_assert!(express.table.list.word() != 0 || deep.is_empty());
     let nodes: Vec<NodeRef> = deep.iter().map(|&(_, _, node)| node).collect();
     let found = keys_below_hinted(client, &nodes).await?;
     for ((at, len, _), key) in deep.into_iter().zip(found) {
-        hashes[at] = key.filter(|key| key.len() >= len).map(|key| HashedKey::new(*keys, &key).express(len));
+        hashes[at] =
+            key.filter(|key| key.len() >= len).map(|key| HashedKey::new(*express.keys, &key).express(len));
     }
     Ok(hashes)
 }
 
-/// Links one half: answers whether `mine` won. Fills the half's other entries with the winner.
+/// Links one half. Returns whether `mine` won. Fills the half's other entries with the winner.
 async fn publish<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
@@ -263,7 +268,8 @@ async fn fill<F: Fabric>(
     Ok(())
 }
 
-/// Before a segment splits, makes every directory entry of its half name it: its own split may have been cut short.
+/// Before a segment splits, makes every directory entry of its half name it: its own split may have
+/// been cut short.
 async fn complete_previous<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,

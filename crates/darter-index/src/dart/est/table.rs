@@ -1,8 +1,8 @@
 //! One express skip table as this process knows it: its descriptor, and the directory it caches.
 //!
-//! The cached directory is checked once an epoch against the version word, which every split bumps before it retires the
-//! old segment. So a cached entry names a segment that cannot be reused while its reader is pinned; at worst the segment is
-//! sealed, which any reader sees.
+//! The cached directory is checked once an epoch against the version word, which every split bumps
+//! before it retires the old segment. So a cached entry names a segment that cannot be reused while
+//! its reader is pinned; at worst the segment is sealed, which any reader sees.
 
 use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
@@ -53,8 +53,9 @@ impl SegmentSize {
         (hash >> 32) as usize & (self.0 - 1)
     }
 
-    /// Most entries a fresh segment is sized for. The number of segments is a power of two, so between 31 and 62 percent of
-    /// the slots are taken; at 62 percent one entry in forty finds its bucket full.
+    /// Most entries a fresh segment is sized for. The number of segments is a power of two, so
+    /// between 31 and 62 percent of the slots are taken; at 62 percent one entry in forty finds its
+    /// bucket full.
     const fn entries(self) -> u64 {
         self.words() as u64 * 5 / 8
     }
@@ -138,7 +139,8 @@ impl Table {
         }
     }
 
-    /// Directory bits by the size of the pool: its segments, of the usual size, could take about an eighth of it.
+    /// Directory bits by the size of the pool: its segments, of the usual size, could take about an
+    /// eighth of it.
     fn bits_for_pool<F: Fabric>(client: &Pinned<'_, F>) -> u32 {
         let fabric = client.pool().fabric();
         let bytes: u64 = (0..fabric.nodes()).map(|node| fabric.node_bytes(node as u8)).sum();
@@ -267,7 +269,8 @@ impl Table {
         self.directory.len()
     }
 
-    /// Whether the table has grown so far beyond this many entries that a new one is worth building.
+    /// Whether the table has grown so far beyond this many entries that a new one is worth
+    /// building.
     pub(crate) fn is_oversized(&self, entries: u64) -> bool {
         let segments: HashSet<u64> = self
             .directory

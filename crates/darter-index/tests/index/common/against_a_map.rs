@@ -1,5 +1,6 @@
-//! Every operation against a `BTreeMap`, on keys chosen to hurt: empty, prefixes of each other, zero bytes, hundreds of equal
-//! leading bytes, 64 KiB. After each run the whole index is checked, and nothing may leak.
+//! Every operation against a `BTreeMap`, on keys chosen to hurt: empty, prefixes of each other,
+//! zero bytes, hundreds of equal leading bytes, 64 KiB. After each run the whole index is checked,
+//! and nothing may leak.
 
 use super::{Bench, Model, Tested, adversarial_key};
 use darter_fabric::block_on;
@@ -176,7 +177,8 @@ pub(crate) fn bulk_load_equals_inserts<T: Tested>() {
     TestRunner::new(config(T::CASES)).run(&runs, run).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Regression: a walk in chunks met the nodes behind a chunk's end twice, once they had been read in the same round trip.
+/// Regression: a walk in chunks met the nodes behind a chunk's end twice, once they had been read
+/// in the same round trip.
 pub(crate) fn a_large_bulk_load_is_sound<T: Tested>() {
     let mut bench = Bench::<T>::new(1);
     let map: Model =

@@ -1,5 +1,6 @@
-//! Threads on few keys: values are unique, so every answer can be held against what was written, and the tree must be sound
-//! afterwards with nothing leaked. No outcome depends on timing; only which interleavings are met does.
+//! Threads on few keys: values are unique, so every answer can be held against what was written,
+//! and the tree must be sound afterwards with nothing leaked. No outcome depends on timing; only
+//! which interleavings are met does.
 
 use super::{Bench, TestFabric, Tested, adversarial_key};
 use darter_fabric::decorate::{Delay, Delaying};
@@ -34,7 +35,8 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Of all threads that insert a key if absent, exactly one succeeds, however often the key is deleted again.
+/// Of all threads that insert a key if absent, exactly one succeeds, however often the key is
+/// deleted again.
 pub(crate) fn inserts_and_deletes_of_one_key_balance<T: Tested>() {
     let mut bench = Bench::<T>::new(2);
     let totals = std::sync::Mutex::new((0_i64, 0_i64));
@@ -100,8 +102,8 @@ pub(crate) fn replace_if_equal_counts_exactly<T: Tested>() {
     bench.assert_sound(keys);
 }
 
-/// Keys of one thread each, among adversarial neighbours of all: what a thread wrote it reads, scans include it, and the
-/// table grows, splits and is adjusted meanwhile.
+/// Keys of one thread each, among adversarial neighbours of all: what a thread wrote it reads,
+/// scans include it, and the table grows, splits and is adjusted meanwhile.
 pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
     let mut bench = Bench::<T>::new(3);
     let kept = std::sync::Mutex::new(BTreeSet::new());
@@ -136,7 +138,8 @@ pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
                     let of_mine: Vec<_> =
                         seen.iter().filter(|(k, _)| k.last() == Some(&(thread as u8))).collect();
                     let expected = mine.range(key..).filter(|k| complete || Some(*k) <= last.as_ref());
-                    // Others' keys may end in this thread's byte only if they are this thread's: every key ends in its owner.
+                    // Others' keys may end in this thread's byte only if they are this thread's:
+                    // every key ends in its owner.
                     assert!(of_mine.iter().map(|(key, _)| key).eq(expected), "a scan lost or invented a key");
                 }
             }
@@ -156,8 +159,8 @@ pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
     bench.assert_sound(kept.len());
 }
 
-/// Many operations under way on one thread, every round trip pending for a while, on two keys: they wait for each other, if
-/// ever, without holding up the thread.
+/// Many operations under way on one thread, every round trip pending for a while, on two keys: they
+/// wait for each other, if ever, without holding up the thread.
 pub(crate) fn tasks_of_one_thread_take_turns<T: Tested>() {
     const TASKS: u64 = 24;
     const ROUNDS: u64 = 40;

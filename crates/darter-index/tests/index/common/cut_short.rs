@@ -1,5 +1,6 @@
-//! Operations that end early, at every place where they can: a verb that fails, a reply that is lost, a future that is
-//! dropped. Either way the operation took effect or it did not, the index is sound, and its clients go on.
+//! Operations that end early, at every place where they can: a verb that fails, a reply that is
+//! lost, a future that is dropped. Either way the operation took effect or it did not, the index is
+//! sound, and its clients go on.
 
 use super::{Bench, Dice, Model, Tested};
 use darter_fabric::decorate::{Delay, Delaying, FailPlan, FailPoint, Failing};
@@ -15,7 +16,8 @@ enum Step {
     Delete(Vec<u8>),
 }
 
-/// Steps that touch everything: fan-out through all node types and back, splits, prefixes, long keys.
+/// Steps that touch everything: fan-out through all node types and back, splits, prefixes, long
+/// keys.
 fn script() -> Vec<Step> {
     let key = |n: u32| match n % 3 {
         0 => vec![b'f', (n % 256) as u8],
@@ -65,7 +67,8 @@ async fn run<F: Fabric, I: OrderedIndex<F>>(
     }
 }
 
-/// What was cut short may be lost to the pool until its process has ended; nothing else may be wrong, and then not even that.
+/// What was cut short may be lost to the pool until its process has ended; nothing else may be
+/// wrong, and then not even that.
 fn assert_sound_in_the_end<T: Tested, F: Fabric>(mut bench: Bench<T, F>, model: &Model) {
     bench.assert_holds(model);
     let report = bench.check();
@@ -163,7 +166,8 @@ fn poll_times<R>(future: impl Future<Output = R>, times: u64) -> Option<R> {
 
 pub(crate) fn dropped_at_every_await<T: Tested>() {
     let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
-    // Ample: a slab or a block whose making is cut short stays out of use until its process has ended.
+    // Ample: a slab or a block whose making is cut short stays out of use until its process has
+    // ended.
     let fabric = Delaying::new(Counting::new(Local::memory(128 << 20, 2).unwrap()), delay);
     let mut watcher = Bench::<T, _>::on(fabric, &PoolOptions::default());
     let (index, mut client) = (watcher.index.clone(), watcher.pool.client().unwrap());

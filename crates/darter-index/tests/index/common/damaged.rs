@@ -1,5 +1,5 @@
-//! Pools with flipped bits: answers may be wrong or errors, but nothing panics, hangs or takes memory without bound, and a
-//! check still walks the pool.
+//! Pools with flipped bits: answers may be wrong or errors, but nothing panics, hangs or takes
+//! memory without bound, and a check still walks the pool.
 
 use super::{Bench, Dice, TestFabric, Tested};
 use darter_fabric::{Counting, Endpoint, Fabric, GlobalAddr, Local, block_on};
@@ -63,7 +63,7 @@ fn sound_pool<T: Tested>(seed: u64) -> Vec<u64> {
     image(&fabric)
 }
 
-/// Does a bit of everything; what it answers does not matter.
+/// Does a bit of everything; what it returns does not matter.
 async fn try_everything<T: Tested>(fabric: TestFabric) {
     let Ok(pool) = Pool::open(fabric).await else { return };
     let Ok(mut client) = pool.client() else { return };

@@ -1,5 +1,5 @@
-//! A pool that is full: an error to whoever wants more, everything stored intact and readable, deletes work, and what
-//! they give back can be used again.
+//! A pool that is full: an error to anyone who wants more, everything stored intact and readable,
+//! deletes work, and what they give back can be used again.
 
 use super::{Bench, Dice, Model, Tested};
 use darter_fabric::block_on;
@@ -21,7 +21,7 @@ fn key(shape: u64, n: u64) -> Vec<u8> {
     }
 }
 
-/// Puts; answers whether there was room. What finds none must not have happened.
+/// Puts. Returns whether there was room. What finds none must not have happened.
 fn put<T: Tested>(bench: &mut Bench<T>, model: &mut Model, key: Vec<u8>, value: Vec<u8>) -> bool {
     match block_on(bench.index.put(&mut bench.client, &key, &value, Condition::Always)) {
         Ok(_) => {
@@ -56,7 +56,8 @@ fn fill<T: Tested>(bench: &mut Bench<T>, model: &mut Model, shape: u64, value_by
 fn full_and_back<T: Tested>(nodes: usize, shape: u64, value_bytes: u64) {
     let mut bench = Bench::<T>::small(nodes, 4 << 20, shape);
     let mut model = Model::new();
-    // After the first refusal smaller things still fit, down to where nothing does: every kind of allocation fails.
+    // After the first refusal smaller things still fit, down to where nothing does: every kind of
+    // allocation fails.
     fill(&mut bench, &mut model, shape, value_bytes, 50);
     fill(&mut bench, &mut model, (shape + 1) % 4, 8, 50);
     bench.assert_holds(&model);
@@ -69,7 +70,8 @@ fn full_and_back<T: Tested>(nodes: usize, shape: u64, value_bytes: u64) {
         gone.extend(model.remove_entry(key));
     }
     bench.assert_holds(&model);
-    // And what went makes room: for some of the same at least; small things may take a large one's place meanwhile.
+    // And what went makes room: for some of the same at least; small things may take a large one's
+    // place meanwhile.
     bench.settle();
     let again = gone
         .into_iter()
@@ -81,7 +83,8 @@ fn full_and_back<T: Tested>(nodes: usize, shape: u64, value_bytes: u64) {
         assert!(bench.delete(key));
     }
     bench.assert_sound(0);
-    // As much fits into the emptied pool as did into the new one, or nearly: a table of hints may have grown.
+    // As much fits into the emptied pool as did into the new one, or nearly: a table of hints may
+    // have grown.
     let mut model = Model::new();
     fill(&mut bench, &mut model, shape, value_bytes, 50);
     fill(&mut bench, &mut model, (shape + 1) % 4, 8, 50);
@@ -102,8 +105,8 @@ pub(crate) fn full_of_large_values<T: Tested>() {
     (0..4).for_each(|shape| full_and_back::<T>(1, shape, 150_000));
 }
 
-/// At the brim, one object is given back at a time and everything tried until it fails again: so each of an
-/// operation's allocations is the one that fails, with all before it having succeeded.
+/// At the brim, one object is given back at a time and everything tried until it fails again: so
+/// each of an operation's allocations is the one that fails, with all before it having succeeded.
 pub(crate) fn full_at_every_allocation<T: Tested>() {
     let mut bench = Bench::<T>::small(1, 2 << 20, 0);
     let mut model = Model::new();

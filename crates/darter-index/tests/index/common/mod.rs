@@ -1,5 +1,5 @@
-//! What every index must pass, generic over the index: an index's own test file says which ([`Tested`]), and [`index_tests`]
-//! makes a test of everything here.
+//! What every index must pass, generic over the index: an index's own test file says which
+//! ([`Tested`]), and [`index_tests`] makes a test of everything here.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -26,7 +26,7 @@ pub(crate) trait Tested: 'static {
         Default::default()
     }
 
-    /// Something of the index's own that may happen at any time and changes no answer.
+    /// Something of the index's own that may happen at any time and changes no result.
     fn adjust<F: Fabric>(
         _index: &Self::Index<F>,
         _client: &mut Client<F>,
@@ -74,7 +74,8 @@ pub(crate) struct Bench<T: Tested, F: Fabric = TestFabric> {
 }
 
 impl<T: Tested> Bench<T> {
-    /// In this process's memory; there is room for many keys of 64 KiB, each of which may take thousands of nodes.
+    /// In this process's memory; there is room for many keys of 64 KiB, each of which may take
+    /// thousands of nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         Self::on(Counting::new(Local::memory(1 << 30, nodes).unwrap()), &PoolOptions::default())
     }
@@ -202,7 +203,8 @@ pub(crate) fn adversarial_key(seed: u16) -> Vec<u8> {
     }
 }
 
-/// Numbers that look random and come from a seed: the tests' own, so that a failure's seed says it all.
+/// Numbers that look random and come from a seed: the tests' own, so that a failure's seed says it
+/// all.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 

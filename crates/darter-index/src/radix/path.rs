@@ -1,0 +1,100 @@
+//! The path of a check's walk: the nodes from the root to where the walk is, and what every leaf
+//! below must agree with.
+
+use super::leaf;
+use super::prefix_hash::{HashKeys, HashedKey};
+use super::slot::edge_of;
+use crate::CheckReport;
+use darter_fabric::GlobalAddr;
+
+/// A node on the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Where it is.
+    pub addr: GlobalAddr,
+    /// The name of its type.
+    pub name: &'static str,
+    /// Length of its prefix in bytes.
+    pub depth: usize,
+    /// Its identity word.
+    pub identity: u64,
+}
+
+struct Frame<C> {
+    step: Step,
+    /// Where the path goes on from the node above, and by which key byte; none for the root.
+    edge: Option<(usize, u8)>,
+    /// Inner children not walked yet, last first.
+    children: Vec<(u16, C)>,
+}
+
+/// The nodes on the path, each with the children that are still to be walked. `C` names a child.
+pub struct Path<C> {
+    keys: HashKeys,
+    /// The bits of an identity word that are of the prefix.
+    identity_bits: u64,
+    frames: Vec<Frame<C>>,
+    /// The edge of the child that is walked next.
+    edge: Option<(usize, u8)>,
+}
+
+impl<C> Path<C> {
+    /// An empty path. `keys` hashes the prefixes of keys; `identity_bits` are those that an
+    /// identity word has of them.
+    pub fn new(keys: HashKeys, identity_bits: u64) -> Self {
+        Self { keys, identity_bits, frames: Vec::new(), edge: None }
+    }
+
+    /// Nodes on the path.
+    pub fn levels(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The depth of the last node, `None` if there is none.
+    pub fn depth(&self) -> Option<usize> {
+        self.frames.last().map(|frame| frame.step.depth)
+    }
+
+    /// Returns the child to be walked next, in key order; leaves nodes that have none left. `None`
+    /// at the end of the walk.
+    pub fn next_child(&mut self) -> Option<C> {
+        while let Some(frame) = self.frames.last_mut() {
+            if let Some((edge, child)) = frame.children.pop() {
+                self.edge = Some((frame.step.depth, edge as u8));
+                return Some(child);
+            }
+            self.frames.pop();
+        }
+        None
+    }
+
+    /// Goes to the root, or to the child that [`Path::next_child`] has returned last. Its inner
+    /// children come in key order, each with its edge.
+    pub fn enter(&mut self, step: Step, children: impl DoubleEndedIterator<Item = (u16, C)>) {
+        let edge = self.edge.take();
+        self.frames.push(Frame { step, edge, children: children.rev().collect() });
+    }
+
+    /// Verifies that a leaf, found under an edge of the last node, has the key that its path
+    /// spells, and that this key has the prefixes of all nodes on the path.
+    pub fn verify_leaf(&self, report: &mut CheckReport, edge: Option<u16>, addr: GlobalAddr, words: &[u64]) {
+        let key = match leaf::parse(addr, words) {
+            Ok(leaf) => leaf.key,
+            Err(error) => return report.violation(error.to_string()),
+        };
+        let Some(depth) = self.depth() else { return };
+        let edge_fits = key.len() >= depth && edge == Some(edge_of(key, depth));
+        let mut edges = self.frames.iter().filter_map(|frame| frame.edge);
+        if !edge_fits || edges.any(|(at, byte)| key.get(at) != Some(&byte)) {
+            return report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
+        }
+        let mut hashed = HashedKey::new(self.keys, key);
+        let mut steps = self.frames.iter().map(|frame| frame.step);
+        let wrong = steps.find(|step| {
+            step.depth > key.len() || (hashed.identity(step.depth) ^ step.identity) & self.identity_bits != 0
+        });
+        if let Some(Step { addr: node, name, .. }) = wrong {
+            report.violation(format!("{name} at {node}: its identity is not that of the key in leaf {addr}"));
+        }
+    }
+}
