@@ -84,6 +84,7 @@ fn lose_pages(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u6
 #[cfg(test)]
 mod tests {
     use super::super::block::{BlockState, MemberId};
+    use super::super::layout::PageId;
     use super::super::object::AllocKind;
     use super::*;
 

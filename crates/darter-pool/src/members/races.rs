@@ -1,6 +1,6 @@
 //! Races of members that join, lapse and die, driven by hand.
 
-use darter_fabric::sim::{Executor, WordOrder};
+use darter_fabric::sim::{EventKind, Executor, WordOrder};
 use darter_fabric::{Fabric, OpKind, Sim, block_on};
 use std::cell::RefCell;
 use std::pin::pin;
