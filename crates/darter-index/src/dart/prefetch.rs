@@ -13,7 +13,7 @@ use super::node::{Held, Slot};
 use super::prefix_hash::HashedKey;
 use crate::radix::slot::edge_of;
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
-use darter_pool::Pinned;
+use darter_pool::Client;
 use smallvec::SmallVec;
 
 /// A bucket on the way, and the edge that goes on from there.
@@ -28,7 +28,7 @@ impl<F: Fabric> Dart<F> {
     /// Starts to bring what operations on these keys are going to read into this processor's cache,
     /// as far as the pool is memory of this machine and this process remembers the keys' nodes.
     /// Costs no verb.
-    pub fn prefetch<'k>(&self, client: &Pinned<'_, F>, keys: impl Iterator<Item = &'k [u8]>) {
+    pub fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {
         let endpoint = client.endpoint();
         if endpoint.glance(self.shared.words.root).is_none() {
             return;
