@@ -74,7 +74,7 @@ impl Mapping {
     }
 
     /// Zeroed memory of this process in huge pages that the system has reserved, all of them taken
-    /// at once: what the system lacks is missed here, and by nobody who touches the memory later.
+    /// at once: fails if the system lacks pages, so that no later touch of the memory can.
     #[cfg(not(miri))]
     pub(super) fn reserved(bytes: usize) -> Result<Self, FabricError> {
         if !bytes.is_multiple_of(HUGE_PAGE_BYTES) {

@@ -57,8 +57,8 @@ pub struct Access {
     pub is_border: bool,
 }
 
-/// Whether a task is to be polled although none of its batches completed: it has not begun, waits
-/// for the clock, or somebody woke it.
+/// Whether a task must be polled although none of its batches completed: it has not begun, waits
+/// for the clock, or was woken.
 #[derive(Debug)]
 struct Ready(AtomicBool);
 
@@ -83,8 +83,8 @@ impl Wake for Ready {
 }
 
 impl Sim {
-    /// Runs a future to its end with everything else standing still and its verbs executing as they
-    /// are posted. `None` when it waits for somebody, or has not ended after so many batches and
+    /// Runs a future to its end while nothing else runs; its verbs execute as they are posted.
+    /// Returns `None` if it waits for another task, or has not ended after so many batches and
     /// pauses; then it is dropped.
     pub fn run_alone<T>(&self, batches_max: u64, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);

@@ -114,7 +114,7 @@ fn a_dead_processs_verbs_may_land_until_it_is_fenced() {
     }
 }
 
-/// A task that waits for another goes on when that one wakes it, and only then; one that nobody
+/// A task that waits for another goes on when that one wakes it, and only then; one that no task
 /// wakes has no event.
 #[test]
 fn a_task_that_waits_for_another_runs_once_woken() {

@@ -161,8 +161,8 @@ impl World {
         self.misuse = None;
     }
 
-    /// Notes at which epoch an endpoint's client is pinned. What a pin's operation has posted and
-    /// nobody waits for keeps the pin until it has landed.
+    /// Notes at which epoch an endpoint's client is pinned. What a pin's operation has posted in
+    /// futures that were dropped keeps the pin until it has taken effect.
     pub(super) fn note_pin(&mut self, process: u32, endpoint: u64, epoch: Option<u64>) {
         let of_endpoint = self.pins.iter_mut().filter(|pin| pin.endpoint == endpoint);
         of_endpoint.for_each(|pin| pin.is_over = true);
