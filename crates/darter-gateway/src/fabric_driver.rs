@@ -1,5 +1,6 @@
-//! The task of a thread that sees to its connections to memory nodes: requests of all its clients leave together, once each client
-//! that was ready has had its turn, and one look hands out all answers that have come.
+//! The task that drives a thread's connections to memory nodes. Requests of all its clients leave
+//! together, once each ready client has had its turn, and one look at the sockets delivers all
+//! replies that have arrived.
 
 use darter_fabric::Guest;
 use std::io;
@@ -9,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::error;
 
-/// Between two looks at which memory nodes are silent.
+/// The interval between two checks for memory nodes that do not respond.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A thread's connections to memory nodes.
@@ -19,19 +20,20 @@ pub(super) struct FabricDriver {
 }
 
 impl FabricDriver {
-    /// Takes over those of the calling thread, whose executor it must be called in.
+    /// Takes over the connections of the calling thread. Must be called in the thread's executor.
     pub(super) fn enter() -> io::Result<Self> {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // SAFETY: the guest has one file, which it opens when it is made and closes when it is dropped.
+        // SAFETY: the guest has one file, which it opens when it is made and closes when it is
+        // dropped.
         let guest = unsafe { AsyncFd::register(Guest::enter()?) }?;
         Ok(Self { guest, look })
     }
 
-    /// Sees to them for ever.
+    /// Drives the connections for ever.
     pub(super) async fn run(mut self) {
         let Err(failed) = std::future::poll_fn(|context| self.poll(context)).await;
-        // The fabric's own thread takes over what is posted from here on.
+        // From here on the fabric's own thread drives what is posted.
         error!(error = %failed, "connections to memory nodes cannot be watched");
     }
 
