@@ -1,4 +1,5 @@
-//! The listening thread: accepts connections, distributes them among the serving threads, and ends the gateway.
+//! The listening thread: accepts connections, distributes them among the serving threads, and ends
+//! the gateway.
 
 use super::error::{GatewayError, system};
 use super::state::{GatewayState, LogLine};
@@ -18,7 +19,7 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// The pause after the system refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Serves until asked to stop.
+/// Serves until a stop is requested.
 pub(super) fn run(
     listener: TcpListener,
     shared: &Arc<GatewayState>,
@@ -78,7 +79,7 @@ fn accept(
                         refuse(&socket, shared);
                     } else if let Some(worker) = next.next() {
                         shared.counts.accepted.fetch_add(1, Ordering::Relaxed);
-                        // A thread ends when this function has.
+                        // A thread ends only after this function has returned.
                         let _ = worker.send((socket, address));
                     }
                 }
@@ -103,7 +104,8 @@ fn refuse(mut socket: &TcpStream, shared: &GatewayState) {
             "connection refused: there are as many as may be"
         );
     }
-    // A client that expects TLS would not understand it, and a client that does not take it now is not waited for.
+    // A client that expects TLS would not understand it, and a client that does not take it now is
+    // not waited for.
     if shared.options.tls.is_none() && socket.set_nonblocking(true).is_ok() {
         let _ = socket.write_all(b"-ERR max number of clients reached\r\n");
     }

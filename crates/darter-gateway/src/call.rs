@@ -1,4 +1,5 @@
-//! One request in progress: everything a command needs, and the errors that several commands return.
+//! One request in progress: everything a command needs, and the errors that several commands
+//! return.
 
 use super::clients::ClientInfo;
 use super::fault::{Fault, NO_INTEGER};
@@ -9,36 +10,36 @@ use super::request::Arguments;
 use super::state::GatewayState;
 use std::sync::Arc;
 
-/// What lasts from one request of a client to the next.
+/// The state of a client between two requests.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// What others may know of it.
+    /// What other clients can learn about it.
     pub info: Arc<ClientInfo>,
-    /// It has shown the password, or needs none.
+    /// The client has authenticated, or no password is set.
     pub is_trusted: bool,
-    /// It has asked for RESP3.
+    /// The client has switched to RESP3.
     pub is_resp3: bool,
-    /// Nothing more is heard; its replies still go.
+    /// No further requests are read; the replies so far are still sent.
     pub is_closing: bool,
 }
 
-/// A request, and all that is needed to do it.
+/// A request, and everything needed to execute it.
 #[derive(Debug)]
 pub(super) struct Call<'c> {
     /// The command's name and arguments.
     pub args: Arguments<'c>,
-    /// The store.
+    /// The keys of the store.
     pub keys: &'c mut Keyspace,
-    /// Where the reply goes.
+    /// The writer of the reply.
     pub reply: Reply<'c>,
-    /// Who asks.
+    /// The client that sent the request.
     pub client: &'c mut Client,
-    /// The gateway.
+    /// The state of the gateway.
     pub shared: &'c GatewayState,
 }
 
 impl Call<'_> {
-    /// An argument that is a number.
+    /// Returns an argument that must be an integer.
     ///
     /// # Errors
     /// [`NO_INTEGER`].
@@ -46,10 +47,10 @@ impl Call<'_> {
         number::integer(self.args.get(argument)).ok_or(NO_INTEGER)
     }
 
-    /// Refuses a reply that has come to hold more than a client may leave unread.
+    /// Fails if the waiting replies exceed what a client may leave unread.
     ///
     /// # Errors
-    /// When it does.
+    /// The error of [`too_long`].
     pub(super) fn limit(&self) -> Result<(), Fault> {
         if self.reply.waiting() > self.shared.options.output_bytes_max {
             return Err(too_long());
@@ -58,23 +59,23 @@ impl Call<'_> {
     }
 }
 
-/// A reply that has come to hold more than a client may leave unread.
+/// Returns the error for replies that exceed what a client may leave unread.
 pub(super) fn too_long() -> Fault {
     Fault::said("ERR the reply is longer than --output-bytes allows; ask for less at a time")
 }
 
-/// Too few or too many arguments.
+/// Returns the error for a wrong number of arguments.
 pub(super) fn wrong_arity(name: &str) -> Fault {
     Fault::said(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
-/// What a container of commands does not contain.
+/// Returns the error for an unknown subcommand of a container command.
 pub(super) fn unknown_subcommand(name: &str, argument: &[u8]) -> Fault {
     let shown = shown(argument, 128);
     Fault::said(format!("ERR unknown subcommand '{shown}'. Try {name} HELP."))
 }
 
-/// So many bytes of an argument at most, as far as a C string goes.
+/// Returns at most so many bytes of an argument, up to the first zero, as text.
 pub(super) fn shown(argument: &[u8], bytes: usize) -> String {
     String::from_utf8_lossy(cut(argument, bytes)).into_owned()
 }

@@ -1,4 +1,6 @@
-//! Who is connected, for those who ask. A client's task writes its own words; the list is locked when somebody comes, goes or asks.
+//! The list of connected clients, for `CLIENT LIST` and for shutting down. Each client's task
+//! updates its own atomics; the list is locked only when a client connects, disconnects or lists
+//! the others.
 
 use super::keyspace::now_ms;
 use super::table::Command;
@@ -9,27 +11,27 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
-/// What is known of a client.
+/// What other clients can learn about a client.
 #[derive(Debug)]
 pub(super) struct ClientInfo {
-    /// Its number, never given twice by this gateway.
+    /// The client's id, never reused by this gateway.
     pub id: u64,
-    /// Where it is.
+    /// The client's address.
     pub address: SocketAddr,
-    /// Where it was let in.
+    /// The address at which the gateway accepted it.
     pub local: SocketAddr,
     since_ms: u64,
-    /// When its last requests came.
+    /// When its last requests arrived.
     active_ms: AtomicU64,
-    /// The last command's number in the table.
+    /// The last command's position in the table.
     command: AtomicU32,
     is_resp3: AtomicBool,
-    /// Requests of it are at work.
+    /// Requests of the client are in progress.
     pub is_busy: AtomicBool,
     pub(super) names: Mutex<Names>,
 }
 
-/// What it says of itself.
+/// The names that the client gave itself.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) name: String,
@@ -42,19 +44,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ClientInfo {
-    /// What it says of itself.
+    /// Returns the names that the client gave itself.
     pub(super) fn names(&self) -> MutexGuard<'_, Names> {
         lock(&self.names)
     }
 
-    /// Notes what it does.
+    /// Records that the client runs a command.
     pub(super) fn did(&self, command: &Command, now_ms: u64, is_resp3: bool) {
         self.command.store(command.id as u32, Ordering::Relaxed);
         self.active_ms.store(now_ms, Ordering::Relaxed);
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
     }
 
-    /// A line of `CLIENT LIST`.
+    /// Appends the client's line of `CLIENT LIST`.
     pub(super) fn line(&self, line: &mut String) {
         let now = now_ms();
         let age = |since: u64| now.saturating_sub(since) / 1000;
@@ -79,7 +81,7 @@ impl ClientInfo {
     }
 }
 
-/// All that are connected.
+/// All connected clients.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     last: AtomicU64,
@@ -87,7 +89,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// A new client.
+    /// Creates the entry of a new client.
     pub(super) fn admit(&self, address: SocketAddr, local: SocketAddr) -> Arc<ClientInfo> {
         let now = now_ms();
         Arc::new(ClientInfo {
@@ -103,27 +105,27 @@ impl Clients {
         })
     }
 
-    /// Its task runs, and can be ended from here.
+    /// Adds a client whose task is running, and the handle that aborts the task.
     pub(super) fn enter(&self, info: &Arc<ClientInfo>, task: AbortHandle) {
         lock(&self.all).insert(info.id, (Arc::clone(info), task));
     }
 
-    /// It is gone.
+    /// Removes a client.
     pub(super) fn leave(&self, id: u64) {
         lock(&self.all).remove(&id);
     }
 
-    /// How many there are.
+    /// Returns the number of clients.
     pub(super) fn count(&self) -> usize {
         lock(&self.all).len()
     }
 
-    /// Those of whom `is_meant` says so.
+    /// Returns the clients that a predicate selects.
     pub(super) fn list(&self, is_meant: impl Fn(&ClientInfo) -> bool) -> Vec<Arc<ClientInfo>> {
         lock(&self.all).values().map(|(info, _)| info).filter(|info| is_meant(info)).cloned().collect()
     }
 
-    /// Ends the connections of those of whom `is_meant` says so; answers how many.
+    /// Ends the connections of the clients that a predicate selects. Returns their number.
     pub(super) fn end(&self, is_meant: impl Fn(&ClientInfo) -> bool) -> usize {
         let all = lock(&self.all);
         let meant = all.values().filter(|(info, _)| is_meant(info));

@@ -1,8 +1,10 @@
-//! A client's connection: takes in what has arrived, does the requests that are whole, and sends their replies together.
+//! A client's connection: reads what has arrived, executes the complete requests, and sends their
+//! replies together.
 //!
-//! Whoever waits for a request holds no buffer: they are taken from the thread's spares when something arrives, and given back when all
-//! is done. A client that does not read is heard on, so that one that writes much before it reads can go on; when more
-//! replies wait than may, it is dropped.
+//! A client that waits for its next request holds no buffers: the connection borrows them from the
+//! thread's spares when something arrives and returns them afterwards. The gateway reads on from a
+//! client that does not read its replies, so that a client may write much before it reads; it drops
+//! the client when too many replies are waiting.
 
 use super::call::{Call, Client};
 use super::clients::ClientInfo;
@@ -29,12 +31,12 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tracing::{info, warn};
 
-/// Requests of a client that are parsed before the first of them is done.
+/// Maximum number of a client's requests that are parsed before the first of them runs.
 const FORESEEN: usize = 16;
-/// Bytes of replies that are sent though requests are left to be done.
+/// Bytes of replies that are sent even though requests are still to be executed.
 const SENT_AT_ONCE: usize = 256 << 10;
 
-/// A socket whose readiness the connection keeps account of itself.
+/// A socket whose readiness the connection tracks itself.
 struct Socket(Rc<TcpStream>);
 
 impl AsFd for Socket {
@@ -62,19 +64,19 @@ impl Write for Socket {
 /// A client's connection.
 pub(super) struct Connection {
     stream: Rc<TcpStream>,
-    /// The same socket.
+    /// The same socket, with or without TLS.
     channel: Channel<Socket>,
     worker: Rc<Worker>,
     client: Client,
     parser: Parser,
     inbox: Inbox,
     outbox: Outbox,
-    /// Bytes that it is counted for.
+    /// The bytes that the gateway counts for this connection.
     held_bytes: usize,
 }
 
 impl Connection {
-    /// Must be called in the thread's executor.
+    /// Sets a connection up. Must be called in the thread's executor.
     pub(super) fn new(
         socket: std::net::TcpStream,
         worker: Rc<Worker>,
@@ -99,11 +101,11 @@ impl Connection {
         })
     }
 
-    /// Serves until either side ends it.
+    /// Serves until either side ends the connection.
     pub(super) async fn run(mut self) {
         while self.turn().await.is_ok() {
             if self.client.is_closing {
-                // What is left to say, as far as the client takes it.
+                // The last replies, as far as the client reads them.
                 let _ = poll_fn(|context| self.poll_send(context)).await;
                 break;
             }
@@ -118,20 +120,22 @@ impl Connection {
         self.client.info.is_busy.store(false, Ordering::Release);
         done?;
         self.rest();
-        // Once those who are ready have had their turn too, replies leave one after the other: whom they wake sleeps but once.
+        // Replies are sent after all ready clients have had their turn, one after the other, so
+        // that a thread that they wake sleeps only once.
         tokio::task::yield_now().await;
         self.send()?;
         self.rest();
         self.client.is_closing |= self.worker.shared.is_stopping.load(Ordering::Relaxed);
         self.count()?;
         if has_more {
-            // Others first: whoever sends without a pause is to have one turn among all.
+            // Other clients first: a client that sends without a pause gets one turn in each round.
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Sends what waits as far as the socket takes it, and waits until something was received.
+    /// Sends waiting replies as far as the socket takes them, and waits until something was
+    /// received.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.outbox.waiting() > 0
             && let Poll::Ready(sent) = self.poll_send(context)
@@ -149,7 +153,8 @@ impl Connection {
             let mut received = Ok(false);
             let tried = self.stream.try_io(Interest::READABLE, || {
                 received = inbox.receive(channel);
-                // The socket had less than there was room for: it has nothing more, and will tell.
+                // A read that did not fill the buffer has drained the socket, which reports when
+                // more arrives.
                 let is_drained = matches!(received, Ok(false)) || !is_tls && !inbox.is_filled();
                 if is_drained { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
@@ -159,14 +164,14 @@ impl Connection {
                 return Poll::Ready(Ok(()));
             }
             if is_tls {
-                // TLS may have something to say by itself.
+                // TLS may have records of its own to send.
                 self.send()?;
             }
             self.rest();
         }
     }
 
-    /// Sends what waits, until all of it has left.
+    /// Sends waiting replies until all of them have left.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.outbox.waiting() > 0 {
             ready!(self.stream.poll_write_ready(context))?;
@@ -187,7 +192,7 @@ impl Connection {
         self.outbox.send(&mut self.channel)
     }
 
-    /// Gives buffers back in which nothing is.
+    /// Returns empty buffers to the thread.
     fn rest(&mut self) {
         if self.inbox.arrived().is_empty() {
             self.worker.give_inbox(std::mem::take(&mut self.inbox));
@@ -198,7 +203,7 @@ impl Connection {
         self.channel.rest();
     }
 
-    /// Brings up to date what all clients together are counted for.
+    /// Updates the bytes counted for all clients together.
     fn count(&mut self) -> io::Result<()> {
         let waiting = self.outbox.waiting();
         let now = self.inbox.arrived().len() + self.parser.buffer_bytes() + waiting;
@@ -224,7 +229,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Does the requests that have arrived whole.
+    /// Executes the requests that have arrived completely.
     async fn do_requests(&mut self) -> io::Result<()> {
         if self.outbox.bytes.capacity() == 0 {
             self.outbox.bytes = self.worker.output();
@@ -233,7 +238,7 @@ impl Connection {
         let mut pipeline = worker.pipeline();
         let mut held: Option<KeyspaceLease<'_>> = None;
         let outcome = loop {
-            // What a stranger may ask for depends on what the request before has done.
+            // Before authentication, each request decides what the next one may do.
             let is_foreseen = self.client.is_trusted || mutant!("gateway-strangers-requests-foreseen");
             let most = if is_foreseen { FORESEEN } else { 1 };
             let parser = &mut self.parser;
@@ -264,7 +269,7 @@ impl Connection {
         outcome
     }
 
-    /// Does requests that are parsed, in their order.
+    /// Executes parsed requests in their order.
     async fn do_parsed(&mut self, pipeline: &Pipeline, held: &mut KeyspaceLease<'_>) -> io::Result<()> {
         let worker = Rc::clone(&self.worker);
         if pipeline.len() > 1 {

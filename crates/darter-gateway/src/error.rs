@@ -12,18 +12,18 @@ pub enum GatewayError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system refused something that serving needs.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The pool's other members took this process for dead.
+    /// The pool's other members have fenced this process.
     #[error(
         "the pool's other clients have shut this gateway out, for its silence beyond its lease; start it again"
     )]

@@ -1,18 +1,20 @@
-//! Decimal numbers in the precision of `INCRBYFLOAT`: 64 bits of mantissa, as `long double` has on the processors that Redis knows best.
+//! Decimal numbers in the precision of `INCRBYFLOAT`: 64 bits of mantissa, as `long double` has on
+//! x86.
 //!
-//! Arithmetic is exact on large integers and rounded once, half to even.
+//! Arithmetic is exact on big integers and rounds once, half to even.
 
 use num_bigint::{BigInt, BigUint, Sign};
 
-/// Bytes of a number's text at most.
+/// Maximum bytes of a number's text.
 const TEXT_BYTES_MAX: usize = 5119;
 /// Bits of a mantissa.
 const BITS: u64 = 64;
-/// The largest power of two that a mantissa is multiplied with.
+/// The largest exponent of two.
 const POWER_MAX: i64 = 16_383 - 63;
-/// The least, of numbers in full precision; smaller ones are rounded as if there were more.
+/// The smallest exponent of two at full precision; smaller numbers are rounded as if it did not
+/// exist.
 const POWER_MIN: i64 = -16_445;
-/// Digits behind the point.
+/// Digits behind the decimal point.
 const DECIMALS: u32 = 17;
 
 /// A number.
@@ -20,17 +22,17 @@ const DECIMALS: u32 = 17;
 pub(super) enum Extended {
     /// `mantissa * 2^power`, the mantissa of at most 64 bits.
     Finite {
-        /// With its sign.
+        /// The value with its sign.
         mantissa: BigInt,
-        /// Of two.
+        /// The power of two.
         power: i64,
     },
-    /// Beyond all of them, above or below.
+    /// Infinity, with either sign.
     Infinite,
 }
 
 impl Extended {
-    /// Reads a number as C does, but for hexadecimal ones: sign, digits, point, exponent.
+    /// Parses a number as C does, except hexadecimal ones: sign, digits, point, exponent.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -58,7 +60,7 @@ impl Extended {
         if digits == BigUint::ZERO {
             return Some(Self::exactly(BigInt::ZERO, 0));
         }
-        // As many decimal digits before the point, or zeros behind it: out of all proportion, too much or nothing.
+        // With so many digits before the point, or zeros behind it, the result is infinite or zero.
         if !(-10_000..=5_000).contains(&exponent) {
             return None;
         }
@@ -84,7 +86,8 @@ impl Extended {
         Self::Finite { mantissa, power }
     }
 
-    /// What is nearest to a number, and a little more where `is_inexact`.
+    /// Rounds a number to the nearest representable one; `is_inexact` says that the true value is
+    /// slightly larger.
     fn rounded(sign: Sign, number: &BigUint, is_inexact: bool, power: i64) -> Self {
         let excess = number.bits().saturating_sub(BITS);
         let mut mantissa = number >> excess;
@@ -101,7 +104,7 @@ impl Extended {
         Self::exactly(BigInt::from_biguint(sign, mantissa), power)
     }
 
-    /// The sum, if it is a number.
+    /// Returns the sum, unless it is not a number.
     pub(super) fn plus(&self, other: &Self) -> Option<Self> {
         let (Self::Finite { mantissa: a, power: p }, Self::Finite { mantissa: b, power: q }) = (self, other)
         else {
@@ -115,7 +118,8 @@ impl Extended {
         }
     }
 
-    /// In decimal, rounded to 17 digits behind the point, without zeros that say nothing.
+    /// Formats the number in decimal, rounded to 17 digits behind the point, without trailing
+    /// zeros.
     pub(super) fn text(&self) -> String {
         let Self::Finite { mantissa, power } = self else { return "inf".to_owned() };
         let scaled = mantissa.magnitude() * BigUint::from(10_u8).pow(DECIMALS);
@@ -144,7 +148,7 @@ fn exponent(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // What does not fit is out of all proportion either way.
+    // An exponent that does not fit means infinity or zero, too.
     let size = std::str::from_utf8(digits).ok()?.parse().unwrap_or(i64::from(i32::MAX));
     Some(if text[0] == b'-' { -size } else { size })
 }

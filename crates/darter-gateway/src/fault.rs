@@ -1,35 +1,35 @@
-//! Why a command was not done, as its client is told.
+//! Why a command failed, as its client learns it.
 
 use std::borrow::Cow;
 
-/// A reply that is an error.
+/// An error reply.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The client's doing, in Redis's words, the code first.
+    /// The client's fault: an error text in Redis's words, with its code first.
     Said(Cow<'static, str>),
-    /// The store's.
+    /// An error of the store.
     Store(darter::Error),
 }
 
-/// The key holds another type than the command is for.
+/// The key holds a value of another type.
 pub(super) const WRONG_TYPE: Fault =
     Fault::Said(Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value"));
-/// The arguments make no sense together.
+/// The arguments are inconsistent.
 pub(super) const SYNTAX: Fault = Fault::Said(Cow::Borrowed("ERR syntax error"));
-/// A number was wanted.
+/// An argument is not an integer.
 pub(super) const NO_INTEGER: Fault =
     Fault::Said(Cow::Borrowed("ERR value is not an integer or out of range"));
-/// What lies under the key was not written by a gateway, or is damaged.
+/// The record of the key was not written by a gateway, or is damaged.
 pub(super) const FOREIGN: Fault =
     Fault::Said(Cow::Borrowed("ERR the pool holds under this key what no gateway of this version wrote"));
 
 impl Fault {
-    /// A fault in words made for the case.
+    /// Returns an error with a text of its own.
     pub(super) fn said(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Said(text.into())
     }
 
-    /// What the client is told.
+    /// Returns the text of the error reply.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Said(text) => Cow::Borrowed(text),

@@ -1,15 +1,15 @@
-//! Patterns of keys as Redis matches them: `*`, `?`, `[a-z]`, `[^…]`, `\`.
+//! Glob patterns as Redis matches them: `*`, `?`, `[a-z]`, `[^…]`, `\`.
 //!
-//! A `*` that fails takes one byte more, and forgets the one before it: nothing recurses, and no pattern costs more than its length
-//! times the text's.
+//! When the pattern after a `*` fails to match, that `*` takes one byte more and the `*` before it
+//! is forgotten. So nothing recurses, and a match costs at most the product of both lengths.
 
-/// Whether a text matches a pattern.
+/// Returns whether a text matches a pattern.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
     }
     let (mut at, mut behind) = (0, 0);
-    // Where to go on with one byte more under the last `*`.
+    // Where to resume with one byte more for the last `*`.
     let mut retry = None;
     while behind < text.len() {
         let step = match pattern.get(at) {
@@ -36,7 +36,8 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[at..].iter().all(|&byte| byte == b'*')
 }
 
-/// Whether a byte matches what a pattern begins with: then how long that is.
+/// Matches a byte against the first element of a pattern. Returns the length of that element if it
+/// matches.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),
@@ -47,7 +48,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// A class in brackets; one that does not end, ends with the pattern.
+/// Matches a byte against a class in brackets; an unterminated class ends with the pattern.
 fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     let is_inverse = pattern.get(1) == Some(&b'^');
     let mut at = 1 + usize::from(is_inverse);
@@ -76,7 +77,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     (is_in != is_inverse).then_some(at)
 }
 
-/// What every text that matches begins with.
+/// Returns the prefix that all matching texts have in common.
 pub(super) fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte));
     &pattern[..end.unwrap_or(pattern.len())]

@@ -1,9 +1,9 @@
-//! What is known of a pool and its index, as JSON: for the status page, and for commands that are asked for it.
+//! Statistics of a pool and its index as JSON, for the status page and for the program's `--json`.
 
 use darter::{IndexStats, PoolUsage};
 use serde_json::{Value, json};
 
-/// Counts and sizes of an index.
+/// Returns the counts and sizes of an index.
 pub fn index(stats: &IndexStats) -> Value {
     let nodes = stats.nodes.iter().map(|node| {
         json!({ "type": node.name, "count": node.count, "bytes": node.bytes, "children": node.children })
@@ -29,7 +29,7 @@ pub fn index(stats: &IndexStats) -> Value {
     })
 }
 
-/// Who has how much of a pool.
+/// Returns the members of a pool, and the use of its memory.
 pub fn pool(usage: &PoolUsage) -> Value {
     let nodes: Vec<Value> = usage
         .nodes

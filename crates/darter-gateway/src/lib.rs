@@ -1,10 +1,12 @@
-//! A gateway: speaks RESP to Redis's clients, and keeps nothing itself. What they store lies in a pool, so that several gateways of one
-//! pool are one store, and any of them may be killed.
+//! A gateway: serves a store to Redis clients over RESP, and keeps no state of its own. All data is
+//! in the pool, so several gateways of one pool serve the same keys, and any of them may be killed.
 //!
-//! Each worker is a thread with an executor of its own and a task for each of its clients (`worker.rs`, `connection.rs`). A task
-//! parses the requests that have arrived (`request.rs`), does them one after the other (`call.rs`, `commands/`), and sends their
-//! replies together. How keys lie in the index is told in `keyspace/` and docs/gateway.md. Over a pool of this machine nothing ever
-//! waits but for a socket; over memory nodes others go on while one request waits for its round trips.
+//! Each worker is a thread with its own executor and a task for each of its clients (`thread.rs`,
+//! `worker.rs`, `connection.rs`). A task parses the requests that have arrived (`request.rs`),
+//! executes them one after the other (`call.rs`, `commands/`), and sends their replies together.
+//! `keyspace/` and docs/gateway.md describe how keys are stored in the index. Over a pool of this
+//! machine a task only ever waits for its socket; over memory nodes other clients are served while
+//! a request waits for its round trips.
 
 mod accept;
 mod call;
@@ -45,10 +47,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use tracing::info;
 
-/// The version of Redis whose commands these are, for clients that ask.
+/// The version of Redis that the gateway implements, for clients that ask.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-/// A gateway that listens.
+/// A gateway that is listening.
 #[derive(Debug)]
 pub struct Gateway {
     listener: TcpListener,
@@ -59,7 +61,7 @@ impl Gateway {
     /// Listens at an address, for clients of a store.
     ///
     /// # Errors
-    /// When the address is taken.
+    /// If the address cannot be listened on.
     pub fn bind(address: SocketAddr, store: Store, options: GatewayOptions) -> Result<Self, GatewayError> {
         let listener =
             TcpListener::bind(address).map_err(|source| GatewayError::Listen { address, source })?;
@@ -67,28 +69,31 @@ impl Gateway {
         Ok(Self { listener, shared: Arc::new(GatewayState::new(store, options)) })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// If the system does not report it.
     pub fn address(&self) -> Result<SocketAddr, GatewayError> {
         self.listener.local_addr().map_err(system("ask for the listening address"))
     }
 
-    /// Opens the port of its status page, at an address, port 0 for any: `/` for people, `/metrics` for Prometheus, `/healthz`. It
-    /// serves until it is dropped. With [`GatewayOptions::password`] what tells of keys asks for it; without, whoever reaches
-    /// the address reads everything.
+    /// Opens the HTTP port of the status page at an address; port 0 chooses a free port. It serves
+    /// `/` for people, `/metrics` for Prometheus, and `/healthz`, until it is dropped. With
+    /// [`GatewayOptions::password`] the pages that show keys require it; without, anyone who
+    /// reaches the address can read them.
     ///
     /// # Errors
-    /// When the address is taken or the system refuses a thread.
+    /// If the address cannot be listened on, or the system refuses a thread.
     pub fn serve_status(&self, address: SocketAddr) -> Result<HttpPort, PortError> {
-        HttpPort::open(address, status::site(&self.shared))
+        HttpPort::open(address, status::handler(&self.shared))
     }
 
-    /// Serves until asked to stop, then takes nobody new, finishes the requests that are at work, and ends all connections.
+    /// Serves until a stop is requested, then accepts no more connections, finishes the requests in
+    /// progress, and ends all connections.
     ///
     /// # Errors
-    /// When the system refuses what serving needs, or the pool has shut this process out; a client's fault is never one.
+    /// If the system refuses what serving needs, or the pool's other members have fenced this
+    /// process. A client's fault is never an error.
     pub fn serve(self, stop: &Stop) -> Result<(), GatewayError> {
         let address = self.address()?;
         let Self { listener, shared } = self;
@@ -98,3 +103,8 @@ impl Gateway {
         Ok(())
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,6 +1,6 @@
-//! Numbers in requests and values, read as strictly as Redis does.
+//! Integers in requests and values, parsed as strictly as Redis does.
 
-/// A number without sign, space or zero that it could do without; `-0` is none.
+/// Parses an integer without a plus sign, spaces or leading zeros; `-0` is not one.
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let (digits, sign) = match text {
         [b'-', digits @ ..] => (digits, -1),
@@ -16,7 +16,7 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A count or a time as an integer of a reply.
+/// Converts a count or a time to the integer of a reply.
 pub(super) fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

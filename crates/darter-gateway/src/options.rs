@@ -3,36 +3,38 @@
 use darter_fabric::wire::NodeTls;
 use std::time::Duration;
 
-/// How a gateway serves.
+/// The options of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// What clients must know; empty to let in whoever can connect.
+    /// The password that clients must give. If it is empty, anyone who can connect is accepted.
     pub password: Vec<u8>,
-    /// How to speak TLS; without it all that goes over the wire can be read and changed there.
+    /// The TLS configuration. Without TLS anyone on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
-    /// Threads that serve clients.
+    /// Number of threads that serve clients.
     pub threads: usize,
-    /// Connections at most.
+    /// Maximum number of connections.
     pub connections_max: usize,
-    /// Bytes of requests that were not done, of one client, beyond which it is dropped.
+    /// Bytes of pending requests of one client beyond which the gateway drops it.
     pub input_bytes_max: usize,
-    /// Bytes of replies that a client may leave unread, beyond which it is dropped.
+    /// Bytes of unread replies of one client beyond which the gateway drops it.
     pub output_bytes_max: usize,
-    /// Bytes of requests and replies of all clients together, beyond which whoever adds to them is dropped.
+    /// Bytes of requests and replies of all clients together beyond which the gateway drops a
+    /// client that adds to them.
     pub buffer_bytes_max: usize,
-    /// How long a client may leave replies unread that fill its socket.
+    /// How long a client may leave its socket full of unread replies.
     pub patience: Duration,
-    /// Requests of a thread that wait for memory nodes at a time, at most; each has its own way into the pool.
+    /// Maximum number of a thread's requests that wait for memory nodes at once; each has a session
+    /// of its own.
     pub sessions_max: usize,
-    /// Whether `FLUSHALL` and `FLUSHDB` remove anything.
+    /// Whether `FLUSHALL` and `FLUSHDB` remove keys.
     pub allow_flush: bool,
-    /// Whether this gateway removes, from time to time, what is over.
+    /// Whether this gateway removes expired keys in the background.
     pub expires: bool,
-    /// A command that takes as long is kept in the slow log.
+    /// The duration from which a command enters the slow log.
     pub slow: Duration,
-    /// Commands that the slow log keeps.
+    /// Maximum number of commands in the slow log.
     pub slow_entries: usize,
-    /// How long requests at work may take once the gateway has been asked to stop.
+    /// How long requests in progress may take once a stop was requested.
     pub drain: Duration,
 }
 

@@ -1,19 +1,20 @@
-//! Requests that have arrived together: parsed before the first of them is done, so that what they are going to read can be foreseen.
+//! Requests that have arrived together, parsed before the first of them runs so that the keys they
+//! name can be prefetched.
 
 use super::request::{Arguments, Malformed, Parser, SPANS_KEPT, Span, Step};
 use darter_fabric::mutant;
 use std::ops::Range;
 
-/// Requests that were parsed and are not done yet.
+/// Requests that are parsed and were not executed yet.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     spans: Vec<Span>,
     requests: Vec<Request>,
-    /// The last one is a line, whose words the parser holds.
+    /// The last request is an inline command, whose words the parser holds.
     ends_with_line: bool,
 }
 
-/// A request's place in what has arrived, and its arguments' among the spans.
+/// The range of a request in the received bytes, and of its arguments in the spans.
 #[derive(Clone, Debug)]
 struct Request {
     bytes: Range<usize>,
@@ -21,10 +22,10 @@ struct Request {
 }
 
 impl Pipeline {
-    /// Parses up to so many requests out of what has arrived, in place of those that it had.
+    /// Parses up to so many requests from the received bytes, replacing the requests held so far.
     ///
     /// # Errors
-    /// As [`Parser::advance`], for what comes behind those that are here now.
+    /// As [`Parser::advance`], for the bytes behind the parsed requests.
     pub(super) fn fill(
         &mut self,
         parser: &mut Parser,
@@ -49,17 +50,17 @@ impl Pipeline {
         Ok(())
     }
 
-    /// How many there are.
+    /// Returns the number of requests.
     pub(super) fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Where one ends in what had arrived.
+    /// Returns the end of a request in the received bytes.
     pub(super) fn end(&self, number: usize) -> usize {
         self.requests[number].bytes.end
     }
 
-    /// The arguments of one, with the same parser and bytes.
+    /// Returns the arguments of a request, given the same parser and bytes.
     #[inline]
     pub(super) fn arguments<'b>(
         &'b self,
@@ -74,7 +75,7 @@ impl Pipeline {
         self.of(&self.requests[number], arrived)
     }
 
-    /// What follows the commands' names, where anything does: keys, mostly.
+    /// Returns the argument after each command's name, which is a key in most cases.
     pub(super) fn first_arguments<'b>(&'b self, arrived: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
         let with_arguments = self.requests.iter().filter(|request| request.spans.len() > 1);
         with_arguments.map(|request| self.of(request, arrived).get(1))
@@ -85,7 +86,7 @@ impl Pipeline {
         Arguments::new(&self.spans[request.spans.clone()], &arrived[request.bytes.clone()])
     }
 
-    /// Gives memory back that an unusual request took.
+    /// Frees the memory that an unusually large request took.
     pub(super) fn rest(&mut self) {
         if self.spans.capacity() > SPANS_KEPT {
             self.spans = Vec::new();
@@ -97,7 +98,8 @@ impl Pipeline {
 mod tests {
     use super::*;
 
-    /// Everything in some bytes that come in pieces, so many requests at a time, and the error they end with.
+    /// Parses bytes that arrive in pieces, at most so many requests at a time. Returns all
+    /// requests, and the error they end with.
     fn requests(pieces: &[&[u8]], most: usize) -> (Vec<Vec<Vec<u8>>>, Option<Malformed>) {
         let (mut pipeline, mut parser) = (Pipeline::default(), Parser::default());
         let (mut arrived, mut found) = (Vec::new(), Vec::new());

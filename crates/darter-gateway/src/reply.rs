@@ -1,6 +1,6 @@
-//! Replies as they are written: RESP2, or RESP3 for those who have asked for it.
+//! Replies: RESP2, or RESP3 for clients that have switched to it.
 
-/// Room for one reply behind those that wait.
+/// Capacity for one reply behind those that are waiting.
 #[derive(Debug)]
 pub(super) struct Reply<'o> {
     bytes: &'o mut Vec<u8>,
@@ -8,32 +8,32 @@ pub(super) struct Reply<'o> {
 }
 
 impl<'o> Reply<'o> {
-    /// Writes behind `bytes`.
+    /// Appends replies to `bytes`.
     pub(super) fn new(bytes: &'o mut Vec<u8>, is_resp3: bool) -> Self {
         Self { bytes, is_resp3 }
     }
 
-    /// Writes RESP3 from now on, or RESP2.
+    /// Switches to RESP3, or back to RESP2.
     pub(super) fn speak_resp3(&mut self, yes: bool) {
         self.is_resp3 = yes;
     }
 
-    /// Whether it writes RESP3.
+    /// Returns whether replies are written as RESP3.
     pub(super) fn is_resp3(&self) -> bool {
         self.is_resp3
     }
 
-    /// Bytes that are written and wait, those of earlier replies too.
+    /// Returns the bytes written and not sent, including those of earlier replies.
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes back what was written since so many bytes waited.
+    /// Removes everything written since so many bytes were waiting.
     pub(super) fn take_back(&mut self, waiting: usize) {
         self.bytes.truncate(waiting);
     }
 
-    /// A line of a kind.
+    /// Writes a line of a type.
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.bytes.push(kind);
         self.bytes.extend_from_slice(text);
@@ -44,17 +44,17 @@ impl<'o> Reply<'o> {
         self.line(kind, itoa::Buffer::new().format(count).as_bytes());
     }
 
-    /// `OK`.
+    /// Writes `OK`.
     pub(super) fn ok(&mut self) {
         self.bytes.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A simple string, of one line.
+    /// Writes a simple string, which has one line.
     pub(super) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error, its code first. Line ends within become spaces.
+    /// Writes an error, its code first. Line ends within it become spaces.
     pub(super) fn error(&mut self, text: &str) {
         let at = self.bytes.len();
         self.line(b'-', text.trim_matches(['\r', '\n']).as_bytes());
@@ -66,18 +66,18 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub(super) fn integer(&mut self, number: i64) {
         self.line(b':', itoa::Buffer::new().format(number).as_bytes());
     }
 
-    /// A score.
+    /// Writes a score.
     pub(super) fn double(&mut self, number: f64) {
         let text = super::score::text(number);
         if self.is_resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
     }
 
-    /// A score, or null.
+    /// Writes a score, or null.
     pub(super) fn double_or_null(&mut self, number: Option<f64>) {
         match number {
             Some(number) => self.double(number),
@@ -85,17 +85,17 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// How many there are.
+    /// Writes a count.
     pub(super) fn count(&mut self, number: usize) {
         self.integer(super::number::signed(number));
     }
 
-    /// One or none.
+    /// Writes 1 or 0.
     pub(super) fn flag(&mut self, yes: bool) {
         self.bytes.extend_from_slice(if yes { b":1\r\n" } else { b":0\r\n" });
     }
 
-    /// Any bytes.
+    /// Writes a bulk string.
     #[inline]
     pub(super) fn bulk(&mut self, bytes: &[u8]) {
         self.counted(b'$', bytes.len());
@@ -104,7 +104,7 @@ impl<'o> Reply<'o> {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Any bytes, or null.
+    /// Writes a bulk string, or null.
     pub(super) fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -112,7 +112,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Text for people.
+    /// Writes text for people.
     pub(super) fn text(&mut self, text: &str) {
         if self.is_resp3 {
             self.counted(b'=', text.len() + 4);
@@ -124,37 +124,38 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Nothing.
+    /// Writes null.
     pub(super) fn null(&mut self) {
         self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Nothing, where RESP2 has an array.
+    /// Writes null where RESP2 has a null array.
     pub(super) fn null_array(&mut self) {
         self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// So many replies follow.
+    /// Begins an array of so many replies.
     pub(super) fn array(&mut self, count: usize) {
         self.counted(b'*', count);
     }
 
-    /// So many pairs of replies follow.
+    /// Begins a map of so many pairs of replies.
     pub(super) fn map(&mut self, pairs: usize) {
         if self.is_resp3 { self.counted(b'%', pairs) } else { self.counted(b'*', pairs * 2) }
     }
 
-    /// So many replies follow, in no order.
+    /// Begins a set of so many replies.
     pub(super) fn set(&mut self, count: usize) {
         self.counted(if self.is_resp3 { b'~' } else { b'*' }, count);
     }
 
-    /// What was written since so many bytes waited was an array's: puts its head before it.
+    /// Makes an array of everything written since so many bytes were waiting, by inserting its
+    /// header.
     pub(super) fn array_of_what_came_since(&mut self, waiting: usize, count: usize) {
         self.put_head(waiting, b'*', count);
     }
 
-    /// What was written since so many bytes waited was a map's: puts its head before it.
+    /// Makes a map of everything written since so many bytes were waiting, by inserting its header.
     pub(super) fn map_of_what_came_since(&mut self, waiting: usize, pairs: usize) {
         let (kind, count) = if self.is_resp3 { (b'%', pairs) } else { (b'*', pairs * 2) };
         self.put_head(waiting, kind, count);

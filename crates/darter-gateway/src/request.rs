@@ -1,55 +1,58 @@
-//! Requests as they arrive: arrays of bulk strings, and lines of words, with Redis's limits and messages.
+//! The parser of requests: arrays of bulk strings, and inline commands, with Redis's limits and
+//! error messages.
 //!
-//! The parser keeps where it stands, looks at no byte twice, and answers with places in the buffer, so that nothing is copied but
-//! the words of a line. It recurses nowhere: an array holds bulk strings only. It sets nothing aside for what is announced.
+//! The parser keeps its position, reads no byte twice, and returns ranges of the buffer, so that it
+//! copies nothing but the words of inline commands. It does not recurse, since an array holds bulk
+//! strings only. It allocates nothing for announced lengths.
 
 use std::borrow::Cow;
 
-/// Bytes of a bulk string at most.
+/// Maximum bytes of a bulk string.
 pub(super) const BULK_BYTES_MAX: usize = 512 << 20;
-/// Bulk strings of an array at most.
+/// Maximum bulk strings of an array.
 pub(super) const ARGUMENTS_MAX: i64 = 1 << 20;
-/// Bytes of a line at most, an array's or a bulk string's head too.
+/// Maximum bytes of a line: an inline command, or the header of an array or a bulk string.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
-/// Bulk strings of an array at most, of a client that has not shown its password.
+/// Maximum bulk strings of an array before authentication.
 const STRANGERS_ARGUMENTS_MAX: i64 = 10;
-/// Bytes of a bulk string at most, of a client that has not shown its password.
+/// Maximum bytes of a bulk string before authentication.
 const STRANGERS_BULK_BYTES_MAX: usize = 16 << 10;
-/// Places kept from one request to the next.
+/// Spans whose memory is kept from one request to the next.
 pub(super) const SPANS_KEPT: usize = 256;
 
-/// Why a client's bytes are no request; Redis's words, for the client.
+/// Why the bytes of a client are not a request: an error text in Redis's words, for the client.
 pub type Malformed = Cow<'static, str>;
 
-/// How far the bytes that have arrived go.
+/// The result of parsing the bytes that have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A request is there, of so many bytes; [`Parser::arguments`] tells its arguments, of which an empty one has none.
+    /// A complete request of so many bytes. [`Parser::arguments`] returns its arguments; an empty
+    /// request has none.
     Request(usize),
-    /// More has to arrive.
+    /// More bytes have to arrive.
     Incomplete,
 }
 
-/// Where an argument lies.
+/// The range of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     from: u32,
     to: u32,
 }
 
-/// Where parsing stands in what has arrived and was not taken.
+/// The position of the parser in the bytes that have arrived.
 #[derive(Debug, Default)]
 pub struct Parser {
     /// Bytes of the request that are parsed.
     parsed: usize,
-    /// Bytes behind them that hold no end of a line.
+    /// Bytes behind them that contain no end of a line.
     searched: usize,
     /// Arguments of an array that are still to come.
     missing: usize,
-    /// Bytes of the bulk string whose head is parsed.
+    /// Length of the bulk string whose header is parsed.
     bulk: Option<usize>,
     spans: Vec<Span>,
-    /// The words of a line; places are in here while it has any.
+    /// The words of an inline command; the spans refer to them.
     words: Vec<u8>,
     is_line: bool,
     is_done: bool,
@@ -63,29 +66,32 @@ pub struct Arguments<'b> {
 }
 
 impl<'b> Arguments<'b> {
-    /// Those at some places of a request's bytes.
+    /// Creates arguments from their ranges in a request's bytes.
     pub(super) fn new(spans: &'b [Span], bytes: &'b [u8]) -> Self {
         Self { spans, bytes }
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// One of them, which must be there.
+    /// Returns an argument.
+    ///
+    /// # Panics
+    /// If there is no such argument.
     #[inline]
     pub fn get(&self, number: usize) -> &'b [u8] {
         let Span { from, to } = self.spans[number];
         &self.bytes[from as usize..to as usize]
     }
 
-    /// Those from one on.
+    /// Returns the arguments from one on.
     pub fn from(&self, number: usize) -> impl ExactSizeIterator<Item = &'b [u8]> + Clone + use<'b> {
         let bytes = self.bytes;
         let spans = self.spans.get(number..).unwrap_or_default();
@@ -94,10 +100,11 @@ impl<'b> Arguments<'b> {
 }
 
 impl Parser {
-    /// Parses on. `arrived` begins where the last request ended, and has grown only at its end since the last call.
+    /// Parses on. `arrived` begins where the last request ended, and since the last call bytes were
+    /// only appended to it.
     ///
     /// # Errors
-    /// When these bytes can never be a request: the connection is of no more use.
+    /// If the bytes can never become a request; the connection is unusable then.
     pub fn advance(&mut self, arrived: &[u8], is_trusted: bool) -> Result<Step, Malformed> {
         if self.is_done {
             self.begin();
@@ -133,22 +140,24 @@ impl Parser {
         Ok(self.done())
     }
 
-    /// The arguments of the request that [`Parser::advance`] has told of, with the same bytes.
+    /// Returns the arguments of the request that [`Parser::advance`] returned last, given the same
+    /// bytes.
     pub fn arguments<'b>(&'b self, arrived: &'b [u8]) -> Arguments<'b> {
         Arguments { spans: &self.spans, bytes: if self.is_line { &self.words } else { arrived } }
     }
 
-    /// Where the arguments of that request lie in its bytes; `None` for a line, whose words the parser holds.
+    /// Returns the ranges of that request's arguments, or `None` for an inline command, whose words
+    /// the parser holds.
     pub(super) fn spans(&self) -> Option<&[Span]> {
         (!self.is_line).then_some(&self.spans)
     }
 
-    /// Whether a request has begun, and its end has not come.
+    /// Returns whether a request has begun and is incomplete.
     pub fn is_within(&self) -> bool {
         !self.is_done && (self.parsed > 0 || self.searched > 0)
     }
 
-    /// Memory behind it, in bytes.
+    /// Returns the bytes of memory that the parser holds.
     pub fn buffer_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.words.capacity()
     }
@@ -171,7 +180,7 @@ impl Parser {
         Step::Request(self.parsed)
     }
 
-    /// The line behind what is parsed, up to the byte that ends it.
+    /// Returns the line behind the parsed bytes, up to the byte that ends it.
     fn line<'b>(
         &mut self,
         arrived: &'b [u8],
@@ -189,11 +198,11 @@ impl Parser {
         Ok(found.map(|at| &rest[..self.searched + at]))
     }
 
-    /// The line that begins an array or a bulk string, once its end is there too.
+    /// Returns the header line of an array or a bulk string once its line end has arrived.
     fn head<'b>(&mut self, arrived: &'b [u8], too_long: &'static str) -> Result<Option<&'b [u8]>, Malformed> {
         let Some(line) = self.line(arrived, b'\r', too_long)? else { return Ok(None) };
         if arrived.len() < self.parsed + line.len() + 2 {
-            // Found again at once.
+            // The next call finds it at once.
             self.searched = line.len();
             return Ok(None);
         }
@@ -246,13 +255,14 @@ impl Parser {
         self.is_line = true;
         self.pass(line.len() + 1);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // As far as a C string goes.
+        // Up to the first zero, as Redis reads it.
         let line = line.split(|&byte| byte == 0).next().unwrap_or_default();
         self.split_words(line).ok_or("Protocol error: unbalanced quotes in request")?;
         Ok(self.done())
     }
 
-    /// The words of a line, quoted or not; `None` when a quote does not end, or a word goes on behind its end.
+    /// Splits an inline command into words. Returns `None` if a quote is not closed, or a closing
+    /// quote is not followed by a space.
     fn split_words(&mut self, line: &[u8]) -> Option<()> {
         let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b;
         let mut rest = line;
@@ -267,7 +277,7 @@ impl Parser {
         }
     }
 
-    /// Takes a word; answers what is behind it.
+    /// Parses a word. Returns the rest of the line.
     fn word<'l>(&mut self, mut rest: &'l [u8]) -> Option<&'l [u8]> {
         let mut quote = None;
         loop {
@@ -323,7 +333,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The requests in some bytes that come in pieces, and the error they end with.
+    /// Parses bytes that arrive in pieces. Returns all requests, and the error they end with.
     fn requests(pieces: &[&[u8]], is_trusted: bool) -> (Vec<Vec<Vec<u8>>>, Option<Malformed>) {
         let (mut parser, mut buffer, mut found) = (Parser::default(), Vec::new(), Vec::new());
         for piece in pieces {
@@ -421,7 +431,7 @@ mod tests {
         assert!(parser.is_within() && parser.buffer_bytes() < 1024, "{}", parser.buffer_bytes());
     }
 
-    /// Bytes that are requests, or nearly.
+    /// Generates requests, and bytes that are nearly requests.
     fn conversation() -> impl Strategy<Value = Vec<u8>> {
         let bulk = prop_oneof![
             8 => prop::collection::vec(any::<u8>(), 0..40).prop_map(|bytes| {

@@ -1,18 +1,19 @@
-//! Scores of sorted sets as text: read as C's `strtod` reads them, but for hexadecimal ones, and written as `%.17g` writes them.
+//! Scores of sorted sets as text: parsed as C's `strtod` does, except hexadecimal ones, and
+//! formatted as `%.17g` does.
 
 use std::ops::Bound;
 
-/// Whether some digit of a number's text, in front of its exponent, is not 0.
+/// Returns whether a number's text has a digit other than 0 before its exponent.
 fn has_weight(text: &[u8]) -> bool {
     text.iter().take_while(|byte| !byte.eq_ignore_ascii_case(&b'e')).any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
-/// Reads a number, infinite ones among them.
+/// Parses a number, which may be infinite.
 fn read(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
-/// A score; one that is too large or too small to be told from infinity or zero is none.
+/// Parses a score; a finite number that overflows to infinity or underflows to zero is not one.
 pub(super) fn parse(text: &[u8]) -> Option<f64> {
     let score = read(text)?;
     let is_word = text.last().is_some_and(u8::is_ascii_alphabetic);
@@ -20,7 +21,8 @@ pub(super) fn parse(text: &[u8]) -> Option<f64> {
     (!is_out_of_range).then_some(score)
 }
 
-/// An end of a range of scores, which is less strict: `(` excludes it, space may go ahead, and what is out of range is infinity or zero.
+/// Parses an end of a range of scores. `(` excludes it, leading spaces are allowed, and numbers out
+/// of range become infinity or zero.
 pub(super) fn bound(text: &[u8]) -> Option<Bound<f64>> {
     let (is_exclusive, text) = match text {
         [b'(', rest @ ..] => (true, rest),
@@ -35,7 +37,7 @@ pub(super) fn bound(text: &[u8]) -> Option<Bound<f64>> {
 /// Significant digits.
 const DIGITS: i32 = 17;
 
-/// A score as `%.17g` writes it.
+/// Formats a score as `%.17g` does.
 pub(super) fn text(score: f64) -> String {
     if score.is_infinite() {
         return if score > 0.0 { "inf" } else { "-inf" }.to_owned();

@@ -1,4 +1,5 @@
-//! The last commands that took long, as `SLOWLOG` tells of them. Passwords are left out, and of long commands most.
+//! The slow log: the last commands that took long, as `SLOWLOG` shows them. It keeps no passwords,
+//! and only the beginning of long commands.
 
 use super::clients::ClientInfo;
 use super::request::Arguments;
@@ -8,39 +9,39 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Arguments kept of a command; the last of them tells how many there were more.
+/// Maximum arguments kept of a command; the last of them gives the number of those left out.
 const ARGUMENTS_MAX: usize = 32;
-/// Bytes kept of an argument.
+/// Maximum bytes kept of an argument.
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// A command that took long.
+/// An entry of the slow log.
 #[derive(Debug)]
 pub(super) struct SlowEntry {
-    /// Its number, never given twice by this gateway.
+    /// The entry's id, never reused by this gateway.
     pub(super) id: u64,
-    /// When it ended, in seconds since the epoch.
+    /// When the command ended, in seconds since the Unix epoch.
     pub(super) time: i64,
-    /// How long it took, in microseconds.
+    /// How long the command took, in microseconds.
     pub(super) micros: u64,
-    /// The command, as it was given.
+    /// The command's name and arguments, shortened.
     pub(super) arguments: Vec<Vec<u8>>,
-    /// Whose it was.
+    /// The client that sent it.
     pub(super) client: Arc<ClientInfo>,
-    /// What that was called at the time.
+    /// The name of the client at the time.
     pub(super) name: String,
 }
 
-/// Keeps the last of them.
+/// The last slow commands.
 #[derive(Debug)]
 pub(super) struct SlowLog {
-    /// What takes as long or longer is kept.
+    /// The duration from which a command is kept.
     pub(super) threshold: Duration,
     entries_max: usize,
-    /// The next one's number; newest first.
+    /// The next id, and the entries with the newest first.
     kept: Mutex<(u64, VecDeque<Arc<SlowEntry>>)>,
 }
 
-/// What is kept of an argument.
+/// Returns what is kept of an argument.
 fn shortened(argument: &[u8]) -> Vec<u8> {
     match argument.split_at_checked(ARGUMENT_BYTES_MAX) {
         None | Some((_, [])) => argument.to_vec(),
@@ -48,7 +49,7 @@ fn shortened(argument: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What is kept of a command.
+/// Returns what is kept of a command.
 fn kept(command: &Command, args: &Arguments<'_>) -> Vec<Vec<u8>> {
     if command.is_for_strangers() && args.len() > 1 {
         return vec![args.get(0).to_vec(), b"(redacted)".to_vec()];
@@ -70,7 +71,7 @@ impl SlowLog {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A command took long.
+    /// Adds a command.
     pub(super) fn note(
         &self,
         command: &Command,
@@ -97,17 +98,17 @@ impl SlowLog {
         kept.1.truncate(self.entries_max);
     }
 
-    /// The last ones, newest first.
+    /// Returns the last entries, newest first.
     pub(super) fn last(&self, count: usize) -> Vec<Arc<SlowEntry>> {
         self.lock().1.iter().take(count).cloned().collect()
     }
 
-    /// How many are kept.
+    /// Returns the number of entries.
     pub(super) fn count(&self) -> usize {
         self.lock().1.len()
     }
 
-    /// Keeps none of those that are there.
+    /// Removes all entries.
     pub(super) fn reset(&self) {
         self.lock().1.clear();
     }

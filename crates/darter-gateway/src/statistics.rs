@@ -1,4 +1,5 @@
-//! What a gateway counts. Each thread counts its own commands by plain stores and is read meanwhile; what is rare is counted together.
+//! The counts of a gateway. Each thread counts its own commands with plain stores and is read
+//! meanwhile; the threads count rare events together.
 
 use super::fault::Fault;
 use super::table::{Command, TABLE};
@@ -8,34 +9,35 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long commands took, in ns: a bucket up to a microsecond, then each twice as wide, to four seconds.
+/// Durations of commands, in ns: a bucket up to a microsecond, then buckets that double, up to four
+/// seconds.
 type Latency = Histogram<1000, 1, 24>;
 
-/// The families of commands, as the table has them.
+/// The families of commands, in the order of the table.
 pub(super) static FAMILIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let mut families: Vec<_> = TABLE.iter().map(|command| command.group).collect();
     families.dedup();
     families
 });
 
-/// The place of each command's family.
+/// The index of each command's family.
 static FAMILY_OF: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let place = |command: &Command| FAMILIES.iter().position(|family| *family == command.group);
     TABLE.iter().map(|command| place(command).unwrap_or_default()).collect()
 });
 
-/// What one thread has done.
+/// The counts of one thread.
 #[derive(Debug)]
 pub(super) struct ThreadCounts {
     /// By command.
     commands: Vec<Counter>,
     /// By family.
     latencies: Vec<Latency>,
-    /// What the pool was asked, by kind of operation.
+    /// The costs of pool operations, by kind of operation.
     fabric: [[Counter; 6]; OpKind::COUNT],
-    /// Ways into the pool that were made.
+    /// Sessions opened.
     pub(super) sessions: Counter,
-    /// When it last looked around, in ms since the gateway began.
+    /// When the thread last did its accounting, in ms since the gateway started.
     pub(super) looked_ms: Counter,
 }
 
@@ -52,7 +54,7 @@ impl Default for ThreadCounts {
 }
 
 impl ThreadCounts {
-    /// A command was done.
+    /// Counts a command.
     #[inline]
     pub(super) fn did(&self, command: &Command, took: Duration) {
         let at = command.id as usize;
@@ -60,7 +62,7 @@ impl ThreadCounts {
         self.latencies[FAMILY_OF[at]].record(took.as_nanos() as u64);
     }
 
-    /// A way into the pool has cost so much more.
+    /// Adds the costs of pool operations.
     pub(super) fn spent(&self, more: &Counters) {
         for (counters, kind) in self.fabric.iter().zip(&more.kinds) {
             let OpCounters { ops, round_trips, verbs, read_bytes, write_bytes, retries } = *kind;
@@ -73,21 +75,21 @@ impl ThreadCounts {
     }
 }
 
-/// What all threads have done.
+/// The sums of all threads' counts.
 #[derive(Debug)]
 pub(super) struct Sums {
     /// By command, in the order of the table.
     pub(super) commands: Vec<u64>,
     /// By family, in the order of [`FAMILIES`].
     pub(super) latencies: Vec<HistogramSnapshot>,
-    /// What the pool was asked.
+    /// The costs of pool operations.
     pub(super) fabric: Counters,
-    /// Ways into the pool that were made.
+    /// Sessions opened.
     pub(super) sessions: u64,
 }
 
 impl Sums {
-    /// Of at least one thread.
+    /// Adds the counts of at least one thread.
     pub(super) fn of(threads: &[impl AsRef<ThreadCounts>]) -> Self {
         let none = ThreadCounts::default();
         let mut sums = Self {
@@ -115,27 +117,27 @@ impl Sums {
     }
 }
 
-/// Why commands were answered with an error.
+/// Causes of error replies.
 pub(super) const FAULTS: [&str; 3] = ["client", "full", "pool"];
 
-/// What threads count together, since it is rare.
+/// Counts of rare events, which all threads share.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) accepted: AtomicU64,
     pub(super) refused: AtomicU64,
-    /// Connections that held too much.
+    /// Connections dropped because they held too much.
     pub(super) dropped: AtomicU64,
     /// By [`FAULTS`].
     errors: [AtomicU64; FAULTS.len()],
     pub(super) expired: AtomicU64,
-    /// As the last round of the walk has found.
+    /// As the last complete round of the expiry walk counted them.
     pub(super) keys: AtomicU64,
     pub(super) expiring: AtomicU64,
     pub(super) slow: AtomicU64,
 }
 
 impl Counts {
-    /// A command was answered with an error.
+    /// Counts an error reply.
     pub(super) fn note(&self, fault: &Fault) {
         let kind = match fault {
             Fault::Said(_) => 0,
@@ -145,7 +147,7 @@ impl Counts {
         self.errors[kind].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Errors, with why.
+    /// Returns the error replies by cause.
     pub(super) fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
         FAULTS.into_iter().zip(&self.errors).map(|(name, count)| (name, count.load(Ordering::Relaxed)))
     }

@@ -1,38 +1,41 @@
-//! The table of commands: the name, arguments and effect of each, for dispatch, for `COMMAND` and for docs/commands.md.
+//! The table of commands: the name, arguments and effect of each, for dispatch, for `COMMAND` and
+//! for docs/commands.md.
 //!
-//! To add a command, add an entry to the list in this file and a function to its family's file in `commands/`.
+//! To add a command, add an entry to the list in this file and a function to its family's file in
+//! `commands/`.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// A command, as the table describes it.
+/// An entry of the table.
 #[derive(Debug)]
 pub(super) struct Command {
-    /// Its position in the table.
+    /// The command's position in the table.
     pub id: CommandId,
-    /// Its name, in lower case.
+    /// The command's name in lower case.
     pub name: &'static str,
-    /// Arguments with the name; at least so many when negative.
+    /// The number of arguments, including the name; if negative, the minimum.
     pub arity: i64,
-    /// What it is, in Redis's words.
+    /// The command's flags, in Redis's words.
     pub flags: &'static [&'static str],
-    /// Which arguments are keys: the first, the last (from the end when negative), the step. All 0 for none.
+    /// Which arguments are keys: the first, the last (from the end if negative) and the step. All 0
+    /// if there are none.
     pub keys: (i64, i64, i64),
-    /// The version of Redis, or of darter, that brought it.
+    /// The version of Redis, or of darter, that introduced it.
     pub since: &'static str,
-    /// The group it belongs to, in Redis's words.
+    /// The group that it belongs to, in Redis's words.
     pub group: &'static str,
-    /// What it does, in a line.
+    /// A summary in one line.
     pub summary: &'static str,
-    /// How atomic it is across all gateways, and where it differs from Redis.
+    /// How atomic it is across gateways, and where it differs from Redis.
     pub note: &'static str,
 }
 
-/// Passes the list of commands, by their groups, to a macro: `table!` below makes the table of it, `commands/mod.rs` the
-/// dispatch.
+/// Passes the list of commands, by their groups, to a macro: `table!` below makes the table of it,
+/// `commands/mod.rs` the dispatch.
 ///
-/// An entry gives the command's id, name, arity, flags, keys and the version that introduced it; the expression that runs it; a
-/// summary; and how atomic it is across gateways.
+/// An entry gives the command's id, name, arity, flags, keys and the version that introduced it;
+/// the expression that runs it; a summary; and how atomic it is across gateways.
 macro_rules! for_each_command {
     ($with:ident) => {
         $with! { call;
@@ -281,7 +284,7 @@ macro_rules! table {
 
 for_each_command! { table }
 
-/// Slots of the names' hash table: a power of two, more than twice the commands.
+/// Slots of the hash table of names: a power of two, more than twice the number of commands.
 const SLOTS: usize = 512;
 
 static SLOT_OF_NAME: LazyLock<[Option<&'static Command>; SLOTS]> = LazyLock::new(|| {
@@ -302,7 +305,7 @@ fn hash(name: &[u8]) -> usize {
 }
 
 impl Command {
-    /// The command of a name, in whichever case.
+    /// Returns the command with a name, in upper or lower case.
     #[inline]
     pub(super) fn named(name: &[u8]) -> Option<&'static Self> {
         let mut slot = hash(name);
@@ -315,24 +318,24 @@ impl Command {
         None
     }
 
-    /// The command of a place in the table.
+    /// Returns the command at a position of the table.
     pub(super) fn numbered(number: u32) -> Option<&'static Self> {
         TABLE.get(number as usize)
     }
 
-    /// Whether so many arguments, the name among them, are as many as it wants.
+    /// Returns whether the command takes so many arguments, including its name.
     pub(super) fn takes(&self, arguments: usize) -> bool {
         let arguments = super::number::signed(arguments);
         if self.arity < 0 { arguments >= -self.arity } else { arguments == self.arity }
     }
 
-    /// Whether who has not shown the password may use it.
+    /// Returns whether a client may use the command before it has authenticated.
     pub(super) fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
 }
 
-/// The page docs/commands.md.
+/// Returns the page docs/commands.md.
 pub fn page() -> String {
     let mut page = String::from(
         "# Commands of the gateway\n\n\

@@ -1,5 +1,5 @@
-//! A serving thread: an executor with a task for each client, one that drives the connections to memory nodes, one that
-//! accounts, and in the first thread one that removes expired keys.
+//! A serving thread: an executor with a task for each client, one that drives the connections to
+//! memory nodes, one that accounts, and in the first thread one that removes expired keys.
 
 use super::connection::Connection;
 use super::error::{GatewayError, system};
@@ -27,7 +27,8 @@ const IDLE_EXPIRY_PAUSE: Duration = Duration::from_secs(1);
 /// A connection on its way to the thread that serves it.
 pub(super) type Accepted = (TcpStream, SocketAddr);
 
-/// Serves the clients that a channel delivers, until the channel is closed and all of them have gone.
+/// Serves the clients that a channel delivers, until the channel is closed and all of them have
+/// gone.
 pub(super) fn serve(
     shared: Arc<GatewayState>,
     mut given: mpsc::UnboundedReceiver<Accepted>,

@@ -1,5 +1,5 @@
-//! What the clients of one thread share, and borrow from it: sessions of the pool, of which only so many are in use at a time,
-//! and spare buffers.
+//! What the clients of one thread share, and borrow from it: sessions of the pool, of which only so
+//! many are in use at a time, and spare buffers.
 
 use super::clients::ClientInfo;
 use super::keyspace::{KeyLocks, Keyspace};

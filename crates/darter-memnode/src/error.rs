@@ -14,34 +14,35 @@ pub enum MemNodeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system refused something that serving needs.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The region is not one node's memory.
+    /// The region is not the memory of exactly one node.
     #[error("a memory node serves one region; this pool has {nodes}")]
     Regions {
-        /// How many there are.
+        /// The number of nodes that it has.
         nodes: usize,
     },
-    /// The file beside the region's, where the node keeps whom it has shut out, cannot be used.
+    /// The file beside the region's, in which the node records the sessions that it has fenced,
+    /// cannot be used.
     #[error("{}: cannot {action}: {source}; it belongs to the region's file and goes with it", path.display())]
     Ledger {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The region cannot be reached.
+    /// The region cannot be accessed.
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }

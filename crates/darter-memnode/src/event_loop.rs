@@ -1,4 +1,5 @@
-//! Turn after turn: which sockets have something, whose connection begins, is served and ends.
+//! The event loop of a memory node: waits for sockets that are ready, accepts connections, serves
+//! them and ends them.
 
 use crate::error::{MemNodeError, system};
 use crate::metrics::DroppedFor;
@@ -15,27 +16,28 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// The listener's key among the sockets' numbers.
+/// The listener's key; connections have keys above it.
 const LISTENER: u64 = 0;
-/// Most sockets heard in one turn.
+/// Maximum number of sockets served in one iteration.
 const EVENTS_MAX: usize = 256;
-/// Connections taken in one turn.
+/// Maximum number of connections accepted in one iteration.
 const ACCEPTS_MAX: usize = 64;
-/// Connections that have not greeted, beyond which the oldest makes room for the next.
+/// Maximum number of connections that have not completed the handshake; beyond it a new connection
+/// replaces the oldest.
 const UNGREETED_MAX: usize = 256;
-/// How often peers are looked at that do nothing.
+/// The interval between two looks at idle connections.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// The sockets and who is behind them.
+/// The sockets and the connections behind them.
 pub(crate) struct EventLoop<'s> {
     waiting: OwnedFd,
-    /// `None` once nobody new is taken.
+    /// `None` once the node accepts no more connections.
     listener: Option<TcpListener>,
-    /// The system would not accept: not before the next sweep again.
+    /// The system refused to accept a connection; the next attempt is at the next sweep.
     is_paused: bool,
     peers: HashMap<u64, Peer>,
     next_key: u64,
-    /// Connections in the order they came, those that have greeted or gone not yet left out.
+    /// Keys in the order of arrival; some of them may have completed the handshake or ended since.
     ungreeted: VecDeque<u64>,
     fenced: u64,
     service: Service<'s>,
@@ -75,7 +77,7 @@ impl<'s> EventLoop<'s> {
         Ok(epoll::modify(&self.waiting, socket, epoll::EventData::new_u64(key), flags(interest))?)
     }
 
-    /// Serves until there is nothing more to do after `stop`.
+    /// Serves until `stop` is requested and nothing is left to do.
     pub(crate) fn run(mut self, stop: &Stop, endpoint: &mut LocalEndpoint) -> Result<(), MemNodeError> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         let mut now = Instant::now();
@@ -124,7 +126,7 @@ impl<'s> EventLoop<'s> {
         Ok(())
     }
 
-    /// Takes whoever has connected.
+    /// Accepts the connections that are waiting.
     fn accept(&mut self) {
         for _ in 0..ACCEPTS_MAX {
             let Some(listener) = &self.listener else { return };
@@ -172,7 +174,7 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Serves one peer, and sees to it that its socket is watched for what it is now waited for.
+    /// Serves one connection, then updates the events that its socket is watched for.
     fn serve(&mut self, key: u64, endpoint: &mut LocalEndpoint) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let goes_on = peer.serve(&mut self.service, endpoint) == Progress::GoesOn;
@@ -197,7 +199,8 @@ impl<'s> EventLoop<'s> {
         self.service.metrics.buffer_bytes.get() > self.service.options.buffer_bytes_max as u64
     }
 
-    /// Gives back memory that holds nothing; then drops whoever holds most, until all together hold no more than they may.
+    /// Shrinks empty buffers, then drops the connections with the largest buffers until the total
+    /// is within the limit.
     #[cold]
     fn shed(&mut self) {
         for peer in self.peers.values_mut() {
@@ -228,7 +231,7 @@ impl<'s> EventLoop<'s> {
         }
     }
 
-    /// Looks at those who do nothing.
+    /// Looks at the connections that had no events.
     fn sweep(&mut self) {
         let mut gone = Vec::new();
         for (&key, peer) in &mut self.peers {
@@ -254,7 +257,8 @@ impl<'s> EventLoop<'s> {
         self.service.metrics.looked(self.service.now);
     }
 
-    /// Takes who has connected until now and nobody later, and gives everybody a turn: those who owe nothing end.
+    /// Accepts the connections that are waiting now and none later, and serves every connection
+    /// once; those with nothing in progress end.
     fn begin_to_drain(&mut self, endpoint: &mut LocalEndpoint) {
         self.service.is_draining = true;
         self.service.metrics.is_draining.set(1);

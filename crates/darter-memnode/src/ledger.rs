@@ -1,8 +1,10 @@
-//! What a memory node with a file remembers beside its region, in a second file: which memory it is, and whom it has shut out.
+//! The file in which a memory node with a mapped region records its identity and the sessions that
+//! it has fenced.
 //!
-//! The region's file alone would not do. A session that was shut out may wake after the node was restarted, and must still
-//! find the door closed; so each such session is on the medium before anyone is told that it is shut out. The file is text,
-//! one line a fact, and only grows; a last line cut short by a crash was told to nobody.
+//! The region's file alone is not enough: a fenced session may wake up after the node was restarted
+//! and must still be refused. So each fenced session is on stable storage before anyone learns that
+//! it is fenced. The file is text, has one fact per line, and only grows. If a crash cut the last
+//! line short, no one had learned of it.
 //!
 //! ```text
 //! darter memory node 1
@@ -20,23 +22,23 @@ const TITLE: &str = "darter memory node 1";
 /// Bytes of the longest line.
 const LINE_BYTES_MAX: u64 = 64;
 
-/// The second file, open.
+/// The open file.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     file: File,
     path: PathBuf,
 }
 
-/// What the second file says.
+/// The contents of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     pub boot_id: u64,
-    /// Sessions, the oldest first.
+    /// Fenced sessions, the oldest first.
     pub fenced: Vec<u64>,
 }
 
 impl Ledger {
-    /// Opens the file beside a region's, or begins it when the region is new.
+    /// Opens the file beside a region's file, or creates it if the region is new.
     pub(crate) fn open(region: &Path, is_new: bool) -> Result<(Self, Remembered), MemNodeError> {
         let mut path = region.as_os_str().to_owned();
         path.push(".node");
@@ -48,7 +50,7 @@ impl Ledger {
         let mut how = OpenOptions::new();
         how.read(true).append(true);
         if is_new {
-            // Whatever stands there belongs to a region that is gone.
+            // An existing file belongs to a region that is gone.
             let begun = Remembered { boot_id: random_word(), fenced: Vec::new() };
             let file = how.create(true).open(&path).map_err(refused("create it"))?;
             file.set_len(0).map_err(refused("empty it"))?;
@@ -59,14 +61,14 @@ impl Ledger {
         let file = how.open(&path).map_err(refused("open it"))?;
         let remembered = read(&file).map_err(refused("read it"))?;
         let mut ledger = Self { file, path };
-        // A line that was cut short gets its end, and is passed over by the next reading.
+        // Ends a line that was cut short; the next reader skips it.
         if !mutant!("node-ledger-goes-on-in-a-cut-line") {
             ledger.note("\n")?;
         }
         Ok((ledger, remembered))
     }
 
-    /// Makes it known for all time that a session is shut out.
+    /// Records on stable storage that a session is fenced.
     pub(crate) fn fenced(&mut self, session: u64) -> Result<(), MemNodeError> {
         self.note(&format!("fenced {session:016x}\n"))
     }
@@ -90,7 +92,7 @@ fn read(file: &File) -> io::Result<Remembered> {
         Ok(reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line)? > 0)
     };
     let number = |line: &[u8], what: &str| {
-        // Its digits are all there or it was cut short; its end does not matter.
+        // The line is complete if all its digits are there; the line feed does not matter.
         let digits = line.strip_suffix(b"\n").unwrap_or(line).strip_prefix(what.as_bytes())?;
         let digits = std::str::from_utf8(digits).ok().filter(|digits| digits.len() == 16)?;
         u64::from_str_radix(digits, 16).ok()
@@ -143,7 +145,7 @@ mod tests {
         }
         std::fs::write(&path, [&whole[..], &[0xff; 1000]].concat()).unwrap();
         assert_eq!(Ledger::open(&region, false).unwrap().1.fenced, [7, u64::MAX]);
-        // A new region begins anew.
+        // A new region gets a new file.
         assert_ne!(Ledger::open(&region, true).unwrap().1.boot_id, begun.boot_id);
     }
 }

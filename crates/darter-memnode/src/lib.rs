@@ -1,11 +1,14 @@
-//! A memory node: executes READ, WRITE, CAS and FAA against one region for whoever is let in.
+//! A memory node: executes READ, WRITE, CAS and FAA on one region of memory for its clients.
 //!
-//! One thread serves all connections. It takes in what a socket has, executes the whole frames in it, and sends all their
-//! answers in one call; between looks it spins for a while, then sleeps in `epoll`. Whatever a peer sends, it costs the peer
-//! its connection at most: lengths are checked before anything is kept, verbs before anything is touched, a peer that
-//! does not read its answers is heard no further, and dropped when that lasts, and all of them together may hold so much memory.
+//! One thread serves all connections. It reads what a socket has received, executes the complete
+//! frames in it, and sends all their replies with one call. Between looks at the sockets it spins
+//! for a while, then sleeps in `epoll`. Nothing that a client sends can cost more than the client's
+//! own connection: the node checks lengths before it stores anything and verbs before it executes
+//! anything. It stops reading from a client that does not read its replies, drops it if that lasts,
+//! and limits the memory of all connections together.
 //!
-//! An operator sees it through counters (`metrics.rs`, exposed by `metrics_port.rs`) and log lines (`tracing`, limited in `service.rs`).
+//! Operators observe a node through its counters (`metrics.rs`, exposed by `metrics_port.rs`) and
+//! its log lines (`tracing`, limited in `service.rs`).
 
 mod error;
 mod event_loop;
@@ -36,7 +39,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tracing::info;
 
-/// A memory node that listens.
+/// A memory node that is listening.
 #[derive(Debug)]
 pub struct MemNode {
     listener: TcpListener,
@@ -51,7 +54,7 @@ impl MemNode {
     /// Listens at an address, to serve a region.
     ///
     /// # Errors
-    /// When the address is taken.
+    /// If the address cannot be listened on.
     pub fn bind(address: SocketAddr, region: Region, options: MemNodeOptions) -> Result<Self, MemNodeError> {
         let listener =
             TcpListener::bind(address).map_err(|source| MemNodeError::Listen { address, source })?;
@@ -62,24 +65,25 @@ impl MemNode {
         Ok(Self { listener, memory, boot_id: remembered.boot_id, sessions, options, metrics })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// If the system does not report it.
     pub fn address(&self) -> Result<SocketAddr, MemNodeError> {
         self.listener.local_addr().map_err(system("ask for the listening address"))
     }
 
-    /// What it counts, now and as long as it serves.
+    /// Returns the node's counters, which it updates as long as it serves.
     pub fn metrics(&self) -> &Arc<MemNodeMetrics> {
         &self.metrics
     }
 
-    /// Serves until asked to stop, then drains: takes nobody new, executes what has arrived, and ends each connection when its
-    /// answers are out, all of them after [`MemNodeOptions::drain`] or when asked again.
+    /// Serves until a stop is requested, then drains: accepts no more connections, executes the
+    /// requests that have arrived, and ends each connection once its replies are sent. It ends all
+    /// of them after [`MemNodeOptions::drain`] or at a second request to stop.
     ///
     /// # Errors
-    /// When the system refuses what serving needs; a peer's fault is never one.
+    /// If the system refuses what serving needs. A client's fault is never an error.
     pub fn serve(self, stop: &Stop) -> Result<MemNodeCounts, MemNodeError> {
         let address = self.address()?;
         let _span = tracing::info_span!("memnode", node = %address).entered();
@@ -116,3 +120,8 @@ impl MemNode {
         Ok(counts)
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

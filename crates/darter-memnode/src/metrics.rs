@@ -1,38 +1,39 @@
-//! What a memory node counts. The serving thread alone writes, with plain relaxed stores; whoever wants the numbers reads
-//! them meanwhile: a scrape, a health check, the log's last line.
+//! The counters of a memory node. Only the serving thread writes them; scrapes, health checks and
+//! the log's last line read them meanwhile.
 
 use darter_fabric::wire::Refusal;
 use darter_fabric::{Verb, VerbKind};
 use darter_telemetry::counters::{Counter, Histogram};
 use std::time::{Duration, Instant};
 
-/// Why a connection was not let in.
+/// Why a connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedFor {
-    /// It does not speak TLS where the node does, or showed no certificate that holds, or did not believe the node's.
+    /// The TLS handshake failed: the client does not speak TLS, has no valid certificate, or does
+    /// not trust the node's.
     Tls,
-    /// It does not speak our protocol at all.
+    /// The client does not speak the protocol.
     Protocol,
-    /// Another version of it.
+    /// The client speaks another version of the protocol.
     Version,
-    /// No token, or a wrong one.
+    /// The client presented no token or a wrong one.
     Credentials,
-    /// Its session was shut out.
+    /// The client's session is fenced.
     Fenced,
-    /// There are as many connections as the node takes.
+    /// The node has as many connections as it accepts.
     Busy,
     /// The node is stopping.
     Closing,
-    /// The system had no random numbers to greet it with.
+    /// The system had no random numbers for the handshake.
     System,
 }
 
 impl RefusedFor {
-    /// The reasons as metrics and logs name them, in order.
+    /// The names of the reasons in metrics and logs, in order.
     pub const NAMES: [&str; 8] =
         ["tls", "protocol", "version", "credentials", "fenced", "busy", "closing", "system"];
 
-    /// The reason as metrics and logs name it.
+    /// Returns the name of the reason in metrics and logs.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
@@ -55,38 +56,38 @@ impl From<Refusal> for RefusedFor {
 /// Why the node ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DroppedFor {
-    /// It sent what makes no sense.
+    /// The client sent a malformed frame.
     Malformed,
-    /// It left its answers unread.
+    /// The client left its replies unread for too long.
     Unread,
-    /// It did not finish its greeting, or a request, in time.
+    /// The client did not complete the handshake, or a request, in time.
     Silent,
-    /// Its session was shut out.
+    /// The client's session was fenced.
     Fenced,
-    /// It held the most of what all connections may hold together.
+    /// The connection had the largest buffers when all connections together exceeded their limit.
     Memory,
-    /// The node stopped before it had taken its answers.
+    /// The node stopped before the client had read its replies.
     Closing,
-    /// The system would not watch its socket.
+    /// The system refused to watch the socket.
     System,
 }
 
 impl DroppedFor {
-    /// The reasons as metrics and logs name them, in order.
+    /// The names of the reasons in metrics and logs, in order.
     pub const NAMES: [&str; 7] = ["malformed", "unread", "silent", "fenced", "memory", "closing", "system"];
 
-    /// The reason as metrics and logs name it.
+    /// Returns the name of the reason in metrics and logs.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 }
 
-/// Everything a memory node counts, from its first moment on.
+/// The counters of a memory node since its start.
 #[derive(Debug)]
 pub struct MemNodeMetrics {
     began: Instant,
     pub(crate) region_bytes: u64,
-    /// Connections there are, greeted or not.
+    /// Open connections, with or without a completed handshake.
     pub(crate) open: Counter,
     pub(crate) accepted: Counter,
     pub(crate) refused: [Counter; RefusedFor::NAMES.len()],
@@ -96,47 +97,47 @@ pub struct MemNodeMetrics {
     pub(crate) frames: Counter,
     pub(crate) verbs: [Counter; VERB_KINDS.len()],
     pub(crate) batch_verbs: Histogram<1, 2, 10>,
-    /// Nanoseconds from finding sockets ready to having served them all.
+    /// Nanoseconds from finding sockets ready to having served all of them.
     pub(crate) turn_nanos: Histogram<1000, 2, 10>,
     pub(crate) received_bytes: Counter,
     pub(crate) sent_bytes: Counter,
-    /// Bytes of answers that peers have not taken.
+    /// Bytes of replies that clients have not read.
     pub(crate) waiting_bytes: Counter,
-    /// Memory behind all connections' buffers.
+    /// Bytes of memory of all connections' buffers.
     pub(crate) buffer_bytes: Counter,
     pub(crate) is_draining: Counter,
-    /// Milliseconds from the beginning to the last look around.
+    /// Milliseconds from the start to the last iteration of the sweep.
     looked_ms: Counter,
 }
 
-/// Verbs by the code of their kind.
+/// The kinds of verbs, in the order of their codes.
 pub(crate) const VERB_KINDS: [(VerbKind, &str); 4] =
     [(VerbKind::Read, "read"), (VerbKind::Write, "write"), (VerbKind::Cas, "cas"), (VerbKind::Faa, "faa")];
 
-/// How long a node may not look around before it counts as stuck; it does several times a second.
+/// The age of the last sweep from which a node counts as stuck; it sweeps several times a second.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// Whether a memory node can be used.
+/// The health of a memory node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It serves.
+    /// The node serves.
     Serving,
-    /// It is stopping.
+    /// The node is stopping.
     Draining,
-    /// Its thread has not looked around for 10 seconds.
+    /// The serving thread has not swept for 10 seconds.
     Stuck,
 }
 
-/// What a memory node has done.
+/// Totals of a memory node's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemNodeCounts {
-    /// Connections let in.
+    /// Connections that completed the handshake.
     pub accepted: u64,
     /// Connections refused, for any reason.
     pub refused: u64,
     /// Connections that the node ended, for any reason.
     pub dropped: u64,
-    /// Frames taken.
+    /// Frames received.
     pub frames: u64,
     /// Verbs executed.
     pub verbs: u64,
@@ -166,7 +167,7 @@ impl MemNodeMetrics {
         }
     }
 
-    /// A batch was executed.
+    /// Counts an executed batch.
     #[inline]
     pub(crate) fn executed(&self, verbs: impl Iterator<Item = Verb>) {
         let mut count = 0;
@@ -177,22 +178,22 @@ impl MemNodeMetrics {
         self.batch_verbs.record(count);
     }
 
-    /// The sockets that were ready have been served.
+    /// Counts an iteration of the event loop.
     pub(crate) fn turned(&self, took: Duration) {
         self.turn_nanos.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// The serving thread has looked around.
+    /// Records when the serving thread last swept.
     pub(crate) fn looked(&self, now: Instant) {
         self.looked_ms.set(millis(now.saturating_duration_since(self.began)));
     }
 
-    /// How long there has been this node.
+    /// Returns the time since the node started.
     pub fn uptime(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Whether the node can be used.
+    /// Returns the node's health.
     pub fn health(&self) -> Health {
         if self.is_draining.get() != 0 {
             Health::Draining
@@ -203,7 +204,7 @@ impl MemNodeMetrics {
         }
     }
 
-    /// The sums.
+    /// Returns the totals.
     pub fn counts(&self) -> MemNodeCounts {
         let sum = |counters: &[Counter]| counters.iter().map(Counter::get).sum();
         MemNodeCounts {
@@ -235,7 +236,7 @@ mod tests {
     fn a_thread_that_looks_no_more_is_stuck() {
         let mut metrics = MemNodeMetrics::new(1 << 20);
         assert_eq!(metrics.health(), Health::Serving);
-        // As if it had begun long ago.
+        // Pretends that the node started long ago.
         if let Some(long_ago) = metrics.began.checked_sub(2 * STUCK) {
             metrics.began = long_ago;
             assert_eq!(metrics.health(), Health::Stuck);

@@ -1,4 +1,4 @@
-//! A memory node's numbers, and the port where they are asked for.
+//! The metrics of a memory node in Prometheus' format, and the HTTP port that serves them.
 
 use crate::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
 use darter_telemetry::counters::Counter;
@@ -12,24 +12,25 @@ use std::fmt::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The registry of one memory node: every name begins with `darter_memnode_`.
+/// Returns a registry of one memory node's metrics; every name begins with `darter_memnode_`.
 pub(crate) fn registry(metrics: Arc<MemNodeMetrics>) -> Registry {
     let mut registry = Registry::with_prefix("darter_memnode");
     registry.register_collector(Box::new(metrics));
     registry
 }
 
-/// What is told at a memory node's port: `/metrics` and `/healthz`. It asks for no credentials, so it belongs on a network of the
-/// operator's.
+/// The pages of a memory node's port: `/metrics` and `/healthz`. They need no credentials, so the
+/// port belongs on a network of the operator's.
 struct MetricsPages {
     registry: Registry,
     metrics: Arc<MemNodeMetrics>,
 }
 
-/// Opens the port where a memory node's numbers are served, at an address, port 0 for any.
+/// Opens the HTTP port that serves a memory node's metrics at an address; port 0 chooses a free
+/// port.
 ///
 /// # Errors
-/// When the address is taken or the system refuses a thread.
+/// If the address cannot be listened on, or the system refuses a thread.
 pub fn serve_metrics(address: SocketAddr, metrics: Arc<MemNodeMetrics>) -> Result<HttpPort, PortError> {
     HttpPort::open(address, Arc::new(MetricsPages { registry: registry(Arc::clone(&metrics)), metrics }))
 }
@@ -48,7 +49,7 @@ impl Handler for MetricsPages {
     }
 }
 
-/// Counts with the label's value of each.
+/// Returns each count with its label.
 fn labelled<const N: usize>(
     label: &'static str,
     values: [&'static str; N],

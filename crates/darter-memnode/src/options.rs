@@ -3,27 +3,29 @@
 use darter_fabric::wire::{self, NodeTls};
 use std::time::Duration;
 
-/// How a memory node serves.
+/// The options of a memory node.
 #[derive(Clone, Debug)]
 pub struct MemNodeOptions {
-    /// What a client must prove to know; empty to let in whoever can connect.
+    /// The secret that clients must prove to know. If it is empty, anyone who can connect is
+    /// accepted.
     pub token: Vec<u8>,
-    /// How to speak TLS; without it all that goes over the wire can be read and changed there.
+    /// The TLS configuration. Without TLS anyone on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
-    /// Connections at most.
+    /// Maximum number of connections.
     pub connections_max: usize,
-    /// Payload bytes of a frame at most.
+    /// Maximum payload of a frame, in bytes.
     pub frame_bytes_max: u32,
-    /// Bytes of answers that wait for one peer, beyond which it is heard no further.
+    /// Bytes of unread replies of one client beyond which the node reads no further requests from
+    /// it.
     pub waiting_bytes_max: usize,
-    /// Bytes of memory behind all connections together, beyond which the one that has most is dropped. What one frame and its
-    /// answers take comes on top.
+    /// Bytes of memory of all connections' buffers beyond which the node drops the connection with
+    /// the largest ones. One frame and its replies come on top.
     pub buffer_bytes_max: usize,
-    /// How long a peer may leave its answers unread, or its greeting or a request unfinished.
+    /// How long a client may leave its replies unread, or its handshake or a request incomplete.
     pub patience: Duration,
-    /// How long to look again and again before sleeping.
+    /// How long the serving thread polls before it sleeps.
     pub spin: Duration,
-    /// How long peers may take their answers once the node has been asked to stop.
+    /// How long clients may take to read their replies once a stop was requested.
     pub drain: Duration,
 }
 

@@ -16,12 +16,12 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Calls for one peer before others get a turn.
+/// Maximum reads from one connection before others get their turn.
 const READS_PER_TURN: usize = 4;
-/// Bytes of answers made for one peer at a time: others wait no longer than it takes to make so many for each read.
+/// Bytes of replies produced for one connection before others get their turn.
 const ANSWER_BYTES_AT_A_TIME: usize = 256 << 10;
 
-/// What became of a peer's turn.
+/// The result of serving a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     GoesOn,
@@ -35,22 +35,24 @@ pub(crate) struct Peer {
     input: Inbox,
     output: Outbox,
     session: u64,
-    /// What its proof must be about, once it is challenged.
+    /// The transcript that the client's proof must cover, once it was challenged.
     transcript: Option<Transcript>,
     is_greeted: bool,
-    /// Nothing more is heard; what is in `output` still goes.
+    /// No further requests are read; the contents of `output` are still sent.
     is_closing: bool,
-    /// Frames may have arrived that were not taken, for want of room for their answers.
+    /// Complete frames may have arrived that were not executed, because there was no room for their
+    /// replies.
     has_frames: bool,
-    /// Why the node ends it, if it does.
+    /// Why the node ends the connection, if it does.
     fault: Option<DroppedFor>,
-    /// When it last did what it owes: took an answer, sent more of a request; or owed nothing. When it came, until it is greeted.
+    /// When the client last made progress on what it owes (read replies, sent more of a request) or
+    /// owed nothing. Before the handshake: when it connected.
     prompt: Instant,
-    /// When it last had a turn.
+    /// When the connection was last served.
     served: Instant,
-    /// What it has been counted for: bytes of memory, bytes of answers.
+    /// The bytes that the node counts for it: of buffers, and of unread replies.
     held: (usize, usize),
-    /// What the socket is watched for.
+    /// The events that the socket is watched for: readable, writable.
     pub(crate) watched: (bool, bool),
 }
 
@@ -82,12 +84,12 @@ impl Peer {
         self.is_greeted
     }
 
-    /// Memory behind it, in bytes.
+    /// Returns the bytes of its buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.held.0
     }
 
-    /// The node ends it; the first reason counts, a refusal above all.
+    /// Ends the connection for a reason. The first reason counts; a refusal precedes all.
     pub(crate) fn drop_for(&mut self, fault: DroppedFor) {
         let is_refused = self.is_closing && !self.is_greeted;
         self.is_closing = true;
@@ -96,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// What is wrong with it by now, if anything.
+    /// Returns the reason to drop it now, if there is one.
     pub(crate) fn lateness(&self, service: &Service<'_>) -> Option<DroppedFor> {
         let is_fenced = service.sessions.is_fenced(self.session) && !mutant!("node-silent-fenced-peer-kept");
         if self.is_greeted && is_fenced {
@@ -112,12 +114,12 @@ impl Peer {
         (service.now.saturating_duration_since(self.prompt) > service.options.patience).then_some(fault)
     }
 
-    /// Whether it has had no turn for so long.
+    /// Returns whether it was not served for so long.
     pub(crate) fn is_idle(&self, now: Instant, time: Duration) -> bool {
         now.saturating_duration_since(self.served) >= time
     }
 
-    /// Gives back the memory that holds nothing now.
+    /// Shrinks buffers that are empty.
     pub(crate) fn rest(&mut self, service: &Service<'_>) {
         self.channel.rest();
         self.input.rest();
@@ -125,7 +127,7 @@ impl Peer {
         self.count(service);
     }
 
-    /// Brings what the node counts of it up to date.
+    /// Updates what the node counts for it.
     fn count(&mut self, service: &Service<'_>) {
         let buffers = [self.channel.buffer_bytes(), self.input.buffer_bytes(), self.output.buffer_bytes()];
         self.hold(service, (buffers.iter().sum(), self.output.waiting()));
@@ -137,7 +139,7 @@ impl Peer {
         self.held = held;
     }
 
-    /// It is gone.
+    /// Ends it.
     pub(crate) fn part(mut self, service: &mut Service<'_>) {
         if !mutant!("node-counts-the-memory-of-the-gone") {
             self.hold(service, (0, 0));
@@ -149,7 +151,7 @@ impl Peer {
         service.parted(self.address, self.session, self.fault);
     }
 
-    /// Takes in what there is, does it, and sends the answers.
+    /// Reads what has arrived, executes it and sends the replies.
     pub(crate) fn serve(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) -> Progress {
         let progress = self.take_turn(service, endpoint);
         self.served = service.now;
@@ -163,7 +165,7 @@ impl Peer {
                 return Progress::Ended;
             }
             if self.is_closing || self.is_full(service.options) {
-                // Heard no further, until it reads or for good.
+                // Nothing more is read until the client reads its replies, or ever.
                 break;
             }
             if self.has_frames {
@@ -181,7 +183,7 @@ impl Peer {
                     self.take_frames(service, endpoint);
                 }
                 Ok(false) => {
-                    // Whoever is in the middle of a request, or of a greeting, may finish it.
+                    // A request or a handshake that has begun may be completed.
                     let is_amid =
                         !self.input.arrived().is_empty() && !mutant!("node-drain-ends-amid-a-request");
                     let is_done = self.is_greeted && !is_amid;
@@ -196,9 +198,10 @@ impl Peer {
                 }
             }
         }
-        // More may be there: the next turn tells. One that owes nothing more when the node drains is to have it without a word.
+        // More frames may be waiting, which the next turn finds out. When the node drains, a client
+        // with nothing in progress gets its end without a message.
         self.has_frames |= service.is_draining && self.is_greeted && self.input.arrived().is_empty();
-        // What was heard may be TLS's, and want an answer.
+        // What was read may have been TLS records that need a response.
         let is_sent = self.send(service).is_ok();
         if is_sent && !(self.is_closing && self.output.waiting() == 0) {
             Progress::GoesOn
@@ -207,7 +210,7 @@ impl Peer {
         }
     }
 
-    /// What it sent is not TLS, or not that of somebody to be let in.
+    /// Handles bytes that are not TLS, or TLS of a client that is not accepted.
     fn break_tls(&mut self, service: &mut Service<'_>) {
         if self.is_greeted {
             self.drop_for(DroppedFor::Malformed);
@@ -221,8 +224,8 @@ impl Peer {
         self.output.waiting() > options.waiting_bytes_max && !mutant!("node-hears-who-does-not-read")
     }
 
-    /// What the peer is waited for: requests, unless it leaves too many answers unread; room for answers, when some wait or
-    /// are still to be made.
+    /// Returns the events to wait for: readable unless too many replies are unread, writable if
+    /// replies are waiting or still to be produced.
     pub(crate) fn interest(&self, options: &MemNodeOptions) -> (bool, bool) {
         let hears = !self.is_closing && !self.is_full(options);
         (hears, self.is_closing || self.has_frames || self.output.waiting() > 0)
@@ -239,7 +242,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Does the whole frames that have arrived, as long as there is room for answers, and no more of them than is fair.
+    /// Executes the complete frames that have arrived, as long as there is room for replies, and up
+    /// to a fair share.
     fn take_frames(&mut self, service: &mut Service<'_>, endpoint: &mut LocalEndpoint) {
         let mut input = std::mem::take(&mut self.input);
         self.has_frames = false;
@@ -266,14 +270,14 @@ impl Peer {
     fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
         let opening: Opening = wire::head(bytes)?;
         if opening.magic != wire::MAGIC {
-            // Whoever it is does not speak our language: no answer would be understood.
+            // The client speaks another protocol and would understand no reply.
             self.is_closing = true;
             service.refused(self.address, RefusedFor::Protocol);
             return None;
         }
         let challenged = if opening.version == wire::VERSION {
             let Hello { nonce: client, session, .. } = wire::head(bytes)?;
-            // Without randomness nobody can be let in.
+            // Without random numbers no client can be accepted.
             let drawn = if mutant!("node-nonce-of-the-session") { Ok([session as u8; 32]) } else { nonce() };
             drawn.map(|node| Transcript { client, node, session }).map_err(|_| Refusal::Failed)
         } else {
@@ -439,7 +443,7 @@ impl Peer {
         }
     }
 
-    /// Answers without words, or says why not.
+    /// Replies without words: with a refusal and its text, or with success.
     fn refuse(&mut self, head: &RequestHead, refusal: Refusal, text: &str) {
         let text = &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)];
         let reply = ReplyHead {

@@ -43,11 +43,11 @@ pub(crate) struct Service<'s> {
     pub(crate) sessions: Sessions,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
-    /// Connections that have completed the handshake and are still open.
+    /// Open connections that have completed the handshake.
     pub(crate) greeted: usize,
     /// No connection is accepted any more.
     pub(crate) is_draining: bool,
-    /// When the sockets being served were found ready.
+    /// When the ready sockets were found.
     pub(crate) now: Instant,
 }
 

@@ -1,7 +1,9 @@
-//! Sessions: which process holds which member slot, which are connected, which are shut out for ever.
+//! Sessions: which process holds which member slot, which sessions are connected, and which are
+//! fenced for ever.
 //!
-//! A session that had a slot here and has no connection any more is gone: its process has ended, or will find the door
-//! closed. Of a session that has not been here since the node was started nothing is known; only its lease tells.
+//! A session that held a slot here and has no connection any more is gone: its process has ended or
+//! will be refused. About a session that has not connected since the node started nothing is known
+//! here; only its lease decides.
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
@@ -9,25 +11,26 @@ use darter_fabric::mutant;
 use darter_fabric::wire::Refusal;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Sessions that a node has shut out and remembers; the oldest are forgotten beyond this. A session's number is random and
-/// used by one process only, so only a process that slept while a million others died could slip through.
+/// Maximum number of fenced sessions remembered; beyond it the oldest is forgotten. A session's
+/// number is random and used by one process only, so a fenced process could be accepted again only
+/// if a million others were fenced while it slept.
 const FENCED_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    /// Connections of each session.
+    /// The number of connections of each session.
     connected: HashMap<u64, usize>,
     /// The session that holds each member slot.
     slots: HashMap<u64, u64>,
     fenced: HashSet<u64>,
     fenced_in_order: VecDeque<u64>,
-    /// Sessions ever shut out.
+    /// The number of sessions ever fenced.
     fenced_total: u64,
     ledger: Option<Ledger>,
 }
 
 impl Sessions {
-    /// Nobody is connected, and those remembered are shut out.
+    /// Starts without connections, with the recorded sessions fenced.
     pub(crate) fn new(ledger: Option<Ledger>, remembered: &Remembered) -> Self {
         let mut sessions = Self { ledger, ..Self::default() };
         let skipped = remembered.fenced.len().saturating_sub(FENCED_MAX);
@@ -39,17 +42,17 @@ impl Sessions {
         self.fenced.contains(&session)
     }
 
-    /// Sessions that have a connection.
+    /// Returns the number of sessions that have a connection.
     pub(crate) fn connected(&self) -> usize {
         self.connected.len()
     }
 
-    /// Sessions shut out that are remembered.
+    /// Returns the number of fenced sessions that are remembered.
     pub(crate) fn fenced(&self) -> usize {
         self.fenced.len()
     }
 
-    /// Sessions ever shut out, and the last of them.
+    /// Returns the number of sessions ever fenced, and the newest of them.
     pub(crate) fn fenced_ever(&self) -> (u64, Option<u64>) {
         (self.fenced_total, self.fenced_in_order.back().copied())
     }
@@ -79,7 +82,8 @@ impl Sessions {
         }
     }
 
-    /// Shuts a session out; where there is a ledger, on the medium before anyone hears of it.
+    /// Fences a session; if there is a ledger, the session is on stable storage before anyone
+    /// learns of it.
     fn shut_out(&mut self, session: u64) -> Result<Refusal, MemNodeError> {
         if !self.is_fenced(session) {
             if let Some(ledger) = &mut self.ledger
@@ -95,7 +99,7 @@ impl Sessions {
         Ok(Refusal::None)
     }
 
-    /// Takes a slot for a session. A holder without a connection is shut out first.
+    /// Gives a slot to a session. A holder without a connection is fenced first.
     pub(crate) fn claim(&mut self, slot: u64, session: u64) -> Result<Refusal, MemNodeError> {
         match self.slots.get(&slot).copied() {
             Some(holder) if holder == session => {}
@@ -115,7 +119,7 @@ impl Sessions {
         }
     }
 
-    /// Shuts a session out if it is known to be gone, or if it has lapsed.
+    /// Fences a session if it is known to be gone, or if its lease has lapsed.
     pub(crate) fn fence(&mut self, session: u64, lapsed: bool) -> Result<Refusal, MemNodeError> {
         let is_connected = self.connected.contains_key(&session);
         let was_here = self.slots.values().any(|&holder| holder == session);
@@ -143,13 +147,13 @@ mod tests {
         assert_eq!(sessions.fence(1, false).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(1) && !sessions.is_fenced(2));
         assert_eq!(sessions.claim(0, 2).unwrap(), Refusal::None);
-        // A new holder shuts the old one out, connected again or not.
+        // A new holder fences the old one, even if that has connected again.
         assert_eq!(sessions.claim(0, 3).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(2));
         sessions.release(0, 2);
         sessions.enter(3);
         assert_eq!(sessions.fence(3, false).unwrap(), Refusal::Taken);
-        // Connected or not: silent beyond its lease.
+        // A session whose lease has lapsed is fenced even if it is connected.
         assert_eq!(sessions.fence(3, true).unwrap(), Refusal::None);
         assert!(sessions.is_fenced(3));
         assert_eq!(sessions.claim(0, 4).unwrap(), Refusal::None);

@@ -1,14 +1,16 @@
-//! Counters with a single writer: the thread that counts uses plain relaxed stores, and any thread reads.
+//! Counters with a single writer: the thread that counts uses plain relaxed stores, and any thread
+//! reads.
 //!
-//! A read-modify-write instruction costs a serving thread tens of nanoseconds for each event; a load and a store of a word
-//! that no other thread writes cost next to nothing.
+//! With a single writer a plain load and a plain store suffice, which cost the serving thread less
+//! than an atomic read-modify-write instruction.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread writes and any thread reads.
 ///
-/// It serves as a counter (`add`) or as a gauge (`set`, `change`). With two writers updates would be lost.
+/// It serves as a counter (`add`) or as a gauge (`set`, `change`). With two writers updates would
+/// be lost.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -39,15 +41,16 @@ impl Counter {
 
 /// A histogram with one writer and exponential buckets.
 ///
-/// The first bucket holds values up to `FIRST`, each further one values up to `2^STEP` times the bound before, and the last
-/// bucket all larger values.
+/// The first bucket holds values up to `FIRST`, each further one values up to `2^STEP` times the
+/// bound before, and the last bucket all larger values.
 #[derive(Debug)]
 pub struct Histogram<const FIRST: u64, const STEP: u32, const BUCKETS: usize> {
     buckets: [Counter; BUCKETS],
     sum: Counter,
 }
 
-/// The contents of a [`Histogram`] at one moment, or the sum of several histograms with the same bounds.
+/// The contents of a [`Histogram`] at one moment, or the sum of several histograms with the same
+/// bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramSnapshot {
     /// The upper bound of each bucket and the number of values in it (not cumulative).

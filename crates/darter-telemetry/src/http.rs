@@ -1,7 +1,9 @@
-//! The HTTP port for operators of a daemon, served by a thread of its own. A [`Handler`] defines the pages.
+//! The HTTP port for operators of a daemon, served by a thread of its own. A [`Handler`] defines
+//! the pages.
 //!
-//! The port is bounded like the data path: connections at once, bytes of a request's head, seconds for a whole exchange, one
-//! request per connection, and responses at a time that need more than a look at counters.
+//! The port is bounded like the data path: connections at once, bytes of a request's head, seconds
+//! for a whole exchange, one request per connection, and responses at a time that need more than a
+//! look at counters.
 
 use header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http_body_util::Full;
@@ -27,7 +29,8 @@ const HEADERS_MAX: usize = 64;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(2);
 /// From a connection's beginning to the last byte of its response.
 const TIME_MAX: Duration = Duration::from_secs(10);
-/// Blocking responses computed at once; a further request waits up to `BLOCKING_WAIT_MAX`, then gets status 503.
+/// Blocking responses computed at once; a further request waits up to `BLOCKING_WAIT_MAX`, then
+/// gets status 503.
 const BLOCKING_MAX: usize = 4;
 const BLOCKING_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Before the next attempt to accept a connection when the system refused one.
@@ -134,7 +137,8 @@ impl HttpPort {
             .name("http".to_owned())
             .spawn(move || {
                 runtime.spawn(accept(listener, handler));
-                // An error is the other end being dropped, which is all it does; the runtime takes its tasks along.
+                // An error is the other end being dropped, which is all it does; the runtime takes
+                // its tasks along.
                 let _ = runtime.block_on(stopped);
                 runtime.shutdown_timeout(SHUTDOWN_MAX);
             })

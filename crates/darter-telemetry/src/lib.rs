@@ -1,5 +1,6 @@
-//! What darter's daemons share: counters with one writer, their exposition to Prometheus, the HTTP port for operators, a
-//! limit on log lines, and the request to stop. It knows no index and no pool.
+//! What darter's daemons share: counters with one writer, their exposition to Prometheus, the HTTP
+//! port for operators, a limit on log lines, and the request to stop. It knows no index and no
+//! pool.
 
 pub mod counters;
 pub mod http;

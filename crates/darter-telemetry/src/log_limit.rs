@@ -1,5 +1,5 @@
-//! A limit on log lines: so many of each kind a second. Peers cause most of a daemon's lines, and a hostile peer must not
-//! fill a disk. The lines left out are logged as one sum.
+//! A limit on log lines: so many of each kind a second. Peers cause most of a daemon's lines, and a
+//! hostile peer must not fill a disk. The lines left out are logged as one sum.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};

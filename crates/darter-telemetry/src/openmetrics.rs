@@ -1,4 +1,5 @@
-//! Metrics in the `OpenMetrics` text format, as Prometheus scrapes them: how each kind of number is written.
+//! Metrics in the `OpenMetrics` text format, as Prometheus scrapes them: how each kind of number is
+//! written.
 
 use crate::counters::HistogramSnapshot;
 use crate::http::{HttpResponse, StatusCode, response, text};
@@ -14,7 +15,8 @@ pub const SECONDS_PER_NANO: f64 = 1e-9;
 
 /// Writes metrics one after another to an encoder of `prometheus_client`.
 ///
-/// Every method takes the metric's name, its help text and its unit; each fails only if the encoder does.
+/// Every method takes the metric's name, its help text and its unit; each fails only if the encoder
+/// does.
 pub struct MetricsWriter<'e>(DescriptorEncoder<'e>);
 
 /// A value as `prometheus_client` has gauges.
@@ -120,7 +122,8 @@ impl<'e> MetricsWriter<'e> {
         metric.encode_histogram::<NoLabelSet>(values.sum as f64 * scale, values.count(), &buckets, None)
     }
 
-    /// Writes one histogram for each set of labels; its bounds and its sum are multiplied by `scale`.
+    /// Writes one histogram for each set of labels; its bounds and its sum are multiplied by
+    /// `scale`.
     ///
     /// # Errors
     /// If the encoder fails.

@@ -54,7 +54,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Lets the client in if it knows the password.
+/// Authenticates the client if the password is right.
 fn admit(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault> {
     let wanted = &call.shared.options.password;
     let knows = wanted.is_empty() || bool::from(wanted.as_slice().ct_eq(password));
@@ -143,7 +143,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A client's name, or a word like one.
+/// Reads a client's name, or another word with the same syntax.
 fn name_of(text: &[u8]) -> Result<String, Fault> {
     if !text.iter().all(u8::is_ascii_graphic) {
         return Err(Fault::said("ERR Client names cannot contain spaces, newlines or special characters."));
@@ -151,7 +151,7 @@ fn name_of(text: &[u8]) -> Result<String, Fault> {
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// `CLIENT` and what it contains.
+/// `CLIENT` and its subcommands.
 pub(super) fn client(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let subcommand = args.get(1).to_ascii_lowercase();
@@ -192,7 +192,7 @@ pub(super) fn client(call: &mut Call<'_>) -> Result<(), Fault> {
             if !args.get(2).eq_ignore_ascii_case(b"on") && !args.get(2).eq_ignore_ascii_case(b"off") {
                 return Err(SYNTAX);
             }
-            // Nothing is ever evicted.
+            // The gateway never evicts clients.
             call.reply.ok();
         }
         b"help" => {
@@ -271,7 +271,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let own = call.client.info.id;
     let end = |call: &mut Call<'_>, is_meant: &dyn Fn(&ClientInfo) -> bool| {
-        // Who ends itself is to have the reply.
+        // A client that ends itself still gets the reply.
         let is_self = is_meant(&call.client.info);
         call.client.is_closing |= is_self;
         call.shared.clients.end(|info| info.id != own && is_meant(info)) + usize::from(is_self)

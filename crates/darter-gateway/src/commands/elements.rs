@@ -1,4 +1,5 @@
-//! What commands on hashes and commands on sorted sets have in common: several elements, their number, and scans of them.
+//! What commands on hashes and on sorted sets have in common: several elements at once, their
+//! number, and scans.
 
 use super::scan::Steps;
 use crate::call::{Call, too_long};
@@ -7,13 +8,13 @@ use crate::keyspace::{Kind, Walked, score_of_record};
 use crate::reply::Reply;
 use crate::score;
 
-/// Elements that a scan looks at between two looks at how many bytes it has found.
+/// Elements examined between two checks of the bytes found.
 const SCANNED: usize = 128;
-/// Bytes of elements with which a scan is content, whatever the count.
+/// Bytes of elements at which a scan stops, whatever its count.
 const SCANNED_BYTES: usize = 1 << 20;
 
-/// Returns the score that a member's record holds, as `ZSCAN` shows it: integers with all their digits, as Redis does for small
-/// sorted sets.
+/// Returns the score that a member's record holds, as `ZSCAN` shows it: integers with all their
+/// digits, as Redis does for small sorted sets.
 fn text_of(record: &[u8]) -> Vec<u8> {
     let Some(number) = score_of_record(record) else { return Vec::new() };
     let is_whole = number.fract() == 0.0 && number.abs() <= (i64::MAX / 2) as f64;
@@ -45,7 +46,7 @@ pub(super) async fn some(
     Ok(())
 }
 
-/// Counts the elements of a key.
+/// Returns the number of elements of a key.
 pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Fault> {
     let Call { args, keys, .. } = call;
     while let Some(aggregate) = keys.find(args.get(1), kind).await? {
@@ -58,13 +59,14 @@ pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Faul
     Ok(0)
 }
 
-/// `HSCAN key cursor [MATCH pattern] [COUNT n] [NOVALUES]`, `ZSCAN key cursor [MATCH pattern] [COUNT n]`.
+/// `HSCAN key cursor [MATCH pattern] [COUNT n] [NOVALUES]`, `ZSCAN key cursor [MATCH pattern]
+/// [COUNT n]`.
 pub(super) async fn scan(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let cursor = super::scan::cursor(args.get(2))?;
     let mut found: Vec<Vec<u8>> = Vec::new();
     let mut next = 0;
-    // Of what is absent no option is looked at.
+    // The options are not checked if the key does not exist, as in Redis.
     if let Some(aggregate) = keys.find(args.get(1), kind).await?
         && keys.look(args.get(1), |head| head.is_some()).await?
     {

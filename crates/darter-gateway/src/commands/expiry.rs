@@ -1,11 +1,11 @@
-//! When keys end: `EXPIRE` and its kin.
+//! Expiry times: `EXPIRE` and related commands.
 
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER};
 use crate::keyspace::Change;
 use crate::number;
 
-/// What a time is counted in.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,
@@ -21,13 +21,14 @@ impl Unit {
     }
 }
 
-/// A time that cannot be one.
+/// Returns the error for an invalid time.
 pub(super) fn invalid(command: &[u8]) -> Fault {
     let command = String::from_utf8_lossy(command).to_ascii_lowercase();
     Fault::said(format!("ERR invalid expire time in '{command}' command"))
 }
 
-/// When a value ends that is told to live for a time, or until one, which must be in the future as far as 0 can tell.
+/// Computes the time at which a key expires, from a time to live or a point in time, and fails if
+/// that is negative or overflows.
 pub(super) fn positive_end(command: &[u8], text: &[u8], unit: Unit, now: Option<u64>) -> Result<u64, Fault> {
     let time = number::integer(text).ok_or(NO_INTEGER)?;
     let end = time.checked_mul(unit.millis()).filter(|&time| time > 0);
@@ -35,7 +36,7 @@ pub(super) fn positive_end(command: &[u8], text: &[u8], unit: Unit, now: Option<
     end.map(|end| end as u64).ok_or_else(|| invalid(command))
 }
 
-/// Under which conditions `EXPIRE` does something.
+/// The conditions under which `EXPIRE` takes effect.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // switches, most of which go together
 struct Only {
@@ -69,9 +70,9 @@ impl Only {
         Ok(only)
     }
 
-    /// Whether what ends at `old` may be told to end at `new`.
+    /// Returns whether the time `old` may be replaced by `new`.
     fn allows(self, old: Option<u64>, new: i64) -> bool {
-        // What lasts ends later than anything.
+        // A key that does not expire counts as expiring after all others.
         let old = old.map(u64::cast_signed);
         !(self.without && old.is_some()
             || self.with && old.is_none()
@@ -80,7 +81,7 @@ impl Only {
     }
 }
 
-/// `EXPIRE key time [NX|XX|GT|LT]` and its kin.
+/// `EXPIRE key time [NX|XX|GT|LT]` and related commands.
 pub(super) async fn expire(call: &mut Call<'_>, unit: Unit, is_relative: bool) -> Result<(), Fault> {
     let only = Only::parse(call.args.from(3))?;
     let now = call.keys.now;
@@ -116,7 +117,7 @@ pub(super) async fn persist(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `TTL key` and its kin: -1 for what lasts, -2 for what is not there.
+/// `TTL key` and related commands: -1 if the key does not expire, -2 if it does not exist.
 pub(super) async fn ttl(call: &mut Call<'_>, unit: Unit, is_relative: bool) -> Result<(), Fault> {
     let base = if is_relative { call.keys.now } else { 0 };
     let expiry = call.keys.look(call.args.get(1), |head| head.map(|head| head.expiry)).await?;

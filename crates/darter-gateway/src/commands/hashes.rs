@@ -1,4 +1,4 @@
-//! Hashes. Each field is changed by itself; a command that changes several does so in their order.
+//! Hashes. Each field is changed separately; a command that changes several does so in their order.
 
 use super::elements::{count, some};
 use crate::call::{Call, wrong_arity};
@@ -7,10 +7,10 @@ use crate::fault::Fault;
 use crate::keyspace::{Kind, Walked};
 use crate::number;
 
-/// Fields between two looks at how long a reply has become.
+/// Fields written between two checks of the reply's length.
 const CHUNK: usize = 4096;
 
-/// Gives fields the values that stand behind them; answers how many are new.
+/// Sets fields to the values that follow them. Returns how many are new.
 async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
     let Call { args, keys, .. } = call;
     if args.len() % 2 == 1 {
@@ -100,7 +100,7 @@ pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: b
             let Call { keys, reply, .. } = &mut *call;
             let walked = keys.walk_elements(&mut fields, CHUNK, |field, value| {
                 if reply.waiting() > most {
-                    // Refused below.
+                    // The reply is refused below.
                     return;
                 }
                 if tells_fields {

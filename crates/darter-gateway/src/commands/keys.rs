@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Part, Walked};
+use crate::keyspace::{KeyRange, Walked};
 
 /// `DEL key…`, `UNLINK key…`.
 pub(super) async fn del(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -31,7 +31,7 @@ pub(super) async fn kind(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Keys that a flush takes at a time.
+/// Keys that a flush removes at a time.
 const FLUSHED: usize = 1000;
 
 /// `FLUSHALL [ASYNC|SYNC]`, `FLUSHDB [ASYNC|SYNC]`.
@@ -45,7 +45,7 @@ pub(super) async fn flush(call: &mut Call<'_>) -> Result<(), Fault> {
             "ERR FLUSHALL and FLUSHDB are not allowed here; start the gateway with --allow-flush",
         ));
     }
-    let mut part = Part::all();
+    let mut part = KeyRange::all();
     loop {
         let mut met = Vec::new();
         let walked = call.keys.walk(&mut part, FLUSHED, |key, _| met.push(key.to_vec())).await?;

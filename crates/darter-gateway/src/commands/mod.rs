@@ -1,6 +1,5 @@
-//! The commands, a file for each family, and the table that lists them.
-//!
-//! A line of the table: place, name, arity, flags, keys, since; what does it; what it does, in words; how atomic it is.
+//! The commands, a file for each family, and the dispatch to them. The list of commands is in
+//! `table.rs`.
 
 mod connection;
 mod elements;
@@ -39,8 +38,8 @@ macro_rules! dispatch {
 
 for_each_command! { dispatch }
 
-/// Runs the command that a request names and writes its reply, which is an error if the command failed or did not run.
-/// Returns the command if it ran.
+/// Runs the command that a request names and writes its reply, which is an error if the command
+/// failed or did not run. Returns the command if it ran.
 pub(super) async fn perform(call: &mut Call<'_>) -> Option<&'static Command> {
     let start = call.reply.waiting();
     let mut tried = None;
@@ -57,7 +56,7 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<&'static Command> {
 
 async fn attempt(call: &mut Call<'_>, tried: &mut Option<&'static Command>) -> Result<(), Fault> {
     let Some(command) = Command::named(call.args.get(0)) else {
-        // A web page has made somebody's browser send this: nothing else that it sends may take effect.
+        // A web page has made a browser send this: nothing else that it sends may take effect.
         let name = call.args.get(0);
         call.client.is_closing |= name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post");
         return Err(unknown(&call.args));

@@ -1,20 +1,20 @@
-//! What an ordered store is for: the keys between two bounds.
+//! Commands for ranges of keys, which Redis does not have.
 
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Part, Walked};
+use crate::keyspace::{KeyRange, Walked};
 use crate::number;
 use std::ops::Bound;
 
-/// Records between two looks at how long a reply has become.
+/// Records read between two checks of the reply's length.
 const CHUNK: usize = 4096;
 
-/// An end of a range, as for `ZRANGEBYLEX`.
+/// Parses an end of a range, with the syntax of `ZRANGEBYLEX`.
 #[derive(Clone, Copy, Debug)]
 enum End<'a> {
     /// `-`: before all keys.
     Before,
-    /// `+`: behind all keys.
+    /// `+`: after all keys.
     Behind,
     At(Bound<&'a [u8]>),
 }
@@ -29,10 +29,10 @@ fn end(text: &[u8]) -> Result<End<'_>, Fault> {
     }
 }
 
-/// Bounds of names, the lower one first.
+/// Two bounds of names, the lower one first.
 pub(super) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// What lies between two ends; nothing when nothing can.
+/// Parses the two ends of a range; `None` if the range is empty.
 pub(super) fn bounds<'a>(low: &'a [u8], high: &'a [u8]) -> Result<Option<Bounds<'a>>, Fault> {
     let bound = |end| match end {
         End::At(bound) => bound,
@@ -44,9 +44,9 @@ pub(super) fn bounds<'a>(low: &'a [u8], high: &'a [u8]) -> Result<Option<Bounds<
     })
 }
 
-/// The keys between two ends; nothing when that can be no key.
-fn between(low: &[u8], high: &[u8]) -> Result<Option<Part>, Fault> {
-    Ok(bounds(low, high)?.map(|(low, high)| Part::between(low, high)))
+/// Parses the two ends of a range of keys; `None` if no key can be in it.
+fn between(low: &[u8], high: &[u8]) -> Result<Option<KeyRange>, Fault> {
+    Ok(bounds(low, high)?.map(|(low, high)| KeyRange::between(low, high)))
 }
 
 /// `RANGE start end [LIMIT n] [REV] [KEYSONLY]`.
@@ -74,7 +74,7 @@ pub(super) async fn range(call: &mut Call<'_>) -> Result<(), Fault> {
             let Call { keys, reply, .. } = call;
             let walked = keys.walk(&mut part, (limit - count).min(CHUNK), |key, head| {
                 if reply.waiting() > most {
-                    // Refused below.
+                    // The reply is refused below.
                     return;
                 }
                 if !is_keys && reply.is_resp3() {

@@ -1,6 +1,7 @@
-//! Parts of sorted sets: by rank, by score, by name.
+//! Ranges of sorted sets: by rank, by score, by name.
 //!
-//! What is told of a part is gathered first, and told if the generation that it was gathered from still counts.
+//! A command collects the members of a range first, and replies only if the generation that it read
+//! is still the current one.
 
 use super::ordered::{Bounds, bounds};
 use crate::call::Call;
@@ -9,20 +10,20 @@ use crate::keyspace::{Aggregate, Kind, Member, Ranks, Walked, score_of_record};
 use crate::score;
 use std::ops::Bound;
 
-/// Members between two looks at how long a reply is to become.
+/// Members collected between two checks of the reply's length.
 const CHUNK: usize = 4096;
 
-/// A part of a sorted set.
+/// A range of a sorted set.
 #[derive(Clone, Copy, Debug)]
-enum Part<'a> {
-    /// From a rank to another, counted from the end when negative.
+enum MemberRange<'a> {
+    /// Ranks, counted from the end if negative.
     Ranks(i64, i64),
     Scores(Bound<f64>, Bound<f64>),
-    /// Of no member, when an end is on the wrong side of all names.
+    /// The names between two bounds; `None` if no name can be between them.
     Names(Option<Bounds<'a>>),
 }
 
-/// What parts are told by.
+/// What a range refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
@@ -30,17 +31,17 @@ pub(super) enum By {
     Name,
 }
 
-fn scores<'a>(min: &[u8], max: &[u8]) -> Result<Part<'a>, Fault> {
+fn scores<'a>(min: &[u8], max: &[u8]) -> Result<MemberRange<'a>, Fault> {
     let bound = |text| score::bound(text).ok_or_else(|| Fault::said("ERR min or max is not a float"));
-    Ok(Part::Scores(bound(min)?, bound(max)?))
+    Ok(MemberRange::Scores(bound(min)?, bound(max)?))
 }
 
-fn names<'a>(min: &'a [u8], max: &'a [u8]) -> Result<Part<'a>, Fault> {
-    Ok(Part::Names(bounds(min, max)?))
+fn names<'a>(min: &'a [u8], max: &'a [u8]) -> Result<MemberRange<'a>, Fault> {
+    Ok(MemberRange::Names(bounds(min, max)?))
 }
 
-impl<'a> Part<'a> {
-    /// The part between two arguments.
+impl<'a> MemberRange<'a> {
+    /// Parses a range from two arguments.
     fn parse(call: &Call<'a>, by: By, min: usize, max: usize) -> Result<Self, Fault> {
         match by {
             By::Rank => Ok(Self::Ranks(call.integer(min)?, call.integer(max)?)),
@@ -50,7 +51,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Which members of a part are wanted.
+/// Which members of a range are returned.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     skipped: usize,
@@ -62,7 +63,7 @@ impl Window {
     const ALL: Self = Self { skipped: 0, wanted: usize::MAX, is_reverse: false };
 }
 
-/// Hands over members of a walk by ranks.
+/// Passes the members of a walk with certain ranks to a function.
 async fn take(
     call: &mut Call<'_>,
     mut ranks: Ranks,
@@ -78,87 +79,104 @@ async fn take(
     Ok(())
 }
 
-/// Hands over the members of a part that are wanted, in their order.
-async fn visit(
+/// Passes the members of a range of ranks to a function.
+async fn visit_ranks(
     call: &mut Call<'_>,
     set: &Aggregate,
-    part: Part<'_>,
+    (mut start, mut stop): (i64, i64),
+    is_reverse: bool,
+    visit: impl FnMut(Member) -> Result<(), Fault> + Send,
+) -> Result<(), Fault> {
+    if start < 0 && stop < 0 {
+        // A walk from the other end needs no count of the members.
+        let (near, far) = (!stop as usize, !start as usize);
+        let wanted = (far + 1).saturating_sub(near);
+        let window = Window { skipped: near, wanted, is_reverse: !is_reverse };
+        let mut found = Vec::new();
+        let ranks = set.all_ranks(window.is_reverse, far.saturating_add(1));
+        if window.wanted > 0 {
+            take(call, ranks, window, |member| {
+                found.push(member);
+                Ok(())
+            })
+            .await?;
+        }
+        return found.into_iter().rev().try_for_each(visit);
+    }
+    if start < 0 || stop < -1 {
+        let mut count = 0;
+        call.keys.walk_elements(&mut set.elements(), usize::MAX, |_, _| count += 1).await?;
+        let from_end = |rank: i64| if rank < 0 { rank.saturating_add(count) } else { rank };
+        (start, stop) = (from_end(start).max(0), from_end(stop));
+        if stop < 0 {
+            return Ok(());
+        }
+    }
+    let wanted = if stop == -1 {
+        usize::MAX
+    } else {
+        usize::try_from(stop.saturating_sub(start).saturating_add(1)).unwrap_or(0)
+    };
+    if wanted == 0 {
+        return Ok(());
+    }
+    let window = Window { skipped: start as usize, wanted, is_reverse };
+    let ranks = set.all_ranks(is_reverse, window.skipped.saturating_add(wanted));
+    take(call, ranks, window, visit).await
+}
+
+/// Passes the selected members of a range of names to a function, in their order.
+async fn visit_names(
+    call: &mut Call<'_>,
+    set: &Aggregate,
+    (from, to): Bounds<'_>,
     window: Window,
     mut visit: impl FnMut(Member) -> Result<(), Fault> + Send,
 ) -> Result<(), Fault> {
     let likely = window.skipped.saturating_add(window.wanted);
-    match part {
-        Part::Ranks(start, stop) if start < 0 && stop < 0 => {
-            // From the other end, so that nobody need count.
-            let (near, far) = (!stop as usize, !start as usize);
-            let window = Window {
-                skipped: near,
-                wanted: (far + 1).saturating_sub(near),
-                is_reverse: !window.is_reverse,
-            };
-            let mut found = Vec::new();
-            let ranks = set.all_ranks(window.is_reverse, far.saturating_add(1));
-            if window.wanted > 0 {
-                take(call, ranks, window, |member| {
-                    found.push(member);
-                    Ok(())
-                })
-                .await?;
+    let elements = set.elements_between(from, to);
+    let mut elements = if window.is_reverse { elements.reversed() } else { elements };
+    let (mut passed, mut outcome) = (0, Ok(()));
+    while passed < likely && outcome.is_ok() {
+        let walked = call.keys.walk_elements(&mut elements, (likely - passed).min(CHUNK), |name, record| {
+            passed += 1;
+            if let Some(score) = score_of_record(record)
+                && passed > window.skipped
+                && outcome.is_ok()
+            {
+                outcome = visit(Member { name: name.to_vec(), score });
             }
-            found.into_iter().rev().try_for_each(visit)
+        });
+        if walked.await? == Walked::Through {
+            break;
         }
-        Part::Ranks(mut start, mut stop) => {
-            if start < 0 || stop < -1 {
-                let mut count = 0;
-                call.keys.walk_elements(&mut set.elements(), usize::MAX, |_, _| count += 1).await?;
-                let from_end = |rank: i64| if rank < 0 { rank.saturating_add(count) } else { rank };
-                (start, stop) = (from_end(start).max(0), from_end(stop));
-                if stop < 0 {
-                    return Ok(());
-                }
-            }
-            let wanted = if stop == -1 {
-                usize::MAX
-            } else {
-                usize::try_from(stop.saturating_sub(start).saturating_add(1)).unwrap_or(0)
-            };
-            if wanted == 0 {
-                return Ok(());
-            }
-            let window = Window { skipped: start as usize, wanted, is_reverse: window.is_reverse };
-            let ranks = set.all_ranks(window.is_reverse, window.skipped.saturating_add(wanted));
-            take(call, ranks, window, visit).await
+    }
+    outcome
+}
+
+/// Passes the selected members of a range to a function, in their order.
+async fn visit(
+    call: &mut Call<'_>,
+    set: &Aggregate,
+    range: MemberRange<'_>,
+    window: Window,
+    visit: impl FnMut(Member) -> Result<(), Fault> + Send,
+) -> Result<(), Fault> {
+    match range {
+        MemberRange::Ranks(start, stop) => {
+            visit_ranks(call, set, (start, stop), window.is_reverse, visit).await
         }
-        Part::Scores(from, to) => {
+        MemberRange::Scores(from, to) => {
+            let likely = window.skipped.saturating_add(window.wanted);
             take(call, set.ranks(from, to, window.is_reverse, likely), window, visit).await
         }
-        Part::Names(None) => Ok(()),
-        Part::Names(Some((from, to))) => {
-            let elements = set.elements_between(from, to);
-            let mut elements = if window.is_reverse { elements.reversed() } else { elements };
-            let (mut passed, mut outcome) = (0, Ok(()));
-            while passed < likely && outcome.is_ok() {
-                let walked =
-                    call.keys.walk_elements(&mut elements, (likely - passed).min(CHUNK), |name, record| {
-                        passed += 1;
-                        if let Some(score) = score_of_record(record)
-                            && passed > window.skipped
-                            && outcome.is_ok()
-                        {
-                            outcome = visit(Member { name: name.to_vec(), score });
-                        }
-                    });
-                if walked.await? == Walked::Through {
-                    break;
-                }
-            }
-            outcome
-        }
+        MemberRange::Names(None) => Ok(()),
+        MemberRange::Names(Some(names)) => visit_names(call, set, names, window, visit).await,
     }
 }
 
-/// What of a part is wanted, gathered.
-async fn gather(call: &mut Call<'_>, part: Part<'_>, window: Window) -> Result<Vec<Member>, Fault> {
+/// Collects the selected members of a range.
+async fn gather(call: &mut Call<'_>, part: MemberRange<'_>, window: Window) -> Result<Vec<Member>, Fault> {
     let most = call.shared.options.output_bytes_max;
     while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
         let (mut found, mut bytes) = (Vec::new(), 0);
@@ -175,7 +193,7 @@ async fn gather(call: &mut Call<'_>, part: Part<'_>, window: Window) -> Result<V
     Ok(Vec::new())
 }
 
-/// Options of `ZRANGE` and its kin: with scores, offset, limit, by what, in reverse.
+/// The options of `ZRANGE` and related commands: scores, offset, limit, kind of range, direction.
 struct Options {
     with_scores: bool,
     limit: Option<(i64, i64)>,
@@ -184,7 +202,7 @@ struct Options {
 }
 
 impl Options {
-    /// Reads them; `by` and `is_reverse` are said already where the command says so.
+    /// Parses the options; `by` and `is_reverse` are given if the command implies them.
     fn parse(call: &Call<'_>, by: Option<By>, is_reverse: Option<bool>) -> Result<Self, Fault> {
         let (mut said_by, mut said_reverse) = (by, is_reverse);
         let (mut with_scores, mut limit) = (false, None);
@@ -215,7 +233,7 @@ impl Options {
         Ok(Self { with_scores, limit, by, is_reverse: said_reverse.unwrap_or(false) })
     }
 
-    /// Which members of the part; none where the offset is negative.
+    /// Returns which members are selected; `None` if the offset is negative.
     fn window(&self) -> Window {
         let all = Window { is_reverse: self.is_reverse, ..Window::ALL };
         match self.limit {
@@ -230,8 +248,8 @@ impl Options {
     }
 }
 
-/// `ZRANGE key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`, and its kin, which say themselves by what, and in
-/// which direction.
+/// `ZRANGE key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`, and related
+/// commands, which imply the kind of range and the direction.
 pub(super) async fn range(
     call: &mut Call<'_>,
     by: Option<By>,
@@ -239,7 +257,7 @@ pub(super) async fn range(
 ) -> Result<(), Fault> {
     let options = Options::parse(call, by, is_reverse)?;
     let (min, max) = if options.is_reverse && options.by != By::Rank { (3, 2) } else { (2, 3) };
-    let part = Part::parse(call, options.by, min, max)?;
+    let part = MemberRange::parse(call, options.by, min, max)?;
     let found = gather(call, part, options.window()).await?;
     let reply = &mut call.reply;
     let (with_scores, is_nested) = (options.with_scores, options.with_scores && reply.is_resp3());
@@ -258,7 +276,7 @@ pub(super) async fn range(
 
 /// `ZCOUNT key min max`, `ZLEXCOUNT key min max`.
 pub(super) async fn count(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
-    let part = Part::parse(call, by, 2, 3)?;
+    let part = MemberRange::parse(call, by, 2, 3)?;
     let mut count = 0;
     while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
         count = 0;
@@ -303,7 +321,7 @@ pub(super) async fn rank(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fa
 
 /// `ZREMRANGEBYRANK key start stop`, `ZREMRANGEBYSCORE key min max`, `ZREMRANGEBYLEX key min max`.
 pub(super) async fn remove(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
-    let part = Part::parse(call, by, 2, 3)?;
+    let part = MemberRange::parse(call, by, 2, 3)?;
     let mut removed = 0;
     if let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
         let mut found = Vec::new();
@@ -314,11 +332,11 @@ pub(super) async fn remove(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
         gathered.await?;
         for member in found {
             let is_wanted = |score: f64| match part {
-                Part::Scores(from, to) => {
+                MemberRange::Scores(from, to) => {
                     use std::ops::RangeBounds;
                     (from, to).contains(&score)
                 }
-                Part::Ranks(..) | Part::Names(_) => true,
+                MemberRange::Ranks(..) | MemberRange::Names(_) => true,
             };
             removed += usize::from(call.keys.remove_member(&set, &member.name, is_wanted).await?.is_some());
         }

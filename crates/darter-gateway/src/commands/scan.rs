@@ -1,23 +1,23 @@
-//! Commands that walk over the keys. All of them go in the keys' order and hold nothing up: a key that is there throughout is met,
-//! once.
+//! Commands that walk over the keys. All of them walk in the order of keys and block no other
+//! client: a key that exists all the time is found exactly once.
 
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::glob;
-use crate::keyspace::{Kind, Part, Walked};
+use crate::keyspace::{KeyRange, Kind, Walked};
 use crate::number;
 use crate::request::Arguments;
 
-/// Records that one `SCAN` looks at when it is not told.
+/// Records examined by one `SCAN` without `COUNT`.
 const COUNT: usize = 10;
-/// Records that one `SCAN` looks at, at most: others are waiting.
+/// Maximum records examined by one `SCAN`, because other clients are waiting.
 const COUNT_MAX: usize = 10_000;
-/// Records between two looks at how long a reply has become.
+/// Records examined between two checks of the reply's length.
 const CHUNK: usize = 4096;
-/// Keys that are over and drawn in a row, until the first key that is not will do.
+/// Expired keys drawn in a row before the first key that exists is taken instead.
 const DRAWS: usize = 64;
 
-/// A cursor, read as `strtoul` reads: with a sign, or without any digit.
+/// Parses a cursor as `strtoul` does: with a sign, or without any digit.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Fault> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -34,25 +34,25 @@ pub(super) fn cursor(text: &[u8]) -> Result<u64, Fault> {
     Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
-/// What a cursor means that means nothing.
+/// Returns the error for an unknown cursor.
 pub(super) fn unknown_cursor() -> Fault {
     Fault::said("ERR unknown cursor; it was not given here, or too long ago: begin again with 0")
 }
 
-/// How a scan goes on, as its options say it.
+/// The options of a scan.
 #[derive(Debug)]
 pub(super) struct Steps<'a> {
     pattern: &'a [u8],
-    /// Records to look at.
+    /// The number of records to examine.
     pub(super) count: usize,
-    /// What `TYPE` says of the keys that are wanted.
+    /// The type of keys to return.
     kind: Option<&'a [u8]>,
-    /// Fields are wanted without their values.
+    /// Whether fields are returned without their values.
     pub(super) leaves_out_values: bool,
 }
 
 impl<'a> Steps<'a> {
-    /// Reads options, from an argument on, of a scan of keys or of what a key of some kind holds.
+    /// Parses the options from an argument on, of a scan of keys or of the elements of a key.
     pub(super) fn parse(args: Arguments<'a>, from: usize, of: Option<Kind>) -> Result<Self, Fault> {
         let mut steps = Self { pattern: b"*", count: COUNT, kind: None, leaves_out_values: false };
         let mut options = args.from(from);
@@ -77,7 +77,7 @@ impl<'a> Steps<'a> {
         Ok(steps)
     }
 
-    /// Whether a name is wanted.
+    /// Returns whether a name matches.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         self.pattern == b"*" || glob::matches(self.pattern, name)
     }
@@ -88,7 +88,7 @@ pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let cursor = cursor(args.get(1))?;
     let steps = Steps::parse(*args, 2, None)?;
-    let mut part = Part::prefixed(glob::literal_prefix(steps.pattern));
+    let mut part = KeyRange::prefixed(glob::literal_prefix(steps.pattern));
     if cursor != 0 {
         part = part.behind(&keys.recall(cursor).await?.ok_or_else(unknown_cursor)?);
     }
@@ -114,7 +114,7 @@ pub(super) async fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `KEYS pattern`.
 pub(super) async fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
     let pattern = call.args.get(1);
-    let mut part = Part::prefixed(glob::literal_prefix(pattern));
+    let mut part = KeyRange::prefixed(glob::literal_prefix(pattern));
     let (start, mut count) = (call.reply.waiting(), 0);
     loop {
         let Call { keys, reply, .. } = call;
@@ -137,7 +137,7 @@ pub(super) async fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `DBSIZE`.
 pub(super) async fn dbsize(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut count = 0;
-    call.keys.walk(&mut Part::all(), usize::MAX, |_, _| count += 1).await?;
+    call.keys.walk(&mut KeyRange::all(), usize::MAX, |_, _| count += 1).await?;
     call.reply.count(count);
     Ok(())
 }
@@ -154,7 +154,7 @@ pub(super) async fn randomkey(call: &mut Call<'_>) -> Result<(), Fault> {
             return Ok(());
         }
     }
-    let (mut part, mut first) = (Part::all(), None);
+    let (mut part, mut first) = (KeyRange::all(), None);
     while first.is_none() {
         let walked = call.keys.walk(&mut part, CHUNK, |key, _| {
             first.get_or_insert_with(|| key.to_vec());

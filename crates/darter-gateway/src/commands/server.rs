@@ -11,7 +11,7 @@ use crate::{REDIS_VERSION, glob};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// `COMMAND` and what it contains.
+/// `COMMAND` and its subcommands.
 pub(super) fn command(call: &mut Call<'_>) -> Result<(), Fault> {
     let (args, reply) = (call.args, &mut call.reply);
     if args.len() == 1 {
@@ -73,7 +73,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// As `COMMAND INFO` tells of a command.
+/// Writes a command's description for `COMMAND INFO`.
 fn describe(reply: &mut Reply<'_>, command: &Command) {
     reply.array(10);
     reply.bulk(command.name.as_bytes());
@@ -93,7 +93,7 @@ fn describe(reply: &mut Reply<'_>, command: &Command) {
     }
 }
 
-/// As `COMMAND DOCS` tells of a command.
+/// Writes a command's documentation for `COMMAND DOCS`.
 fn document(reply: &mut Reply<'_>, command: &Command) {
     reply.bulk(command.name.as_bytes());
     reply.map(3);
@@ -103,7 +103,7 @@ fn document(reply: &mut Reply<'_>, command: &Command) {
     }
 }
 
-/// `CONFIG` and what it contains.
+/// `CONFIG` and its subcommands.
 pub(super) fn config(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     match &args.get(1).to_ascii_lowercase()[..] {
@@ -148,7 +148,8 @@ pub(super) fn config(call: &mut Call<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Bytes of this process that are in memory, where the system tells: of a pool in a file or on memory nodes, what is kept of it here.
+/// Returns the resident memory of this process, if the system reports it. Of a pool in a file or on
+/// memory nodes it includes only what is cached here.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

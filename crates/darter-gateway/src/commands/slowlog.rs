@@ -6,10 +6,10 @@ use crate::call::{Call, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::number;
 
-/// Entries told when no number is given.
+/// Entries returned by default.
 const ENTRIES: i64 = 10;
 
-/// `SLOWLOG` and what it contains.
+/// `SLOWLOG` and its subcommands.
 pub(super) fn slowlog(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let log = &call.shared.slow;

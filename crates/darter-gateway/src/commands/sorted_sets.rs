@@ -1,5 +1,5 @@
-//! Sorted sets: members and their scores. Each member is changed by itself; a command that changes several does so in their order.
-//! What tells parts of a set is in `ranks.rs`.
+//! Sorted sets: members and their scores. Each member is changed separately; a command that changes
+//! several does so in their order. Ranges are in `ranks.rs`.
 
 use super::elements::{count, some};
 use crate::call::Call;
@@ -10,26 +10,26 @@ use crate::{number, score};
 
 const NO_FLOAT: &str = "ERR value is not a valid float";
 
-/// Options of `ZADD`.
+/// The options of `ZADD`.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // switches, most of which go together
 struct Adding {
-    /// Only members that are not there.
+    /// Only add new members.
     is_absent: bool,
-    /// Only members that are there.
+    /// Only change existing members.
     is_present: bool,
-    /// Only to greater scores.
+    /// Only raise scores.
     is_greater: bool,
-    /// Only to smaller scores.
+    /// Only lower scores.
     is_less: bool,
-    /// Count what changed, not what came.
+    /// Return the number of changed members, not of new ones.
     tells_changes: bool,
-    /// Add to the score.
+    /// Add to the old score.
     is_increment: bool,
 }
 
 impl Adding {
-    /// Reads options; answers where the scores begin.
+    /// Parses the options. Returns where the scores begin.
     fn parse(call: &Call<'_>) -> Result<(Self, usize), Fault> {
         let mut options = Self::default();
         let mut at = 2;
@@ -62,7 +62,7 @@ impl Adding {
         Ok((options, at))
     }
 
-    /// What a score becomes, if anything.
+    /// Returns the new score, if the member is to be changed.
     fn decide(self, was: Option<f64>, said: f64) -> Result<Option<f64>, Fault> {
         let Some(was) = was else { return Ok((!self.is_present).then_some(said)) };
         if self.is_absent {
@@ -95,7 +95,7 @@ async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), F
     let scores = scores.ok_or_else(|| Fault::said(NO_FLOAT))?;
     let (mut last, mut came, mut changed) = (None, 0, 0);
     loop {
-        // Where only what is there is changed, nothing can come to a key that has ended.
+        // A command that only changes existing members adds nothing to a key that has expired.
         let set = if options.is_present {
             match keys.find(args.get(1), Kind::SortedSet).await? {
                 Some(set) => set,
@@ -184,7 +184,8 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
             if keys.remove_member(&set, &member.name, is_still).await?.is_some() {
                 popped.push(member);
             } else {
-                // Somebody else has it, or its score has changed: what comes first is to be found out anew.
+                // Another client took the member or changed its score: the first member has to be
+                // found again.
                 ranks = set.all_ranks(is_reverse, wanted - popped.len());
             }
         }

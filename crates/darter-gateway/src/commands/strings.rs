@@ -41,7 +41,7 @@ pub(super) async fn getrange(call: &mut Call<'_>) -> Result<(), Fault> {
     look.await?
 }
 
-/// The bytes from one to another, counted from the end when negative.
+/// Returns a range of the bytes, counted from the end if negative.
 fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
     if start < 0 && end < 0 && start > end {
         return b"";
@@ -52,14 +52,14 @@ fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
     if start > end { b"" } else { &value[start as usize..=end as usize] }
 }
 
-/// When a value ends, as the options of `SET` and `GETEX` say it.
+/// When a value expires, as the options of `SET` and `GETEX` specify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends<'a> {
     Unsaid,
-    /// As before.
+    /// As before the command.
     Kept,
     Never,
-    /// After or at the time that the text says.
+    /// After a time to live, or at a point in time, which the text gives.
     Said {
         option: [u8; 4],
         text: &'a [u8],
@@ -67,7 +67,7 @@ enum Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Takes an option that says when a value ends, with what follows it; answers whether it is one.
+    /// Parses an expiry option and its argument. Returns whether it is one.
     fn take(&mut self, option: &[u8], next: Option<&'a [u8]>, is_set: bool) -> Result<bool, Fault> {
         let mut name = [0; 4];
         let said = match option {
@@ -91,7 +91,7 @@ impl<'a> Ends<'a> {
         Ok(true)
     }
 
-    /// The end, for a value that ended at `old`.
+    /// Returns the expiry time of a value that expired at `old` before.
     fn at(&self, command: &[u8], old: Option<u64>, now: u64) -> Result<Option<u64>, Fault> {
         let Self::Said { option, text } = self else {
             return Ok(if *self == Self::Kept { old } else { None });
@@ -101,13 +101,13 @@ impl<'a> Ends<'a> {
         positive_end(command, text, unit, now).map(Some)
     }
 
-    /// Arguments that an option takes with itself.
+    /// Number of arguments that an option takes, including itself.
     fn arguments(&self) -> usize {
         if matches!(self, Self::Said { .. }) { 2 } else { 1 }
     }
 }
 
-/// Options of `SET`.
+/// The options of `SET`.
 #[derive(Debug)]
 struct SetOptions<'a> {
     is_absent: bool,
@@ -268,9 +268,9 @@ pub(super) async fn getex(call: &mut Call<'_>) -> Result<(), Fault> {
     change.await
 }
 
-/// Keys that `MGET` looks for together, to begin with; and as long as their values are small.
+/// Keys that `MGET` reads together at first, and as long as their values are small.
 const LOOKED_FOR: [usize; 2] = [16, 512];
-/// Bytes of values that are small, together.
+/// Bytes of values that count as small, together.
 const SMALL: usize = 64 << 10;
 
 /// `MGET key…`.
@@ -304,7 +304,7 @@ pub(super) async fn mset(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `MSETNX key value…`: several keys at once or not at all is what nothing here can do.
+/// `MSETNX key value…` is refused: an atomic change of several keys is not available.
 pub(super) fn msetnx() -> Result<(), Fault> {
     Err(Fault::said(
         "ERR MSETNX is refused: keys are changed one by one here, never several at once; use SETNX for each",
@@ -364,7 +364,7 @@ pub(super) async fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses a value of so many bytes before room is made for it.
+/// Fails if a value of so many bytes is too long, before memory is allocated for it.
 fn check_length(bytes: usize, most: usize) -> Result<(), Fault> {
     if bytes > BULK_BYTES_MAX {
         return Err(Fault::said("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));

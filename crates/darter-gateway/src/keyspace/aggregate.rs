@@ -1,17 +1,20 @@
-//! Hashes and sorted sets: what holds a key's elements together, and how they end.
+//! Hashes and sorted sets: what connects a key with its elements, and how elements end.
 //!
-//! An element is a record of its own, under `family, the key's length (2 bytes), the key, generation, element`. The head names the
-//! generation that counts: once the head is gone or names another, all elements end, though they still lie there, and
-//! never count again. Whoever ended them removes them (`bury`); what the dead left, the walk finds (`sweep.rs`): the record
-//! itself says which head to ask.
+//! An element is a record of its own, whose key is `family, length of the key (2 bytes), key,
+//! generation, element`. The head names the current generation. When the head is removed, or
+//! replaced by one with another generation, all elements of the old generation become invalid at
+//! once and for ever, though their records still exist. The client that ended them removes them
+//! (`bury`); the background walk finds those that a dead process left (`sweep.rs`), since each
+//! record tells which head it depends on.
 //!
-//! A key without elements counts as absent, whether or not it has a head: its last element may go while another comes, and
-//! nobody need take turns for that. A writer reads the head, or makes one (`open`), writes its elements, and reads the head again
-//! (`confirm`): if another generation counts now, it does its work anew.
+//! A key without elements counts as absent, with or without a head: its last element may be removed
+//! while another is added, without any lock. A writer reads the head, or creates one (`open`),
+//! writes its elements, and reads the head again (`confirm`). If another generation is current by
+//! then, it starts over.
 //!
-//! A head without elements ends only after a *doubt*: a mark, like no other, that its record then bears. `confirm` takes
-//! it off. So if the key is empty behind the mark, and the record still bears it, then no write that was acknowledged is
-//! lost with it.
+//! A head without elements is removed in two steps. First the remover writes a unique mark, a
+//! *doubt*, into the head; `confirm` removes the mark. If the remover then finds the key empty and
+//! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
 use super::{Family, Head, Keyspace, Kind, place, session};
@@ -19,20 +22,20 @@ use crate::fault::{Fault, WRONG_TYPE};
 use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
 use darter_fabric::mutant;
 
-/// Elements that are buried at a time.
+/// Elements removed at a time.
 const BURIED: usize = 256;
 
 /// A generation of a key's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Aggregate {
-    /// What they are.
+    /// The type of the key.
     kind: Kind,
-    /// What their places have in common, behind the family's byte.
+    /// What the keys of its elements have in common, behind the family's byte.
     stem: Vec<u8>,
 }
 
 impl Kind {
-    /// The families of its elements; that which tells whether there are any, first.
+    /// The families of its elements. The first one decides whether it is empty.
     fn families(self) -> &'static [Family] {
         match self {
             Self::String => &[],
@@ -49,12 +52,12 @@ impl Aggregate {
         Self { kind, stem: [&bytes.to_be_bytes()[..], key, &generation].concat() }
     }
 
-    /// What a key's head stands for; nothing for a string.
+    /// Returns the aggregate that a key's head refers to; `None` for a string.
     pub(super) fn of(key: &[u8], head: &Head<'_>) -> Option<Self> {
         Some(Self::new(head.kind, key, head.generation()?))
     }
 
-    /// What an element's place says that it belongs to, by the family alone.
+    /// Returns the aggregate that an element belongs to, from the element's place alone.
     pub(super) fn of_place(family: Family, place: &[u8]) -> Option<Self> {
         let kind =
             [Kind::Hash, Kind::SortedSet].into_iter().find(|kind| kind.families().contains(&family))?;
@@ -63,22 +66,22 @@ impl Aggregate {
         (rest.len() + 2 >= stem).then(|| Self { kind, stem: place[1..=stem].to_vec() })
     }
 
-    /// What they are.
+    /// The type of the key.
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whose elements they are.
+    /// The key.
     pub(super) fn key(&self) -> &[u8] {
         &self.stem[2..self.stem.len() - size_of::<Generation>()]
     }
 
-    /// Whether this is what a record of the key's says that counts.
+    /// Returns whether this is the current generation of a head.
     pub(super) fn is_of(&self, record: &[u8]) -> bool {
         Head::parse(record).is_ok_and(|head| Self::of(self.key(), &head).as_ref() == Some(self))
     }
 
-    /// Where an element lies.
+    /// Builds the place of an element.
     pub(super) fn place(&self, family: Family, element: &[u8]) -> Vec<u8> {
         let mut place = Vec::with_capacity(1 + self.stem.len() + element.len());
         place.push(family as u8);
@@ -87,25 +90,25 @@ impl Aggregate {
         place
     }
 
-    /// The element that lies at a place.
+    /// Returns the element at a place.
     pub(super) fn element<'p>(&self, place: &'p [u8]) -> &'p [u8] {
         place.get(1 + self.stem.len()..).unwrap_or_default()
     }
 
-    /// Where all elements of a family lie.
+    /// Returns the range of places of all elements of a family.
     pub(super) fn range(&self, family: Family) -> ScanRange {
         ScanRange::prefix(&self.place(family, b""))
     }
 }
 
-/// Whether there is no element.
+/// Returns whether there are no elements.
 pub(super) async fn is_empty(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
     Ok(session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0)
 }
 
-/// Puts the head of a key that seems empty in a doubt of its own; answers its record then, unless there is an element after all,
-/// or somebody else came between.
+/// Writes a doubt into the head of a key that seems empty. Returns the head's new record, unless
+/// there is an element after all or another client came between.
 pub(super) async fn doubt(
     session: &mut AsyncSession,
     aggregate: &Aggregate,
@@ -123,7 +126,8 @@ pub(super) async fn doubt(
     Ok(is_empty.then_some(doubted))
 }
 
-/// Removes the elements of a generation that has ended, up to so many, taking turns with others; answers whether all are gone.
+/// Removes up to so many elements of a generation that has ended, yielding to other tasks. Returns
+/// whether all are gone.
 pub(super) async fn bury(
     session: &mut AsyncSession,
     aggregate: &Aggregate,
@@ -155,7 +159,7 @@ pub(super) async fn bury(
 }
 
 impl Keyspace {
-    /// The record of a key's head, if it lives.
+    /// Returns the record of a key's head, if the key exists.
     async fn head_record(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         place(&mut self.key, Family::Key, key);
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
@@ -167,7 +171,8 @@ impl Keyspace {
         Ok((lives || mutant!("gateway-expired-hash-found-once-more")).then_some(record))
     }
 
-    /// What a key holds; nothing when it is absent. It may have no elements, and is then absent too.
+    /// Returns the aggregate of a key, or `None` if the key is absent. The aggregate may be empty,
+    /// which counts as absent too.
     ///
     /// # Errors
     /// The store's, [`WRONG_TYPE`], and [`super::super::fault::FOREIGN`].
@@ -182,7 +187,8 @@ impl Keyspace {
         if is_empty(session, &aggregate).await? { Ok(None) } else { Err(WRONG_TYPE) }
     }
 
-    /// What a key holds, to be added to; makes a head where there is none, or one of another kind without elements.
+    /// Returns the aggregate of a key for additions. Creates a head if there is none, or if there
+    /// is one of another type without elements.
     ///
     /// # Errors
     /// As [`Keyspace::find`].
@@ -209,7 +215,7 @@ impl Keyspace {
                 {
                     return Ok(aggregate);
                 } else {
-                    // What is absent has no end either.
+                    // A key that is absent has no expiry time either.
                     head.rewrite(&mut self.new, None);
                     place(&mut self.key, Family::Key, key);
                     session.put_if(&self.key, &self.new, Condition::Equals(record)).await?;
@@ -229,7 +235,7 @@ impl Keyspace {
         }
     }
 
-    /// Whether a generation still counts, so that what was read of it is what there was.
+    /// Returns whether a generation is still current, so that what was read of it is consistent.
     ///
     /// # Errors
     /// The store's.
@@ -240,7 +246,8 @@ impl Keyspace {
         Ok(stands.unwrap_or(false) || mutant!("gateway-read-across-generations"))
     }
 
-    /// Whether a generation still counts, without doubt, so that what was written into it lasts; buries it otherwise.
+    /// Confirms that a generation is still current and not in doubt, so that what was written into
+    /// it lasts; removes its elements otherwise.
     ///
     /// # Errors
     /// The store's.

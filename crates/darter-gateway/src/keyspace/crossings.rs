@@ -1,5 +1,6 @@
-//! Commands of two gateways that cross: one stops at some of its round trips while the other goes on, up to some of its own, and then
-//! either ends. Whatever the crossing, what both were told must fit together.
+//! Interleavings of commands of two gateways: one stops after some of its round trips, the other
+//! runs for some of its own, and then either finishes. Whatever the interleaving, the replies of
+//! both must be consistent.
 
 use super::aggregate::Aggregate;
 use super::{Change, Family, Head, Keyspace, Kind};
@@ -13,12 +14,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 const NOW: u64 = 1_800_000_000_000;
-/// Polls after which a command is stopped at most.
+/// Maximum number of polls after which a command is stopped.
 const POLLS: usize = 53;
-/// Ways in which two commands cross.
+/// Runs all interleavings of two commands.
 const CROSSINGS: usize = 150;
 
-/// A pool on a memory node, where each round trip is one.
+/// A pool on a memory node, where every round trip is a poll.
 struct Pool {
     url: String,
     stop: Arc<Stop>,
@@ -37,7 +38,8 @@ impl Pool {
         Self { url, stop, node: Some(node) }
     }
 
-    /// A gateway's keys. It shares nothing with others but the pool: within a process one command may wait for another's memory.
+    /// A gateway's keys. It shares nothing with others but the pool: within a process one command
+    /// may wait for another's memory.
     fn keyspace(&self) -> Keyspace {
         let store = Store::options().maintenance(false).open(&self.url).unwrap();
         let mut keys = Keyspace::new(store, Arc::default());
@@ -53,7 +55,8 @@ impl Drop for Pool {
     }
 }
 
-/// Goes on with a command for so many polls, of which a round trip takes one or a few; answers what it ends with, if it does.
+/// Polls a command so many times; a round trip takes one or a few. Returns its result, if it
+/// finished.
 fn advance<T>(future: &mut Pin<Box<impl Future<Output = T>>>, mut polls: usize) -> Option<T> {
     block_on(poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -65,7 +68,8 @@ fn advance<T>(future: &mut Pin<Box<impl Future<Output = T>>>, mut polls: usize) 
     }))
 }
 
-/// Has two commands cross in every way, each time on a key of its own that `prepare` has seen to; `judge` is given what both were told.
+/// Runs two commands in every interleaving, each time on a key of its own that `prepare` sets up;
+/// `judge` gets the results of both.
 #[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
 fn cross<A, B>(
     prepare: impl AsyncFn(&mut Keyspace, &[u8]),
@@ -109,7 +113,7 @@ async fn add_member(keys: &mut Keyspace, key: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Gives a key a string if it is absent; answers whether it did.
+/// Sets a key to a string if it is absent. Returns whether it did.
 async fn set_absent(keys: &mut Keyspace, key: &[u8]) -> bool {
     let decide = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
         if head.is_some() {
@@ -121,14 +125,14 @@ async fn set_absent(keys: &mut Keyspace, key: &[u8]) -> bool {
     keys.change(key, decide).await.unwrap()
 }
 
-/// Whether a write was acknowledged; the only error there may be is that of another kind.
+/// Returns whether a write was acknowledged; the only permitted error is that of a wrong type.
 fn is_done(told: &Result<(), Fault>) -> bool {
     let is_wrong_type = |fault: &Fault| matches!(fault, Fault::Said(text) if text.starts_with("WRONGTYPE"));
     assert!(told.as_ref().err().is_none_or(is_wrong_type), "{told:?}");
     told.is_ok()
 }
 
-/// A hash that holds nothing any more, though its head is there.
+/// An empty hash whose head still exists.
 async fn empty_hash(keys: &mut Keyspace, key: &[u8]) {
     add_field(keys, key).await.unwrap();
     let hash = keys.find(key, Kind::Hash).await.unwrap().unwrap();
@@ -173,7 +177,7 @@ fn a_field_and_a_member_for_an_empty_key() {
     cross(empty_hash, add_member, add_field, judge);
 }
 
-/// All fields of a hash, as commands read them.
+/// Returns all fields of a hash, as commands read them.
 async fn fields(keys: &mut Keyspace, key: &[u8]) -> usize {
     while let Some(hash) = keys.find(key, Kind::Hash).await.unwrap() {
         let mut count = 0;
@@ -220,7 +224,7 @@ fn a_member_that_is_moved_is_told_once() {
         let set = keys.find(key, Kind::SortedSet).await.unwrap().unwrap();
         ranks(keys, &set).await
     };
-    // Upwards, so that it lies before the walk again once it was told.
+    // Upwards, so that the walk meets it again after it was returned.
     let moves = async |keys: &mut Keyspace, key: &[u8]| {
         let set = keys.find(key, Kind::SortedSet).await.unwrap().unwrap();
         keys.rescore(&set, b"a", |_| Ok(Some(9.0))).await.unwrap();

@@ -1,7 +1,8 @@
-//! Positions of `SCAN`, as numbers that every gateway understands.
+//! Cursors of `SCAN`: numbers that every gateway of the pool understands.
 //!
-//! A number leads to a record with the key that was looked at last. It follows from that key: who scans in the same steps gets the
-//! same numbers, and there are never more records than keys were stepped on. They end by themselves, like keys.
+//! A number refers to a record with the last key that was examined. The number is derived from that
+//! key, so clients that scan with the same steps get the same numbers, and there are at most as
+//! many records as keys. The records expire, like keys.
 
 use super::{Family, Keyspace, place, session};
 use crate::fault::Fault;
@@ -9,19 +10,19 @@ use darter::Decision;
 use darter_fabric::mutant;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// For how long a position is remembered; at least half as long from when it was told.
+/// The lifetime of a cursor; it lasts at least half as long after it was returned.
 pub(super) const CURSOR_MS: u64 = 3_600_000;
 
-/// Numbers that clients take for signed ones too.
+/// Numbers that clients can parse as signed ones.
 const NUMBERS: u64 = i64::MAX as u64;
 
-/// A record: when it ends, and the key.
+/// A record: its expiry time, and the key.
 pub(super) fn parse(record: &[u8]) -> Option<(u64, &[u8])> {
     let (ends, key) = record.split_first_chunk()?;
     Some((u64::from_le_bytes(*ends), key))
 }
 
-/// Where a key's position is looked for first; never 0.
+/// Returns the number to try first for a key; never 0.
 fn number_of(key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
@@ -29,7 +30,7 @@ fn number_of(key: &[u8]) -> u64 {
 }
 
 impl Keyspace {
-    /// A number for the position behind a key.
+    /// Returns a number for the position after a key.
     ///
     /// # Errors
     /// The store's.
@@ -58,7 +59,7 @@ impl Keyspace {
         }
     }
 
-    /// The key that a number stands behind, unless it was forgotten.
+    /// Returns the key that a number refers to, unless the cursor has expired.
     ///
     /// # Errors
     /// The store's.

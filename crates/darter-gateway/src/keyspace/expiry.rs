@@ -1,38 +1,38 @@
-//! The walk, round after round, that removes what is over though nobody asks for it, and what the dead left (`sweep.rs`), and counts the
-//! keys that it passes.
+//! The background walk, round after round: it removes expired records and what dead processes left
+//! (`sweep.rs`), and counts the keys.
 
-use super::sweep::{self, LOOKS, Leg};
+use super::sweep::{self, LOOKS, SweepProgress};
 use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session};
 use crate::fault::Fault;
 use darter::ScanRange;
 use std::ops::Bound;
 
-/// Records that a step looks at.
+/// Records examined in a step.
 const STEP: usize = 1000;
-/// When one in so many of a step's records was over, the next step is due at once.
+/// If one in so many of a step's records had expired, the next step follows at once.
 const DENSE: usize = 10;
 
-/// What a round has counted.
+/// The counts of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// Keys.
+    /// Number of keys.
     pub keys: u64,
-    /// Those among them whose time is limited.
+    /// Number of keys with an expiry time.
     pub expiring: u64,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stepped {
-    /// Keys that were removed.
+    /// Number of keys removed.
     pub removed: u64,
     /// The next step is due at once.
     pub goes_on: bool,
-    /// The step ended a count.
+    /// The counts of a round, if the step ended one.
     pub census: Option<Census>,
 }
 
-/// What a round goes through, one after the other.
+/// The phases of a round.
 const STAGES: [WalkPhase; 6] = [
     WalkPhase::Ends(Family::Key),
     WalkPhase::Ends(Family::Cursor),
@@ -44,16 +44,16 @@ const STAGES: [WalkPhase; 6] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WalkPhase {
-    /// What is over.
+    /// Removes expired records.
     Ends(Family),
-    /// What has ended with its key.
+    /// Removes elements of generations that have ended.
     Graves(Family),
-    /// What is left in indexes.
+    /// Removes stale index records.
     Indexes,
 }
 
 impl WalkPhase {
-    /// All that it looks at.
+    /// All families that it examines.
     fn whole(self) -> ScanRange {
         let family = match self {
             Self::Ends(family) | Self::Graves(family) => family,
@@ -64,7 +64,7 @@ impl WalkPhase {
     }
 }
 
-/// Where the walk is.
+/// The position of the walk.
 #[derive(Debug)]
 pub(crate) struct Expiry {
     stage: usize,
@@ -78,7 +78,7 @@ impl Default for Expiry {
     }
 }
 
-/// When a record ends, if it does.
+/// Returns when a record expires, if it does.
 fn end_of(family: Family, record: &[u8]) -> Option<u64> {
     match family {
         Family::Key => Head::parse(record).ok()?.expiry,
@@ -88,16 +88,16 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
 }
 
 impl Expiry {
-    /// Looks at some records more.
+    /// Examines some more records.
     ///
     /// # Errors
-    /// The store's; the same step is then taken again.
+    /// The store's; the next call repeats the step.
     pub(crate) async fn step(&mut self, keys: &mut Keyspace) -> Result<Stepped, Fault> {
         let now = keys.now;
         let mut stepped = Stepped::default();
-        // A stage that ends leaves the rest of the step to the next.
+        // A phase that ends leaves the rest of the step to the next one.
         loop {
-            let leg = match STAGES[self.stage] {
+            let progress = match STAGES[self.stage] {
                 WalkPhase::Ends(family) => self.ends(keys, family, &mut stepped).await?,
                 WalkPhase::Graves(family) => {
                     sweep::graves(session(&mut keys.session, &keys.store)?, &mut self.left, family).await?
@@ -106,8 +106,8 @@ impl Expiry {
                     sweep::indexes(session(&mut keys.session, &keys.store)?, &mut self.left, now).await?
                 }
             };
-            stepped.goes_on |= leg == Leg::OnAtOnce;
-            if leg != Leg::Ended {
+            stepped.goes_on |= progress == SweepProgress::OnAtOnce;
+            if progress != SweepProgress::Ended {
                 return Ok(stepped);
             }
             if self.stage == 0 {
@@ -121,20 +121,20 @@ impl Expiry {
         }
     }
 
-    /// Removes what is over, and keys that hold nothing, though they could.
+    /// Removes expired records, and keys without elements.
     async fn ends(
         &mut self,
         keys: &mut Keyspace,
         family: Family,
         stepped: &mut Stepped,
-    ) -> Result<Leg, Fault> {
+    ) -> Result<SweepProgress, Fault> {
         let now = keys.now;
         let (mut over, mut holders, mut last, mut looked) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut counted = Census::default();
         let session = session(&mut keys.session, &keys.store)?;
         let seen = session.scan_with(&self.left, STEP, |place, record| {
             if holders.len() == LOOKS {
-                // The rest is the next step's.
+                // The next step does the rest.
                 return;
             }
             last.clear();
@@ -170,9 +170,9 @@ impl Expiry {
             self.counted.expiring += counted.expiring;
         }
         if looked == seen && seen < STEP {
-            return Ok(Leg::Ended);
+            return Ok(SweepProgress::Ended);
         }
         self.left.from = Bound::Excluded(last);
-        Ok(Leg::On)
+        Ok(SweepProgress::On)
     }
 }

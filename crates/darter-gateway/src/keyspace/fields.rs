@@ -1,5 +1,5 @@
-//! The elements of a key in the order of their names: the fields of a hash, with their values, and the members of a sorted set, with
-//! their records.
+//! The elements of a key in the order of their names: the fields of a hash with their values, and
+//! the members of a sorted set with their records.
 
 use super::aggregate::Aggregate;
 use super::walk::go_behind;
@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use darter::{Condition, Decision, PutOutcome, ScanRange};
 use std::ops::Bound;
 
-/// A part of a key's elements, by their names, from either end.
+/// A range of a key's elements, by name, from either end.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements {
     aggregate: Aggregate,
@@ -16,7 +16,7 @@ pub(crate) struct Elements {
 }
 
 impl Aggregate {
-    /// The family in whose order the names are.
+    /// The family whose order is that of the names.
     fn names(&self) -> Family {
         if self.kind() == Kind::Hash { Family::Field } else { Family::Member }
     }
@@ -41,14 +41,14 @@ impl Aggregate {
 }
 
 impl Elements {
-    /// The same, descending.
+    /// The same elements, descending.
     #[must_use]
     pub(crate) fn reversed(mut self) -> Self {
         self.range = self.range.reversed();
         self
     }
 
-    /// Those that come behind one.
+    /// The elements after a name.
     #[must_use]
     pub(crate) fn behind(mut self, name: &[u8]) -> Self {
         let place = self.aggregate.place(self.aggregate.names(), name);
@@ -56,7 +56,7 @@ impl Elements {
         self
     }
 
-    /// The name behind which it begins, once a walk has come to one.
+    /// Returns the name after which the range begins, once a walk has reached one.
     pub(crate) fn position(&self) -> Option<&[u8]> {
         match if self.range.reverse { &self.range.to } else { &self.range.from } {
             Bound::Excluded(place) => Some(self.aggregate.element(place)),
@@ -66,8 +66,8 @@ impl Elements {
 }
 
 impl Keyspace {
-    /// Hands names and records to `visit`, until so many were handed over; `elements` is then what is left. Every element that is
-    /// there throughout comes, once.
+    /// Passes names and records to `visit`, up to so many; `elements` becomes the rest of the
+    /// range. Every element that exists all the time is visited exactly once.
     ///
     /// # Errors
     /// The store's.
@@ -93,7 +93,7 @@ impl Keyspace {
         Ok(Walked::Paused)
     }
 
-    /// The record of an element.
+    /// Returns the record of an element.
     ///
     /// # Errors
     /// The store's.
@@ -106,7 +106,8 @@ impl Keyspace {
         Ok(session(&mut self.session, &self.store)?.get(&place).await?)
     }
 
-    /// Hands the records of several elements to `visit`, in the order of their names, as many at a time as they are large.
+    /// Passes the records of several elements to `visit`, in the order of their names. How many are
+    /// read at a time depends on their size.
     ///
     /// # Errors
     /// The store's, and those of `visit`.
@@ -132,7 +133,8 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Gives a field a value; answers whether it is new, and was not there when it must not.
+    /// Sets a field to a value, only if it is absent when that is required. Returns whether it is
+    /// new.
     ///
     /// # Errors
     /// The store's.
@@ -149,7 +151,8 @@ impl Keyspace {
         Ok(session.put_if(&place, value, condition).await? == PutOutcome::Inserted)
     }
 
-    /// Gives a field the value that `decide` makes of its old one, and is asked again when somebody else came between.
+    /// Sets a field to the value that `decide` computes from the old one. Calls `decide` again if
+    /// another client changed the field meanwhile.
     ///
     /// # Errors
     /// The store's, and those of `decide`.
@@ -175,7 +178,7 @@ impl Keyspace {
         decided.unwrap_or_else(|| unreachable!("a change is decided at least once"))
     }
 
-    /// Removes a field; answers whether it was there.
+    /// Removes a field. Returns whether it existed.
     ///
     /// # Errors
     /// The store's.

@@ -1,40 +1,43 @@
-//! The record of a Redis key: what it is, how long it lives, and a string's bytes.
+//! The record of a Redis key: its type, its expiry time, and the bytes of a string.
 //!
 //! ```text
-//! kind (bits 0-6), bit 7: expires | ms since the epoch, 8 bytes, if it expires | the value of a string
-//!                                                                               | others: generation, 8 bytes | doubt, 16 bytes, if any
+//! kind (bits 0-6), bit 7: expires | expiry time if it expires, 8 bytes | body
+//!
+//! body of a string: its value
+//! body of others:   generation, 8 bytes | doubt if any, 16 bytes
 //! ```
 //!
-//! Numbers are little-endian. A string that does not expire has one byte more than its value. A doubt begins with the ms since the epoch
-//! at which it came up; the rest makes it like no other (`aggregate.rs`).
+//! Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
+//! takes one byte more than its value. A doubt begins with the ms since the Unix epoch at which it
+//! was written; the rest makes it unique (`aggregate.rs`).
 
 use crate::fault::{FOREIGN, Fault, WRONG_TYPE};
 use darter_fabric::mutant;
 
-/// What tells the elements that a key holds from those that it held before.
+/// Distinguishes the current elements of a key from those that it held before.
 pub(super) type Generation = [u8; 8];
 
 /// Bytes of a doubt.
 const DOUBT_BYTES: usize = 16;
 
-/// Set in the first byte of what expires.
+/// Set in the first byte of a record that expires.
 const EXPIRES: u8 = 0x80;
 
-/// What a key holds.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Bytes.
+    /// A string.
     String = 0,
-    /// Fields with values, of a generation.
+    /// Fields with values, in a generation.
     Hash = 1,
-    /// Members with scores, of a generation.
+    /// Members with scores, in a generation.
     SortedSet = 2,
 }
 
 const KINDS: [Kind; 3] = [Kind::String, Kind::Hash, Kind::SortedSet];
 
 impl Kind {
-    /// As `TYPE` says it.
+    /// Returns the name of the type, as `TYPE` replies.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -43,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// Whether `TYPE` says so of it.
+    /// Returns whether a name is that of the type.
     pub(crate) fn is_named(self, name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(self.name().as_bytes())
     }
@@ -53,18 +56,18 @@ impl Kind {
     }
 }
 
-/// A record, read.
+/// A parsed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head<'r> {
-    /// What the key holds.
+    /// The type of the key.
     pub kind: Kind,
-    /// When it ends, in ms since the epoch; it is still there in that very millisecond.
+    /// When the key expires, in ms since the Unix epoch; it still exists in that very millisecond.
     pub expiry: Option<u64>,
-    /// A string's bytes; of others a generation, and what doubt there is.
+    /// The bytes of a string, or the generation and the doubt, if any.
     pub body: &'r [u8],
 }
 
-/// Refuses what can be no body of a kind.
+/// Fails if this cannot be the body of a record of this type.
 fn check(kind: Kind, body: &[u8]) -> Result<(), Fault> {
     const GENERATION_BYTES: usize = size_of::<Generation>();
     match (kind, body.len()) {
@@ -75,10 +78,10 @@ fn check(kind: Kind, body: &[u8]) -> Result<(), Fault> {
 }
 
 impl<'r> Head<'r> {
-    /// Reads a record.
+    /// Parses a record.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is not valid.
     #[inline]
     pub(crate) fn parse(record: &'r [u8]) -> Result<Self, Fault> {
         let (&first, rest) = record.split_first().ok_or(FOREIGN)?;
@@ -92,7 +95,7 @@ impl<'r> Head<'r> {
         Ok(Self { kind, expiry: Some(u64::from_le_bytes(*expiry)), body })
     }
 
-    /// Begins a record in an empty buffer; what follows is the body.
+    /// Begins a record in an empty buffer; the body is to be appended.
     #[inline]
     pub(crate) fn begin(record: &mut Vec<u8>, kind: Kind, expiry: Option<u64>) {
         record.clear();
@@ -105,27 +108,27 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// A string's value.
+    /// Returns a string's value.
     ///
     /// # Errors
-    /// [`WRONG_TYPE`] when it is none.
+    /// [`WRONG_TYPE`] if it is not a string.
     #[inline]
     pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
         if self.kind == Kind::String { Ok(self.body) } else { Err(WRONG_TYPE) }
     }
 
-    /// Of which generation the elements are that it holds; none for a string.
+    /// Returns the generation of the key's elements; `None` for a string.
     pub(super) fn generation(&self) -> Option<Generation> {
         if self.kind == Kind::String { None } else { self.body.first_chunk().copied() }
     }
 
-    /// Since when it is in doubt whether it holds any element, in ms since the epoch.
+    /// Returns since when the head is in doubt, in ms since the Unix epoch.
     pub(super) fn doubted_since(&self) -> Option<u64> {
         self.generation()?;
         self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
     }
 
-    /// The same in a doubt of its own.
+    /// Builds the same record with a doubt of its own.
     pub(super) fn doubt(&self, record: &mut Vec<u8>, now: u64) {
         self.dispel(record);
         record.extend_from_slice(&now.to_le_bytes());
@@ -133,19 +136,19 @@ impl<'r> Head<'r> {
         record.extend_from_slice(&own.to_le_bytes());
     }
 
-    /// The same without doubt.
+    /// Builds the same record without a doubt.
     pub(super) fn dispel(&self, record: &mut Vec<u8>) {
         Self::begin(record, self.kind, self.expiry);
         record.extend_from_slice(&self.generation().unwrap_or_default());
     }
 
-    /// The same but for when it ends.
+    /// Builds the same record with another expiry time.
     pub(crate) fn rewrite(&self, record: &mut Vec<u8>, expiry: Option<u64>) {
         Self::begin(record, self.kind, expiry);
         record.extend_from_slice(self.body);
     }
 
-    /// Whether it counts at a time.
+    /// Returns whether the key exists at a time.
     #[inline]
     pub(crate) fn lives(&self, now: u64) -> bool {
         self.expiry.is_none_or(|when| now <= when && !(now == when && mutant!("gateway-ends-a-ms-early")))

@@ -1,5 +1,6 @@
-//! Locks that order the commands of one thread on the same key or element. Commands that change what they have read would
-//! otherwise invalidate each other's work again and again, which costs round trips over memory nodes.
+//! Locks that order the commands of one thread on the same key or element. Commands that change
+//! what they have read would otherwise invalidate each other's work again and again, which costs
+//! round trips over memory nodes.
 //!
 //! Correctness does not rest on these locks: other threads and other gateways do not see them.
 

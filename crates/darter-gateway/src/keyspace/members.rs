@@ -1,14 +1,16 @@
-//! Members of sorted sets, with their scores: records in two orders, of which one is the truth.
+//! Members of sorted sets, with their scores: records in two orders, of which one is authoritative.
 //!
 //! ```text
-//! m, key, generation, member                    -> score, stamp        the truth
-//! s, key, generation, score, member, stamp      -> nothing             the index
+//! m, key, generation, member                    -> score, stamp        authoritative
+//! s, key, generation, score, member, stamp      -> nothing             the index by score
 //! ```
 //!
-//! Whoever changes a score draws a stamp, writes the new record of the index, changes the member's record if it is still the one that it
-//! has seen, and removes the old record of the index. So a member always has the record of the index that its own record calls for,
-//! and nobody's removal meets another's record. Whoever goes through the index asks the members' records, and skips what they do
-//! not call for: what somebody at work has not finished, or the dead never will. The latter goes when it is an hour old (`sweep.rs`).
+//! To change a score, a client draws a stamp, writes the new index record, changes the member's
+//! record if it is unchanged since it was read, and removes the old index record. So a member
+//! always has the index record that its own record refers to, and no two writers' index records are
+//! the same. A reader of the index checks the members' records and skips index records that they do
+//! not refer to: those of unfinished writes, and those of writers that died. The latter are removed
+//! when they are an hour old (`sweep.rs`).
 
 use super::aggregate::Aggregate;
 use super::order::{Scored, order_of, parse_index, stamp};
@@ -20,7 +22,7 @@ use darter_fabric::mutant;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Bound;
 
-/// Records of the index in a chunk at most.
+/// Maximum index records in a chunk.
 const CHUNK: usize = 256;
 
 /// A member with its score.
@@ -30,37 +32,38 @@ pub(crate) struct Member {
     pub(crate) score: f64,
 }
 
-/// What came of a member's score.
+/// The result of changing a member's score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rescored {
-    /// Before.
+    /// The score before.
     pub(crate) was: Option<f64>,
-    /// What was decided, if it was anything.
+    /// The score that was decided, if any.
     pub(crate) decided: Option<f64>,
 }
 
-/// A walk through members in the order of their scores, and of their names where those are equal.
+/// A walk through members in the order of their scores, and of their names where scores are equal.
 #[derive(Debug)]
 pub(crate) struct Ranks {
     set: Aggregate,
     range: ScanRange,
     is_through: bool,
     found: VecDeque<Member>,
-    /// A member whose score changes meanwhile is not to come twice.
+    /// Members visited, so that a member whose score changes meanwhile is not visited twice.
     told: HashSet<Vec<u8>>,
-    /// How many are likely to be asked for.
+    /// The number of members that are likely to be requested.
     likely: usize,
 }
 
-/// The score in a member's record.
+/// Returns the score in a member's record.
 pub(crate) fn score_of_record(record: &[u8]) -> Option<f64> {
     Scored::parse(record).ok().map(|scored| scored.score)
 }
 
 impl Aggregate {
-    /// A walk through all members with scores between two bounds, of which so many are likely to be asked for.
+    /// Starts a walk through the members with scores between two bounds, of which so many are
+    /// likely to be requested.
     pub(crate) fn ranks(&self, from: Bound<f64>, to: Bound<f64>, is_reverse: bool, likely: usize) -> Ranks {
-        // All that has a score begins with it: the next number in order is behind all of them.
+        // All records with a score begin with it: the next number is after all of them.
         let place = |order: u64| self.place(Family::Score, &order.to_be_bytes());
         let from = match from {
             Bound::Included(score) => Bound::Included(place(order_of(score))),
@@ -77,14 +80,14 @@ impl Aggregate {
         Ranks { set: self.clone(), range, is_through: false, found, told, likely }
     }
 
-    /// A walk through all members.
+    /// Starts a walk through all members.
     pub(crate) fn all_ranks(&self, is_reverse: bool, likely: usize) -> Ranks {
         self.ranks(Bound::Unbounded, Bound::Unbounded, is_reverse, likely)
     }
 }
 
 impl Keyspace {
-    /// The score of a member.
+    /// Returns the score of a member.
     ///
     /// # Errors
     /// The store's.
@@ -93,7 +96,8 @@ impl Keyspace {
         Ok(record.map(|record| Scored::parse(&record)).transpose()?.map(|scored| scored.score))
     }
 
-    /// Gives a member the score that `decide` makes of its old one, if any, and is asked again when somebody else came between.
+    /// Sets a member's score to what `decide` computes from the old one, if anything. Calls
+    /// `decide` again if another client changed the member meanwhile.
     ///
     /// # Errors
     /// The store's, and those of `decide`.
@@ -114,7 +118,7 @@ impl Keyspace {
             let Some(score) = decided.filter(|&score| was != Some(score)) else {
                 return Ok(Rescored { was, decided });
             };
-            // There is one zero, the positive one, as in the small sorted sets of Redis.
+            // There is one zero, the positive one, as in Redis's small sorted sets.
             let kept = old.filter(|_| mutant!("gateway-stamp-kept-by-the-member"));
             let stamp = kept.map_or_else(|| stamp(self.now), |kept| kept.stamp);
             let new = Scored { score: score + 0.0, stamp };
@@ -140,7 +144,7 @@ impl Keyspace {
         }
     }
 
-    /// Removes a member if `is_wanted` says so of its score; answers the score that it had.
+    /// Removes a member if `is_wanted` accepts its score. Returns the score that it had.
     ///
     /// # Errors
     /// The store's.
@@ -154,7 +158,7 @@ impl Keyspace {
         let session = session(&mut self.session, &self.store)?;
         let mut old = None;
         let removed = session.delete_if(&place, |record| {
-            // What nobody can read any more may go as well.
+            // A record that is not valid may be removed too.
             old = Scored::parse(record).ok();
             old.is_none_or(|old| {
                 is_wanted(old.score) || mutant!("gateway-removes-whatever-score-it-has-by-now")
@@ -168,7 +172,8 @@ impl Keyspace {
         Ok(Some(old.score))
     }
 
-    /// The next member of a walk. A member that is there throughout with one score comes, once.
+    /// Returns the next member of a walk. A member that exists all the time with one score is
+    /// returned exactly once.
     ///
     /// # Errors
     /// The store's.

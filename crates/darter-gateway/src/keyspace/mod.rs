@@ -1,13 +1,17 @@
-//! How Redis keys lie in an ordered index, and how a command reads and changes one (docs/gateway.md).
+//! How Redis keys are stored in an ordered index, and how a command reads and changes one
+//! (docs/gateway.md).
 //!
-//! A key has one record, its *head* (`head.rs`), under a family's byte and the key itself: heads lie in the order of their keys.
-//! Whatever a command does to a key comes down to one put or delete of its head, under the condition that the head is
-//! still the one that the command has seen: so commands are atomic for each key, whichever gateways they go through.
+//! A key has one record, its *head* (`head.rs`), whose key in the index is a byte for the family
+//! and the Redis key itself: heads are in the order of their keys. Every change of a key is one put
+//! or delete of its head, on condition that the head is still the one that the command has read. So
+//! commands are atomic for each key, whichever gateways they go through.
 //!
-//! A head whose time is over counts as absent, for every gateway by its own clock. Whoever meets one removes it, if it is still that one.
+//! A key whose expiry time has passed counts as absent, for every gateway by its own clock. A
+//! command that meets such a head removes it, if it is still the same.
 //!
-//! The fields of a hash and the members of a sorted set are records of their own (`aggregate.rs`, `fields.rs`, `members.rs`), each of them
-//! as atomic as a head. A head that has none counts as absent too.
+//! The fields of a hash and the members of a sorted set are records of their own (`aggregate.rs`,
+//! `fields.rs`, `members.rs`), each of them as atomic as a head. A head without elements counts as
+//! absent too.
 
 mod aggregate;
 #[cfg(test)]
@@ -29,7 +33,7 @@ pub(super) use expiry::Expiry;
 pub(super) use head::{Head, Kind};
 pub(super) use key_locks::KeyLocks;
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
-pub(super) use walk::{Chunk, Part, Walked};
+pub(super) use walk::{Chunk, KeyRange, Walked};
 
 use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
@@ -39,10 +43,10 @@ use rustix::time::{ClockId, clock_gettime};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What begins the index's keys of each sort of record.
+/// The first byte of the index's keys, by kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    /// Positions of `SCAN`.
+    /// Cursors of `SCAN`.
     Cursor = b'c' as isize,
     /// Fields of hashes.
     Field = b'f' as isize,
@@ -50,53 +54,53 @@ pub(super) enum Family {
     Key = b'k' as isize,
     /// Members of sorted sets.
     Member = b'm' as isize,
-    /// The same by their scores.
+    /// Members of sorted sets, by score.
     Score = b's' as isize,
 }
 
-/// What a command makes of a key.
+/// What a command does to a key.
 #[derive(Debug)]
 pub(super) enum Change<R> {
-    /// It stays as it is.
+    /// Leaves it unchanged.
     Keep(R),
-    /// It gets the record that was written.
+    /// Stores the record that was written.
     Put(R),
-    /// It goes.
+    /// Removes it.
     Remove(R),
 }
 
 impl<R> Change<R> {
-    /// What the command answers.
+    /// Returns the result of the command.
     fn result(self) -> R {
         let (Self::Keep(result) | Self::Put(result) | Self::Remove(result)) = self;
         result
     }
 }
 
-/// Now, in ms since the epoch, to within a tick of the kernel's.
+/// Returns the time in ms since the Unix epoch, to within a tick of the kernel's.
 #[inline]
 pub(super) fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec * 1000 + now.tv_nsec / 1_000_000) as u64
 }
 
-/// A way into the keys, for one command at a time.
+/// Access to the keys, for one command at a time.
 #[derive(Debug)]
 pub(super) struct Keyspace {
     store: Store,
     locks: Arc<KeyLocks>,
-    /// Made when it is first needed: what needs no pool does without it.
+    /// Opened when it is first needed, since some commands need no pool.
     session: Option<AsyncSession>,
-    /// Now, for the command at work, in ms since the epoch.
+    /// The time of the current command, in ms since the Unix epoch.
     pub now: u64,
     key: Vec<u8>,
     old: Vec<u8>,
     new: Vec<u8>,
 }
 
-/// Bytes of a key at most for which it is worth while to look ahead.
+/// Maximum length of a key for which a prefetch is worthwhile.
 const FORESEEN_BYTES_MAX: usize = 256;
-/// Buffers beyond this size are given up when a command has ended.
+/// Buffers beyond this size are freed when a command has ended.
 const KEPT_BYTES: usize = 64 << 10;
 
 fn session<'s>(slot: &'s mut Option<AsyncSession>, store: &Store) -> Result<&'s mut AsyncSession, Fault> {
@@ -112,7 +116,8 @@ fn place(buffer: &mut Vec<u8>, family: Family, key: &[u8]) {
     buffer.extend_from_slice(key);
 }
 
-/// Removes the key whose head lies at a place, if its time is over, with all that it holds; answers whether it did.
+/// Removes the key whose head is at a place, with its elements, if it has expired. Returns whether
+/// it did.
 async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Result<bool, Fault> {
     let mut aggregate = None;
     let removed = session.delete_if(at, |record| {
@@ -131,22 +136,22 @@ async fn remove_if_over(session: &mut AsyncSession, at: &[u8], now: u64) -> Resu
 }
 
 impl Keyspace {
-    /// Opens a store's keys, for the commands that share these locks.
+    /// Creates access to a store's keys, for commands that share these locks.
     pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
         Self { store, locks, session: None, now: 0, key: Vec::new(), old: Vec::new(), new: Vec::new() }
     }
 
-    /// What it has cost so far.
+    /// Returns the costs so far.
     pub(super) fn counters(&self) -> Counters {
         self.session.as_ref().map(AsyncSession::counters).unwrap_or_default()
     }
 
-    /// Bytes of a value that are too many for this pool, or nearly.
+    /// Returns a value length that is too long for this pool, or nearly.
     pub(super) fn value_bytes_max(&self) -> usize {
         usize::try_from(self.store.pool().object_bytes_max()).unwrap_or(usize::MAX)
     }
 
-    /// Gives back memory that a large command took.
+    /// Frees memory that a large command took.
     pub(super) fn rest(&mut self) {
         for buffer in [&mut self.key, &mut self.old, &mut self.new] {
             if buffer.capacity() > KEPT_BYTES {
@@ -155,7 +160,7 @@ impl Keyspace {
         }
     }
 
-    /// Has what commands on these keys are going to look at come nearer.
+    /// Prefetches what commands on these keys are going to read.
     pub(super) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         let Some(session) = &mut self.session else { return };
         let (places, mut ends) = (&mut self.new, SmallVec::<[usize; 32]>::new());
@@ -169,7 +174,7 @@ impl Keyspace {
         session.prefetch(ends.into_iter().map(|end| &places[std::mem::replace(&mut from, end)..end]));
     }
 
-    /// What `f` makes of a key's head, of none when the key is absent.
+    /// Returns what `f` makes of a key's head; `f` gets `None` if the key is absent.
     ///
     /// # Errors
     /// The store's, and [`super::fault::FOREIGN`].
@@ -209,8 +214,9 @@ impl Keyspace {
         Ok(take(head).unwrap_or_else(|| unreachable!("a head is looked at once")))
     }
 
-    /// Changes a key as `decide` says of its head, which is asked again when somebody else came between. It writes a whole record,
-    /// begun with [`Head::begin`], for [`Change::Put`].
+    /// Changes a key as `decide` says. Calls `decide` again with the new head if another client
+    /// changed it meanwhile. For [`Change::Put`], `decide` writes a whole record, begun with
+    /// [`Head::begin`].
     ///
     /// # Errors
     /// The store's, [`super::fault::FOREIGN`], and those of `decide`.
@@ -230,7 +236,7 @@ impl Keyspace {
                 }
                 let head = match record.map(Head::parse).transpose() {
                     Ok(Some(head)) if head.kind != Kind::String => {
-                        // Whether it has elements is not to be seen here.
+                        // The head alone does not tell whether there are elements.
                         old.clear();
                         old.extend_from_slice(record.unwrap_or_default());
                         return Decision::Keep;
@@ -246,7 +252,7 @@ impl Keyspace {
                 match change {
                     Ok(Change::Put(_)) => Decision::Put,
                     Ok(Change::Remove(_)) => Decision::Remove,
-                    // What is over goes, whatever it was looked at for.
+                    // An expired key is removed, whatever the command.
                     Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => Decision::Remove,
                     Ok(Change::Keep(_)) | Err(_) => Decision::Keep,
                 }
@@ -262,7 +268,8 @@ impl Keyspace {
         }
     }
 
-    /// The same for a key whose head, which was just seen, stands for elements; nothing when somebody else came between.
+    /// Does the same for a key whose head, which was just read, has elements. Returns `None` if
+    /// another client changed the head meanwhile.
     async fn change_aggregate<R: Send>(
         &mut self,
         key: &[u8],
@@ -320,7 +327,7 @@ impl Keyspace {
         Ok(Some(result))
     }
 
-    /// Gives a key a string, whatever it held.
+    /// Sets a key to a string, whatever its type was.
     ///
     /// # Errors
     /// The store's.
@@ -333,7 +340,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Removes a key; answers whether it was there.
+    /// Removes a key. Returns whether it existed.
     ///
     /// # Errors
     /// The store's.
@@ -345,7 +352,7 @@ impl Keyspace {
             let (mut lived, mut aggregate) = (false, None);
             let removed = session.delete_if(&self.key, |record| {
                 let head = Head::parse(record);
-                // What nobody can read any more may go as well.
+                // A record that is not valid may be removed too.
                 lived = head.as_ref().map_or(true, |head| head.lives(now));
                 aggregate = head.ok().and_then(|head| Aggregate::of(key, &head));
                 aggregate.is_none()
@@ -362,7 +369,7 @@ impl Keyspace {
         }
     }
 
-    /// Removes a key whose time is over; answers whether it did.
+    /// Removes a key that has expired. Returns whether it did.
     async fn remove_if_over(&mut self, key: &[u8]) -> Result<bool, Fault> {
         place(&mut self.key, Family::Key, key);
         let now = self.now;
@@ -370,11 +377,11 @@ impl Keyspace {
         remove_if_over(session, &self.key, now).await
     }
 
-    /// Hands the heads of several keys to `visit`, in their order, none for each that is absent; whether one that is no string holds
-    /// anything is not looked up.
+    /// Passes the heads of several keys to `visit`, in their order, and `None` for each that is
+    /// absent. It does not check whether aggregates have elements.
     ///
     /// # Errors
-    /// The store's. A record that is none counts as absent.
+    /// The store's. A record that is not valid counts as absent.
     pub(super) async fn look_at_all<'k>(
         &mut self,
         keys: impl Iterator<Item = &'k [u8]>,

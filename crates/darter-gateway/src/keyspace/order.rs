@@ -1,35 +1,35 @@
-//! Scores and members as bytes in whose order they lie.
+//! The encoding of scores and members, in bytes whose order is theirs.
 //!
 //! ```text
-//! member's record:  score, 8 bytes | stamp, 8 bytes                                      little-endian
-//! index's element:  score in order, 8 bytes | member, 00 as 00 ff | 00 00 | stamp        big-endian
+//! member's record (little-endian): score, 8 bytes | stamp, 8 bytes
+//! index element (big-endian):      ordered score, 8 bytes | member, 00 as 00 ff | 00 00 | stamp
 //! ```
 //!
-//! A stamp is a writer's own: the second at which it was drawn, and what makes it like no other.
+//! A stamp is unique to a write: the second at which it was drawn, and a random part.
 
 use crate::fault::{FOREIGN, Fault};
 
-/// What makes a writer's record like no other.
+/// Distinguishes the index records of different writes.
 pub(super) type Stamp = [u8; 8];
 
-/// A stamp of a time in ms since the epoch.
+/// Draws a stamp at a time in ms since the Unix epoch.
 pub(super) fn stamp(now: u64) -> Stamp {
     ((now / 1000) << 32 | darter_fabric::random_word() >> 32).to_be_bytes()
 }
 
-/// When a stamp was drawn, in seconds since the epoch.
+/// Returns when a stamp was drawn, in seconds since the Unix epoch.
 pub(super) fn drawn_at(stamp: Stamp) -> u64 {
     u64::from_be_bytes(stamp) >> 32
 }
 
-/// Scores as numbers of the same order; the two zeros are one.
+/// Maps scores to integers of the same order; the two zeros become one.
 pub(super) fn order_of(score: f64) -> u64 {
     const SIGN: u64 = 1 << 63;
     let bits = if score == 0.0 { 0 } else { score.to_bits() };
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
-/// A member's record, read.
+/// A parsed record of a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scored {
     pub(super) score: f64,
@@ -37,7 +37,7 @@ pub(super) struct Scored {
 }
 
 impl Scored {
-    /// Reads a record.
+    /// Parses a record.
     pub(super) fn parse(record: &[u8]) -> Result<Self, Fault> {
         let (score, stamp) = record.split_first_chunk().ok_or(FOREIGN)?;
         let score = f64::from_bits(u64::from_le_bytes(*score));
@@ -45,7 +45,7 @@ impl Scored {
         if score.is_nan() { Err(FOREIGN) } else { Ok(Self { score, stamp }) }
     }
 
-    /// The record.
+    /// Returns the record.
     pub(super) fn record(self) -> [u8; 16] {
         let mut record = [0; 16];
         record[..8].copy_from_slice(&self.score.to_bits().to_le_bytes());
@@ -53,7 +53,7 @@ impl Scored {
         record
     }
 
-    /// The element of the index that stands for a member with this record.
+    /// Builds the index element for a member with this record.
     pub(super) fn index(self, member: &[u8]) -> Vec<u8> {
         let mut element = Vec::with_capacity(8 + member.len() + 2 + 8);
         element.extend_from_slice(&order_of(self.score).to_be_bytes());
@@ -69,7 +69,7 @@ impl Scored {
     }
 }
 
-/// The member for which an element of the index stands, and its stamp; nothing when it is none.
+/// Parses an index element into the member and its stamp; `None` if it is not valid.
 pub(super) fn parse_index(element: &[u8]) -> Option<(Vec<u8>, Stamp)> {
     let (rest, stamp) = element.get(8..)?.split_last_chunk()?;
     let escaped = rest.strip_suffix(&[0, 0])?;
@@ -120,7 +120,7 @@ mod tests {
         }
         assert!(elements.is_sorted());
         assert_eq!(drawn_at(stamp(1_700_000_000_999)), 1_700_000_000);
-        // Two who write the same meet each other's record nowhere.
+        // Two clients that write the same score produce different index elements.
         let [one, other] = [(); 2].map(|()| Scored { score: 1.0, stamp: stamp(7000) }.index(b"member"));
         assert_ne!(one, other);
     }

@@ -1,5 +1,6 @@
-//! What the dead left of hashes and sorted sets, found by walking over all records, a little at a time: elements of generations that have
-//! ended, heads without elements, and records of an index that no member calls for.
+//! What dead processes left of hashes and sorted sets, found by a walk over all records in small
+//! steps: elements of generations that have ended, heads without elements, and index records that
+//! no member refers to.
 
 use super::aggregate::{Aggregate, bury, doubt, is_empty};
 use super::order::{Scored, drawn_at, parse_index};
@@ -9,29 +10,30 @@ use darter::{AsyncSession, ScanRange};
 use darter_fabric::mutant;
 use std::ops::Bound;
 
-/// Generations whose heads are looked at in a step.
+/// Generations whose heads are read in a step.
 pub(super) const LOOKS: usize = 100;
-/// Elements that are buried in a step.
+/// Elements removed in a step.
 const BURIED: usize = 1000;
-/// Records of indexes that are looked at in a step.
+/// Index records examined in a step.
 const INDEXED: usize = 1000;
-/// For how long a key must have been empty, and nobody have written to it, until its head goes.
+/// How long a key must have been empty, without any write, before its head is removed.
 pub(super) const IDLE_MS: u64 = 60_000;
-/// The age from which on nobody is at work any more on a record of an index: far beyond what a member of a pool may be silent for.
+/// The age from which no writer can still be at work on an index record: far beyond the longest
+/// silence of a pool's member.
 const FORGOTTEN_SECONDS: u64 = 3600;
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leg {
-    /// There is more.
+pub(super) enum SweepProgress {
+    /// There is more to do.
     On,
-    /// There is more, and it is worth while.
+    /// There is more to do, and it is worth continuing at once.
     OnAtOnce,
-    /// To the end.
+    /// The end was reached.
     Ended,
 }
 
-/// The head of a key, if a generation is still the one that counts.
+/// Returns the head of a key, if a generation is still its current one.
 async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
     let mut at = Vec::new();
     place(&mut at, Family::Key, aggregate.key());
@@ -39,25 +41,26 @@ async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<boo
     Ok(session.get_with(&at, counts).await?.unwrap_or(false))
 }
 
-/// Buries, among the records of a family, what belongs to generations that have ended. An element is only ever written after
-/// its head: a head that is not there, or is another's, will not come.
+/// Removes, among the records of a family, the elements of generations that have ended. An element
+/// is only ever written after its head, so a head that is absent or has another generation will not
+/// appear.
 pub(super) async fn graves(
     session: &mut AsyncSession,
     left: &mut ScanRange,
     family: Family,
-) -> Result<Leg, Fault> {
-    let mut leg = Leg::On;
+) -> Result<SweepProgress, Fault> {
+    let mut progress = SweepProgress::On;
     for _ in 0..LOOKS {
         let mut met = None;
         session.scan_with(left, 1, |place, _| met = Some(place.to_vec())).await?;
-        let Some(met) = met else { return Ok(Leg::Ended) };
+        let Some(met) = met else { return Ok(SweepProgress::Ended) };
         let Some(aggregate) = Aggregate::of_place(family, &met) else {
-            // Nothing of ours.
+            // The record is not a gateway's.
             left.from = Bound::Excluded(met);
             continue;
         };
         if !counts(session, &aggregate).await? {
-            leg = Leg::OnAtOnce;
+            progress = SweepProgress::OnAtOnce;
             if !bury(session, &aggregate, BURIED).await? {
                 break;
             }
@@ -66,15 +69,15 @@ pub(super) async fn graves(
             left.from = Bound::Included(end);
         }
     }
-    Ok(leg)
+    Ok(progress)
 }
 
-/// Removes records of indexes that no member calls for and that nobody can be at work on.
+/// Removes index records that no member refers to and no writer can be at work on.
 pub(super) async fn indexes(
     session: &mut AsyncSession,
     left: &mut ScanRange,
     now: u64,
-) -> Result<Leg, Fault> {
+) -> Result<SweepProgress, Fault> {
     let (mut old, mut last) = (Vec::new(), Vec::new());
     let seen = session.scan_with(left, INDEXED, |place, _| {
         last.clear();
@@ -97,13 +100,14 @@ pub(super) async fn indexes(
         }
     }
     if seen < INDEXED {
-        return Ok(Leg::Ended);
+        return Ok(SweepProgress::Ended);
     }
     left.from = Bound::Excluded(last);
-    Ok(Leg::On)
+    Ok(SweepProgress::On)
 }
 
-/// Removes a head without elements that has been in doubt for long, or puts it in doubt; answers whether it is worth while to go on.
+/// Removes a head without elements that has been in doubt for long, or puts it in doubt. Returns
+/// whether it is worth continuing.
 pub(super) async fn idle(
     session: &mut AsyncSession,
     at: &[u8],
@@ -148,7 +152,8 @@ mod tests {
             Self { store, keys, walk: Expiry::default() }
         }
 
-        /// Two rounds of the walk at least: what ended in the middle of one is found by the other.
+        /// Runs at least two rounds of the walk: the second finds what ended in the middle of the
+        /// first.
         fn walk(&mut self, now: u64) {
             self.keys.now = now;
             for _ in 0..2 {
@@ -156,13 +161,13 @@ mod tests {
             }
         }
 
-        /// The places that begin with a family's byte.
+        /// Returns the places that begin with a family's byte.
         fn places(&self, family: Family) -> Vec<Vec<u8>> {
             let mut session = self.store.session().unwrap();
             session.scan_prefix([family as u8]).map(|pair| pair.unwrap().0).collect()
         }
 
-        /// Goes through a set of members that are called like their scores.
+        /// Walks through a set whose members are named like their scores.
         fn assert_ranks(&mut self, set: &Aggregate, members: usize) {
             let mut ranks = set.all_ranks(false, usize::MAX);
             for number in 0..members {
@@ -198,10 +203,10 @@ mod tests {
             pool.add(&[key, b"z"].concat(), Kind::SortedSet, 300);
         }
         for key in [&b"aa"[..], b"bz", b"\xff\xff"] {
-            // Whoever does so does not look at what was there.
+            // A writer that does so does not read what was there.
             block_on(pool.keys.set(key, b"a string", None)).unwrap();
         }
-        // What somebody wrote who had not noticed.
+        // A write of a client that had not noticed.
         let late = Aggregate::new(Kind::Hash, b"a", *b"12345678");
         block_on(pool.keys.set_field(&late, b"f", b"v", false)).unwrap();
         assert_eq!(pool.places(Family::Field).len(), 5 * 300 + 1);
@@ -221,7 +226,7 @@ mod tests {
         pool.add(b"used", Kind::SortedSet, 0);
         pool.walk(NOW);
         assert_eq!(pool.places(Family::Key).len(), 3);
-        // Who writes now takes the doubt away, though there is nothing in the end.
+        // A write removes the doubt, even if the key is empty in the end.
         let used = pool.add(b"used", Kind::SortedSet, 1);
         block_on(pool.keys.remove_member(&used, &0_usize.to_be_bytes(), |_| true)).unwrap();
         pool.walk(NOW + IDLE_MS);

@@ -1,9 +1,9 @@
-//! What comes between two looks of one command, brought about by the command itself.
+//! Changes between two reads of one command, made by the command itself.
 
 use super::aggregate::Aggregate;
 use super::head::Head;
 use super::sweep::{IDLE_MS, idle};
-use super::{Change, Family, Keyspace, Kind, Part, place, remove_if_over, session};
+use super::{Change, Family, KeyRange, Keyspace, Kind, place, remove_if_over, session};
 use darter::{Store, block_on};
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn meanwhile(store: &Store, does: impl AsyncFnOnce(&mut Keyspace) + Send) {
     std::thread::scope(|scope| scope.spawn(|| block_on(does(&mut keyspace(store)))).join().unwrap());
 }
 
-/// The places that begin with a family's byte.
+/// Returns the places that begin with a family's byte.
 fn places(store: &Store, family: Family) -> usize {
     store.session().unwrap().scan_prefix([family as u8]).count()
 }
@@ -46,7 +46,7 @@ fn a_key_that_lives_again_is_not_removed_as_over() {
     let store = store();
     let mut keys = keyspace(&store);
     block_on(async {
-        // It was over when it was seen, and has been put again since.
+        // It had expired when it was read, and was written again since.
         keys.set(b"key", b"value", Some(NOW + 1)).await.unwrap();
         let session = session(&mut keys.session, &keys.store).unwrap();
         assert!(!remove_if_over(session, b"kkey", NOW).await.unwrap());
@@ -227,7 +227,7 @@ fn keys_of_all_kinds_are_told_in_their_order() {
         for key in [b"a", b"c", b"e"] {
             keys.set(key, b"value", None).await.unwrap();
         }
-        keys.walk(&mut Part::all(), usize::MAX, |key, _| told.push(key[0])).await.unwrap();
+        keys.walk(&mut KeyRange::all(), usize::MAX, |key, _| told.push(key[0])).await.unwrap();
     });
     assert_eq!(told, b"abcde");
 }

@@ -1,4 +1,4 @@
-//! Walks over the heads of a part of the keys, in chunks, so that others have their turn.
+//! Walks over the heads of a range of keys, in chunks, so that other clients get their turn.
 
 use super::aggregate::is_empty;
 use super::{Aggregate, Family, Head, Keyspace, Kind, session};
@@ -7,14 +7,14 @@ use darter::ScanRange;
 use darter_fabric::mutant;
 use std::ops::Bound;
 
-/// Records in the first chunk of a walk at most.
+/// Maximum records in the first chunk of a walk.
 const CHUNK_FIRST: usize = 128;
-/// Records in any chunk at most.
+/// Maximum records in any chunk.
 const CHUNK_MAX: usize = 512;
-/// Bytes of keys and records that a chunk should not exceed, going by the one before it.
+/// Bytes of keys and records that a chunk should not exceed, judged by the chunk before.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// How many records to ask for at a time.
+/// How many records to request at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk(usize);
 
@@ -25,32 +25,32 @@ impl Default for Chunk {
 }
 
 impl Chunk {
-    /// One of few records, for who asks for single ones.
+    /// A chunk for callers that need single records.
     pub(crate) fn small() -> Self {
         Self(CHUNK_FIRST / 8)
     }
 
-    /// So many records, but no more than are left to ask for.
+    /// Returns the number of records to request, at most as many as are left.
     pub(crate) fn of(self, left: usize) -> usize {
         left.min(self.0)
     }
 
-    /// The next one, after one in which there were so many records of so many bytes together.
+    /// Returns the next chunk, after one with so many records of so many bytes in total.
     #[must_use]
     pub(crate) fn after(self, records: usize, bytes: usize) -> Self {
         Self((self.0 * 2).min(CHUNK_MAX).min(CHUNK_BYTES * records / bytes.max(1)).max(1))
     }
 }
 
-/// A part of the keys, from either end.
+/// A range of the keys, from either end.
 #[derive(Clone, Debug)]
-pub(crate) struct Part(ScanRange);
+pub(crate) struct KeyRange(ScanRange);
 
 fn beyond(family: Family) -> Bound<Vec<u8>> {
     Bound::Excluded(vec![family as u8 + 1])
 }
 
-impl Part {
+impl KeyRange {
     /// The keys between two bounds, ascending.
     pub(crate) fn between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Self {
         let placed = |key: &[u8]| [&[Family::Key as u8], key].concat();
@@ -81,14 +81,14 @@ impl Part {
         Self(self.0.reversed())
     }
 
-    /// Those of its keys that come behind one, in its direction.
+    /// The keys of the range after one, in its direction.
     #[must_use]
     pub(crate) fn behind(mut self, key: &[u8]) -> Self {
         go_behind(&mut self.0, &[&[Family::Key as u8], key].concat());
         self
     }
 
-    /// The key behind which it begins, once a walk has come to one.
+    /// Returns the key after which the range begins, once a walk has reached one.
     pub(crate) fn position(&self) -> Option<&[u8]> {
         match if self.0.reverse { &self.0.to } else { &self.0.from } {
             Bound::Excluded(place) => place.get(1..),
@@ -97,7 +97,7 @@ impl Part {
     }
 }
 
-/// Leaves out of a range what comes up to a place, in its direction.
+/// Removes from a range what comes up to a place, in its direction.
 pub(super) fn go_behind(range: &mut ScanRange, place: &[u8]) {
     let end = if range.reverse { &mut range.to } else { &mut range.from };
     if let Bound::Included(bound) | Bound::Excluded(bound) = end {
@@ -111,28 +111,30 @@ pub(super) fn go_behind(range: &mut ScanRange, place: &[u8]) {
 /// How far a walk has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walked {
-    /// To the end of its part.
+    /// To the end of its range.
     Through,
-    /// So many records were looked at, and there may be more.
+    /// So many records were examined, and there may be more.
     Paused,
 }
 
 impl Keyspace {
-    /// Hands keys and their heads to `visit`, in the part's order, those whose time is over left out, until so many records were
-    /// looked at; `part` is then what is left. Every key that is there throughout comes, once.
+    /// Passes keys and their heads to `visit`, in the order of the range and without expired ones,
+    /// until so many records were examined; `part` becomes the rest of the range. Every key that
+    /// exists all the time is visited exactly once.
     ///
     /// # Errors
-    /// The store's. A record that is none is left out.
+    /// The store's. A record that is not valid is skipped.
     pub(crate) async fn walk(
         &mut self,
-        part: &mut Part,
+        part: &mut KeyRange,
         mut records: usize,
         mut visit: impl FnMut(&[u8], &Head<'_>) + Send,
     ) -> Result<Walked, Fault> {
         let mut chunk = Chunk::default();
         while records > 0 {
             let now = self.now;
-            // From the first on of which it has to be found out whether it holds anything.
+            // The first key for which it has to be determined whether it has elements, and those
+            // after it.
             let mut late: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
             let walked = self.next_chunk(&mut part.0, &mut chunk, &mut records, |place, record| {
                 if let Ok(head) = Head::parse(record)
@@ -169,8 +171,8 @@ impl Keyspace {
         Ok(Walked::Paused)
     }
 
-    /// Hands the next records of a range to `visit`, as many as the chunk says and no more than are `left` to ask for; range,
-    /// chunk and `left` are then what they are for the one after it.
+    /// Passes the next records of a range to `visit`, as many as the chunk says and at most `left`;
+    /// updates the range, the chunk and `left` for the next call.
     ///
     /// # Errors
     /// The store's.
@@ -199,15 +201,15 @@ impl Keyspace {
         Ok(if seen < asked { Walked::Through } else { Walked::Paused })
     }
 
-    /// Some key, whether its time is over or not; nothing when there is none.
+    /// Returns a random key, which may have expired; `None` if there is none.
     ///
-    /// It goes down the tree of the keys' prefixes: among the bytes that may follow what the keys of a part have in common it
-    /// draws one, and takes the keys that begin with the next that there is.
+    /// It descends the tree of the keys' prefixes: it draws one of the bytes that may follow the
+    /// common prefix of a range, and continues with the keys that begin with the next existing one.
     ///
     /// # Errors
     /// The store's.
     pub(crate) async fn draw(&mut self) -> Result<Option<Vec<u8>>, Fault> {
-        let (mut part, mut is_whole) = (Part::all(), true);
+        let (mut part, mut is_whole) = (KeyRange::all(), true);
         loop {
             let first = self.first(&part).await?;
             let last = self.first(&part.clone().reversed()).await?;
@@ -215,29 +217,29 @@ impl Keyspace {
                 if is_whole {
                     return Ok(None);
                 }
-                // Those that were there went meanwhile.
-                (part, is_whole) = (Part::all(), true);
+                // The keys were removed meanwhile.
+                (part, is_whole) = (KeyRange::all(), true);
                 continue;
             };
             if first == last {
                 return Ok(Some(first));
             }
             let common = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
-            // The key that ends here takes the place of a byte.
+            // A key that ends here counts as one more byte.
             let (Some(&high), low) = (last.get(common), first.get(common)) else { return Ok(Some(first)) };
             let low = low.map_or(-1, |&low| i64::from(low));
             let choices = (i64::from(high) - low + 1) as u64;
             let drawn = low + (darter_fabric::random_word() % choices).cast_signed();
             let Ok(drawn) = u8::try_from(drawn) else { return Ok(Some(first)) };
             let from = [&first[..common], &[drawn]].concat();
-            let next = Part::between(Bound::Included(&from), Bound::Included(&last));
+            let next = KeyRange::between(Bound::Included(&from), Bound::Included(&last));
             let Some(next) = self.first(&next).await? else { return Ok(Some(last)) };
-            (part, is_whole) = (Part::prefixed(next.get(..=common).unwrap_or(&next)), false);
+            (part, is_whole) = (KeyRange::prefixed(next.get(..=common).unwrap_or(&next)), false);
         }
     }
 
-    /// The first key of a part in its direction, whether its time is over or not.
-    async fn first(&mut self, part: &Part) -> Result<Option<Vec<u8>>, Fault> {
+    /// Returns the first key of a range in its direction, which may have expired.
+    async fn first(&mut self, part: &KeyRange) -> Result<Option<Vec<u8>>, Fault> {
         let session = session(&mut self.session, &self.store)?;
         let mut found = None;
         session.scan_with(&part.0, 1, |place, _| found = Some(place[1..].to_vec())).await?;

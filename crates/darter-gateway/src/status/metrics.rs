@@ -1,4 +1,4 @@
-//! A gateway's numbers for Prometheus.
+//! The metrics of a gateway in Prometheus' format.
 
 use super::Status;
 use super::survey::SurveyResult;
@@ -14,21 +14,21 @@ use std::fmt::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Every name begins with `darter_gateway_`.
+/// Returns the registry of a gateway's metrics; every name begins with `darter_gateway_`.
 pub(super) fn registry(status: Arc<Status>) -> Registry {
     let mut registry = Registry::with_prefix("darter_gateway");
     registry.register_collector(Box::new(StatusCollector(status)));
     registry
 }
 
-/// A gateway, to be told of.
+/// Collects the metrics of a gateway.
 #[derive(Debug)]
 struct StatusCollector(Arc<Status>);
 
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
 
-/// What is counted of a kind of operation: its name, what it is, its unit.
+/// What is counted for a kind of operation: its name, its help text, its unit.
 type OfAKind = (&'static str, &'static str, Option<&'static Unit>, fn(&OpCounters) -> u64);
 
 const OF_A_KIND: [OfAKind; 6] = [
@@ -40,7 +40,7 @@ const OF_A_KIND: [OfAKind; 6] = [
     ("retries", "Lost races after which an operation went on", None, |counts| counts.retries),
 ];
 
-/// What a block of a memory node can be.
+/// The states of a memory node's blocks.
 type State = (&'static str, fn(&NodeUsage) -> u64);
 
 const STATES: [State; 7] = [
@@ -111,7 +111,7 @@ fn commands(page: &mut MetricsWriter<'_>, sums: &Sums) -> Result<(), Error> {
     page.histograms("command_duration", "How long commands took", SECONDS, SECONDS_PER_NANO, latencies)
 }
 
-/// What the last look at the pool has found.
+/// Writes what the last survey of the pool found.
 fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), Error> {
     if let Some((_, usage)) = &seen.usage {
         page.gauge("pool_epoch", "The pool's epoch", None, usage.epoch)?;

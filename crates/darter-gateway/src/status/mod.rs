@@ -1,12 +1,13 @@
-//! The status page of a gateway, and what it is drawn from: `/` for people, `/status.json` and `/tree.json` for its script, `/metrics` for
-//! Prometheus, `/healthz` for load balancers.
+//! The status page of a gateway, and its data: `/` for people, `/status.json` and `/tree.json` for
+//! the page's script, `/metrics` for Prometheus, `/healthz` for load balancers.
 //!
-//! What the pool holds is told as it is, and may be anybody's: the script shows it as text and never as markup, and a policy in the page's
-//! head keeps everything from running but that script. Answers are bounded; what walks the tree goes on in small steps (`survey.rs`) and
-//! so many requests at a time (`http.rs`).
+//! The contents of the pool are untrusted: the script shows them as text and never as markup, and a
+//! content security policy permits no other script. Responses are bounded; walks over the tree
+//! proceed in small steps (`survey.rs`), so many requests at a time (`darter_telemetry::http`).
 //!
-//! With a password the page and the tree ask for it, by Basic or Bearer. Without one they answer those who reached us by an address and
-//! no name: a page of somebody else's, whose name was made to lead here, is told nothing.
+//! If a password is set, the page and the tree require it, by Basic or Bearer authentication.
+//! Without one they are served only to clients that reach the gateway by an address instead of a
+//! name, which prevents DNS rebinding.
 
 mod metrics;
 mod overview;
@@ -29,16 +30,17 @@ use subtle::ConstantTimeEq;
 use survey::Survey;
 use tokio::sync::Semaphore;
 
-/// The page, with a place for the word that lets its script run.
+/// The page, with a placeholder for the nonce that permits its script.
 const PAGE: &str = include_str!("page.html");
-/// That place.
+/// The placeholder.
 const NONCE: &str = "NONCE-OF-THIS-ANSWER";
-/// Requests for parts of the tree at work at once.
+/// Maximum requests for parts of the tree in progress at once.
 const TREES_MAX: usize = 2;
-/// How long a thread may not look around before the gateway counts as stuck; it does twice a second.
+/// The age of a thread's last accounting from which the gateway counts as stuck; threads do it
+/// twice a second.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// What a gateway tells.
+/// The pages of a gateway.
 #[derive(Debug)]
 struct Status {
     shared: Arc<GatewayState>,
@@ -46,8 +48,8 @@ struct Status {
     trees: Arc<Semaphore>,
 }
 
-/// The site of a gateway.
-pub(super) fn site(shared: &Arc<GatewayState>) -> Arc<impl Handler> {
+/// Returns the HTTP handler of a gateway.
+pub(super) fn handler(shared: &Arc<GatewayState>) -> Arc<impl Handler> {
     let survey = Survey::new(shared.store.clone());
     Arc::new(Status { shared: Arc::clone(shared), survey, trees: Arc::new(Semaphore::new(TREES_MAX)) })
 }
@@ -104,7 +106,7 @@ fn as_json(status: StatusCode, value: &Value) -> HttpResponse {
     response(status, "application/json", value.to_string())
 }
 
-/// The page, whose script runs by a word that is new each time.
+/// Returns the page, with a new nonce for its script.
 fn page() -> HttpResponse {
     let nonce = format!("{:016x}{:016x}", random_word(), random_word());
     let mut page = response(StatusCode::OK, "text/html; charset=utf-8", PAGE.replace(NONCE, &nonce));
@@ -134,7 +136,7 @@ impl Status {
         }
     }
 
-    /// What everybody is told who may not see keys.
+    /// Returns the response that refuses a request, if it may not see keys.
     fn refusal(&self, request: &HttpRequest<'_>) -> Option<HttpResponse> {
         let password = &self.shared.options.password;
         if password.is_empty() {
@@ -152,7 +154,7 @@ impl Status {
     }
 }
 
-/// Whether a `Host` header names an address, or this machine.
+/// Returns whether a `Host` header names an address, or this machine.
 fn is_address(host: &str) -> bool {
     if host.parse::<SocketAddr>().is_ok() {
         return true;
@@ -162,7 +164,7 @@ fn is_address(host: &str) -> bool {
     bare.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
 
-/// The password that an `Authorization` header shows, of whatever user.
+/// Returns the password in an `Authorization` header, for any user name.
 fn shown_password(header: &str) -> Option<Vec<u8>> {
     let (scheme, rest) = header.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {

@@ -1,4 +1,5 @@
-//! All that the page shows but the tree, as JSON. Counts are since the gateway began: the page takes differences.
+//! The data of the page, except the tree, as JSON. Counts are totals since the gateway started; the
+//! page computes differences.
 
 use super::survey::SurveyResult;
 use crate::json;
@@ -10,19 +11,19 @@ use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Characters of a message that are told.
+/// Maximum characters of a message.
 const MESSAGE_CHARS_MAX: usize = 500;
-/// Messages that are told.
+/// Maximum number of messages.
 const NOTES_MAX: usize = 16;
-/// Slow commands that are told.
+/// Maximum number of slow commands.
 const SLOW_MAX: usize = 8;
 
-/// So much of a message as is told.
+/// Cuts a message to its maximum length.
 pub(super) fn cut(text: &str) -> String {
     text.chars().take(MESSAGE_CHARS_MAX).collect()
 }
 
-/// Everything at this moment.
+/// Returns everything at this moment.
 pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
     let sums = shared.sums();
     let samples = shared.store.index().samples();
@@ -49,7 +50,7 @@ pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
     })
 }
 
-/// What was looked at some time ago.
+/// Returns what the last survey found.
 fn aged(mut value: Value, when: Instant) -> Value {
     value["age_ms"] = json!(u64::try_from(when.elapsed().as_millis()).unwrap_or(u64::MAX));
     value
@@ -83,7 +84,7 @@ fn families(sums: &Sums) -> Vec<Value> {
             "name": family,
             "commands": seen.count(),
             "nanos": seen.sum,
-            // The last bucket has no bound.
+            // The last bucket is unbounded.
             "buckets": seen.buckets.iter().map(|(bound, count)| json!([bound, count])).collect::<Vec<_>>(),
         })
     })

@@ -1,59 +1,61 @@
-//! What is known of the pool as a whole: who has how much of it, and what its index is made of.
+//! The survey of the pool as a whole: its members, the use of its memory, and the composition of
+//! its index.
 //!
-//! Both cost verbs, so they are looked at when somebody asks, by one at a time, and no sooner again than a rest of many times what
-//! the last look took. The index is counted in steps: a round over a large one takes many of them, and its sums are those of the last
-//! whole round. Whoever asks meanwhile is told what is known, and how old that is; so the page goes on though the pool is stuck.
+//! Both parts cost verbs. So a survey runs only on request, one at a time, and each is followed by
+//! a pause of many times its duration. The index is counted in steps: a round over a large index
+//! takes many of them, and its results are those of the last complete round. A request meanwhile
+//! gets the last results and their age, so that the page works even if the pool is stuck.
 
 use darter::{Census, Error, IndexStats, PoolUsage, Store};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long counting goes on at once, at least one step.
+/// How long counting continues at once; at least one step.
 const SLICE: Duration = Duration::from_millis(50);
-/// The rest behind a look, at least; and how many times what the look took.
+/// The pause after a survey is at least `REST`, and at least `REST_TIMES` the survey's duration.
 const REST: Duration = Duration::from_millis(900);
 const REST_TIMES: u32 = 9;
-/// Between the end of a round and the next.
+/// The pause between the end of a round and the next.
 const ROUND_REST: Duration = Duration::from_secs(5);
 
-/// What was seen last.
+/// The results of the last survey.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SurveyResult {
-    /// Who has how much, and when that was read.
+    /// The members and the use of memory, and when they were read.
     pub(super) usage: Option<(Instant, Arc<PoolUsage>)>,
-    /// The index, and when its round ended.
+    /// The statistics of the index, and when its round ended.
     pub(super) index: Option<(Instant, Arc<IndexStats>)>,
-    /// Inner nodes counted in the round that is under way.
+    /// Inner nodes counted in the current round.
     pub(super) counting: u64,
-    /// What the last look failed with.
+    /// The error of the last survey.
     pub(super) trouble: Option<String>,
 }
 
-/// The look that is under way, or the rest.
+/// The progress of a survey, and the pause after it.
 #[derive(Debug)]
-struct Work {
+struct SurveyProgress {
     census: Census,
-    /// Nobody looks sooner, and nobody counts sooner.
+    /// The earliest times of the next survey and of the next count.
     look_at: Instant,
     count_at: Instant,
 }
 
-/// Looks the pool over.
+/// Surveys the pool.
 #[derive(Debug)]
 pub(super) struct Survey {
     store: Store,
-    work: Mutex<Work>,
-    seen: Mutex<SurveyResult>,
+    work: Mutex<SurveyProgress>,
+    result: Mutex<SurveyResult>,
 }
 
 impl Survey {
     pub(super) fn new(store: Store) -> Self {
         let now = Instant::now();
-        let work = Work { census: Census::default(), look_at: now, count_at: now };
-        Self { store, work: Mutex::new(work), seen: Mutex::default() }
+        let work = SurveyProgress { census: Census::default(), look_at: now, count_at: now };
+        Self { store, work: Mutex::new(work), result: Mutex::default() }
     }
 
-    /// Looks again, if it is time and nobody does.
+    /// Continues the survey, if it is due and not running.
     pub(super) fn go_on(&self) {
         let Ok(mut work) = self.work.try_lock() else { return };
         let began = Instant::now();
@@ -65,7 +67,7 @@ impl Survey {
         work.look_at = Instant::now() + REST.max(began.elapsed() * REST_TIMES);
     }
 
-    fn look(&self, work: &mut Work, began: Instant) -> Result<(), Error> {
+    fn look(&self, work: &mut SurveyProgress, began: Instant) -> Result<(), Error> {
         let usage = Arc::new(self.store.usage()?);
         self.lock().usage = Some((Instant::now(), usage));
         if began < work.count_at {
@@ -85,10 +87,10 @@ impl Survey {
     }
 
     fn lock(&self) -> MutexGuard<'_, SurveyResult> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was seen last.
+    /// Returns the last results.
     pub(super) fn result(&self) -> SurveyResult {
         self.lock().clone()
     }

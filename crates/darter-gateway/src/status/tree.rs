@@ -1,21 +1,21 @@
-//! A node of the tree with its children, for whoever browses it, and the record under a key.
+//! A node of the tree with its children, for the tree view, and the record of a key.
 
 use crate::keyspace::Head;
 use darter::{Error, Store, TreeView};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Bytes of a prefix that can be asked for: its digits fill half of a request's head.
+/// Maximum bytes of a requested prefix: its digits fill half of a request's head.
 const PREFIX_BYTES_MAX: usize = darter_telemetry::http::HEAD_BYTES_MAX / 4;
-/// Bytes of a value that are told.
+/// Maximum bytes of a value that are returned.
 const VALUE_BYTES_MAX: usize = 256;
-/// All children of a node, and the key that ends there.
+/// Returns a node's children, and the key that ends there.
 const WIDTH: usize = 257;
 
-/// The prefix that a query asks for: `prefix=` and hexadecimal digits.
+/// Parses the prefix in a query: `prefix=` and hexadecimal digits.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of what is wrong.
 pub(super) fn prefix_of(query: &str) -> Result<Vec<u8>, String> {
     let Some(digits) = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")) else {
         return Ok(Vec::new());
@@ -33,7 +33,7 @@ pub(super) fn prefix_of(query: &str) -> Result<Vec<u8>, String> {
     digits.chunks_exact(2).map(byte).collect::<Option<_>>().ok_or_else(no_bytes)
 }
 
-/// So many bytes at most, as digits.
+/// Returns at most so many bytes, as hexadecimal digits.
 fn hex(bytes: &[u8], most: usize) -> String {
     bytes.iter().take(most).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -41,7 +41,7 @@ fn hex(bytes: &[u8], most: usize) -> String {
     })
 }
 
-/// A node without what is below it. Of a long prefix the beginning is told, and its length.
+/// Describes a node without its children. A long prefix is given by its beginning and its length.
 fn one(view: &TreeView) -> Value {
     json!({
         "label": view.label,
@@ -52,13 +52,15 @@ fn one(view: &TreeView) -> Value {
     })
 }
 
-/// The node on the way of a prefix with its children there, and the record whose key is that very prefix.
+/// Returns the node on the path of a prefix with its children, and the record whose key is that
+/// prefix.
 ///
 /// # Errors
-/// When the pool is damaged or fails.
+/// If the pool is damaged or fails.
 pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
     let view = store.tree(prefix, 1, WIDTH)?;
-    // What compression skips is known of the children only: some may lie beside the prefix.
+    // The bytes that path compression skips are known from the children only, and some may lie
+    // beside the prefix.
     let agrees = |child: &TreeView| child.prefix.iter().zip(prefix).all(|(a, b)| a == b);
     let children = view.children.iter().filter(|(_, child)| agrees(child));
     let children: Vec<Value> = children
@@ -118,7 +120,7 @@ mod tests {
         let children = leaf["node"]["children"].as_array().unwrap();
         assert_eq!((children.len(), &children[0]["label"]), (1, &json!("leaf")), "{leaf}");
         assert!(below(&store, b"kaxx").unwrap()["record"].is_null());
-        // Whatever lies there, an answer is short.
+        // Whatever the record, the response is short.
         let long = below(&store, b"kk").unwrap().to_string();
         assert!(long.contains("\"prefix_bytes\":60000") && long.len() < 10_000, "{} bytes", long.len());
         let long = below(&store, &[b'k'; PREFIX_BYTES_MAX]).unwrap();

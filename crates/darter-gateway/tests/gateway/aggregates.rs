@@ -1,4 +1,5 @@
-//! Hashes and sorted sets of several gateways: nothing is lost between them, nor with one that is killed.
+//! Hashes and sorted sets through several gateways: nothing is lost between them, nor when one is
+//! killed.
 
 use crate::dice::Dice;
 use crate::door::{Client, Door, Reply, request};
@@ -22,7 +23,8 @@ fn number(reply: Reply) -> i64 {
     }
 }
 
-/// Members and scores, as a range tells them all; each of them once, in order, as everything else tells them.
+/// Members and scores, as a range tells them all; each of them once, in order, as everything else
+/// tells them.
 fn sorted_set(client: &mut Client, key: &str) -> BTreeMap<Vec<u8>, f64> {
     let replies = client.say(&format!("zrange {key} 0 -1 withscores")).array();
     let pairs: Vec<(f64, Vec<u8>)> = replies
@@ -83,7 +85,8 @@ fn two_gateways_lose_no_increment_of_fields_and_scores() {
     }
 }
 
-/// What empties a key, and makes another kind of it, takes nothing with it that somebody was told is there.
+/// What empties a key, and makes another kind of it, takes nothing with it that somebody was told
+/// is there.
 #[test]
 fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
     const EACH: usize = 700;
@@ -132,7 +135,8 @@ fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
     assert_eq!(client.say("scan 0").array().pop(), Some(Reply::Array(Vec::new())));
 }
 
-/// A write that was acknowledged is only ever lost to a removal that came after, or at the same time.
+/// A write that was acknowledged is only ever lost to a removal that came after, or at the same
+/// time.
 #[test]
 fn only_a_removal_takes_fields_and_members() {
     let store = Store::open("mem:128M").unwrap();
@@ -283,7 +287,8 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
     let store = options.open(&format!("{url}?size=128M")).unwrap();
     let door = Door::of(store, GatewayOptions::default());
     let (mut other, mut dice) = (door.client(), Dice::new(3));
-    // What each member's score may be: the last that was acknowledged, or one that was asked for since.
+    // What each member's score may be: the last that was acknowledged, or one that was asked for
+    // since.
     let mut scores: Vec<Vec<Option<f64>>> = vec![vec![None]; MEMBERS];
     for round in 0..12 {
         let mut process = Process::start(&url);

@@ -1,4 +1,4 @@
-//! The kept corpus of what has been said to gateways: what a new client says, a line at a time, and all that comes back.
+//! The corpus of hostile requests: what a new client sends, a line at a time, and all that comes back.
 //!
 //! ```text
 //! # a remark
@@ -9,7 +9,7 @@
 
 use std::path::PathBuf;
 
-/// Characters of an outcome that are kept.
+/// Maximum characters of an outcome in a file.
 const SHOWN: usize = 400;
 
 /// A file of the corpus.
@@ -18,7 +18,7 @@ pub struct Case {
     text: String,
 }
 
-/// All files, by name.
+/// Returns all files, by name.
 pub fn read() -> Vec<Case> {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/to-gateway");
     let mut paths: Vec<PathBuf> = dir.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -27,7 +27,7 @@ pub fn read() -> Vec<Case> {
     paths.into_iter().map(|path| Case { text: std::fs::read_to_string(&path).unwrap(), path }).collect()
 }
 
-/// An outcome as it is kept.
+/// Formats an outcome as the files have it.
 pub fn shown(bytes: &[u8]) -> String {
     let text = bytes.escape_ascii().to_string();
     text.get(..SHOWN).map_or(text.clone(), |beginning| format!("{beginning}…"))
@@ -60,7 +60,7 @@ fn unescape(text: &str) -> Vec<u8> {
 }
 
 impl Case {
-    /// What the client says, with a pause after each piece at most.
+    /// Returns the pieces that the client sends, with a pause after each.
     pub fn pieces(&self) -> Vec<Vec<u8>> {
         let lines = self
             .text
@@ -74,7 +74,7 @@ impl Case {
         lines.map(piece).collect()
     }
 
-    /// What has to come back.
+    /// Returns the expected outcome.
     pub fn outcome(&self) -> &str {
         self.text.lines().find_map(|line| line.strip_prefix("=> ")).unwrap_or_default()
     }

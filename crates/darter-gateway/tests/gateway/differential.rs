@@ -1,6 +1,6 @@
-//! The same requests to a redis-server and to a gateway: the same replies.
+//! The same requests to a redis-server and to a gateway must get the same replies.
 //!
-//! `DARTER_DIFFERENTIAL=SEED:REQUESTS` goes on for longer, from another seed.
+//! `DARTER_DIFFERENTIAL=SEED:REQUESTS` runs longer, from another seed.
 
 use crate::dice::Dice;
 use crate::door::{Client, Door, Redis, Reply};
@@ -10,7 +10,8 @@ fn is(words: &[Vec<u8>], names: &[&str]) -> bool {
     words.first().is_some_and(|name| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())))
 }
 
-/// Replies that may differ: in their order, by the time that has passed, or because they are about different servers.
+/// Replies that may differ: in their order, by the time that has passed, or because they describe
+/// different servers.
 fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
     let keys = |reply: &Reply| {
         let mut keys = reply.clone().array();
@@ -31,7 +32,8 @@ fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
         (Reply::Array(_), Reply::Array(_)) if is(words, &["hkeys", "hvals"]) => {
             parts(redis, 1) == parts(ours, 1)
         }
-        // What is small Redis tells at once, whatever the count; and it writes scores differently in small sets.
+        // What is small Redis tells at once, whatever the count; and it writes scores differently
+        // in small sets.
         (Reply::Array(a), Reply::Array(b)) if is(words, &["hscan"]) => {
             a[0] != b[0] || parts(&a[1], 2) == parts(&b[1], 2)
         }
@@ -56,7 +58,7 @@ fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
     }
 }
 
-/// Members and scores, the latter written alike.
+/// Members and scores, with the scores formatted alike.
 fn with_scores_read(reply: &Reply) -> Reply {
     let mut replies = reply.clone().array();
     for score in replies.iter_mut().skip(1).step_by(2) {
@@ -122,7 +124,7 @@ fn compare_by_chance(sentences: &[&str]) {
     }
 }
 
-/// A number in the words of Java, which clients in it send.
+/// Formats a number as Java does, for clients written in it.
 fn java(number: f64) -> String {
     let power = if number == 0.0 { 0 } else { number.abs().log10().floor() as i32 };
     if (-3..7).contains(&power) {
@@ -133,12 +135,14 @@ fn java(number: f64) -> String {
     format!("{digits}{}E{power}", if digits.contains('.') { "" } else { ".0" })
 }
 
-/// Where YCSB's binding for Redis keeps a key among `_indices`: by the hash of a Java string.
+/// Returns the score that YCSB's binding for Redis gives a key among `_indices`: the hash of a Java
+/// string.
 fn place_in_java(key: &str) -> String {
     java(f64::from(key.bytes().fold(0_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))))
 }
 
-/// What YCSB's binding for Redis says: records are hashes, and a sorted set has their keys for scans.
+/// The requests of YCSB's binding for Redis: records are hashes, and a sorted set has their keys
+/// for scans.
 #[test]
 fn a_binding_of_ycsb_has_redis_replies() {
     assert_eq!(
@@ -379,7 +383,7 @@ fn broken_frames_have_redis_replies() {
     }
 }
 
-/// A whole scan, in steps, tells every key once.
+/// A whole scan, in steps, returns every key once.
 #[test]
 fn scans_tell_every_key_once() {
     let door = Door::open();
@@ -456,7 +460,7 @@ fn ranges_have_bounds_limits_and_directions() {
     assert_eq!(client.say("range - + limit 1"), Reply::Array(vec![pair]));
 }
 
-/// What is over is gone for everybody, and its record too, without anybody's asking.
+/// Expired keys are gone for all clients, and their records are removed too, without any request.
 #[test]
 fn what_is_over_goes_by_itself() {
     let store = darter::Store::open("mem:64M").unwrap();

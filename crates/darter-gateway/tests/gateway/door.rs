@@ -1,4 +1,4 @@
-//! Gateways in threads of the test, redis-servers beside them, and a client that says what it is told and reads every reply.
+//! Gateways in threads of the test, redis-servers beside them, and a blocking client.
 
 use darter::Store;
 use darter_gateway::{Gateway, GatewayOptions};
@@ -23,7 +23,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// One over a store.
+    /// Starts a gateway over a store.
     pub fn of(store: Store, options: GatewayOptions) -> Self {
         let gateway = Gateway::bind("127.0.0.1:0".parse().unwrap(), store, options).unwrap();
         let status = gateway.serve_status("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -33,7 +33,7 @@ impl Door {
         Self { address, status, stop, thread: Some(thread) }
     }
 
-    /// One over a pool of its own.
+    /// Starts a gateway over a pool of its own.
     pub fn new(options: GatewayOptions) -> Self {
         Self::of(Store::open("mem:128M").unwrap(), options)
     }
@@ -57,7 +57,8 @@ impl Drop for Door {
     }
 }
 
-/// Whether a program is there; a test without it is skipped, unless none may be.
+/// Returns whether a program is installed; without it the test is skipped, unless `DARTER_TEST_ALL`
+/// is set.
 pub fn has(program: &str, arguments: &[&str]) -> bool {
     let is_there = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if is_there.is_ok_and(|status| status.success()) {
@@ -68,14 +69,14 @@ pub fn has(program: &str, arguments: &[&str]) -> bool {
     false
 }
 
-/// A redis-server of the test's own.
+/// A redis-server that a test started.
 pub struct Redis {
     pub address: SocketAddr,
     child: Child,
 }
 
 impl Redis {
-    /// Starts one, where it is installed.
+    /// Starts one, if it is installed.
     pub fn start() -> Option<Self> {
         if !has("redis-server", &["--version"]) {
             return None;
@@ -118,7 +119,7 @@ pub enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Text(String),
-    /// As it is written.
+    /// As it is written on the wire.
     Double(String),
     Null,
     Array(Vec<Reply>),
@@ -146,12 +147,12 @@ impl Reply {
     }
 }
 
-/// A client that takes its time.
+/// A blocking client.
 pub struct Client {
     pub reader: BufReader<TcpStream>,
 }
 
-/// A request's bytes.
+/// Encodes a request.
 pub fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
     for argument in arguments.iter().map(AsRef::as_ref) {
@@ -174,23 +175,23 @@ impl Client {
         self.reader.get_mut().write_all(bytes).unwrap();
     }
 
-    /// Asks, and reads the reply.
+    /// Sends a request, and reads the reply.
     pub fn ask<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
         self.send(&request(arguments));
         self.reply()
     }
 
-    /// Asks in words that are separated by spaces.
+    /// Sends a request whose arguments are separated by spaces.
     pub fn say(&mut self, words: &str) -> Reply {
         self.ask(&words.split(' ').collect::<Vec<_>>())
     }
 
-    /// The next reply.
+    /// Reads the next reply.
     pub fn reply(&mut self) -> Reply {
         self.try_reply().expect("the connection goes on")
     }
 
-    /// The next reply, unless the connection has ended.
+    /// Reads the next reply, unless the connection has ended.
     pub fn try_reply(&mut self) -> Option<Reply> {
         let mut line = Vec::new();
         let read = self.reader.read_until(b'\n', &mut line);
@@ -229,7 +230,7 @@ impl Client {
         (0..count).map(|_| self.try_reply()).collect()
     }
 
-    /// All that still comes until the other side hangs up.
+    /// Reads everything until the other side ends the connection.
     pub fn rest(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let end = self.reader.read_to_end(&mut bytes);

@@ -1,4 +1,5 @@
-//! Clients that mean it ill, or are slow: what they send costs them their connection at most, and nobody else anything.
+//! Hostile and slow clients: what they send costs them their connection at most, and other clients
+//! nothing.
 
 use crate::corpus;
 use crate::dice::Dice;
@@ -8,7 +9,7 @@ use darter_gateway::GatewayOptions;
 use std::io::Write;
 use std::time::Duration;
 
-/// Bytes of memory that this process has, as the system counts them.
+/// Returns the memory that the system counts for this process, in bytes.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -66,7 +67,8 @@ fn who_never_reads_is_dropped_and_holds_nobody_up() {
     let asking = request(&["get", "large"]).repeat(50);
     let mut deaf = door.client();
     deaf.reader.get_mut().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    // Until the gateway hangs up; what the system itself holds is more on some machines than on others.
+    // Until the gateway hangs up; what the system itself holds is more on some machines than on
+    // others.
     let is_dropped = (0..100_000).any(|_| {
         assert_eq!(client.say("strlen large"), Reply::Integer(100_000));
         deaf.reader.get_mut().write_all(&asking).is_err_and(|error| {
@@ -201,7 +203,7 @@ fn who_waits_holds_no_buffers() {
     assert!(grown < 1000 * (64 << 10), "{} bytes for each of 1000 clients", grown / 1000);
 }
 
-/// Sends bytes in pieces and no more; answers all that comes back.
+/// Sends bytes in pieces. Returns everything that comes back.
 fn provoke(door: &Door, pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut client = door.client();
     for piece in pieces {
@@ -213,7 +215,7 @@ fn provoke(door: &Door, pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     client.rest()
 }
 
-/// `DARTER_FUZZ_KEEP=1` writes today's outcomes into the files.
+/// `DARTER_FUZZ_KEEP=1` writes the actual outcomes into the files.
 #[test]
 fn the_corpus_is_true() {
     let keeps = std::env::var_os("DARTER_FUZZ_KEEP").is_some();
@@ -229,8 +231,8 @@ fn the_corpus_is_true() {
     }
 }
 
-/// Requests of the corpus and by chance, cut, doubled and damaged: the gateway goes on. `DARTER_FUZZ_SEED` begins elsewhere,
-/// `DARTER_FUZZ_CASES` goes on for longer.
+/// Requests of the corpus and random ones, cut, doubled and damaged: the gateway keeps serving.
+/// `DARTER_FUZZ_SEED` chooses another start, `DARTER_FUZZ_CASES` the number of cases.
 #[test]
 fn damaged_requests_harm_nobody() {
     let door = Door::new(GatewayOptions { threads: 2, ..GatewayOptions::default() });

@@ -1,7 +1,8 @@
-//! The gateway as its clients see it: beside a redis-server, with Redis's own clients, and with whoever means it ill.
+//! The gateway as its clients see it: beside a redis-server, with Redis's own clients, and with
+//! hostile ones.
 //!
-//! What wants redis-server, redis-cli or redis-py is skipped where they are not installed (`scripts/test-tools` does), unless
-//! `DARTER_TEST_ALL` is set.
+//! Tests that need redis-server, redis-cli or redis-py are skipped where these are not installed
+//! (`scripts/test-tools` installs them), unless `DARTER_TEST_ALL` is set.
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and need less than its helpers offer
 

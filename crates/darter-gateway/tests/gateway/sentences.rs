@@ -1,4 +1,4 @@
-//! Requests that somebody might make, or nobody should: by chance, from a seed.
+//! Random requests from a seed, valid and invalid.
 
 use crate::dice::Dice;
 
@@ -51,7 +51,7 @@ const FLOATS: [&str; 20] = [
 ];
 const VALUES: [&str; 10] =
     ["", "v", "hello world", "10", "-5", "3.25", "\r\n", "\0\u{1}", "9223372036854775807", "0012"];
-/// Long enough that nothing ends meanwhile, whichever machine this is.
+/// Long enough that nothing expires meanwhile on any machine.
 const SECONDS: [&str; 7] = ["100000", "200000", "300000", "9223372036854775807", "0", "-1", "x"];
 const MILLIS: [&str; 7] = ["100000000", "200000000", "300000000", "9223372036854775807", "0", "-1", "1.5"];
 const TIMES: [&str; 6] = ["4000000000", "4000000001", "1", "0", "-1", "9223372036854775807"];
@@ -121,7 +121,7 @@ const RANKS: [&str; 14] = [
 ];
 const COUNTS: [&str; 8] = ["0", "1", "2", "3", "100", "-1", "x", "9223372036854775807"];
 
-/// What a place of a sentence stands for.
+/// Fills a placeholder of a sentence.
 fn fill(dice: &mut Dice, place: &str) -> Vec<u8> {
     let among: &[&str] = match place {
         "K" => &KEYS,
@@ -151,7 +151,7 @@ fn fill(dice: &mut Dice, place: &str) -> Vec<u8> {
     dice.pick(among).as_bytes().to_vec()
 }
 
-/// Sentences; capital letters alone are places.
+/// Sentences; words of capital letters are placeholders.
 pub const SENTENCES: &[&str] = &[
     "get K",
     "get K",
@@ -250,7 +250,7 @@ pub const SENTENCES: &[&str] = &[
     "mget",
 ];
 
-/// Of hashes, sorted sets, and what they have in common with other keys.
+/// Sentences for hashes, sorted sets, and what they have in common with other keys.
 pub const AGGREGATES: &[&str] = &[
     "hset H D V",
     "hset H D V D V D V",
@@ -382,12 +382,12 @@ pub const AGGREGATES: &[&str] = &[
     "dbsize",
 ];
 
-/// A request by chance.
+/// Returns a random request.
 pub fn sentence(dice: &mut Dice) -> Vec<Vec<u8>> {
     sentence_of(dice, SENTENCES)
 }
 
-/// A request by chance, of some sentences.
+/// Returns a random request made of some of the sentences.
 pub fn sentence_of(dice: &mut Dice, sentences: &[&str]) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> = dice.pick(sentences).split(' ').map(|place| fill(dice, place)).collect();
     if dice.one_in(40) {

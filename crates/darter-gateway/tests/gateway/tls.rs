@@ -9,7 +9,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Says something over TLS; answers the first so many bytes that come back, or fewer when the connection ends.
+/// Sends bytes over TLS. Returns the first so many bytes that come back, or fewer if the connection
+/// ends.
 fn talk(door: &Door, tls: &ClientTls, mut saying: &[u8], wanted: usize) -> Vec<u8> {
     let socket = TcpStream::connect(door.address).unwrap();
     let mut channel = Channel::connected(socket, Some(tls), &door.address.to_string()).unwrap();

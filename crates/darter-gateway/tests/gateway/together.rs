@@ -1,4 +1,4 @@
-//! Several gateways on one pool are one store.
+//! Several gateways of one pool are one store.
 
 use crate::door::{Door, Reply};
 use darter::Store;
@@ -57,7 +57,8 @@ fn what_one_hands_out_is_handed_out_once() {
     assert_eq!(taken, 500);
 }
 
-/// A scan goes on at another gateway than it began at, while keys come and go around those that stay.
+/// A scan continues at another gateway than it began at, while keys come and go around those that
+/// stay.
 #[test]
 fn a_scan_goes_on_anywhere_and_misses_nothing_that_stays() {
     let store = Store::open("mem:64M").unwrap();

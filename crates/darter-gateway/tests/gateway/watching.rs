@@ -1,4 +1,5 @@
-//! Watching a gateway: its numbers, its slow log, its status page in a browser, and who may see them.
+//! Monitoring a gateway: its metrics, its slow log, its status page in a browser, and who may see
+//! them.
 
 use crate::door::{Client, Door, LONG, Reply, has};
 use darter::Store;
@@ -9,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-/// What comes back for a request with such headers.
+/// Returns the response to a request with certain headers.
 fn ask(address: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -23,14 +24,14 @@ fn get(door: &Door, path: &str) -> String {
     ask(door.status.address(), path, "Host: 127.0.0.1\r\n")
 }
 
-/// The JSON behind an answer's head.
+/// Returns the JSON in a response.
 fn json(answer: &str) -> Value {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("application/json"), "{head}");
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
-/// A metric's value, if it is there.
+/// Returns a metric's value, if it is there.
 fn value(page: &str, metric: &str) -> Option<u64> {
     let line = page.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '))?;
     Some(line.parse::<f64>().unwrap() as u64)
@@ -40,7 +41,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// Asks until what comes back is as wanted.
+/// Repeats a request until the response is as wanted.
 fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let mut last = String::new();
     for _ in 0..6000 {
@@ -53,7 +54,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     panic!("never: {what}; but {last}");
 }
 
-/// A gateway that has done something.
+/// Starts a gateway that has done something.
 fn busy() -> (Door, Client) {
     let door = Door::open();
     let mut client = door.client();
@@ -240,7 +241,7 @@ fn slow_commands_are_kept_without_passwords() {
     assert_eq!(client.say("CONFIG GET slowlog-max-len").array()[1], Reply::bulk("128"));
 }
 
-/// The page as a browser has it after some of its seconds.
+/// Returns the page as a browser shows it after some seconds.
 fn browse(url: &str) -> String {
     let profile = tempfile::tempdir().unwrap();
     let output = Command::new("chromium")
@@ -254,7 +255,7 @@ fn browse(url: &str) -> String {
     told
 }
 
-/// The text of what has an id, markup left out, with single spaces.
+/// Returns the text of the element with an id, without markup and with single spaces.
 fn text_of(page: &str, id: &str) -> String {
     let start = page.find(&format!("id=\"{id}\"")).unwrap_or_else(|| panic!("{id} in\n{page}"));
     let tag = page[..start].rfind('<').unwrap();

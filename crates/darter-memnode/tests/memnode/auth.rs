@@ -1,4 +1,5 @@
-//! Tokens: who is let in, who is believed, and what a recording or an impostor gets.
+//! Tokens: which clients and nodes are accepted, and what replayed handshakes and impostors
+//! achieve.
 
 use crate::support::{Node, connect, hear, say};
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
@@ -20,7 +21,7 @@ fn connect_to(address: SocketAddr, token: &[u8]) -> Result<Tcp, FabricError> {
     Tcp::connect(&[address.to_string()], TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
 }
 
-/// Accepts one connection and says what `script` says.
+/// Accepts one connection and runs `script` on it.
 fn pose(script: impl FnOnce(&mut TcpStream) + Send + 'static) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -80,7 +81,7 @@ fn a_recorded_greeting_is_worth_nothing() {
     say(&mut stream, &proof);
     let answer: Welcome = hear(&mut stream);
     assert_eq!(answer.refusal, Refusal::Credentials as u32);
-    // And nothing was told to whoever it was.
+    // The client learned nothing.
     assert_eq!((answer.region_bytes, answer.boot_id, answer.proof), (0, 0, Proof::default()));
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
@@ -126,7 +127,7 @@ fn an_impostor_is_noticed() {
 #[test]
 fn other_versions_are_told() {
     let node = guarded();
-    // The hello of version 1, with its token behind.
+    // The hello of version 1, followed by its token.
     let opening = Opening { magic: wire::MAGIC, version: 1, code: TOKEN.len() as u32 };
     let mut stream = TcpStream::connect(node.address).unwrap();
     stream.write_all(&[wire::as_bytes(&opening), &[5; 16], TOKEN].concat()).unwrap();
@@ -136,7 +137,7 @@ fn other_versions_are_told() {
 
     let (address, thread) = pose(|stream| {
         hear::<Hello>(stream);
-        // The welcome of version 1, which refused before anything else too.
+        // The welcome of version 1, which also refused before anything else.
         let opening = Opening { magic: wire::MAGIC, version: 1, code: Refusal::Version as u32 };
         stream.write_all(&[wire::as_bytes(&opening), &[0; 32]].concat()).unwrap();
     });
@@ -157,7 +158,7 @@ fn whatever_answers_is_no_node() {
         assert!(error.contains("no memory node of darter") || error.contains("be greeted by it"), "{error}");
         thread.join().unwrap();
     }
-    // A welcome with a text without end.
+    // A welcome whose text does not end.
     let (address, thread) = pose(|stream| {
         hear::<Hello>(stream);
         say(stream, &Challenge::new(Refusal::None, [0; 32]));

@@ -1,4 +1,5 @@
-//! Sessions on an executor that knows nothing of ours: whatever a memory node does, other tasks go on.
+//! Sessions on an executor that does not know the fabric: whatever a memory node does, other tasks
+//! go on.
 
 use crate::support::Node;
 use crate::support::gate::gated;
@@ -28,12 +29,14 @@ fn other_tasks_go_on_while_a_node_is_slow() {
     let node = start();
     let (address, gate) = gated(node.address);
     let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
-    // One thread for all tasks: one that waited in a poll would keep the others from ever opening the gate.
+    // All tasks share one thread: one that blocked in a poll would keep the others from ever
+    // opening the gate.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let mut session = store.async_session().unwrap();
         session.put(b"pear", b"green").await.unwrap();
-        // Once with a connection, once where the first thing to wait for is the connection itself.
+        // Once with a connection, and once where the first thing to wait for is the connection
+        // itself.
         for _ in 0..2 {
             gate.shut(true);
             let read = runtime.spawn({
@@ -77,7 +80,7 @@ fn many_tasks_of_several_threads_share_a_fabric() {
             task.await.unwrap();
         }
     });
-    // The same store from a loop of our own.
+    // The same store, from the fabric's own loop.
     assert_eq!(store.session().unwrap().scan(..).count(), 1000);
 }
 
@@ -93,7 +96,8 @@ fn a_future_goes_on_wherever_it_is_polled_next() {
     let mut batch = endpoint.batch();
     let read = batch.read(GlobalAddr::new(0, 64), 1);
     let mut future = Box::pin(endpoint.submit(batch));
-    // Posted by this thread's loop, which ends; then polled by another executor, and by another thread's loop.
+    // Posted by this thread's loop, which ends; then polled by another executor, and by another
+    // thread's loop.
     block_on(std::future::poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending());
         std::task::Poll::Ready(())
@@ -151,7 +155,7 @@ fn a_dropped_fabric_leaves_no_connection() {
     assert!(gone, "this thread lives, and its hub must not");
 }
 
-/// A waker that says when it was called.
+/// A waker that records when it was called.
 #[derive(Default)]
 struct Called(AtomicBool);
 
@@ -161,38 +165,38 @@ impl Wake for Called {
     }
 }
 
-/// Polls a future to its end beside a guest; answers how often posts have called for it.
-fn poll_beside_guest<T>(guest: &mut ExternalDriver, future: impl Future<Output = T>) -> (T, usize) {
+/// Polls a future to its end beside an external driver. Returns how often posts have called for it.
+fn poll_beside_driver<T>(driver: &mut ExternalDriver, future: impl Future<Output = T>) -> (T, usize) {
     let (mut future, task, poster) = (pin!(future), Arc::new(Called::default()), Arc::new(Called::default()));
     let (task_waker, poster_waker) = (Waker::from(Arc::clone(&task)), Waker::from(Arc::clone(&poster)));
     let mut calls = 0;
     loop {
-        guest.wake_on_post(&poster_waker);
+        driver.wake_on_post(&poster_waker);
         task.0.store(false, Ordering::SeqCst);
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&task_waker)) {
             return (output, calls);
         }
         calls += usize::from(poster.0.swap(false, Ordering::SeqCst));
-        guest.send().unwrap();
+        driver.send().unwrap();
         while !task.0.load(Ordering::SeqCst) {
             let wait = Timespec { tv_sec: 30, tv_nsec: 0 };
-            let ready = poll(&mut [PollFd::new(&*guest, PollFlags::IN)], Some(&wait)).unwrap();
-            assert!(ready > 0, "answers came that the guest's file does not tell of");
-            while guest.turn().unwrap() {}
+            let ready = poll(&mut [PollFd::new(&*driver, PollFlags::IN)], Some(&wait)).unwrap();
+            assert!(ready > 0, "answers came that the driver's file does not tell of");
+            while driver.turn().unwrap() {}
         }
     }
 }
 
 #[test]
-fn a_guest_sees_to_the_tasks_of_its_thread() {
+fn an_external_driver_sees_to_the_tasks_of_its_thread() {
     let nodes = [start(), start()];
     let addresses = nodes.each_ref().map(|node| node.address.to_string());
     let fabric = Tcp::connect(&addresses, TcpOptions::default()).unwrap();
     let store = Store::options().maintenance(false).create_on(fabric).unwrap();
-    let mut guest = ExternalDriver::enter().unwrap();
+    let mut driver = ExternalDriver::enter().unwrap();
     assert!(ExternalDriver::enter().is_err(), "two drivers of one thread");
     for round in 0..2_u32 {
-        // Side by side: whoever is ready is polled, as executors do.
+        // Ready tasks are polled side by side, as executors do.
         let mut tasks: Vec<Pin<Box<dyn Future<Output = ()>>>> = (0..20_u32)
             .map(|task| {
                 let mut session = store.async_session().unwrap();
@@ -209,14 +213,14 @@ fn a_guest_sees_to_the_tasks_of_its_thread() {
             tasks.retain_mut(|task| task.as_mut().poll(context).is_pending());
             if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         });
-        let ((), calls) = poll_beside_guest(&mut guest, all);
+        let ((), calls) = poll_beside_driver(&mut driver, all);
         // Many posts leave at one call.
         assert!((1..20 * 20 * 4).contains(&calls), "{calls}");
-        // A loop of ours inside takes over and gives back.
+        // A loop of the fabric inside takes over and gives back.
         assert_eq!(store.session().unwrap().get(0_u32.to_be_bytes()).unwrap().unwrap(), round.to_be_bytes());
     }
-    drop(guest);
-    // Without it the fabric's thread sees to them.
+    drop(driver);
+    // Without it the fabric's thread drives the connections.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut session = store.async_session().unwrap();
     assert_eq!(runtime.block_on(session.get(7_u32.to_be_bytes())).unwrap().unwrap(), 1_u32.to_be_bytes());
@@ -228,11 +232,11 @@ fn a_guest_finds_a_node_again_that_has_hung_up() {
     let node = start();
     let (address, gate) = gated(node.address);
     let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
-    let mut guest = ExternalDriver::enter().unwrap();
+    let mut driver = ExternalDriver::enter().unwrap();
     let mut session = store.async_session().unwrap();
-    poll_beside_guest(&mut guest, session.put(b"pear", b"green")).0.unwrap();
+    poll_beside_driver(&mut driver, session.put(b"pear", b"green")).0.unwrap();
     gate.hang_up();
-    // What was under way may or may not have been done; what comes later finds the node again.
-    let found = (0..100).find_map(|_| poll_beside_guest(&mut guest, session.get(b"pear")).0.ok());
+    // The operation in progress may or may not have taken effect; later ones find the node again.
+    let found = (0..100).find_map(|_| poll_beside_driver(&mut driver, session.get(b"pear")).0.ok());
     assert_eq!(found.unwrap().as_deref(), Some(&b"green"[..]));
 }

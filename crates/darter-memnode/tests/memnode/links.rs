@@ -1,4 +1,4 @@
-//! What clients are told when links to some of the nodes fail, and nodes when sessions do.
+//! What clients learn when links to some of the nodes fail, and nodes when sessions end.
 
 use crate::support::gate::gated;
 use crate::support::{LONG, Node, connect, greeted, hear, read_frame, say, until};
@@ -20,7 +20,7 @@ fn reach(addresses: &[SocketAddr]) -> Tcp {
     Tcp::connect(&addresses, TcpOptions::default()).unwrap()
 }
 
-/// Writes a word on each of some nodes, by one batch.
+/// Writes a word on each of several nodes in one batch.
 fn write(endpoint: &mut TcpEndpoint, nodes: &[u8]) -> Result<(), FabricError> {
     let mut batch = endpoint.batch();
     for &node in nodes {
@@ -29,7 +29,8 @@ fn write(endpoint: &mut TcpEndpoint, nodes: &[u8]) -> Result<(), FabricError> {
     block_on(endpoint.submit(batch)).map(|done| endpoint.recycle(done))
 }
 
-/// Sends a request over a bare connection; answers the refusal's code, or nothing when the node has hung up.
+/// Sends a request over a bare connection. Returns the refusal's code, or nothing if the node has
+/// ended the connection.
 fn demand(stream: &mut TcpStream, kind: RequestKind, about: Control) -> Option<u8> {
     let head = RequestHead { kind: kind as u8, reserved: 0, verbs: 0, bytes: 16, id: 1 };
     stream.write_all(&[wire::as_bytes(&head), wire::as_bytes(&about)].concat()).ok()?;
@@ -50,7 +51,7 @@ fn a_batch_lost_by_one_node_is_not_told_as_unsent() {
     assert!(matches!(write(&mut endpoint, &[1]), Err(FabricError::Unreachable { node: 1 })));
     gate.shut(true);
     let told = std::thread::scope(|scope| {
-        // Whichever of the two is noticed first.
+        // Either of the two is noticed first.
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(200));
             gate.hang_up();
@@ -85,7 +86,7 @@ fn a_dropped_batch_counts_until_it_has_landed() {
 
 #[test]
 fn a_session_that_one_node_has_shut_out_gives_up_all() {
-    // Once told by a reply, once by the greeting of a node that has hung up meanwhile.
+    // Once by a reply, and once by the handshake of a node that has ended the connection meanwhile.
     for is_late in [false, true] {
         let nodes = [(); 2].map(|()| Node::small(MemNodeOptions::default()));
         let fabric = connect(&[&nodes[0], &nodes[1]], b"").unwrap();
@@ -113,7 +114,7 @@ fn a_session_gone_from_one_node_is_shut_out_of_all() {
     drop(one);
     let suspect = Suspect { slot: 3, holder: 5, lapsed: false };
     until("it is gone", || fabric.fence(suspect).unwrap() == FenceOutcome::Fenced);
-    // The node may have hung up already.
+    // The node may have ended the connection already.
     let said = demand(&mut other, RequestKind::Persist, Control { number: 0, flag: 0 });
     assert!(matches!(said, None | Some(3)), "{said:?}");
 }
@@ -188,7 +189,7 @@ fn a_batch_that_waits_for_a_node_that_is_forgotten_ends() {
     let fabric = connect(&[&nodes[0]], b"").unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
     fabric.add_node(1, &address.to_string()).unwrap();
-    // The node answers no greeting before it is forgotten.
+    // The node answers no handshake before it is forgotten.
     gate.shut(true);
     let mut batch = endpoint.batch();
     batch.write(GlobalAddr::new(1, WORD), &[5]);
@@ -200,7 +201,7 @@ fn a_batch_that_waits_for_a_node_that_is_forgotten_ends() {
     fabric.forget_node(1);
     let error = block_on(future).map(drop).unwrap_err();
     assert!(matches!(error, FabricError::Unreachable { node: 1 }), "{error}");
-    // What comes of the old attempt is not taken for an answer of the next node of that number.
+    // The outcome of the old attempt is not attributed to the next node with that number.
     fabric.add_node(1, &nodes[1].address.to_string()).unwrap();
     gate.shut(false);
     write(&mut endpoint, &[0, 1]).unwrap();
@@ -238,7 +239,7 @@ fn a_batch_of_many_frames_is_one_batch() {
     for (number, counted) in counted.into_iter().enumerate() {
         assert_eq!(done.fetched(counted), number as u64);
     }
-    // Requests that fit into a frame, with answers that do not.
+    // Requests that fit into a frame, with replies that do not.
     let mut batch = endpoint.batch();
     let reads: Vec<_> = (0..20).map(|_| batch.read(GlobalAddr::new(0, WORD), 512)).collect();
     let done = block_on(endpoint.submit(batch)).unwrap();
@@ -276,7 +277,7 @@ fn a_recorded_node_is_not_believed() {
             (challenge, welcome)
         };
         let (challenge, welcome) = pass(&mut client);
-        // The next connection hears the same, from nobody.
+        // The next connection learns the same without asking.
         let mut client = outside.accept().unwrap().0;
         hear::<Hello>(&mut client);
         say(&mut client, &challenge);

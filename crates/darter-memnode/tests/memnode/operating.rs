@@ -1,4 +1,5 @@
-//! What an operator relies on: a node that drains, counts, tells and stays within its memory, whatever its peers do.
+//! What operators rely on: a node drains, counts, logs and limits its memory, whatever its clients
+//! do.
 
 use crate::support::{LONG, Node, ask, connect, get, greet, greeted, provoke, read_frame, until, value};
 use darter_fabric::wire::{self, Refusal, ReplyHead};
@@ -65,7 +66,7 @@ fn a_session_shut_out_is_counted_and_its_connections_are_dropped() {
     let suspect = Suspect { slot: 0, holder: held.holder(), lapsed: true };
     assert_eq!(one.fence(suspect).unwrap(), FenceOutcome::Fenced);
     let page = || get(port.address(), "/metrics");
-    // The answer may be here before its turn is over.
+    // The reply may arrive before the iteration that sent it has ended.
     until("it is counted", || value(&page(), "darter_memnode_fenced_sessions") == 1);
     until("its connection is dropped", || {
         value(&page(), "darter_memnode_dropped_connections_total{reason=\"fenced\"}") == 1
@@ -89,7 +90,7 @@ fn the_metrics_port_is_bounded() {
     assert!(!ask(address, &long).starts_with("HTTP/1.1 200"));
     let many = format!("GET /metrics HTTP/1.1\r\nHost: n\r\n{}\r\n", "X: y\r\n".repeat(200));
     assert!(!ask(address, &many).starts_with("HTTP/1.1 200"));
-    // More connections than it takes, that say nothing: they are hung up on, and others get their answer.
+    // More silent connections than the node keeps: it drops them, and others get their replies.
     let idle: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     assert!(get(address, "/healthz").starts_with("HTTP/1.1 200"));
     drop(idle);
@@ -103,7 +104,8 @@ fn a_node_that_drains_answers_what_arrived_and_takes_nobody_new() {
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     assert!(get(port.address(), "/healthz").ends_with("serving\n"));
     let mut early = TcpStream::connect(node.address).unwrap();
-    // A reader with more to come than sockets hold, one in the middle of a request, one that has nothing to say.
+    // A reader with more replies to come than sockets hold, one in the middle of a request, and one
+    // with nothing in progress.
     let (mut reader, mut slow, mut idle) = (greeted(&node, 5), greeted(&node, 5), greeted(&node, 5));
     let frame = read_frame(8192);
     let frames = 300;
@@ -126,7 +128,8 @@ fn a_node_that_drains_answers_what_arrived_and_takes_nobody_new() {
     assert_eq!(bytes.len(), frames * answer);
     let last: ReplyHead = wire::head(&bytes[(frames - 1) * answer..]).unwrap();
     assert_eq!(last.refusal, 0);
-    // Everybody is gone, so it ends before its patience does; asking again, as `end` does, ends it at once anyway.
+    // All connections are gone, so the node ends before its drain time does; a second stop request,
+    // as `end` makes, ends it at once anyway.
     let counts = node.end();
     assert_eq!((counts.frames, counts.refused, counts.dropped), (frames as u64 + 1, 1, 0));
 }
@@ -134,7 +137,7 @@ fn a_node_that_drains_answers_what_arrived_and_takes_nobody_new() {
 #[test]
 fn a_second_request_to_stop_does_not_wait() {
     let mut node = Node::small(MemNodeOptions { drain: 60 * LONG, ..MemNodeOptions::default() });
-    // Says nothing, so draining would wait for its greeting.
+    // Sends nothing, so draining would wait for its handshake.
     let _silent = TcpStream::connect(node.address).unwrap();
     let mut reader = greeted(&node, 5);
     reader.write_all(&read_frame(8192).repeat(2000)).unwrap();
@@ -150,7 +153,7 @@ fn requests_of_a_few_bytes_do_not_make_answers_without_bound() {
     let node = Node::start(Region::memory(8 << 20).unwrap(), "127.0.0.1:0", options);
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let mut stream = greeted(&node, 5);
-    // All in one look: 1000 answers of 1 MiB.
+    // All in one read: 1000 replies of 1 MiB.
     let frames = 1000;
     stream.write_all(&read_frame(1 << 17).repeat(frames)).unwrap();
     let waiting = || value(&get(port.address(), "/metrics"), "darter_memnode_waiting_bytes");
@@ -159,7 +162,7 @@ fn requests_of_a_few_bytes_do_not_make_answers_without_bound() {
         assert!(waiting() <= 3 << 20);
     }
     assert!(node.metrics.counts().frames < frames as u64, "sockets do not hold that much");
-    // Whoever reads gets them all.
+    // A client that reads gets all of them.
     let mut left = frames * (wire::HEADER_BYTES + (1 << 20));
     let mut buffer = vec![0; 1 << 20];
     while left > 0 {
@@ -189,7 +192,7 @@ fn who_does_not_read_is_not_heard() {
 fn who_holds_most_is_dropped_and_nobody_else() {
     let options = MemNodeOptions { buffer_bytes_max: 1 << 20, patience: LONG, ..MemNodeOptions::default() };
     let node = Node::start(Region::memory(8 << 20).unwrap(), "127.0.0.1:0", options);
-    // In the middle of a request, for which there is a buffer.
+    // In the middle of a request that has a buffer.
     let frame = read_frame(1);
     let mut modest: Vec<TcpStream> = (0..4).map(|_| greeted(&node, 5)).collect();
     for stream in &mut modest {
@@ -212,7 +215,7 @@ fn slow_readers_together_stay_within_a_nodes_memory() {
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     let mut streams: Vec<TcpStream> = (0..20).map(|_| greeted(&node, 5)).collect();
     for stream in &mut streams {
-        // Fails for one that was dropped meanwhile.
+        // Fails if the connection was dropped meanwhile.
         let _ = stream.write_all(&read_frame(1 << 17).repeat(16));
     }
     let page = || get(port.address(), "/metrics");
@@ -221,7 +224,7 @@ fn slow_readers_together_stay_within_a_nodes_memory() {
     });
     let held = value(&page(), "darter_memnode_buffers_bytes");
     assert!(held <= 16 << 20, "{held}");
-    // The rest goes on, and whoever asks for little is served.
+    // The others go on, and a client that requests little is served.
     let fabric = connect(&[&node], b"").unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
     let mut batch = endpoint.batch();

@@ -1,4 +1,4 @@
-//! TLS: everything the index does, under it; and certificates, files and peers that are not what they should be.
+//! TLS: everything that the index does, under it; and invalid certificates, files and peers.
 
 use crate::support::authority::{Authority, Certified, GONE, LATER};
 use crate::support::{Node, connect, connect_as, get, greet, read_frame, until, value};
@@ -29,7 +29,7 @@ fn speaking(tls: ClientTls) -> TcpOptions {
     TcpOptions { tls: Some(tls), ..TcpOptions::default() }
 }
 
-/// Why a client cannot connect.
+/// Returns why a client cannot connect.
 fn complaint(node: &Node, tls: ClientTls) -> String {
     connect_as(&[node], speaking(tls)).unwrap_err().to_string()
 }
@@ -43,7 +43,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Another executor, which knows nothing of hubs.
+/// Another executor, which does not know the fabric's hubs.
 fn park_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Arc::new(Unpark(std::thread::current())).into();
@@ -100,7 +100,8 @@ fn thousands_of_verbs_and_frames_of_megabytes_share_a_connection() {
     let fabric = connect_as(&[&node], speaking(authority.client(None))).unwrap();
     let counter = GlobalAddr::new(0, 64);
     let mut endpoints: Vec<_> = (0..64).map(|_| fabric.endpoint().unwrap()).collect();
-    // Each task adds with verbs of its own frames, and writes and reads back three megabytes of the region's upper half.
+    // Each task adds with verbs of its own frames, and writes and reads back three megabytes of the
+    // region's upper half.
     run_all(endpoints.iter_mut().enumerate().map(|(at, endpoint)| async move {
         let mut batch = endpoint.batch();
         for _ in 0..100 {
@@ -113,7 +114,7 @@ fn thousands_of_verbs_and_frames_of_megabytes_share_a_connection() {
         batch.write(GlobalAddr::new(0, 8 << 20), &words);
         let read = batch.read(GlobalAddr::new(0, 8 << 20), words.len());
         batch.faa(counter, 1);
-        // Verbs of one batch execute in order, and nobody's come between: the node is one thread.
+        // Verbs of one batch execute in order and uninterrupted: the node has one thread.
         assert!(endpoint.submit(batch).await.unwrap().words(read) == words);
     }));
     let mut endpoint = fabric.endpoint().unwrap();
@@ -153,7 +154,7 @@ fn whoever_is_not_certified_is_refused() {
     assert_eq!(value(&page, "darter_memnode_refused_connections_total{reason=\"tls\"}"), 3, "{page}");
     let wrong_ca = complaint(&node, ClientTls::from_files(&other.ca(), Some(client.files())).unwrap());
     assert!(wrong_ca.contains("UnknownIssuer"), "{wrong_ca}");
-    // Whoever is let in holds no memory while it does nothing.
+    // An idle connection holds no memory.
     let fabric = connect_as(&[&node], speaking(authority.client(Some(&client)))).unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
     for round in 0..2 {
@@ -177,7 +178,7 @@ fn a_node_with_a_bad_certificate_is_not_trusted() {
     assert!(expired.contains("xpired"), "{expired}");
     let elsewhere = complaint(&serve(&authority.sign("memory.node", LATER)), authority.client(None));
     assert!(elsewhere.contains("not valid for name"), "{elsewhere}");
-    // A host's name works as its address does.
+    // A host name works as its address does.
     let node = serve(&authority.sign("localhost", LATER));
     let named = format!("localhost:{}", node.address.port());
     darter_fabric::Tcp::connect(&[named], speaking(authority.client(None))).unwrap();
@@ -196,7 +197,7 @@ fn one_side_alone_with_tls_is_told() {
     assert!(error.contains("it speaks TLS"), "{error}");
 }
 
-/// What a client of TLS says first.
+/// Returns the first message of a TLS client.
 fn client_hello(authority: &Authority) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -226,7 +227,8 @@ fn half_a_handshake_and_garbage_harm_nobody_else() {
         block_on(endpoint.submit(batch)).unwrap();
     };
     let hello = client_hello(&authority);
-    // Halves, a whole hello without what follows, and nothing at all: each is dropped, and the others are served meanwhile.
+    // Half a hello, a whole one without what follows, and nothing at all: each is dropped, and
+    // others are served meanwhile.
     let mut silent: Vec<TcpStream> = [&hello[..hello.len() / 2], &hello[..3], &hello, b""]
         .into_iter()
         .map(|bytes| {
@@ -248,7 +250,7 @@ fn half_a_handshake_and_garbage_harm_nobody_else() {
     for garbage in [&noise[..], &torn, b"GET / HTTP/1.1\r\n\r\n", &[0; 300]] {
         let mut stream = TcpStream::connect(node.address).unwrap();
         let _ = stream.write_all(garbage);
-        // An alert, then the end, by whichever way the system tells it.
+        // An alert, then the end of the connection, however the system reports it.
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.len() < 100, "{answer:?}");
@@ -259,7 +261,7 @@ fn half_a_handshake_and_garbage_harm_nobody_else() {
     assert_eq!((counts.dropped, counts.refused), (4, 4));
 }
 
-/// Both ends of a connection under TLS.
+/// Returns both ends of a connection under TLS.
 fn channels(authority: &Authority) -> (Channel, Channel) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -280,7 +282,7 @@ fn bytes_rest_nowhere_unseen() {
     let (mut was_full, mut dice) = (false, 1_u64);
     while got < total {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // Pieces from a byte to megabytes, faster than the other end listens.
+        // Pieces from a byte to megabytes, faster than the other end reads.
         let end = total.min(put + ((dice >> 40) as u32 >> (dice % 24)));
         near_out.bytes.extend((put..end).map(|at| (at ^ at >> 9) as u8));
         put = end;
@@ -304,7 +306,7 @@ fn bytes_rest_nowhere_unseen() {
     assert!(was_full && near_out.waiting() == 0);
     assert_eq!(far.buffer_bytes(), 0);
     drop(near);
-    // A goodbye is the end of the connection like any other.
+    // A closing alert ends the connection like any other end.
     let end = (0..10_000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(1));
         far_in.receive(&mut far).err()
@@ -312,13 +314,13 @@ fn bytes_rest_nowhere_unseen() {
     assert_eq!(end.unwrap().kind(), io::ErrorKind::UnexpectedEof);
 }
 
-/// A channel that waits.
+/// A channel that blocks.
 struct Waiting(Channel);
 
 impl Waiting {
     fn wait<T>(&mut self, mut what: impl FnMut(&mut Channel) -> io::Result<T>) -> io::Result<T> {
         loop {
-            // The handshake's part, too.
+            // Includes the bytes of the handshake.
             let _ = self.0.flush();
             match what(&mut self.0) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),

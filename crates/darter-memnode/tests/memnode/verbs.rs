@@ -1,4 +1,5 @@
-//! Memory nodes on loopback: the whole index over them, and everything a client can do wrong.
+//! Verbs on memory nodes on loopback: the whole index over them, and everything that a client can
+//! do wrong.
 
 use crate::support::{Node, connect, greeted, provoke, read_frame};
 use darter_fabric::wire::{self, Control, Refusal, RequestHead, RequestKind};
@@ -36,7 +37,8 @@ fn an_index_lives_on_three_memory_nodes() {
         }
         let kept = 3000 - 3000_usize.div_ceil(7);
         assert_eq!(dart.scan(&mut client, &ScanRange::all(), usize::MAX).await.unwrap().len(), kept);
-        // A value longer than a frame may be is refused by size, one that is not goes through in pieces of a batch.
+        // A value longer than a frame may be is refused by size; one that is not is split over
+        // frames of a batch.
         let long = vec![5; 1 << 20];
         dart.put(&mut client, b"long", &long, Condition::Always).await.unwrap();
         assert_eq!(dart.get(&mut client, b"long").await.unwrap(), Some(long));
@@ -134,7 +136,7 @@ fn a_lost_node_is_an_error_and_comes_back() {
     let address = node.address.to_string();
     node.end();
     assert!(matches!(write(&mut endpoint, 2), Err(FabricError::Disconnected { node: 0 })));
-    // The same memory is taken up again, another is not.
+    // The same memory is accepted again, another is not.
     let mut again = Node::start(region(), &address, MemNodeOptions::default());
     write(&mut endpoint, 3).unwrap();
     again.end();
@@ -161,13 +163,13 @@ fn a_member_is_fenced_when_its_connections_are_gone_or_its_lease_is_over() {
     assert!(matches!(one.claim(3), Err(FabricError::IdentityTaken { slot: 3 })));
     assert_eq!(one.fence(suspect).unwrap(), FenceOutcome::Alive);
     drop(stream);
-    // The node hears of it by the end of its connection.
+    // The node notices by the end of its connection.
     let fenced = (0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         one.fence(suspect).unwrap() == FenceOutcome::Fenced
     });
     assert!(fenced);
-    // A session that is connected to both nodes, and silent in the pool's books beyond its lease.
+    // A session that is connected to both nodes, and silent in the pool beyond its lease.
     let identity = three.claim(3).unwrap();
     let mut endpoint = three.endpoint().unwrap();
     let write = |endpoint: &mut darter_fabric::tcp::TcpEndpoint, node: u8| {
@@ -181,7 +183,7 @@ fn a_member_is_fenced_when_its_connections_are_gone_or_its_lease_is_over() {
     assert_eq!(one.fence(suspect).unwrap(), FenceOutcome::Alive);
     assert_eq!(one.fence(Suspect { lapsed: true, ..suspect }).unwrap(), FenceOutcome::Fenced);
     for node in [1, 0] {
-        // The node may have hung up already.
+        // The node may have ended the connection already.
         let first = write(&mut endpoint, node).unwrap_err();
         assert!(matches!(first, FabricError::Fenced | FabricError::Disconnected { .. }), "{first}");
         for _ in 0..3 {
@@ -239,7 +241,7 @@ fn malformed_frames_touch_no_memory() {
         let answer = provoke(&node, true, wire::as_bytes(&bad));
         assert_eq!(refusal(&answer), Some(Refusal::Malformed), "{bad:?}");
     }
-    // A frame whose only verb is a write that says it has more words than follow.
+    // A frame whose only verb is a write that announces more words than follow.
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
     for length in 0..40_u32 {
         let noise: Vec<u8> = (0..length)
@@ -252,7 +254,7 @@ fn malformed_frames_touch_no_memory() {
         let answer = provoke(&node, true, &frame);
         assert!(matches!(refusal(&answer), Some(Refusal::Malformed)), "{length}");
     }
-    // An atomic that says that it has two words.
+    // An atomic verb that announces two words.
     let verb = [[VerbKind::Faa as u8, 0, 0, 0, 2, 0, 0, 0], [0; 8], [1; 8]].concat();
     let answer = provoke(&node, true, &[wire::as_bytes(&head(1, 1, 24)), &verb[..]].concat());
     assert_eq!(refusal(&answer), Some(Refusal::Malformed));
@@ -273,7 +275,7 @@ fn a_peer_that_does_not_read_is_dropped() {
     let mut node = Node::small(options);
     let mut stream = greeted(&node, 5);
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-    // READs of 64 KiB without end, whose answers nobody takes.
+    // READs of 64 KiB without end, whose replies are not read.
     let frame = read_frame(8192);
     let ended = (0..10_000_000_u32).any(|_| stream.write_all(&frame).is_err());
     assert!(ended);

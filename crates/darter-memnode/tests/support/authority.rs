@@ -1,10 +1,10 @@
-//! A certificate authority in a directory of its own, and what it signs.
+//! A certificate authority with its own directory, and the certificates it signs.
 
 use darter_fabric::wire::{ClientTls, IdentityFiles, NodeTls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use std::path::{Path, PathBuf};
 
-/// What signs certificates.
+/// A certificate authority.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     directory: tempfile::TempDir,
@@ -33,7 +33,7 @@ impl Authority {
         Self { issuer, directory }
     }
 
-    /// The authority's own certificate.
+    /// Returns the path of the authority's own certificate.
     pub fn ca(&self) -> PathBuf {
         self.file("ca.pem")
     }
@@ -42,13 +42,13 @@ impl Authority {
         self.directory.path().join(name)
     }
 
-    /// Writes a file, and answers where it is.
+    /// Writes a file. Returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         std::fs::write(self.file(name), content).unwrap();
         self.file(name)
     }
 
-    /// Signs a certificate for `name` that holds until the end of `year`.
+    /// Signs a certificate for `name` that is valid until the end of `year`.
     pub fn sign(&self, name: &str, year: i32) -> Certified {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_after = date_time_ymd(year, 12, 31);
@@ -60,12 +60,13 @@ impl Authority {
         }
     }
 
-    /// A client that trusts this authority's nodes.
+    /// Returns the TLS configuration of a client that trusts this authority's nodes.
     pub fn client(&self, identity: Option<&Certified>) -> ClientTls {
         ClientTls::from_files(&self.ca(), identity.map(Certified::files)).unwrap()
     }
 
-    /// A node at 127.0.0.1, which asks for certificates of `clients`.
+    /// Returns the TLS configuration of a node at 127.0.0.1 that requires certificates signed by
+    /// `clients`, if given.
     pub fn node(&self, clients: Option<&Path>) -> NodeTls {
         NodeTls::from_files(self.sign("127.0.0.1", LATER).files(), clients).unwrap()
     }
@@ -73,5 +74,5 @@ impl Authority {
 
 /// A year by which no certificate has expired.
 pub const LATER: i32 = 3000;
-/// A year long gone.
+/// A year in the past.
 pub const GONE: i32 = 2020;

@@ -1,6 +1,6 @@
-//! Chance from a seed, for tests that try things at random.
+//! Random numbers from a seed, for tests that try things at random.
 
-/// Numbers that follow from a seed (`SplitMix64`).
+/// A generator of random numbers (`SplitMix64`).
 pub struct Dice(u64);
 
 impl Dice {
@@ -15,7 +15,7 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.word() % end as u64) as usize
     }

@@ -1,15 +1,15 @@
-//! A way to a node that can be shut, and cut.
+//! A proxy in front of a node that can be paused and cut.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Lets bytes through to a node, or holds them back.
+/// Controls whether bytes pass.
 #[derive(Default)]
 pub struct Gate {
     is_shut: Mutex<bool>,
     opened: Condvar,
-    /// Both ends of what goes through.
+    /// Both ends of each connection.
     ways: Mutex<Vec<TcpStream>>,
 }
 
@@ -32,7 +32,7 @@ impl Gate {
     }
 }
 
-/// A way to a node through a gate.
+/// Starts a proxy to a node. Returns its address and its control.
 pub fn gated(node: SocketAddr) -> (SocketAddr, Arc<Gate>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

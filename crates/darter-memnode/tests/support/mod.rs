@@ -1,4 +1,5 @@
-//! Memory nodes in threads of the test, and ways to reach them, with a client and without.
+//! Memory nodes in threads of the test, and connections to them, with a client of the fabric and
+//! without.
 
 #![allow(dead_code, unreachable_pub)] // no test file uses all of it
 
@@ -42,7 +43,7 @@ impl Node {
         Self::start(Region::memory(1 << 20).unwrap(), "127.0.0.1:0", options)
     }
 
-    /// Asks it to stop, once more than was done before, and waits until it has.
+    /// Requests a stop, once more than was done before, and waits until the node has ended.
     pub fn end(&mut self) -> MemNodeCounts {
         self.stop.ask();
         self.thread.take().unwrap().join().unwrap()
@@ -58,7 +59,7 @@ impl Drop for Node {
     }
 }
 
-/// Connects to nodes that do without TLS.
+/// Connects to nodes without TLS.
 pub fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
     connect_as(nodes, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
 }
@@ -69,19 +70,19 @@ pub fn connect_as(nodes: &[&Node], options: TcpOptions) -> Result<Tcp, FabricErr
     Tcp::connect(&addresses, options)
 }
 
-/// Says something over a socket.
+/// Writes a message to a socket.
 pub fn say<T: bytemuck::Pod>(stream: &mut impl Write, what: &T) {
     stream.write_all(wire::as_bytes(what)).unwrap();
 }
 
-/// Hears something over a socket.
+/// Reads a message from a socket.
 pub fn hear<T: bytemuck::Pod>(stream: &mut impl Read) -> T {
     let mut bytes = vec![0; size_of::<T>()];
     stream.read_exact(&mut bytes).unwrap();
     wire::head(&bytes).unwrap()
 }
 
-/// Greets over a socket, without a token; answers the refusal's code, 0 for none.
+/// Performs the handshake over a socket, without a token. Returns the refusal's code, 0 for none.
 pub fn greet(stream: &mut (impl Read + Write), session: u64) -> u32 {
     say(stream, &Hello::new(session, nonce().unwrap()));
     assert_eq!(hear::<Challenge>(stream).opening.code, 0);
@@ -89,14 +90,14 @@ pub fn greet(stream: &mut (impl Read + Write), session: u64) -> u32 {
     hear::<Welcome>(stream).refusal
 }
 
-/// A bare connection after a proper greeting.
+/// Opens a bare connection and performs the handshake.
 pub fn greeted(node: &Node, session: u64) -> TcpStream {
     let mut stream = TcpStream::connect(node.address).unwrap();
     assert_eq!(greet(&mut stream, session), 0);
     stream
 }
 
-/// A frame with one READ of so many words.
+/// Returns a frame with one READ of so many words.
 pub fn read_frame(words: u32) -> Vec<u8> {
     let mut verb = [0_u8; wire::HEADER_BYTES];
     verb[4..8].copy_from_slice(&words.to_le_bytes());
@@ -104,7 +105,8 @@ pub fn read_frame(words: u32) -> Vec<u8> {
     [wire::as_bytes(&head), &verb[..]].concat()
 }
 
-/// Sends bytes as they are; answers what comes back until the node hangs up or falls silent.
+/// Sends bytes as they are. Returns what comes back until the node ends the connection or falls
+/// silent.
 pub fn provoke(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
     let mut stream = if is_greeted { greeted(node, 5) } else { TcpStream::connect(node.address).unwrap() };
     stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -114,7 +116,7 @@ pub fn provoke(node: &Node, is_greeted: bool, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Waits for what other threads bring about.
+/// Waits until a condition holds that other threads bring about.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if holds() {
@@ -125,7 +127,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
-/// A request to the metrics port, and all that comes back.
+/// Sends a request to the metrics port. Returns everything that comes back.
 pub fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -135,12 +137,12 @@ pub fn ask(address: SocketAddr, request: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// A page of the metrics port.
+/// Returns a page of the metrics port.
 pub fn get(address: SocketAddr, path: &str) -> String {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n"))
 }
 
-/// A metric's value on the page, without its fraction.
+/// Returns a metric's value on a page, without its fraction.
 pub fn value(page: &str, metric: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{metric} in\n{page}")).parse::<f64>().unwrap() as u64

@@ -1,4 +1,4 @@
-//! A client whose node says whatever comes to the fuzzer's mind, and then behaves again.
+//! The fuzzed client: its node sends anything at all, and then behaves again.
 
 use super::corpus;
 use super::corpus::{Conversation, Frame};
@@ -15,23 +15,24 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a client waits in cases where nothing comes.
+/// How long a client waits in cases where nothing arrives.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// A refusal's text with whatever stands around it.
+/// A refusal's text together with the text around it.
 const ERROR_BYTES_MAX: usize = 2 * wire::TEXT_BYTES_MAX + 512;
-/// Requests that a client makes, see [`ask`]; the corpus has replies to them.
+/// The requests that a client makes, see [`ask`]; the corpus has replies to them.
 const REQUESTS: usize = 3;
 
-/// What the fake node says on the connections to come.
+/// What the fake node sends on the connections to come.
 #[derive(Default)]
 struct Script {
-    /// On each, one frame for each that it hears; `None`: what a good node says, and so when there is no more of these.
+    /// For each connection, one frame for each frame received. `None`, and the end of the list:
+    /// what a good node sends.
     says: Vec<Option<Vec<Frame>>>,
     token: Vec<u8>,
     dice: u64,
-    /// What happens when a script has come to its end, and more is asked.
+    /// What happens when a script has ended and another request arrives.
     at_end: AtEnd,
-    /// Payloads of the replies that were as they should be.
+    /// Payloads of the correct replies.
     good: Vec<Vec<u8>>,
 }
 
@@ -43,7 +44,7 @@ enum AtEnd {
     IsSilent,
 }
 
-/// A node that is none.
+/// A fake node.
 pub struct Imposter {
     address: SocketAddr,
     script: Arc<Mutex<Script>>,
@@ -59,7 +60,7 @@ impl Imposter {
             for stream in listener.incoming() {
                 let script = Arc::clone(&theirs);
                 std::thread::spawn(move || {
-                    // The client's ends are as they come.
+                    // The client may end at any time.
                     let _ = converse(&mut stream.unwrap(), &script);
                 });
             }
@@ -76,7 +77,7 @@ impl Imposter {
         Tcp::connect(&[self.address.to_string()], options)
     }
 
-    /// One conversation with wrongs done to it, and what the client makes of it.
+    /// Runs one mutated conversation, and checks what the client makes of it.
     pub fn case(&self, dice: &mut Dice, corpus: &[Conversation], is_long: bool) {
         let mut frames = dice.pick(corpus).frames(0);
         let other = dice.pick(corpus).frames(0);
@@ -90,8 +91,8 @@ impl Imposter {
             0..60 => AtEnd::HangsUp,
             _ => AtEnd::Behaves,
         };
-        // The first connection's turn is now and then: what that says the memory is, it has to be for ever; and making things
-        // durable, which goes over it, may take a node minutes.
+        // The first connection is only mutated now and then: the size of memory that it announces
+        // is final, and persisting, which uses it, may take a node minutes.
         let is_late = at_end == AtEnd::IsSilent || !dice.one_in(4);
         let says = if is_late { vec![None, Some(frames)] } else { vec![Some(frames)] };
         self.set(says, token, dice.word(), at_end);
@@ -115,7 +116,7 @@ impl Imposter {
         *self.script() = Script { says, token, dice, at_end, good: Vec::new() };
     }
 
-    /// Connects and asks for everything; answers with whom it is connected, and what became of each request.
+    /// Connects and makes all requests. Returns the fabric, and the result of each request.
     fn meet(&self, token: &[u8], way: Way, patience: Duration) -> Option<(Tcp, Vec<String>)> {
         let fabric = self.connect(token, patience).map_err(|error| told(&error)).ok()?;
         assert!(fabric.node_bytes(0) <= OFFSET_LIMIT, "{} bytes of region", fabric.node_bytes(0));
@@ -136,7 +137,8 @@ impl Imposter {
     }
 }
 
-/// Who polls: the thread's own loop, or another executor, with the fabric's thread behind it.
+/// Who polls the futures: the thread's own loop, or another executor, with the fabric's thread
+/// behind it.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
     Loop,
@@ -152,7 +154,7 @@ impl Way {
     }
 }
 
-/// One of the requests; answers the bytes that it brought: 3 words, 1, 4.
+/// Makes one of the requests. Returns the bytes that it read: 3 words, 1, 4.
 fn ask(endpoint: &mut TcpEndpoint, request: usize, way: Way) -> Result<Vec<u8>, FabricError> {
     let at = |offset| GlobalAddr::new(0, offset);
     let mut batch = endpoint.batch();
@@ -177,7 +179,7 @@ fn ask(endpoint: &mut TcpEndpoint, request: usize, way: Way) -> Result<Vec<u8>, 
     Ok(bytemuck::cast_slice(&words).to_vec())
 }
 
-/// The node behaves: what was left on a connection may cost the first requests, no others.
+/// The node behaves again: leftovers of a connection may cost the first requests, but no others.
 fn assert_works_again(fabric: &Tcp, way: Way) {
     let mut endpoint = fabric.endpoint().unwrap();
     let mut failures = Vec::new();
@@ -189,7 +191,7 @@ fn assert_works_again(fabric: &Tcp, way: Way) {
     assert!(persisted.iter().any(Result::is_ok), "{persisted:?}");
 }
 
-/// The name of an error that can be told to somebody.
+/// Returns the name of an error that callers can be given.
 fn told(error: &FabricError) -> String {
     let text = error.to_string();
     assert!(text.len() <= ERROR_BYTES_MAX, "{} bytes of error: {}", text.len(), &text[..80]);
@@ -197,7 +199,7 @@ fn told(error: &FabricError) -> String {
     name.split(|end: char| !end.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-/// One connection of a fake node, which ends with it.
+/// Serves one connection of a fake node.
 fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let (frames, token, seed, at_end) = {
@@ -210,7 +212,7 @@ fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<(
     let (mut hello, mut said, mut requests) = (None, Vec::new(), 0);
     loop {
         let mut heard = Vec::new();
-        // Who has not said all of an answer goes on with the next before anything else is asked.
+        // A reply that is incomplete continues before another request is read.
         let is_asked = whole_answers(&said) >= requests;
         if is_asked {
             heard = hear(stream, requests)?;
@@ -235,7 +237,7 @@ fn converse(stream: &mut TcpStream, script: &Mutex<Script>) -> std::io::Result<(
     }
 }
 
-/// What a client says next, where it has said so much before.
+/// Returns the next message of a client that has sent so many bytes before.
 fn hear(stream: &mut TcpStream, before: usize) -> std::io::Result<Vec<u8>> {
     let head = [size_of::<Hello>(), size_of::<Proof>(), HEADER_BYTES][before.min(2)];
     let mut heard = vec![0; head];
@@ -261,7 +263,8 @@ fn whole_answers(said: &[u8]) -> usize {
     answers(said).count()
 }
 
-/// Payloads of the replies that a client may believe: those in front of the first thing that is wrong.
+/// Returns the payloads of the replies that a client may accept: those before the first invalid
+/// one.
 fn proper_replies(said: &[u8]) -> Vec<Vec<u8>> {
     let mut proper = Vec::new();
     for (at, answer) in answers(said).enumerate() {
@@ -281,7 +284,7 @@ fn proper_replies(said: &[u8]) -> Vec<Vec<u8>> {
     proper
 }
 
-/// What a good node answers to what it heard, where it has answered so much before.
+/// Returns a good node's reply to what it received, after so many bytes of replies.
 fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Dice) -> Vec<u8> {
     let frame = |line: &str| Conversation::of(line).frames(0).remove(0);
     match before {
@@ -298,7 +301,8 @@ fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Dice) -> 
     [wire::as_bytes(&reply), bytemuck::cast_slice(&payload)].concat()
 }
 
-/// What becomes of the client's requests when a node says this on the connection that they go over.
+/// Returns the results of the client's requests when a node sends this on the connection that they
+/// use.
 pub fn outcome(conversation: &Conversation) -> String {
     let imposter = Imposter::start();
     imposter.set(vec![None, Some(conversation.frames(0))], b"open sesame", 0, AtEnd::Behaves);
@@ -306,7 +310,7 @@ pub fn outcome(conversation: &Conversation) -> String {
     outcomes.join(" ")
 }
 
-/// The client's errors when a node falls silent behind so many bytes of a good conversation.
+/// Returns the client's errors when a node falls silent after so many bytes of a good conversation.
 pub fn outcome_of_silence(conversation: &Conversation, bytes: usize, way: Way) -> Vec<String> {
     let imposter = Imposter::start();
     let mut left = bytes;
@@ -322,7 +326,7 @@ pub fn outcome_of_silence(conversation: &Conversation, bytes: usize, way: Way) -
     outcomes
 }
 
-/// The corpus of what is said to clients.
+/// Returns the corpus of messages to clients.
 pub fn corpus() -> Vec<Conversation> {
     corpus::read("to-client")
 }

@@ -1,9 +1,9 @@
-//! The kept corpus: conversations as text, one frame a line, and the frames they stand for.
+//! The corpus: conversations as text, one frame a line, and the frames they stand for.
 //!
 //! ```text
-//! hello [version=N]                  what a client says
+//! hello [version=N]                  what a client sends
 //! proof [wrong]
-//! batch [kind=N] [verbs=N] [bytes=N] what its head says of the verbs in the lines below, if not the truth
+//! batch [kind=N] [verbs=N] [bytes=N] what its head says of the verbs below, if not the truth
 //! read OFFSET WORDS
 //! write OFFSET WORD...
 //! fill OFFSET WORDS WORD             a WRITE of the same word again and again
@@ -11,17 +11,18 @@
 //! faa OFFSET ADDEND
 //! claim N, release N, fence N|own [lapsed], persist
 //!
-//! challenge [REFUSAL]                what a node says
+//! challenge [REFUSAL]                what a node sends
 //! welcome [REFUSAL] [TEXT]
 //! reply ID WORD...
 //! refuse ID REFUSAL [TEXT]
 //!
 //! raw HEX                            bytes as they are
-//! => OUTCOME...                      what has to come of it; `#` begins a remark
+//! => OUTCOME...                      the expected outcome; `#` begins a comment
 //! ```
 //!
-//! The version of the wire format and its proofs are put in when a conversation is held, so that a new version leaves the
-//! corpus as it is, but for `raw` lines; `DARTER_FUZZ_KEEP=1` writes today's outcomes into the files.
+//! The version of the protocol and the proofs are inserted when a conversation runs, so that a new
+//! version leaves the corpus as it is, except `raw` lines. `DARTER_FUZZ_KEEP=1` writes the actual
+//! outcomes into the files.
 
 use super::reading;
 use darter_fabric::wire::proof::Proof;
@@ -31,16 +32,16 @@ use darter_fabric::wire::{
 };
 use std::path::PathBuf;
 
-/// Bytes of the region that conversations are about.
+/// Bytes of the region that conversations refer to.
 pub const REGION_BYTES: u64 = 256 << 10;
-/// The fake node's memory.
+/// Bytes of the fake node's memory.
 pub const BOOT_ID: u64 = 7;
 
-/// What one side says without a pause for the other's answer.
+/// What one side sends without waiting for the other's reply.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
     pub bytes: Vec<u8>,
-    /// Where the side's proof is put in, by exclusive or, so that a mutation of it stays one.
+    /// Where the side's proof is inserted, by exclusive or, so that a mutated proof stays mutated.
     pub proof_at: Option<usize>,
 }
 
@@ -49,7 +50,7 @@ impl Frame {
         Self { bytes: parts.concat(), proof_at: None }
     }
 
-    /// The bytes with a proof put in.
+    /// Returns the bytes with a proof inserted.
     pub fn with(&self, proof: &Proof) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         if let Some(room) = self.proof_at.and_then(|at| bytes.get_mut(at..)) {
@@ -66,7 +67,7 @@ pub struct Conversation {
     text: String,
 }
 
-/// All conversations in a directory of the corpus, by name.
+/// Returns all conversations in a directory of the corpus, by name.
 pub fn read(towards: &str) -> Vec<Conversation> {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(towards);
     let mut paths: Vec<PathBuf> = dir.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -77,7 +78,7 @@ pub fn read(towards: &str) -> Vec<Conversation> {
 }
 
 impl Conversation {
-    /// One that is in no file.
+    /// Returns a conversation that is in no file.
     pub fn of(text: &str) -> Self {
         Self { path: PathBuf::new(), text: text.to_owned() }
     }
@@ -87,7 +88,7 @@ impl Conversation {
         lines.filter(|line| !line.is_empty())
     }
 
-    /// What has to come of it.
+    /// Returns the expected outcome.
     pub fn outcome(&self) -> &str {
         self.lines().find_map(|line| line.strip_prefix("=>")).unwrap_or_default().trim()
     }
@@ -99,7 +100,7 @@ impl Conversation {
         std::fs::write(&self.path, format!("{}\n=> {outcome}\n", lines.join("\n"))).unwrap();
     }
 
-    /// Its frames, as a session says or hears them.
+    /// Returns the frames, as a session sends or receives them.
     pub fn frames(&self, session: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut id = 0;
@@ -144,7 +145,7 @@ fn number(text: &str) -> u64 {
     hex.unwrap_or_else(|| text.parse()).unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-/// The refusal of this name.
+/// Returns the refusal with a name.
 fn refusal(name: &str) -> Refusal {
     let all = (0..=u8::MAX).map_while(Refusal::from_code);
     all.into_iter().find(|refusal| format!("{refusal:?}") == name).unwrap_or_else(|| panic!("{name}"))

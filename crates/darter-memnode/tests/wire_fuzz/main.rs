@@ -1,7 +1,10 @@
-//! Whatever goes over the wire, both ends of it live, keep to what was well said, and hold nothing afterwards.
+//! Fuzzing of the wire protocol: whatever is sent, both ends keep running, execute what was valid,
+//! and hold nothing afterwards.
 //!
-//! `DARTER_FUZZ_SECONDS=600 cargo test -p darter-memnode --test wire_fuzz -- --ignored` goes on for longer;
-//! `DARTER_FUZZ_CASE=…`, as a failure prints it, shows one case again.
+//! `DARTER_FUZZ_SECONDS=600 cargo test -p darter-memnode --test wire_fuzz -- --ignored` runs
+//! longer; `DARTER_FUZZ_CASE=…`, as a failure prints it, repeats one case.
+//!
+//! These tests are a process of their own because they limit its memory.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
 
@@ -22,7 +25,7 @@ use support::dice::Dice;
 
 const TOKEN: &[u8] = b"open sesame";
 
-/// A corpus that says less than was meant would be a poor one; a new outcome has to be looked at.
+/// A corpus with fewer outcomes than intended would be a poor one; check each new outcome by hand.
 #[test]
 fn the_corpus_is_true() {
     let keeps = std::env::var_os("DARTER_FUZZ_KEEP").is_some();
@@ -34,12 +37,12 @@ fn the_corpus_is_true() {
             wrong.push(format!("{}: {outcome}", conversation.path.display()));
         }
     };
-    let mut stage = node_end::Stage::new(TOKEN, LONG);
+    let mut node = node_end::NodeUnderTest::new(TOKEN, LONG);
     for (conversation, session) in node_end::corpus().iter().zip(1000..) {
-        let outcome = stage.outcome(conversation, session);
+        let outcome = node.outcome(conversation, session);
         compare(conversation, outcome);
     }
-    stage.end();
+    node.end();
     for conversation in client_end::corpus() {
         let outcome = client_end::outcome(&conversation);
         compare(&conversation, outcome);
@@ -49,11 +52,11 @@ fn the_corpus_is_true() {
 
 fn fuzz_nodes(run: &mut Run) {
     let corpus = node_end::corpus();
-    let mut stages = [node_end::Stage::new(b"", LONG), node_end::Stage::new(TOKEN, LONG)];
+    let mut nodes = [node_end::NodeUnderTest::new(b"", LONG), node_end::NodeUnderTest::new(TOKEN, LONG)];
     for (_, mut dice) in run.by_ref() {
-        stages[usize::from(dice.one_in(3))].case(&mut dice, &corpus);
+        nodes[usize::from(dice.one_in(3))].case(&mut dice, &corpus);
     }
-    stages.into_iter().for_each(node_end::Stage::end);
+    nodes.into_iter().for_each(node_end::NodeUnderTest::end);
 }
 
 fn fuzz_clients(run: &mut Run) {
@@ -77,13 +80,13 @@ fn a_client_lives_through_whatever_answers() {
 
 #[test]
 fn whoever_leaves_things_unfinished_is_not_waited_for() {
-    let mut stage = node_end::Stage::new(b"", Duration::from_millis(300));
-    let unfinished = stage.leave_all_unfinished(&mut Dice::new(1), &node_end::corpus());
+    let mut node = node_end::NodeUnderTest::new(b"", Duration::from_millis(300));
+    let unfinished = node.leave_all_unfinished(&mut Dice::new(1), &node_end::corpus());
     // All of them are still open at this end.
-    stage.settle();
-    assert!(stage.dropped() > 0);
+    node.settle();
+    assert!(node.dropped() > 0);
     drop(unfinished);
-    stage.end();
+    node.end();
 }
 
 #[test]
@@ -93,12 +96,13 @@ fn a_node_that_falls_silent_is_not_waited_for() {
         .find(|conversation| conversation.path.ends_with("good.txt"))
         .unwrap();
     std::thread::scope(|scope| {
-        // At once, in the challenge, in the welcome, behind it, in a reply's head, in its payload, behind it.
+        // At once, in the challenge, in the welcome, after it, in a reply's head, in its payload,
+        // after it.
         for bytes in [0, 20, 100, 112, 120, 140, 152] {
             for way in [client_end::Way::Loop, client_end::Way::Reactor] {
                 scope.spawn(move || {
                     let outcomes = client_end::outcome_of_silence(good, bytes, way);
-                    // Before the greeting is over nothing has been asked.
+                    // Before the handshake is complete, no request was made.
                     let lost = if bytes < 112 { "Unreachable" } else { "Disconnected" };
                     let done = if bytes < 152 { [].iter() } else { ["Ok"].iter() };
                     let after = std::iter::repeat("Ok");

@@ -1,10 +1,11 @@
-//! What is done to conversations: small wrongs that leave most of a frame as it was, and larger ones between frames.
+//! Mutations of conversations: small ones that leave most of a frame intact, and larger ones
+//! between frames.
 
 use super::corpus::Frame;
 use crate::support::dice::Dice;
 use darter_fabric::wire::FRAME_BYTES_MAX;
 
-/// Numbers at the edges of what fields hold and limits allow.
+/// Numbers at the limits of fields and of the protocol.
 const EDGES: [u64; 24] = [
     0,
     1,
@@ -32,7 +33,7 @@ const EDGES: [u64; 24] = [
     u64::MAX,
 ];
 
-/// Does one to four wrongs to a conversation, with parts of another at hand.
+/// Applies one to four mutations to a conversation, with parts of another one at hand.
 pub fn mutate(dice: &mut Dice, frames: &mut Vec<Frame>, other: &[Frame]) {
     for _ in 0..=dice.below(4) {
         if frames.is_empty() {
@@ -57,7 +58,7 @@ pub fn mutate(dice: &mut Dice, frames: &mut Vec<Frame>, other: &[Frame]) {
     }
 }
 
-/// Does a wrong to a frame.
+/// Mutates a frame.
 fn damage(dice: &mut Dice, frame: &mut Frame) {
     let bytes = &mut frame.bytes;
     if bytes.is_empty() {
@@ -70,7 +71,7 @@ fn damage(dice: &mut Dice, frame: &mut Frame) {
         2 => bytes.truncate(at),
         3 => bytes.extend((0..=dice.below(40)).map(|_| dice.word() as u8)),
         4 => drop(bytes.drain(at..(at + 1 + dice.below(24)).min(bytes.len()))),
-        // A length or a count of the frame's head, off by little.
+        // A length or a count in the frame's head, changed slightly.
         5 if bytes.len() >= 8 => {
             let (from, to) = *dice.pick(&[(0, 1), (2, 4), (4, 8)]);
             let off = *dice.pick(&[1_u64, 8, 16, 24]);
@@ -89,7 +90,7 @@ fn damage(dice: &mut Dice, frame: &mut Frame) {
     }
 }
 
-/// Cuts what is said into segments: all at once, frame by frame, a few bytes at a time, byte by byte.
+/// Splits messages into segments: all at once, frame by frame, a few bytes at a time, byte by byte.
 pub fn segments(dice: &mut Dice, said: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let all = || said.concat();
     match dice.below(8) {

@@ -1,4 +1,4 @@
-//! A memory node under whatever is said to it, beside a client that behaves.
+//! The fuzzed memory node, beside a client that behaves.
 
 use super::corpus;
 use super::corpus::{Conversation, Frame, REGION_BYTES};
@@ -18,22 +18,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The node's own limit, below the format's.
+/// The node's own limit, below the protocol's.
 const FRAME_BYTES: u32 = 64 << 10;
-/// Words at the region's end that the client that behaves has for itself.
+/// Words at the region's end that belong to the client that behaves.
 const GOOD_WORDS: usize = 8;
-/// Most connections left in the middle of something at a time.
+/// Maximum connections left incomplete at a time.
 const LEFT_MAX: usize = 4;
 
-/// A node, what its memory must be, and a client that works on it all the time.
-pub struct Stage {
+/// A node, a model of its memory, and a client that uses it all the time.
+pub struct NodeUnderTest {
     token: &'static [u8],
     node: Node,
     port: HttpPort,
     memory: Local,
     model: Vec<u64>,
     good: Option<Good>,
-    /// Connections left in the middle of something.
+    /// Connections left incomplete.
     left: Vec<TcpStream>,
 }
 
@@ -74,7 +74,7 @@ impl Good {
         good
     }
 
-    /// Waits until a round that began after this call is done.
+    /// Waits until a round that began after this call is complete.
     fn goes_on(&self) {
         let before = self.rounds.load(Ordering::Acquire);
         soon("the client that behaves is served", || {
@@ -84,7 +84,7 @@ impl Good {
     }
 }
 
-/// [`until`], for what happens in less than a millisecond mostly.
+/// [`until`], for conditions that mostly hold within a millisecond.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let looks = (0..100).any(|_| {
         std::thread::sleep(Duration::from_micros(100));
@@ -95,13 +95,13 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// One connection, and what has gone over it.
+/// One connection, and what was transferred over it.
 struct Talk {
     stream: TcpStream,
     said: Vec<u8>,
     heard: Vec<u8>,
     nonce: Nonce,
-    /// Nothing more can be said, or heard.
+    /// Nothing more can be sent, or received.
     is_over: bool,
     was_reset: bool,
 }
@@ -120,12 +120,12 @@ impl Talk {
         self.said.extend_from_slice(bytes);
         if let Err(error) = self.stream.write_all(bytes) {
             assert!(error.kind() != ErrorKind::WouldBlock, "the node does not take what is said");
-            // Told here, it is not told again to who hears.
+            // The error is returned here, and not again to a reader.
             self.was_reset = true;
         }
     }
 
-    /// Says the greeting, as far as it goes before anything is proven; answers the frames behind, with the proof in them.
+    /// Sends the handshake up to the proof. Returns the remaining frames, with the proof in them.
     fn greet(&mut self, dice: &mut Dice, token: &[u8], frames: &[Frame]) -> Vec<Vec<u8>> {
         let before = frames.iter().position(|frame| frame.proof_at.is_some()).unwrap_or(0);
         let (first, behind) = frames.split_at(before);
@@ -146,7 +146,8 @@ impl Talk {
         behind.iter().map(|frame| frame.with(&proof)).collect()
     }
 
-    /// Hears until there are so many answers, or no more; answers them, and whether anything follows.
+    /// Reads until there are so many replies, or no more. Returns them, and whether anything
+    /// follows.
     fn answers(&mut self, enough: usize) -> (Vec<Answer>, bool) {
         loop {
             let (mut answers, mut rest) = (Vec::new(), &self.heard[..]);
@@ -183,17 +184,17 @@ impl Talk {
 /// How a case's connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// When everything due has come.
+    /// When everything expected has arrived.
     Answered,
-    /// Half of it, as soon as all is said; the rest when the node has heard that.
+    /// The sending half, as soon as everything is sent; the rest when the node has noticed.
     Shut,
-    /// At once, perhaps in the middle of a frame, whatever is on its way.
+    /// At once, perhaps in the middle of a frame, whatever is in flight.
     Torn,
     /// Later, with other cases in between.
     Left,
 }
 
-impl Stage {
+impl NodeUnderTest {
     pub fn new(token: &'static [u8], patience: Duration) -> Self {
         let memory = Local::memory(REGION_BYTES, 1).unwrap();
         let options = MemNodeOptions {
@@ -215,7 +216,7 @@ impl Stage {
         value(&get(self.port.address(), "/metrics"), &format!("darter_memnode_{name}"))
     }
 
-    /// The region but for what the client that behaves has.
+    /// Returns the region without the words of the client that behaves.
     fn region(&self) -> Vec<u64> {
         let mut endpoint = self.memory.endpoint().unwrap();
         let mut batch = endpoint.batch();
@@ -223,7 +224,7 @@ impl Stage {
         block_on(endpoint.submit(batch)).unwrap().words(all).to_vec()
     }
 
-    /// Whether the region is what the model says.
+    /// Returns whether the region is what the model says.
     fn is_as_modelled(&self) -> bool {
         self.region() == self.model[..self.model.len() - GOOD_WORDS]
     }
@@ -232,7 +233,8 @@ impl Stage {
         reading::read(&talk.said, self.token, talk.nonce, FRAME_BYTES)
     }
 
-    /// Waits until the node has done with everybody who is gone, and asserts that it holds nothing for them.
+    /// Waits until the node has noticed all ended connections, and asserts that it holds nothing
+    /// for them.
     pub fn settle(&self) {
         let others = if self.good.is_some() { 2 } else { 0 };
         soon("connections that have ended are given up", || {
@@ -248,14 +250,14 @@ impl Stage {
         }
     }
 
-    /// One conversation, or two at once, with wrongs done to them.
+    /// Runs one mutated conversation, or two at once.
     pub fn case(&mut self, dice: &mut Dice, corpus: &[Conversation]) {
         let (mut talks, mut sessions) = (Vec::new(), Vec::new());
         for _ in 0..if dice.one_in(8) { 2 } else { 1 } {
             let (conversation, session) = (dice.pick(corpus), dice.word());
             let mut frames = conversation.frames(session);
             let other = dice.pick(corpus).frames(session);
-            // What a greeting hides from most is often to be met unharmed.
+            // The frames after a handshake are reached only if the handshake is often intact.
             let greeting = if dice.one_in(4) { 0 } else { frames.len().min(2) };
             let mut behind = frames.split_off(greeting);
             mutate(dice, &mut behind, &other);
@@ -270,7 +272,7 @@ impl Stage {
         crate::run::assert_modest();
     }
 
-    /// Holds conversations whose greetings are said, in turns.
+    /// Runs conversations after their handshakes, in turns.
     fn hold(&mut self, dice: &mut Dice, talks: Vec<(Talk, Vec<Vec<u8>>)>, sessions: &[u64]) {
         let whole = |(talk, said): &(Talk, Vec<Vec<u8>>)| {
             let all = [&talk.said[..], &said.concat()].concat();
@@ -284,12 +286,12 @@ impl Stage {
         changed.sort_unstable();
         let mine = self.model.len() - GOOD_WORDS;
         let are_apart = talks.len() == 1 || changed.windows(2).all(|pair| pair[0] != pair[1]);
-        // One of another number may have been shut out by some case before.
+        // A session with another number may have been fenced by an earlier case.
         let are_fresh = talks.iter().zip(sessions).all(|((talk, _), session)| {
             wire::head(&talk.said).is_none_or(|hello: Hello| hello.session == *session)
         });
         if !are_apart || !are_fresh || changed.last().is_some_and(|&last| last >= mine) {
-            // Nobody could tell who did what: as it is now, it is.
+            // The order of the two is unknown: the model takes the region as it is now.
             drop(talks);
             self.settle();
             let now = self.region();
@@ -334,12 +336,13 @@ impl Stage {
         soon("the region is as modelled", || self.is_as_modelled());
     }
 
-    /// Whether the model tells what this brings back: not what the client that behaves does meanwhile.
+    /// Returns whether the model predicts what a verb reads, which it does not for the words of the
+    /// client that behaves.
     fn is_known(&self, due: &Due) -> bool {
         due.verbs().iter().all(|verb| verb.range().end <= self.model.len() - GOOD_WORDS)
     }
 
-    /// Everything due comes, and nothing else.
+    /// Asserts that everything expected arrives, and nothing else.
     fn take_answers(&mut self, talk: &mut Talk, reading: &Reading, is_alone: bool) {
         let due = reading.dues.len();
         talk.answers(due);
@@ -348,7 +351,8 @@ impl Stage {
         }
         talk.hear_out();
         let (answers, has_more) = talk.answers(due + 1);
-        // A node that hangs up on somebody who goes on talking resets the connection, with what was on its way.
+        // A node that ends a connection while the other side still sends resets it, and loses what
+        // was in flight.
         let is_cut = reading.ends && talk.was_reset;
         assert!(is_cut || (answers.len(), has_more) == (due, false), "{answers:?} to {reading:?}");
         assert!(answers.len() <= due, "{answers:?} to {reading:?}");
@@ -360,7 +364,7 @@ impl Stage {
         }
     }
 
-    /// A connection that ends early: the node has done what came, up to some frame.
+    /// Handles a connection that ends early: the node has executed the frames up to some point.
     fn match_some(&mut self, talk: Talk) {
         let reading = self.read(&talk);
         drop(talk);
@@ -372,7 +376,7 @@ impl Stage {
         }
     }
 
-    /// A connection that stays for a while, in the middle of whatever it is.
+    /// Handles a connection that stays open for a while, incomplete.
     fn leave(&mut self, mut talk: Talk) {
         let reading = self.read(&talk);
         let (answers, _) = talk.answers(reading.dues.len());
@@ -384,7 +388,7 @@ impl Stage {
             due.act(&mut self.model);
         }
         if !reading.ends {
-            // Else it is the node that does not leave it open, and nobody could tell whose end is counted.
+            // Otherwise the node ends it, and whose end is counted would be unknown.
             self.left.push(talk.stream);
         }
         if self.left.len() > LEFT_MAX {
@@ -392,7 +396,7 @@ impl Stage {
         }
     }
 
-    /// Leaves everybody's conversation unfinished, each at another point; nobody closes anything.
+    /// Leaves every conversation incomplete, each at another point, without closing anything.
     pub fn leave_all_unfinished(&mut self, dice: &mut Dice, corpus: &[Conversation]) -> Vec<TcpStream> {
         let mut unfinished = Vec::new();
         for conversation in corpus {
@@ -400,7 +404,8 @@ impl Stage {
                 let mut talk = Talk::begin(&self.node);
                 let frames = conversation.frames(dice.word());
                 let said = talk.greet(dice, self.token, &frames).concat();
-                // In the middle of the proof, or of the first request's head: whoever owes nothing may stay.
+                // In the middle of the proof, or of the first request's head: a connection with
+                // nothing in progress may stay.
                 let keep = dice.below(said.len().min(size_of::<Proof>() + wire::HEADER_BYTES));
                 talk.say(&said[..if keep == size_of::<Proof>() { 1 } else { keep }]);
                 unfinished.push(talk.stream);
@@ -409,12 +414,12 @@ impl Stage {
         unfinished
     }
 
-    /// Connections that the node has dropped of itself.
+    /// Returns the number of connections that the node dropped itself.
     pub fn dropped(&self) -> u64 {
         self.node.metrics.counts().dropped
     }
 
-    /// What a conversation's frames are answered with, and that this is what was due.
+    /// Returns the node's replies to a conversation, and asserts that they are the expected ones.
     pub fn outcome(&mut self, conversation: &Conversation, session: u64) -> String {
         let mut talk = Talk::begin(&self.node);
         for segment in talk.greet(&mut Dice::new(0), self.token, &conversation.frames(session)) {
@@ -429,7 +434,7 @@ impl Stage {
         [&names.join(" "), hangs_up].join(" ").trim().to_owned()
     }
 
-    /// The client that behaves ends, and with it the last of what the node holds.
+    /// Ends the client that behaves, and with it the last of what the node holds.
     pub fn end(mut self) {
         self.left.clear();
         self.settle();
@@ -446,7 +451,7 @@ impl Stage {
     }
 }
 
-/// The corpus of what is said to nodes.
+/// Returns the corpus of messages to nodes.
 pub fn corpus() -> Vec<Conversation> {
     corpus::read("to-node")
 }

@@ -1,5 +1,5 @@
-//! A second reading of the wire format, written from its description alone: what a node has to make of the bytes it gets,
-//! and what a client has to make of its answers.
+//! A second implementation of the wire format, written from its description alone: what a node must
+//! do with the bytes that it receives, and what a client must make of its replies.
 
 use super::corpus::REGION_BYTES;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
@@ -13,25 +13,25 @@ pub const WRITE: u8 = 1;
 pub const CAS: u8 = 2;
 pub const FAA: u8 = 3;
 
-/// Something a node has to answer, in turn.
+/// A reply that a node owes, in order.
 #[derive(Debug)]
 pub enum Due {
     Challenge(Refusal),
     Welcome(Refusal),
-    /// To a batch that is refused, or done.
+    /// The reply to a batch, which is refused or executed.
     Batch {
         head: RequestHead,
         refusal: Refusal,
         verbs: Vec<Verb>,
     },
-    /// To a request of another kind, with any of these.
+    /// The reply to another request: any of these.
     Control {
         head: RequestHead,
         refusals: &'static [Refusal],
     },
 }
 
-/// A verb as a frame tells it.
+/// A verb of a frame.
 #[derive(Debug)]
 pub struct Verb {
     pub kind: u8,
@@ -41,13 +41,13 @@ pub struct Verb {
 }
 
 impl Verb {
-    /// Where in the region it acts, in words.
+    /// The first word of the region that it accesses.
     pub fn range(&self) -> std::ops::Range<usize> {
         let from = (self.offset / 8) as usize;
         from..from + self.length
     }
 
-    /// Acts on a copy of the region; answers what it brings back.
+    /// Executes the verb on a copy of the region. Returns the words that it reads.
     fn act(&self, region: &mut [u64]) -> Vec<u64> {
         let found = region[self.range()].to_vec();
         let room = &mut region[self.range()];
@@ -65,22 +65,23 @@ impl Verb {
     }
 }
 
-/// What a node has to make of everything that came over one connection.
+/// What a node must do with everything that it received on one connection.
 #[derive(Debug)]
 pub struct Reading {
     pub dues: Vec<Due>,
-    /// It hangs up behind the last answer.
+    /// It ends the connection after the last reply.
     pub ends: bool,
 }
 
-/// Reads what was said to a node of `token` that challenged with `nonce` and takes frames of so many bytes.
+/// Interprets what was sent to a node with `token` that challenged with `nonce` and accepts frames
+/// of so many bytes.
 pub fn read(said: &[u8], token: &[u8], nonce: Nonce, frame_bytes_max: u32) -> Reading {
     let mut dues = Vec::new();
     let ends = follow(said, token, nonce, frame_bytes_max, &mut dues).is_some();
     Reading { dues, ends }
 }
 
-/// `None` when the node waits for more.
+/// `None` if the node waits for more.
 fn follow(said: &[u8], token: &[u8], nonce: Nonce, most: u32, dues: &mut Vec<Due>) -> Option<()> {
     let opening: Opening = wire::head(said)?;
     if opening.magic != wire::MAGIC {
@@ -151,7 +152,8 @@ fn refused(verb: &Verb) -> Option<Refusal> {
     }
 }
 
-/// The verbs of a frame, when they are well-formed, as many as was said, and bring no more words than they may.
+/// Returns the verbs of a frame if they are well-formed, as many as announced, and read no more
+/// words than allowed.
 pub fn verbs(mut payload: &[u8], count: u16, mut words_left: usize) -> Option<Vec<Verb>> {
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
     if usize::from(count) > wire::VERBS_MAX {
@@ -180,7 +182,7 @@ pub fn verbs(mut payload: &[u8], count: u16, mut words_left: usize) -> Option<Ve
     payload.is_empty().then_some(verbs)
 }
 
-/// What a node has answered.
+/// A node's reply.
 #[derive(Debug)]
 pub enum Answer {
     Challenge(Challenge),
@@ -188,10 +190,10 @@ pub enum Answer {
     Reply(ReplyHead, Vec<u8>),
 }
 
-/// The next whole answer, where `at` have come before it, and its bytes; `None` when more has to come.
+/// Returns the next complete reply after `at` others, and its bytes; `None` if more has to arrive.
 pub fn answer(heard: &[u8], at: usize) -> Option<(Answer, usize)> {
     let with_text = |head: usize, bytes: u32| {
-        // One that is longer than any may be never comes.
+        // A reply that is longer than allowed never completes.
         let heard = heard.get(..heard.len().min(head + wire::FRAME_BYTES_MAX as usize))?;
         heard.get(head..head + bytes as usize).map(|text| (text.to_vec(), head + bytes as usize))
     };
@@ -211,7 +213,7 @@ pub fn answer(heard: &[u8], at: usize) -> Option<(Answer, usize)> {
 }
 
 impl Due {
-    /// Does to a copy of the region what is due; answers the words to be brought back.
+    /// Executes what is due on a copy of the region. Returns the words that it reads.
     pub fn act(&self, region: &mut [u64]) -> Vec<u64> {
         match self {
             Self::Batch { refusal: Refusal::None, verbs, .. } => {
@@ -221,7 +223,7 @@ impl Due {
         }
     }
 
-    /// The verbs that are to be executed.
+    /// Returns the verbs that are to be executed.
     pub fn verbs(&self) -> &[Verb] {
         match self {
             Self::Batch { refusal: Refusal::None, verbs, .. } => verbs,
@@ -229,12 +231,12 @@ impl Due {
         }
     }
 
-    /// Those that change memory.
+    /// Returns the verbs that change memory.
     pub fn changes(&self) -> impl Iterator<Item = &Verb> {
         self.verbs().iter().filter(|verb| verb.kind != READ)
     }
 
-    /// Asserts that an answer is what was due, with these words where they are known.
+    /// Asserts that a reply is the expected one, with these words if they are known.
     pub fn assert_is(&self, answer: &Answer, words: Option<&[u64]>) {
         let code = |code: u32| Refusal::from_code(u8::try_from(code).unwrap()).unwrap();
         match (self, answer) {
@@ -271,7 +273,7 @@ impl Due {
 }
 
 impl Answer {
-    /// As the corpus names it.
+    /// Returns the name that the corpus uses.
     pub fn name(&self) -> String {
         let (what, code) = match self {
             Self::Challenge(challenge) => ("challenge", challenge.opening.code),

@@ -1,13 +1,14 @@
-//! Fuzzing of the wire format: a corpus of conversations, seeded mutations of them, and what must hold whatever is said.
+//! The choice of fuzzing cases, and the watch over them: which one runs, whether it hangs, and how
+//! much memory it takes.
 
 use crate::support::dice::Dice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// After so long a case hangs.
+/// The time after which a case counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Which cases to run: so many, or as long as there is time, or the one that is named.
+/// Which cases to run: a number of them, as many as a time allows, or a given one.
 pub struct Run {
     end: &'static str,
     seeds: Dice,
@@ -18,7 +19,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// `cases` of one end from a fixed seed, unless `DARTER_FUZZ_CASE=END:SEED` names another.
+    /// Runs `cases` cases of one end from a fixed seed, unless `DARTER_FUZZ_CASE=END:SEED` selects
+    /// one.
     pub fn short(end: &'static str, cases: u64) -> Self {
         let named = std::env::var("DARTER_FUZZ_CASE").ok();
         let named = named.and_then(|line| {
@@ -29,14 +31,14 @@ impl Run {
         Self { end, seeds: Dice::new(7), left: cases, until: None, named, watch: Watch::begin() }
     }
 
-    /// Cases of one end from a fresh seed, as long as `time`.
+    /// Runs cases of one end from a fresh seed for as long as `time`.
     pub fn long(end: &'static str, time: Duration) -> Self {
         let until = Some(Instant::now() + time);
         let seeds = Dice::new(darter_fabric::random_word());
         Self { seeds, left: u64::MAX, until, named: None, ..Self::short(end, 0) }
     }
 
-    /// Whether there is time for what takes long.
+    /// Returns whether there is time for slow cases.
     pub fn is_long(&self) -> bool {
         self.until.is_some() || self.named.is_some()
     }
@@ -59,7 +61,7 @@ impl Iterator for Run {
     }
 }
 
-/// Tells which case fails, and ends the process when one hangs.
+/// Reports which case fails, and ends the process if one hangs.
 struct Watch {
     case: Arc<Mutex<Option<(String, Instant)>>>,
 }
@@ -99,7 +101,7 @@ impl Drop for Watch {
     }
 }
 
-/// Fails when this process has, or has ever asked for, much more memory than a case may take.
+/// Panics if this process uses, or has ever used, much more memory than a case may take.
 pub fn assert_modest() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = |name: &str| -> u64 {
