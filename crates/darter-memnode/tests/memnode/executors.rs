@@ -228,7 +228,7 @@ fn an_external_driver_sees_to_the_tasks_of_its_thread() {
 }
 
 #[test]
-fn a_guest_finds_a_node_again_that_has_hung_up() {
+fn an_external_driver_finds_a_node_again_that_has_hung_up() {
     let node = start();
     let (address, gate) = gated(node.address);
     let store = Store::options().maintenance(false).create_on(connect(address)).unwrap();
