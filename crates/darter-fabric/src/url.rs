@@ -214,7 +214,7 @@ impl PoolUrl {
 /// Returns the error for pools that this build cannot reach; names the feature that can.
 #[cfg(not(all(feature = "tcp", feature = "model")))]
 fn absent(what: &str, feature: &str) -> String {
-    format!("this program was built without {what}: build it with the feature `{feature}` of `darter-fabric`")
+    format!("this program was built without {what}: switch on the feature `{feature}`")
 }
 
 /// Reads `//host:port,host:port`.
