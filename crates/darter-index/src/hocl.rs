@@ -18,7 +18,7 @@ use crate::compute_node::{LocalGuard, LocalLocks};
 use crate::remote_lock::{self, Acquired};
 use crate::{CheckReport, IndexError};
 use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX, OpKind, mutant};
-use darter_pool::{AllocKind, Client, Hold, Pinned, PoolError};
+use darter_pool::{AllocKind, Client, LockToken, Pinned, PoolError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -76,7 +76,7 @@ pub(crate) struct Hocl {
     words: u64,
     /// By node: its table's address, 0 while this process does not know it.
     tables: Box<[AtomicU64]>,
-    local: Option<Arc<LocalLocks<Hold>>>,
+    local: Option<Arc<LocalLocks<LockToken>>>,
     options: HoclOptions,
 }
 
@@ -85,8 +85,8 @@ pub(crate) struct Hocl {
 #[derive(Debug)]
 pub(crate) struct Locked {
     word: GlobalAddr,
-    hold: Hold,
-    local: Option<LocalGuard<Hold>>,
+    hold: LockToken,
+    local: Option<LocalGuard<LockToken>>,
     handovers_max: u32,
     unlock: Unlock,
     /// The former holder died or gave up while it held the lock: see what it may have left half done.
@@ -292,7 +292,7 @@ impl Hocl {
         Ok((locked, second))
     }
 
-    fn locked(&self, word: GlobalAddr, acquired: Acquired, local: Option<LocalGuard<Hold>>) -> Locked {
+    fn locked(&self, word: GlobalAddr, acquired: Acquired, local: Option<LocalGuard<LockToken>>) -> Locked {
         let Acquired { hold, is_taken_over } = acquired;
         let HoclOptions { handovers_max, unlock, .. } = self.options;
         Locked { word, hold, local, handovers_max, unlock, is_taken_over, unlocked: false }
@@ -545,8 +545,8 @@ mod tests {
         let read = batch.read(lock, 1);
         let done = block_on(three.submit(batch)).unwrap();
         let holder = done.words(read)[0];
-        assert!(!block_on(three.is_over(holder)).unwrap(), "its operation is under way");
+        assert!(!block_on(LockToken::is_over(&mut three, holder)).unwrap(), "its operation is under way");
         drop(taker);
-        assert!(block_on(three.is_over(holder)).unwrap());
+        assert!(block_on(LockToken::is_over(&mut three, holder)).unwrap());
     }
 }

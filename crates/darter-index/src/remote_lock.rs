@@ -1,4 +1,4 @@
-//! A lock word in the pool, taken by CAS, whose holder may die: the word is a [`Hold`]'s, so whoever finds the lock taken for
+//! A lock word in the pool, taken by CAS, whose holder may die: the word is a [`LockToken`]'s, so whoever finds the lock taken for
 //! long can ask whether the holder can still write, and if not take the lock over.
 //!
 //! Published systems keep a bit there. A client that dies with it leaves the lock taken for ever, and everything
@@ -8,7 +8,7 @@
 use crate::IndexError;
 use crate::compute_node::yield_now;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{Hold, Pinned};
+use darter_pool::{LockToken, Pinned};
 
 /// Tries, each a round trip, that find the same holder before it is asked after.
 const SPINS: u32 = 64;
@@ -17,7 +17,7 @@ const SPINS: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Acquired {
     /// The name in it. Released by whoever has unlocked it, otherwise abandoned.
-    pub(crate) hold: Hold,
+    pub(crate) hold: LockToken,
     /// The former holder did not unlock it, and can write no more.
     pub(crate) is_taken_over: bool,
 }
@@ -27,7 +27,7 @@ async fn attempt<F: Fabric>(
     client: &mut Pinned<'_, F>,
     lock: GlobalAddr,
     expected: u64,
-    hold: &Hold,
+    hold: &LockToken,
 ) -> Result<Result<(), u64>, IndexError> {
     let mut batch = client.batch();
     let cas = batch.cas(lock, expected, hold.word());
@@ -45,7 +45,7 @@ pub(crate) async fn try_acquire<F: Fabric>(
     client: &mut Pinned<'_, F>,
     lock: GlobalAddr,
 ) -> Result<Option<Acquired>, IndexError> {
-    let hold = client.hold()?.at(lock);
+    let hold = LockToken::new(client)?.at(lock);
     if attempt(client, lock, 0, &hold).await?.is_ok() {
         return Ok(Some(Acquired { hold, is_taken_over: false }));
     }
@@ -65,7 +65,7 @@ pub(crate) async fn acquire<F: Fabric>(
     lock: GlobalAddr,
     takes_over: bool,
 ) -> Result<Acquired, IndexError> {
-    let hold = client.hold()?.at(lock);
+    let hold = LockToken::new(client)?.at(lock);
     let (mut expected, mut holder, mut tries) = (0, 0, 0);
     loop {
         let Err(found) = attempt(client, lock, expected, &hold).await? else {
@@ -79,7 +79,9 @@ pub(crate) async fn acquire<F: Fabric>(
         tries += 1;
         if tries < SPINS || found == 0 {
             yield_now().await;
-        } else if takes_over && (mutant!("lock-taken-over-without-asking") || client.is_over(found).await?) {
+        } else if takes_over
+            && (mutant!("lock-taken-over-without-asking") || LockToken::is_over(client, found).await?)
+        {
             expected = found;
         } else {
             client.pause().await;

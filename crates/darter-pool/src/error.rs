@@ -14,13 +14,13 @@ pub enum PoolError {
     OutOfSpace {
         /// Bytes of the object, rounded up to its size class.
         needed: u64,
-        /// The node that was asked first.
+        /// The preferred node.
         node: u8,
     },
     /// The object is larger than any block of this pool can hold.
     #[error("object of {bytes} bytes: this pool holds at most {max}; create the pool with larger blocks")]
     TooLarge {
-        /// Bytes asked for.
+        /// Bytes of the object.
         bytes: u64,
         /// [`crate::Pool::object_bytes_max`].
         max: u64,
@@ -90,7 +90,7 @@ pub enum PoolError {
     },
     /// A process can hold so many locks at a time.
     #[error("this process holds {max} locks in the pool at once; let fewer operations run at a time")]
-    TooManyHolds {
+    TooManyLockTokens {
         /// Locks there can be.
         max: usize,
     },
@@ -103,7 +103,7 @@ pub enum PoolError {
         /// How many.
         handles: usize,
     },
-    /// The fabric answered with an error.
+    /// The fabric reported an error.
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }

@@ -1,15 +1,16 @@
-//! Who owns which bytes: blocks, slabs, epochs, leases and reclamation in a memory pool that is reached by one-sided
-//! verbs only (DART, section 4.4).
+//! Who owns which bytes: blocks, slabs, epochs, leases and reclamation in a memory pool that is
+//! reached by one-sided verbs only (DART, section 4.4).
 //!
 //! - [`Pool`]: a process's membership in a pool. Creating, opening, upkeep, audit, sweep, close.
 //! - [`Client`]: one thread's or task's access: verbs, pins, allocation, retirement.
 //! - [`ReachableSet`]: what an index can reach, for [`Pool::audit`] and [`Pool::finish_adoption`].
 //! - [`size_class`]: the 128 sizes objects come in.
 //!
-//! Blocks are granted to processes by CAS on a word each; a process cuts its blocks into slabs with no further
-//! coordination. No memory node runs code. What one process allocated any other may free, by setting a bit where the
-//! owner will find it. A process that ends cleanly leaves exact books in its blocks; one that dies leaves blocks that
-//! anyone may adopt and sweep, knowing what the index can reach.
+//! Blocks are granted to processes by CAS on a word each; a process cuts its blocks into slabs with
+//! no further coordination. No memory node runs code. What one process allocated any other may
+//! free, by setting a bit where the owner will find it. A process that ends cleanly leaves exact
+//! books in its blocks; one that dies leaves blocks that anyone may adopt and sweep, knowing what
+//! the index can reach.
 //!
 //! ```
 //! use darter_fabric::{Local, OpKind, block_on};
@@ -31,40 +32,31 @@
 //! # }
 //! ```
 
-mod adoption;
-mod audit;
-mod block;
+mod blocks;
 mod client;
-mod close;
-mod epoch;
+mod create;
 mod error;
-mod grant;
-mod heap;
 #[cfg(test)]
-mod heap_model;
-mod hold;
-mod layout;
-mod limbo;
-mod magazine;
-mod member;
-mod nodes;
+mod fixtures;
+mod grace;
+mod lock_token;
+mod maintenance;
+mod members;
 mod pool;
-#[cfg(test)]
-mod races;
-mod reachable;
-pub mod size_class;
-mod slab;
-mod superblock;
-mod upkeep;
+mod process;
+mod region;
+mod round_trip;
+mod sync;
 mod usage;
 
-pub use adoption::{Adoption, SweepReport};
-pub use audit::AuditReport;
+pub use blocks::{AllocKind, AuditReport, MemberId, ReachableSet, size_class};
 pub use client::{Client, Pinned};
+pub use create::PoolOptions;
 pub use error::PoolError;
-pub use hold::Hold;
-pub use layout::{HEAD_BYTES, ROOT_WORDS};
-pub use limbo::Unlinked;
-pub use pool::{AllocKind, Pool, PoolOptions};
-pub use reachable::ReachableSet;
+pub use grace::{Extension, Leftovers, Unlinked};
+pub use lock_token::LockToken;
+pub use members::{Adoption, SweepReport};
+pub use pool::Pool;
+pub use region::{HEAD_BYTES, ROOT_WORDS};
+pub use round_trip::{Completed, Swap};
 pub use usage::{MemberUsage, NodeUsage, PoolUsage};

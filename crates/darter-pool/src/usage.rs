@@ -2,24 +2,22 @@
 
 use darter_fabric::{Endpoint, Fabric};
 
-use crate::PoolError;
-use crate::block::{BlockState, BlockWord};
-use crate::epoch::lock;
-use crate::pool::Shared;
-use crate::size_class::class_bytes;
+use crate::blocks::{BlockState, BlockWord};
+use crate::error::PoolError;
+use crate::process::Process;
 
 /// One node's blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeUsage {
     /// The node.
     pub node: u8,
-    /// Where it is found, when that is not the pool's name's affair.
+    /// Its address, if the provider gives nodes addresses.
     pub address: Option<String>,
     /// Bytes of its region.
     pub bytes: u64,
     /// Blocks there are.
     pub blocks: u64,
-    /// Blocks nobody has.
+    /// Blocks without an owner and without objects.
     pub free: u64,
     /// Blocks of this process.
     pub mine: u64,
@@ -85,75 +83,69 @@ impl PoolUsage {
         self.nodes.iter().map(|node| node.bytes).sum()
     }
 
-    /// Bytes of blocks that somebody has, or left with something in them: what is not free for any use.
+    /// Bytes of blocks that have an owner or hold objects: what is not free for any use.
     pub fn used_bytes(&self) -> u64 {
         self.nodes.iter().map(|node| (node.blocks - node.free) * self.block_bytes).sum()
     }
 }
 
-impl<F: Fabric> Shared<F> {
-    pub(crate) async fn usage(&self, endpoint: &mut F::Endpoint) -> Result<PoolUsage, PoolError> {
-        let mut tables = Vec::new();
-        for node in 0..self.layout.node_count() {
-            tables.push(self.read_block_table(endpoint, node).await?);
-        }
-        let members = self.read_members(endpoint).await?;
-        let nodes = (0u8..).zip(&tables).map(|(node, table)| {
-            let mut usage = NodeUsage {
-                node,
-                bytes: self.layout.node(node).map_or(0, |node| node.bytes),
-                address: self.fabric.node_address(node),
-                blocks: table.len() as u64,
-                ..NodeUsage::default()
+/// Counts the blocks of a pool by their state, and lists its live members.
+pub(crate) async fn usage<F: Fabric>(
+    process: &Process<F>,
+    endpoint: &mut F::Endpoint,
+) -> Result<PoolUsage, PoolError> {
+    let Process { blocks, grace, .. } = process;
+    let me = process.members.me();
+    let tables = process.read_block_tables(endpoint).await?;
+    let members = process.read_members(endpoint).await?;
+    let nodes = (0u8..).zip(&tables).map(|(node, table)| {
+        let mut usage = NodeUsage {
+            node,
+            bytes: blocks.layout().node(node).map_or(0, |node| node.bytes),
+            address: blocks.fabric().node_address(node),
+            blocks: table.len() as u64,
+            ..NodeUsage::default()
+        };
+        for &word in table {
+            let Some(word) = BlockWord::decode(word) else {
+                usage.damaged += 1;
+                continue;
             };
-            for &word in table {
-                let Some(word) = BlockWord::decode(word) else {
-                    usage.damaged += 1;
-                    continue;
-                };
-                *match (word.state, word.owner()) {
-                    (BlockState::Free, _) => &mut usage.free,
-                    (BlockState::Closed, _) => {
-                        usage.closed_room_bytes += u64::from(word.low) * 16;
-                        &mut usage.closed
-                    }
-                    (BlockState::Owned, Some(owner)) if owner == self.me => &mut usage.mine,
-                    (BlockState::Sweeping, Some(owner)) if owner == self.me => &mut usage.sweeping,
-                    (_, Some(owner)) if members.is_live(owner) => &mut usage.others,
-                    _ => &mut usage.dead,
-                } += 1;
-            }
-            usage
-        });
-        let nodes = nodes.collect();
-        let now = endpoint.now_ms();
-        let lines = members.live().map(|(slot, line)| MemberUsage {
-            slot,
-            incarnation: line.incarnation,
-            pid: line.pid,
-            epoch: line.published,
-            lease_left_ms: i64::from_ne_bytes(line.deadline_ms.wrapping_sub(now).to_ne_bytes()),
-            has_garbage: line.has_garbage,
-            nodes: line.nodes,
-            is_me: slot == u32::from(self.me.member),
-        });
-        let magazine_bytes = self.magazine_bytes();
-        let heap = lock(&self.heap);
-        Ok(PoolUsage {
-            block_bytes: self.layout.block_bytes,
-            epoch: members.epoch,
-            nodes,
-            members: lines.collect(),
-            object_bytes: heap.object_bytes().saturating_sub(magazine_bytes),
-            magazine_bytes,
-            garbage_objects: self.limbo.waiting() as u64,
-            bad_frees: heap.bad_frees(),
-        })
-    }
-
-    fn magazine_bytes(&self) -> u64 {
-        let held = |magazine: &crate::magazine::Magazine| magazine.len() as u64 * class_bytes(magazine.class);
-        let clients = self.clients.all();
-        clients.iter().map(|client| lock(&client.magazines).iter().map(|m| held(m)).sum::<u64>()).sum()
-    }
+            *match (word.state, word.owner()) {
+                (BlockState::Free, _) => &mut usage.free,
+                (BlockState::Closed, _) => {
+                    usage.closed_room_bytes += u64::from(word.low) * 16;
+                    &mut usage.closed
+                }
+                (BlockState::Owned, Some(owner)) if owner == me => &mut usage.mine,
+                (BlockState::Sweeping, Some(owner)) if owner == me => &mut usage.sweeping,
+                (_, Some(owner)) if members.is_live(owner) => &mut usage.others,
+                _ => &mut usage.dead,
+            } += 1;
+        }
+        usage
+    });
+    let nodes = nodes.collect();
+    let now = endpoint.now_ms();
+    let lines = members.live().map(|(slot, line)| MemberUsage {
+        slot,
+        incarnation: line.incarnation,
+        pid: line.pid,
+        epoch: line.published,
+        lease_left_ms: i64::from_ne_bytes(line.deadline_ms.wrapping_sub(now).to_ne_bytes()),
+        has_garbage: line.has_garbage,
+        nodes: line.nodes,
+        is_me: slot == u32::from(me.member),
+    });
+    let magazine_bytes = blocks.magazine_bytes();
+    Ok(PoolUsage {
+        block_bytes: blocks.layout().block_bytes,
+        epoch: members.epoch,
+        nodes,
+        members: lines.collect(),
+        object_bytes: blocks.object_bytes().saturating_sub(magazine_bytes),
+        magazine_bytes,
+        garbage_objects: grace.garbage() as u64,
+        bad_frees: blocks.bad_frees(),
+    })
 }

@@ -33,7 +33,7 @@ use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedInd
 use bound::Bound;
 use cache::Cache;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Client, LockToken};
 use entry::STAMP_BITS;
 use options::Shape;
 use page::{Body, Draft, Format, Link, is_plausible, mix, tag_of};
@@ -157,8 +157,8 @@ impl<F: Fabric> Sherman<F> {
             .ok_or(IndexError::Corrupt { addr: descriptor, what: "no Sherman index has this shape" })?;
         shape.redo &= options.redo_images;
         let format = Format::new(shape, client.pool().secret());
-        // A hold's name is this handle's alone.
-        let hold = client.hold()?;
+        // No other handle has the word of this token.
+        let hold = LockToken::new(&mut client)?;
         let dice = AtomicU64::new(mix(format.seed, hold.word()));
         hold.release();
         let locks = Hocl::open(&mut client, GlobalAddr::from_bits(words[2]), options.locks).await?;

@@ -9,7 +9,7 @@
 //! another length gets another leaf, and the old one says where, before the slot does. Whoever meets a dead or a moved leaf in a slot
 //! can clear or swing the slot.
 //!
-//! The lock is a [`darter_pool::Hold`]. Published, a client that dies with the lock leaves it taken for ever. Here whoever
+//! The lock is a [`darter_pool::LockToken`]. Published, a client that dies with the lock leaves it taken for ever. Here whoever
 //! finds that the holder can write no more takes the lock over. If the holder had not begun its WRITE, or had ended it, all is well. If it died amid,
 //! the checksum tells, and the value is lost: neither the old nor the new one can be had. The leaf is then marked, and the key's
 //! readers are told so ([`crate::IndexError::LostInWrite`]) until it is put again or deleted.
@@ -25,7 +25,7 @@ use crate::compute_node::yield_now;
 use crate::radix::slot::edge_of;
 use crate::{Condition, IndexError, PutOutcome};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{AllocKind, Client, Hold, Pinned};
+use darter_pool::{AllocKind, Client, LockToken, Pinned};
 
 /// Tries that find a leaf locked before its holder is asked after, unpinned.
 const SPINS: u32 = 32;
@@ -58,7 +58,7 @@ impl From<Settled> for Deletion {
 /// A leaf that is locked, as it was under the lock.
 struct Locked {
     leaf: LeafAt,
-    hold: Hold,
+    hold: LockToken,
     words: Vec<u64>,
 }
 
@@ -72,7 +72,7 @@ impl<F: Fabric> Smart<F> {
         over: u64,
     ) -> Result<Result<Locked, u64>, IndexError> {
         let lock = leaf::lock_addr(leaf.addr, leaf.len);
-        let hold = client.hold()?.at(lock);
+        let hold = LockToken::new(client)?.at(lock);
         let (mut expected, mut tries) = (over, 0);
         loop {
             let mut batch = client.batch();
@@ -98,7 +98,7 @@ impl<F: Fabric> Smart<F> {
 
     /// Waits, unpinned, until a holder is over or has had time to go on; answers whom to take the lock over from, 0 for nobody.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64, IndexError> {
-        if !self.shared.options.holes.locks_of_the_dead && client.is_over(holder).await? {
+        if !self.shared.options.holes.locks_of_the_dead && LockToken::is_over(client, holder).await? {
             return Ok(holder);
         }
         client.pause().await;

@@ -1,0 +1,287 @@
+//! Audit: the pool's books against what the index reaches.
+//!
+//! | block | its books | leaked |
+//! |---|---|---|
+//! | of this process | heap, less magazines and limbo | in use and not reachable |
+//! | closed | page words and freed bitmaps | in use and not reachable |
+//! | of a dead member, or being swept | lost | everything not reachable |
+//! | of another live member | in its memory | not known: unverified |
+//! | free | | nothing; a reachable object there is a violation |
+//!
+//! Reachable objects must lie where objects of their size do, in a slab of their size, in use, in a
+//! block that has an owner. Overlaps show when the index collects them ([`ReachableSet::insert`]).
+
+use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use std::collections::HashSet;
+
+use super::block::{BlockState, BlockWord, MemberId};
+use super::heap::{OwnBlock, Page};
+use super::layout::{BlockId, Layout, PAGE_BYTES, PageId, Spot};
+use super::reachable::ReachableSet;
+use super::rebuild::{Rebuilt, VIOLATIONS_MAX, rebuild};
+use super::share::Blocks;
+use super::size_class::{class_bytes, class_of};
+use crate::error::PoolError;
+use crate::round_trip::submit;
+
+/// What an audit found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditReport {
+    /// Broken invariants, in words. At most 1,000 are kept.
+    pub violations: Vec<String>,
+    /// Bytes that are neither reachable nor free, in all blocks whose state can be known. A sweep
+    /// brings those of closed and dead blocks back; those of this process's own blocks come back by
+    /// a sweep after it has closed.
+    pub leaked_bytes: u64,
+    /// The part of it in blocks of this process.
+    pub own_leaked_bytes: u64,
+    /// The part of it in closed blocks.
+    pub closed_leaked_bytes: u64,
+    /// The part of it in blocks of dead members: all their bytes that are not reachable.
+    pub dead_leaked_bytes: u64,
+    /// Blocks of dead members, or adopted and not swept yet.
+    pub dead_blocks: u64,
+    /// Blocks of other live members, which only those can verify.
+    pub unverified_blocks: u64,
+    /// Bytes of reachable objects in them.
+    pub unverified_bytes: u64,
+    /// Bytes of objects of this process that wait to be freed.
+    pub garbage_bytes: u64,
+    /// Bytes of reachable objects.
+    pub reachable_bytes: u64,
+}
+
+impl AuditReport {
+    fn violation(&mut self, what: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(what);
+        }
+    }
+}
+
+/// Objects that this process's books count as in use and that no operation uses.
+pub(crate) struct Idle {
+    in_magazines: HashSet<GlobalAddr>,
+    in_limbo: HashSet<GlobalAddr>,
+}
+
+impl<F: Fabric> Blocks<F> {
+    /// The objects in magazines, beside those that wait to be freed.
+    pub(crate) fn idle(&self, in_limbo: HashSet<GlobalAddr>) -> Idle {
+        Idle { in_magazines: self.in_magazines(), in_limbo }
+    }
+
+    /// Compares the books of all blocks with what the index reaches, given the words of the nodes'
+    /// block tables and whether an owner that they name is still at work.
+    pub(crate) async fn audit(
+        &self,
+        endpoint: &mut F::Endpoint,
+        reachable: &ReachableSet,
+        idle: &Idle,
+        tables: Vec<Vec<u64>>,
+        is_live: impl Fn(MemberId) -> bool,
+    ) -> Result<AuditReport, PoolError> {
+        let mut report = AuditReport { reachable_bytes: reachable.bytes(), ..AuditReport::default() };
+        for (addr, bytes) in reachable.iter() {
+            if self.layout().page_of(addr).is_none() {
+                report.violation(format!("{addr}: object of {bytes} bytes lies in no block"));
+            }
+        }
+        for (node, table) in (0u8..).zip(tables) {
+            for (index, word) in (0u32..).zip(table) {
+                let block = BlockId { node, index };
+                let Some(word) = BlockWord::decode(word) else {
+                    report.violation(format!("block {index} of node {node}: its word {word:#x} is damaged"));
+                    continue;
+                };
+                match (word.state, word.owner()) {
+                    (BlockState::Free, _) => self.audit_free(block, reachable, &mut report),
+                    (BlockState::Closed, _) => {
+                        let books = self.closed_books(endpoint, block, word, &mut report).await?;
+                        let leaked = self.audit_books(block, &books, reachable, None, &mut report);
+                        report.closed_leaked_bytes += leaked;
+                    }
+                    (BlockState::Owned, Some(owner)) if owner == self.me() => {
+                        self.audit_own(block, reachable, idle, &mut report);
+                    }
+                    (BlockState::Owned, Some(owner)) if is_live(owner) => {
+                        report.unverified_blocks += 1;
+                        report.unverified_bytes += self.audit_lost(block, word, reachable, &mut report);
+                    }
+                    _ => {
+                        report.dead_blocks += 1;
+                        let kept = self.audit_lost(block, word, reachable, &mut report);
+                        let books_bytes = u64::from(self.layout().pages) * 16;
+                        report.dead_leaked_bytes += self.layout().block_bytes - books_bytes - kept;
+                    }
+                }
+            }
+        }
+        report.leaked_bytes = report.own_leaked_bytes + report.closed_leaked_bytes + report.dead_leaked_bytes;
+        Ok(report)
+    }
+
+    fn audit_free(&self, block: BlockId, reachable: &ReachableSet, report: &mut AuditReport) {
+        for (addr, bytes) in reachable.objects_in(self.layout().block_addr(block), self.layout().block_bytes)
+        {
+            report.violation(format!("{addr}: object of {bytes} bytes lies in a free block"));
+        }
+    }
+
+    /// Checks a block whose books are lost: the reachable objects against each other. Returns their
+    /// bytes.
+    fn audit_lost(
+        &self,
+        block: BlockId,
+        word: BlockWord,
+        reachable: &ReachableSet,
+        report: &mut AuditReport,
+    ) -> u64 {
+        let Rebuilt { kept_bytes, violations, .. } = rebuild(self.layout(), block, word, reachable);
+        for what in violations {
+            report.violation(what);
+        }
+        kept_bytes
+    }
+
+    fn audit_own(&self, block: BlockId, reachable: &ReachableSet, idle: &Idle, report: &mut AuditReport) {
+        let heap = self.heap();
+        match heap.block(block) {
+            Some(books) if !books.leaving => {
+                let leaked = self.audit_books(block, books, reachable, Some(idle), report);
+                report.own_leaked_bytes += leaked;
+            }
+            // Taken by an operation that was cancelled in between: unused until this process ends.
+            _ => {
+                self.audit_free(block, reachable, report);
+                report.own_leaked_bytes += self.layout().block_bytes;
+            }
+        }
+    }
+
+    /// The books a clean close left.
+    async fn closed_books(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+        word: BlockWord,
+        report: &mut AuditReport,
+    ) -> Result<OwnBlock, PoolError> {
+        let mut batch = endpoint.batch();
+        let read = batch.read(self.layout().block_addr(block), self.layout().pages as usize);
+        let done = submit(endpoint, batch).await?;
+        let mut books = OwnBlock::from_page_words(self.layout(), word, done.words(read));
+        drop(done);
+        let mut batch = endpoint.batch();
+        let mut reads = Vec::new();
+        for (page, held) in (0u32..).zip(&books.pages) {
+            let at = PageId { block, page };
+            let class = match held {
+                Page::Slab(slab) => slab.class,
+                Page::Run { class, .. } => *class,
+                Page::Lost => {
+                    let addr = self.layout().page_addr(at);
+                    report
+                        .violation(format!("{addr}: the page's word is damaged, or it was lost to a sweep"));
+                    continue;
+                }
+                _ => continue,
+            };
+            let (addr, words) = self.layout().bitmap_of(at, class);
+            reads.push((at, batch.read(addr, words)));
+        }
+        let done = submit(endpoint, batch).await?;
+        for (at, read) in reads {
+            for (word, &bits) in done.words(read).iter().enumerate() {
+                if give(&mut books.pages[at.page as usize], word, bits) < bits.count_ones() {
+                    let addr = self.layout().page_addr(at);
+                    report.violation(format!(
+                        "{addr}: word {word} of the freed bits, {bits:#x}, names objects that the page does not have"
+                    ));
+                }
+            }
+        }
+        drop(done);
+        Ok(books)
+    }
+
+    /// Compares exact books with the reachable objects. Returns the bytes in use that are not
+    /// reachable.
+    fn audit_books(
+        &self,
+        block: BlockId,
+        books: &OwnBlock,
+        reachable: &ReachableSet,
+        idle: Option<&Idle>,
+        report: &mut AuditReport,
+    ) -> u64 {
+        let layout = self.layout();
+        for (addr, bytes) in reachable.objects_in(layout.block_addr(block), layout.block_bytes) {
+            let what = match check_reachable(layout, books, addr, bytes) {
+                Err(what) => what,
+                Ok(()) if idle.is_some_and(|idle| idle.in_magazines.contains(&addr)) => {
+                    "is free (in a magazine)"
+                }
+                Ok(()) if idle.is_some_and(|idle| idle.in_limbo.contains(&addr)) => "was retired",
+                Ok(()) => continue,
+            };
+            let kind = books.kind.name();
+            report.violation(format!(
+                "{addr}: reachable object of {bytes} bytes in a block of kind {kind} {what}"
+            ));
+        }
+        let (mut leaked, mut taken) = (0, 0);
+        let mut count = |addr: GlobalAddr, bytes: u64| {
+            if idle.is_some_and(|idle| idle.in_limbo.contains(&addr)) {
+                report.garbage_bytes += bytes;
+            } else if !reachable.contains(addr) && !idle.is_some_and(|idle| idle.in_magazines.contains(&addr))
+            {
+                leaked += bytes;
+            }
+        };
+        for (page, held) in (0u32..).zip(&books.pages) {
+            let page = PageId { block, page };
+            match held {
+                Page::Slab(slab) => {
+                    let used =
+                        slab.used().filter_map(|slot| layout.object_addr(Spot { page, slot }, slab.class));
+                    used.for_each(|addr| count(addr, class_bytes(slab.class)));
+                }
+                Page::Run { class, .. } => count(layout.page_addr(page), class_bytes(*class)),
+                Page::Taken if idle.is_some() => taken += 1,
+                _ => {}
+            }
+        }
+        leaked + taken * PAGE_BYTES
+    }
+}
+
+/// Marks the objects of a bitmap word of a page free; returns how many of them there are.
+fn give(page: &mut Page, word: usize, bits: u64) -> u32 {
+    match page {
+        Page::Slab(slab) => slab.give_word(word, bits),
+        Page::Run { .. } if word == 0 && bits & 1 != 0 => {
+            *page = Page::Taken;
+            1
+        }
+        _ => 0,
+    }
+}
+
+fn check_reachable(
+    layout: &Layout,
+    books: &OwnBlock,
+    addr: GlobalAddr,
+    bytes: u64,
+) -> Result<(), &'static str> {
+    let class = class_of(bytes).ok_or("is larger than any class")?;
+    let spot = layout.spot(addr, class).ok_or("does not lie where objects of its size do")?;
+    match &books.pages[spot.page.page as usize] {
+        Page::Slab(slab) if slab.class != class => Err("lies in a slab of another size"),
+        Page::Slab(slab) if slab.is_free(spot.slot) => Err("is free"),
+        Page::Slab(_) => Ok(()),
+        Page::Run { class: found, .. } if *found == class => Ok(()),
+        Page::Lost => Err("lies in a page that was lost"),
+        _ => Err("lies in no slab of its size"),
+    }
+}

@@ -1,0 +1,142 @@
+//! A block's word in the block table: who may cut slabs from the block.
+//!
+//! ```text
+//!  63  60 59  56 55    48 47          32 31                     0
+//! +------+------+--------+--------------+------------------------+
+//! | state| kind | member |   sequence   | incarnation, or room   |
+//! +------+------+--------+--------------+------------------------+
+//!
+//!            grant                  close
+//!   FREE ------------> OWNED(me) ------------> CLOSED ---.
+//!    ^  `<-- return ---'  |  ^                    |      | adopt for allocation: OWNED(me)
+//!    |                    |  `--------------------+------'
+//!    |           owner's  | death                 | adopt for a sweep
+//!    |                    v                       v
+//!    |                 SWEEPING(me) <-------------'
+//!    `------------------- OWNED(me) once swept
+//! ```
+//!
+//! Every change is one CAS and adds one to the sequence, so that a CAS that was posted by a
+//! cancelled operation and lands late finds another word, also when the block came back to the same
+//! owner. (The sequence wraps after 65,536 changes; a verb is not in flight that long.) A word
+//! whose member line no longer shows the incarnation has a dead owner. CLOSED keeps an estimate of
+//! the room left, in 16-byte units, where the incarnation was.
+
+use super::object::AllocKind;
+use darter_fabric::mutant;
+
+/// Who may cut slabs from a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockState {
+    /// No member; nothing in it is in use.
+    Free,
+    /// The named incarnation of the named member; its books are in that member's memory.
+    Owned,
+    /// No member; its page words and freed bitmaps are exact.
+    Closed,
+    /// No member; the named one is finding out what is in use.
+    Sweeping,
+}
+
+/// A word of the block table, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockWord {
+    pub state: BlockState,
+    pub kind: AllocKind,
+    pub member: u8,
+    pub sequence: u16,
+    /// Incarnation of the owner; for CLOSED, free room in 16-byte units.
+    pub low: u32,
+}
+
+impl BlockWord {
+    /// Takes a word apart; `None` for one that no program wrote.
+    pub(crate) fn decode(word: u64) -> Option<Self> {
+        let state = match word >> 60 {
+            0 => BlockState::Free,
+            1 => BlockState::Owned,
+            2 => BlockState::Closed,
+            3 => BlockState::Sweeping,
+            _ => return None,
+        };
+        let kind = match word >> 56 & 0xf {
+            0 => AllocKind::Inner,
+            1 => AllocKind::Leaf,
+            _ => return None,
+        };
+        Some(Self {
+            state,
+            kind,
+            member: (word >> 48) as u8,
+            sequence: (word >> 32) as u16,
+            low: word as u32,
+        })
+    }
+
+    /// The word.
+    pub(crate) fn encode(self) -> u64 {
+        let state = match self.state {
+            BlockState::Free => 0,
+            BlockState::Owned => 1,
+            BlockState::Closed => 2,
+            BlockState::Sweeping => 3u64,
+        };
+        state << 60
+            | (self.kind as u64) << 56
+            | u64::from(self.member) << 48
+            | u64::from(self.sequence) << 32
+            | u64::from(self.low)
+    }
+
+    /// The next word of this block, in another state.
+    pub(crate) fn next(self, state: BlockState, kind: AllocKind, owner: MemberId) -> Self {
+        let sequence =
+            if mutant!("block-sequence-kept") { self.sequence } else { self.sequence.wrapping_add(1) };
+        Self { state, kind, member: owner.member, sequence, low: owner.incarnation }
+    }
+
+    /// The word after the block has been given back.
+    pub(crate) fn freed(self) -> Self {
+        self.next(BlockState::Free, AllocKind::Inner, MemberId { member: 0, incarnation: 0 })
+    }
+
+    /// The word after a clean close with `room` bytes free.
+    pub(crate) fn closed(self, room: u64) -> Self {
+        let units = u32::try_from(room / 16).unwrap_or(u32::MAX);
+        self.next(BlockState::Closed, self.kind, MemberId { member: 0, incarnation: units })
+    }
+
+    /// Whose the block is, in the states that name an owner.
+    pub(crate) fn owner(self) -> Option<MemberId> {
+        let named = matches!(self.state, BlockState::Owned | BlockState::Sweeping);
+        named.then_some(MemberId { member: self.member, incarnation: self.low })
+    }
+}
+
+/// One incarnation of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberId {
+    /// Its slot in the member table.
+    pub member: u8,
+    /// How often the slot was taken. Never 0.
+    pub incarnation: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_and_nonsense_is_refused() {
+        let owner = MemberId { member: 200, incarnation: 0xdead_beef };
+        let free = BlockWord::decode(0).unwrap();
+        let owned = free.next(BlockState::Owned, AllocKind::Leaf, owner);
+        assert_eq!(BlockWord::decode(owned.encode()), Some(owned));
+        assert_eq!(owned.owner(), Some(owner));
+        let closed = owned.closed(1 << 20);
+        assert_eq!((closed.kind, closed.low, closed.sequence), (AllocKind::Leaf, 1 << 16, 2));
+        assert_eq!(BlockWord::decode(4 << 60), None);
+        assert_eq!(BlockWord::decode(2 << 56), None);
+        assert_eq!(owned.freed().owner(), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Claims: how an owner gets back the objects that others freed in its slabs.
+//!
+//! A member that frees an object of another's block sets the object's bit in the page's freed
+//! bitmap. The owner reads the bitmaps and clears the bits that it finds by CAS, so that each bit
+//! is won once. The page stays what it is meanwhile (`heap`).
+
+use darter_fabric::{Endpoint, Fabric, mutant};
+
+use super::heap::{Claim, ClaimFilter};
+use super::share::Blocks;
+use crate::error::PoolError;
+use crate::round_trip::submit;
+
+/// Bitmap words fetched in one batch.
+const BITMAP_WORDS_PER_BATCH: usize = 4096;
+
+impl<F: Fabric> Blocks<F> {
+    /// Fetches everything that others freed, and makes wholly free slabs free pages.
+    pub(crate) async fn claim_and_trim(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        if self.has_met_others() {
+            let all = ClaimFilter { node: None, kind: None, class: None, block: None };
+            let claims = self.heap().begin_claims(all, usize::MAX, usize::MAX);
+            self.fetch_claims(endpoint, &claims).await?;
+        }
+        self.heap().trim();
+        Ok(())
+    }
+
+    /// Fetches the freed bits of slabs and runs and frees what they name.
+    pub(crate) async fn fetch_claims(
+        &self,
+        endpoint: &mut F::Endpoint,
+        claims: &[Claim],
+    ) -> Result<(), PoolError> {
+        let mut rest = claims;
+        while !rest.is_empty() {
+            let mut words = 0;
+            let fits = rest.iter().take_while(|claim| {
+                words += self.layout().bitmap_of(claim.page, claim.class).1;
+                words <= BITMAP_WORDS_PER_BATCH
+            });
+            let (now, later) = rest.split_at(fits.count().max(1));
+            let won = self.fetch_bits(endpoint, now).await?;
+            let mut heap = self.heap();
+            for (&claim, won) in now.iter().zip(&won) {
+                heap.finish_claim(claim, won);
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Reads the freed bitmaps of pages and clears what it finds by CAS, so that each bit is won
+    /// once: for each page the words with the bits won.
+    pub(crate) async fn fetch_bits(
+        &self,
+        endpoint: &mut F::Endpoint,
+        pages: &[Claim],
+    ) -> Result<Vec<Vec<(usize, u64)>>, PoolError> {
+        let mut won = vec![Vec::new(); pages.len()];
+        let mut batch = endpoint.batch();
+        let places: Vec<_> =
+            pages.iter().map(|claim| self.layout().bitmap_of(claim.page, claim.class)).collect();
+        let reads: Vec<_> = places.iter().map(|&(addr, words)| batch.read(addr, words)).collect();
+        let done = submit(endpoint, batch).await?;
+        let mut wanted = Vec::new();
+        for (page, &read) in reads.iter().enumerate() {
+            let words = done.words(read).iter().copied().enumerate();
+            wanted.extend(words.filter(|(_, bits)| *bits != 0).map(|(word, bits)| (page, word, bits)));
+        }
+        drop(done);
+        // Anyone who beats a CAS has set at least one more of a word's 64 bits.
+        for _ in 0..=64 {
+            if wanted.is_empty() {
+                break;
+            }
+            let mut batch = endpoint.batch();
+            let tries: Vec<_> = wanted
+                .iter()
+                .map(|&(page, word, bits)| batch.cas(places[page].0.plus(word as u64 * 8), bits, 0))
+                .collect();
+            let done = submit(endpoint, batch).await?;
+            let mut lost = Vec::new();
+            for (&(page, word, bits), &cas) in wanted.iter().zip(&tries) {
+                if done.swapped(cas) || mutant!("claim-wins-bits-by-a-lost-cas") {
+                    won[page].push((word, bits));
+                } else if done.found(cas) != 0 {
+                    lost.push((page, word, done.found(cas)));
+                }
+            }
+            wanted = lost;
+        }
+        Ok(won)
+    }
+}

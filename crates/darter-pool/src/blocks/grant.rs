@@ -1,0 +1,219 @@
+//! Where objects come from when a magazine is empty, cheapest source first: free objects in the
+//! heap, objects that others freed in own slabs, a fresh slab in an own block, a block that a clean
+//! close left room in, a free block.
+//!
+//! A block is granted by one CAS on its word in the block table; the memory node runs no code. What
+//! a grant, a cut or a claim has begun and a cancelled operation did not end stays out of
+//! circulation (`heap`).
+
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState, mutant};
+
+use super::block::{BlockState, BlockWord};
+use super::heap::{ClaimFilter, Cut, OwnBlock};
+use super::layout::{BlockId, Layout, PageId, page_word, run_pages};
+use super::object::AllocKind;
+use super::share::Blocks;
+use super::stock::Shortage;
+use crate::error::PoolError;
+use crate::region::TABLE_AT;
+use crate::round_trip::{cas, post, submit};
+
+/// Slabs looked at for freed objects in one go, and pages considered for it.
+const CLAIMS_PER_SHORTAGE: usize = 64;
+const PAGES_PER_SHORTAGE: usize = 2048;
+/// Words read in one verb.
+const TABLE_WORDS_PER_READ: usize = 4096;
+/// A closed block is taken before a free one when at least this part of it is free.
+const ROOM_PART_MIN: u64 = 32;
+
+impl<F: Fabric> Blocks<F> {
+    /// Takes at least one and at most as many free objects as wanted, all on one node: of the first
+    /// of `nodes` nodes that has some, beginning with the preferred one. Returns whether there were
+    /// any. `is_last` says that every closed block is worth a try.
+    pub(crate) async fn obtain(
+        &self,
+        endpoint: &mut F::Endpoint,
+        nodes: u8,
+        shortage: Shortage,
+        is_last: bool,
+        out: &mut Vec<GlobalAddr>,
+    ) -> Result<bool, PoolError> {
+        let nodes = usize::from(nodes);
+        for step in 0..nodes {
+            let node = ((usize::from(shortage.node) + step) % nodes) as u8;
+            if self.obtain_on(endpoint, Shortage { node, ..shortage }, is_last, out).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn obtain_on(
+        &self,
+        endpoint: &mut F::Endpoint,
+        Shortage { node, kind, class, want }: Shortage,
+        is_last: bool,
+        out: &mut Vec<GlobalAddr>,
+    ) -> Result<bool, PoolError> {
+        let mut may_claim = self.has_met_others() && run_pages(class).is_none();
+        // Other clients may take what we cut, and closed blocks may have no room for us; each turn
+        // uses up a block.
+        for _ in 0..=self.layout().blocks(node) {
+            let cut = {
+                let mut heap = self.heap();
+                if heap.take(node, kind, class, want, out) {
+                    return Ok(true);
+                }
+                if may_claim { None } else { heap.begin_cut(node, kind, class) }
+            };
+            if std::mem::take(&mut may_claim) {
+                let filter =
+                    ClaimFilter { node: Some(node), kind: Some(kind), class: Some(class), block: None };
+                let claims = self.heap().begin_claims(filter, CLAIMS_PER_SHORTAGE, PAGES_PER_SHORTAGE);
+                self.fetch_claims(endpoint, &claims).await?;
+                continue;
+            }
+            if let Some(cut) = cut {
+                if let Some(run) = self.cut(endpoint, cut).await? {
+                    out.push(run);
+                    return Ok(true);
+                }
+                continue;
+            }
+            if !self.acquire_block(endpoint, node, kind, is_last).await? {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes a new slab's or run's words, then puts it in circulation. Returns a run's object.
+    async fn cut(&self, endpoint: &mut F::Endpoint, cut: Cut) -> Result<Option<GlobalAddr>, PoolError> {
+        let PageId { block, page } = cut.page;
+        let mut batch = endpoint.batch();
+        batch.write(self.layout().freed_words(block).plus(u64::from(page) * 8), &[0]);
+        let shape = self.layout().shape(page, cut.class);
+        // The slab's bitmap may lie where objects have been.
+        let head = shape.as_ref().map_or(0, |shape| u64::from(shape.first));
+        self.fabric().note_object(self.layout().page_addr(cut.page), head, ObjectState::Unmanaged);
+        if let Some(shape) =
+            shape.filter(|shape| shape.bitmap.is_some() && !mutant!("slab-cut-over-an-old-bitmap"))
+        {
+            batch.write(self.layout().bitmap_addr(cut.page, &shape), &vec![0; shape.bitmap_words()]);
+        }
+        batch.write(self.layout().block_addr(block).plus(u64::from(page) * 8), &[page_word(cut.class)]);
+        submit(endpoint, batch).await?;
+        let mut heap = self.heap();
+        if shape.is_some() {
+            heap.finish_slab(cut);
+            return Ok(None);
+        }
+        Ok(heap.finish_run(cut))
+    }
+
+    /// The words of a node's block table.
+    pub(crate) async fn read_block_table(
+        &self,
+        endpoint: &mut F::Endpoint,
+        node: u8,
+    ) -> Result<Vec<u64>, PoolError> {
+        let blocks = self.layout().blocks(node) as usize;
+        let mut batch = endpoint.batch();
+        let reads: Vec<_> = (0..blocks)
+            .step_by(TABLE_WORDS_PER_READ)
+            .map(|at| {
+                let words = (blocks - at).min(TABLE_WORDS_PER_READ);
+                batch.read(GlobalAddr::new(node, TABLE_AT + at as u64 * 8), words)
+            })
+            .collect();
+        let done = submit(endpoint, batch).await?;
+        Ok(reads.iter().flat_map(|&read| done.words(read)).copied().collect())
+    }
+
+    /// Gets one more block of `kind` on `node`; `false` when there is none.
+    async fn acquire_block(
+        &self,
+        endpoint: &mut F::Endpoint,
+        node: u8,
+        kind: AllocKind,
+        is_last: bool,
+    ) -> Result<bool, PoolError> {
+        let words = self.read_block_table(endpoint, node).await?;
+        let table: Vec<_> = (0u32..)
+            .zip(words)
+            .filter_map(|(index, word)| Some((BlockId { node, index }, BlockWord::decode(word)?)))
+            .collect();
+        let room_min = self.layout().block_bytes / 16 / ROOM_PART_MIN;
+        for &(block, word) in &table {
+            let is_closed = word.state == BlockState::Closed && word.kind == kind;
+            if is_closed
+                && (is_last || u64::from(word.low) >= room_min)
+                && self.reopen(endpoint, block, word).await?
+            {
+                return Ok(true);
+            }
+        }
+        for &(block, word) in &table {
+            if word.state == BlockState::Free && self.grant(endpoint, block, word, kind).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves a block's word on; `false` when it was another meanwhile.
+    pub(crate) async fn change_word(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+        from: BlockWord,
+        to: BlockWord,
+    ) -> Result<bool, PoolError> {
+        Ok(cas(endpoint, Layout::block_word(block), from.encode(), to.encode()).await?.swapped)
+    }
+
+    async fn grant(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+        word: BlockWord,
+        kind: AllocKind,
+    ) -> Result<bool, PoolError> {
+        let owned = word.next(BlockState::Owned, kind, self.me());
+        if !self.change_word(endpoint, block, word, owned).await? && !mutant!("grant-after-a-lost-race") {
+            return Ok(false);
+        }
+        let zeros = vec![0; self.layout().pages as usize * 2];
+        post(endpoint, |batch| batch.write(self.layout().block_addr(block), &zeros)).await?;
+        self.heap().add(block, OwnBlock::empty(self.layout(), owned));
+        Ok(true)
+    }
+
+    /// Takes over a block that a clean close left, and fetches what is free in it.
+    pub(crate) async fn reopen(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+        word: BlockWord,
+    ) -> Result<bool, PoolError> {
+        let owned = word.next(BlockState::Owned, word.kind, self.me());
+        if !self.change_word(endpoint, block, word, owned).await? && !mutant!("reopen-after-a-lost-race") {
+            return Ok(false);
+        }
+        let mut batch = endpoint.batch();
+        let read = batch.read(self.layout().block_addr(block), self.layout().pages as usize);
+        let done = submit(endpoint, batch).await?;
+        let books = OwnBlock::from_page_words(self.layout(), owned, done.words(read));
+        drop(done);
+        let claims = {
+            let mut heap = self.heap();
+            heap.add(block, books);
+            let filter = ClaimFilter { node: None, kind: None, class: None, block: Some(block) };
+            heap.begin_claims(filter, usize::MAX, usize::MAX)
+        };
+        if !mutant!("reopen-leaves-freed-bits") {
+            self.fetch_claims(endpoint, &claims).await?;
+        }
+        Ok(true)
+    }
+}

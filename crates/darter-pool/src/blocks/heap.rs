@@ -1,0 +1,589 @@
+//! The process's books of its blocks: which pages are slabs of what, which objects are free.
+//!
+//! One heap serves all clients of a process, behind a mutex that magazines keep them away from.
+//! Everything here is memory of this process: no verbs. What needs verbs (cutting a slab, fetching
+//! what others freed, returning a block) is done in two steps with the lock released between them:
+//! the first step takes the page or block out of circulation, the second puts it back in its new
+//! role. An operation that is cancelled between the two leaves it out of circulation until the
+//! process ends, because its verbs may still be on their way.
+//!
+//! Frees come from the pool's own pointers, which may be damaged: a free that names no object in
+//! use changes nothing and is counted.
+
+use darter_fabric::{GlobalAddr, mutant};
+use std::collections::BTreeMap;
+
+use super::block::BlockWord;
+use super::layout::{BlockId, Layout, PAGE_BYTES, PageId, Spot, page_word, run_pages};
+use super::object::AllocKind;
+use super::size_class::{CLASSES, class_bytes};
+use super::slab::Slab;
+
+/// The page word of a lost page: it parses as damage, so the page stays lost.
+const LOST_PAGE_WORD: u64 = 0xff;
+
+/// What a page of an owned block is.
+#[derive(Debug)]
+pub(crate) enum Page {
+    /// Nothing.
+    Free,
+    /// Out of circulation: a cut is on its way.
+    Taken,
+    /// Out of circulation for good: what it holds was contradictory when the block was taken over.
+    Lost,
+    /// Objects of one class.
+    Slab(Slab),
+    /// The first page of a run: one object.
+    Run { class: u8, claiming: bool },
+    /// The first page of a run whose object was freed while the run's freed bit was being fetched.
+    /// The run's pages are free when that is done.
+    FreedRun { class: u8 },
+    /// A further page of a run.
+    Tail,
+}
+
+/// The owner's books of one block.
+#[derive(Debug)]
+pub(crate) struct OwnBlock {
+    pub kind: AllocKind,
+    pub word: BlockWord,
+    pub pages: Box<[Page]>,
+    pub free_pages: u32,
+    /// On its way back to the pool.
+    pub leaving: bool,
+}
+
+impl OwnBlock {
+    /// A block with nothing in it.
+    pub(crate) fn empty(layout: &Layout, word: BlockWord) -> Self {
+        let pages = (0..layout.pages).map(|_| Page::Free).collect();
+        Self { kind: word.kind, word, pages, free_pages: layout.pages, leaving: false }
+    }
+
+    /// A block as its page words describe it, with every object in use. Pages whose words
+    /// contradict are lost.
+    pub(crate) fn from_page_words(layout: &Layout, word: BlockWord, words: &[u64]) -> Self {
+        let mut block = Self::empty(layout, word);
+        let mut page = 0;
+        while let Some(&found) = words.get(page as usize).filter(|_| page < layout.pages) {
+            let (what, pages) = match layout.parse_page(page, found) {
+                Ok(None) => (Page::Free, 1),
+                Ok(Some((class, pages))) => match layout.shape(page, class) {
+                    Some(shape) => (Page::Slab(Slab::new(class, &shape, false)), 1),
+                    None => (Page::Run { class, claiming: false }, pages),
+                },
+                Err(()) => (Page::Lost, 1),
+            };
+            if !matches!(what, Page::Free) {
+                block.free_pages -= pages;
+            }
+            block.pages[page as usize] = what;
+            for tail in &mut block.pages[page as usize + 1..(page + pages) as usize] {
+                *tail = Page::Tail;
+            }
+            page += pages;
+        }
+        block
+    }
+
+    /// Bytes of its free pages and free objects.
+    pub(crate) fn room(&self) -> u64 {
+        let page_room = |page: &Page| match page {
+            Page::Free => PAGE_BYTES,
+            Page::Slab(slab) => u64::from(slab.free) * class_bytes(slab.class),
+            _ => 0,
+        };
+        self.pages.iter().map(page_room).sum()
+    }
+}
+
+/// Slabs of one node, kind and class that have free objects.
+#[derive(Debug, Default)]
+struct Queue {
+    slabs: Vec<PageId>,
+    free: u64,
+}
+
+/// Pages taken out of circulation to become a slab or a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub page: PageId,
+    pub class: u8,
+}
+
+/// A slab or run whose freed bits are being fetched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub page: PageId,
+    pub class: u8,
+}
+
+/// What became of a free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// The object is free.
+    Here,
+    /// The block is not this process's.
+    Elsewhere,
+    /// There is no such object, or it was free: a pointer in the pool was damaged.
+    Nowhere,
+}
+
+/// Which slabs to look at for objects that others freed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimFilter {
+    pub node: Option<u8>,
+    pub kind: Option<AllocKind>,
+    pub class: Option<u8>,
+    pub block: Option<BlockId>,
+}
+
+/// All blocks of this process.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    layout: Layout,
+    blocks: BTreeMap<BlockId, OwnBlock>,
+    queues: Vec<Queue>,
+    /// Blocks with free pages, by node and kind.
+    open: Vec<Vec<BlockId>>,
+    empty_blocks: usize,
+    cursor: Option<PageId>,
+    object_bytes: u64,
+    bad_frees: u64,
+}
+
+impl Heap {
+    /// No blocks.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let mut heap = Self {
+            layout,
+            blocks: BTreeMap::new(),
+            queues: Vec::new(),
+            open: Vec::new(),
+            empty_blocks: 0,
+            cursor: None,
+            object_bytes: 0,
+            bad_frees: 0,
+        };
+        heap.take_nodes_in();
+        heap
+    }
+
+    /// Makes room for the blocks of nodes that came since. Does nothing when none did.
+    pub(crate) fn take_nodes_in(&mut self) {
+        let lists = usize::from(self.layout.node_count()) * AllocKind::COUNT;
+        self.queues.resize_with(lists * CLASSES, Queue::default);
+        self.open.resize_with(lists, Vec::new);
+    }
+
+    fn queue_index(node: u8, kind: AllocKind, class: u8) -> usize {
+        (usize::from(node) * AllocKind::COUNT + kind as usize) * CLASSES + usize::from(class)
+    }
+
+    fn open_index(node: u8, kind: AllocKind) -> usize {
+        usize::from(node) * AllocKind::COUNT + kind as usize
+    }
+
+    /// Bytes of all objects in use, those in magazines and limbo included.
+    pub(crate) fn object_bytes(&self) -> u64 {
+        self.object_bytes
+    }
+
+    /// Frees that named no object in use.
+    pub(crate) fn bad_frees(&self) -> u64 {
+        self.bad_frees
+    }
+
+    /// Counts a free that named nothing.
+    pub(crate) fn count_bad_free(&mut self) {
+        self.bad_frees += 1;
+    }
+
+    /// The blocks.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (&BlockId, &OwnBlock)> {
+        self.blocks.iter()
+    }
+
+    /// One block.
+    pub(crate) fn block(&self, block: BlockId) -> Option<&OwnBlock> {
+        self.blocks.get(&block)
+    }
+
+    /// Adds a block.
+    pub(crate) fn add(&mut self, id: BlockId, block: OwnBlock) {
+        // Another thread may have laid its node out a moment ago.
+        self.take_nodes_in();
+        let kind = block.kind;
+        for page in 0..block.pages.len() as u32 {
+            match &block.pages[page as usize] {
+                Page::Slab(slab) => {
+                    self.object_bytes += u64::from(slab.count - slab.free) * class_bytes(slab.class);
+                }
+                Page::Run { class, .. } => self.object_bytes += class_bytes(*class),
+                _ => {}
+            }
+        }
+        if block.free_pages > 0 {
+            self.open[Self::open_index(id.node, kind)].push(id);
+        }
+        self.empty_blocks += usize::from(block.free_pages == self.layout.pages);
+        self.blocks.insert(id, block);
+        for page in 0..self.layout.pages {
+            self.enqueue(PageId { block: id, page });
+        }
+    }
+
+    fn slab_mut(&mut self, page: PageId) -> Option<(&mut Slab, AllocKind)> {
+        let block = self.blocks.get_mut(&page.block)?;
+        match &mut block.pages[page.page as usize] {
+            Page::Slab(slab) => Some((slab, block.kind)),
+            _ => None,
+        }
+    }
+
+    /// Puts a slab with free objects in its queue, with all of them counted.
+    fn enqueue(&mut self, page: PageId) {
+        let Some(block) = self.blocks.get_mut(&page.block) else { return };
+        let kind = block.kind;
+        let Page::Slab(slab) = &mut block.pages[page.page as usize] else { return };
+        if slab.free == 0 || slab.place().is_some() {
+            return;
+        }
+        let queue = &mut self.queues[Self::queue_index(page.block.node, kind, slab.class)];
+        slab.set_place(Some(queue.slabs.len()));
+        queue.slabs.push(page);
+        queue.free += u64::from(slab.free);
+    }
+
+    /// Takes a slab out of its queue; its free objects are no longer counted there.
+    fn dequeue(&mut self, page: PageId, free_counted: u32) {
+        let Some((slab, kind)) = self.slab_mut(page) else { return };
+        let Some(place) = slab.place() else { return };
+        slab.set_place(None);
+        let index = Self::queue_index(page.block.node, kind, slab.class);
+        let queue = &mut self.queues[index];
+        queue.free -= u64::from(free_counted);
+        queue.slabs.swap_remove(place);
+        if let Some(&moved) = queue.slabs.get(place)
+            && let Some((slab, _)) = self.slab_mut(moved)
+        {
+            slab.set_place(Some(place));
+        }
+    }
+
+    /// Takes up to `want` free objects; returns whether there were any.
+    pub(crate) fn take(
+        &mut self,
+        node: u8,
+        kind: AllocKind,
+        class: u8,
+        want: usize,
+        out: &mut Vec<GlobalAddr>,
+    ) -> bool {
+        let index = Self::queue_index(node, kind, class);
+        let before = out.len();
+        while out.len() - before < want {
+            let Some(&page) = self.queues[index].slabs.last() else { break };
+            let Some(shape) = self.layout.shape(page.page, class) else { break };
+            let base = self.layout.page_addr(page).plus(u64::from(shape.first));
+            let Some((slab, _)) = self.slab_mut(page) else { break };
+            let mut from = 0;
+            let mut taken = 0u32;
+            while out.len() - before < want {
+                let Some(slot) = slab.take(&mut from) else { break };
+                out.push(base.plus(u64::from(slot) * class_bytes(class)));
+                taken += 1;
+            }
+            let drained = slab.free == 0;
+            self.queues[index].free -= u64::from(taken);
+            self.object_bytes += u64::from(taken) * class_bytes(class);
+            if drained {
+                self.dequeue(page, 0);
+            }
+        }
+        out.len() > before
+    }
+
+    /// Gives an object back.
+    pub(crate) fn free(&mut self, addr: GlobalAddr, class: u8) -> Freed {
+        let freed = self.free_quietly(addr, class);
+        self.bad_frees += u64::from(freed == Freed::Nowhere);
+        freed
+    }
+
+    fn free_quietly(&mut self, addr: GlobalAddr, class: u8) -> Freed {
+        let Some(spot) = self.layout.spot(addr, class) else { return Freed::Nowhere };
+        match self.blocks.get(&spot.page.block) {
+            Some(block) if !block.leaving => {}
+            Some(_) => return Freed::Nowhere,
+            None => return Freed::Elsewhere,
+        }
+        if run_pages(class).is_some() { self.free_run(spot.page, class) } else { self.free_slot(spot, class) }
+    }
+
+    fn free_slot(&mut self, spot: Spot, class: u8) -> Freed {
+        let bit = 1 << (spot.slot % 64);
+        let given = self.free_slots(spot.page, class, [(spot.slot as usize / 64, bit)].into_iter());
+        if given == 0 { Freed::Nowhere } else { Freed::Here }
+    }
+
+    /// Frees the objects of a slab's bitmap words; returns how many of them were in use.
+    fn free_slots(&mut self, page: PageId, class: u8, words: impl Iterator<Item = (usize, u64)>) -> u32 {
+        let Some((slab, kind)) = self.slab_mut(page) else { return 0 };
+        if slab.class != class {
+            return 0;
+        }
+        let given: u32 = words.map(|(word, bits)| slab.give_word(word, bits)).sum();
+        if given == 0 {
+            return 0;
+        }
+        let (all_free, count, claiming) = (slab.free == slab.count, slab.count, slab.claiming);
+        let is_queued = slab.place().is_some();
+        self.object_bytes -= u64::from(given) * class_bytes(class);
+        let index = Self::queue_index(page.block.node, kind, class);
+        if is_queued {
+            self.queues[index].free += u64::from(given);
+        } else {
+            self.enqueue(page);
+        }
+        // A page goes back when another slab's worth of objects stays, so that a class does not cut
+        // and return by turns.
+        if all_free && !claiming && self.queues[index].free >= 2 * u64::from(count) {
+            self.release(page);
+        }
+        given
+    }
+
+    fn free_run(&mut self, page: PageId, class: u8) -> Freed {
+        let Some(block) = self.blocks.get_mut(&page.block) else { return Freed::Elsewhere };
+        let held = &mut block.pages[page.page as usize];
+        match *held {
+            Page::Run { class: found, claiming: false } if found == class => self.set_run_free(page, class),
+            Page::Run { class: found, claiming: true } if found == class => *held = Page::FreedRun { class },
+            _ => return Freed::Nowhere,
+        }
+        self.object_bytes -= class_bytes(class);
+        Freed::Here
+    }
+
+    fn set_run_free(&mut self, first: PageId, class: u8) {
+        let pages = run_pages(class).unwrap_or(1);
+        let pages = if mutant!("run-keeps-its-last-page") { (pages - 1).max(1) } else { pages };
+        self.set_pages_free(first, pages);
+    }
+
+    /// Makes a wholly free slab a free page.
+    fn release(&mut self, page: PageId) {
+        let Some((slab, _)) = self.slab_mut(page) else { return };
+        if slab.free < slab.count || slab.claiming && !mutant!("page-released-under-a-claim") {
+            return;
+        }
+        let free = slab.free;
+        self.dequeue(page, free);
+        self.set_pages_free(page, 1);
+    }
+
+    fn set_pages_free(&mut self, first: PageId, pages: u32) {
+        let all = self.layout.pages;
+        let Some(block) = self.blocks.get_mut(&first.block) else { return };
+        for page in &mut block.pages[first.page as usize..(first.page + pages) as usize] {
+            *page = Page::Free;
+        }
+        if block.free_pages == 0 {
+            self.open[Self::open_index(first.block.node, block.kind)].push(first.block);
+        }
+        block.free_pages += pages;
+        self.empty_blocks += usize::from(block.free_pages == all);
+    }
+
+    /// Takes pages for a slab or a run of `class` out of circulation: single pages from a block's
+    /// start, runs from its end.
+    pub(crate) fn begin_cut(&mut self, node: u8, kind: AllocKind, class: u8) -> Option<Cut> {
+        let open = Self::open_index(node, kind);
+        for at in (0..self.open[open].len()).rev() {
+            let id = self.open[open][at];
+            let Some(block) = self.blocks.get_mut(&id) else { continue };
+            let Some(first) = Self::room_for(&self.layout, block, class) else { continue };
+            let pages = run_pages(class).unwrap_or(1);
+            self.empty_blocks -= usize::from(block.free_pages == self.layout.pages);
+            for page in &mut block.pages[first as usize..(first + pages) as usize] {
+                *page = Page::Taken;
+            }
+            block.free_pages -= pages;
+            if block.free_pages == 0 {
+                self.open[open].swap_remove(at);
+            }
+            return Some(Cut { page: PageId { block: id, page: first }, class });
+        }
+        None
+    }
+
+    fn room_for(layout: &Layout, block: &OwnBlock, class: u8) -> Option<u32> {
+        let is_free = |page: u32| matches!(block.pages[page as usize], Page::Free);
+        match run_pages(class) {
+            None => (0..layout.pages).find(|&page| is_free(page) && layout.shape(page, class).is_some()),
+            Some(pages) if pages > block.free_pages => None,
+            Some(pages) => {
+                let mut run = 0;
+                (1..layout.pages).rev().find(|&page| {
+                    run = if is_free(page) { run + 1 } else { 0 };
+                    run == pages
+                })
+            }
+        }
+    }
+
+    /// Puts a slab in circulation after its words were written.
+    pub(crate) fn finish_slab(&mut self, cut: Cut) {
+        let Some(shape) = self.layout.shape(cut.page.page, cut.class) else { return };
+        let Some(block) = self.blocks.get_mut(&cut.page.block) else { return };
+        block.pages[cut.page.page as usize] = Page::Slab(Slab::new(cut.class, &shape, true));
+        self.enqueue(cut.page);
+    }
+
+    /// Notes a run as in use after its words were written, and returns its object.
+    pub(crate) fn finish_run(&mut self, cut: Cut) -> Option<GlobalAddr> {
+        let pages = run_pages(cut.class)?;
+        let block = self.blocks.get_mut(&cut.page.block)?;
+        let first = cut.page.page as usize;
+        block.pages[first] = Page::Run { class: cut.class, claiming: false };
+        for page in &mut block.pages[first + 1..first + pages as usize] {
+            *page = Page::Tail;
+        }
+        self.object_bytes += class_bytes(cut.class);
+        Some(self.layout.page_addr(cut.page))
+    }
+
+    /// Chooses slabs and runs in use whose freed bits are worth fetching, at most `max` of them,
+    /// going round from where the last choice ended and looking at about `look` pages at most, or
+    /// at all with `usize::MAX`.
+    pub(crate) fn begin_claims(&mut self, filter: ClaimFilter, max: usize, look: usize) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        let start = self.cursor.filter(|_| look < usize::MAX);
+        let from = start.map_or(BlockId { node: 0, index: 0 }, |page| page.block);
+        let mut looked = 0;
+        let mut reached = None;
+        let (behind, ahead): (Vec<_>, Vec<_>) = self.blocks.keys().copied().partition(|&id| id < from);
+        for id in ahead.into_iter().chain(behind) {
+            let Some(block) = self.blocks.get_mut(&id) else { continue };
+            let wanted = filter.block.is_none_or(|block| block == id)
+                && filter.node.is_none_or(|node| node == id.node)
+                && filter.kind.is_none_or(|kind| kind == block.kind)
+                && !block.leaving;
+            if !wanted {
+                continue;
+            }
+            let first = start.filter(|page| page.block == id).map_or(0, |page| page.page);
+            for page in first..block.pages.len() as u32 {
+                looked += 1;
+                let (class, claiming) = match &mut block.pages[page as usize] {
+                    Page::Slab(slab) if slab.free < slab.count => (slab.class, &mut slab.claiming),
+                    Page::Run { class, claiming } => (*class, claiming),
+                    _ => continue,
+                };
+                if *claiming || filter.class.is_some_and(|wanted| wanted != class) {
+                    continue;
+                }
+                *claiming = true;
+                let page = PageId { block: id, page };
+                claims.push(Claim { page, class });
+                if claims.len() >= max {
+                    self.cursor = Some(page);
+                    return claims;
+                }
+            }
+            if looked >= look {
+                reached = Some(PageId { block: id, page: u32::MAX });
+                break;
+            }
+        }
+        self.cursor = reached;
+        claims
+    }
+
+    /// Ends a claim with the bits that were won, as bitmap word and bits; returns how many objects
+    /// became free.
+    pub(crate) fn finish_claim(&mut self, claim: Claim, won: &[(usize, u64)]) -> usize {
+        let Some(block) = self.blocks.get_mut(&claim.page.block) else { return 0 };
+        match &mut block.pages[claim.page.page as usize] {
+            Page::Slab(slab) if slab.class == claim.class => slab.claiming = false,
+            Page::Run { class, claiming } if *class == claim.class => *claiming = false,
+            // A bit that was won for it is a second free.
+            Page::FreedRun { class } if *class == claim.class => self.set_run_free(claim.page, claim.class),
+            _ => return 0,
+        }
+        let bits: u32 = won.iter().map(|(_, bits)| bits.count_ones()).sum();
+        let is_run = run_pages(claim.class).is_some();
+        let freed = if !is_run {
+            self.free_slots(claim.page, claim.class, won.iter().copied())
+        } else if won.iter().any(|&(word, bits)| word == 0 && bits & 1 != 0) {
+            u32::from(self.free_run(claim.page, claim.class) == Freed::Here)
+        } else {
+            0
+        };
+        self.bad_frees += u64::from(bits - freed);
+        freed as usize
+    }
+
+    /// Makes free pages of all wholly free slabs.
+    pub(crate) fn trim(&mut self) {
+        let mut whole = Vec::new();
+        for queue in &self.queues {
+            whole.extend_from_slice(&queue.slabs);
+        }
+        for page in whole {
+            self.release(page);
+        }
+    }
+
+    /// Takes wholly free blocks out of circulation, leaving `keep` of them.
+    pub(crate) fn begin_return(&mut self, keep: usize) -> Vec<(BlockId, BlockWord)> {
+        let surplus = self.empty_blocks.saturating_sub(keep);
+        if surplus == 0 {
+            return Vec::new();
+        }
+        let all = self.layout.pages;
+        let empty = self.blocks.iter_mut().filter(|(_, block)| block.free_pages == all && !block.leaving);
+        let mut leaving = Vec::with_capacity(surplus);
+        for (&id, block) in empty.take(surplus) {
+            block.leaving = true;
+            leaving.push((id, block.word));
+        }
+        self.empty_blocks -= leaving.len();
+        for &(id, _) in &leaving {
+            if mutant!("slab-cut-from-a-leaving-block") {
+                break;
+            }
+            if let Some(block) = self.blocks.get(&id) {
+                self.open[Self::open_index(id.node, block.kind)].retain(|&other| other != id);
+            }
+        }
+        leaving
+    }
+
+    /// Blocks on their way back, for a caller that repeats the return.
+    pub(crate) fn leaving(&self) -> Vec<(BlockId, BlockWord)> {
+        self.blocks.iter().filter(|(_, block)| block.leaving).map(|(&id, block)| (id, block.word)).collect()
+    }
+
+    /// Forgets a block that is no longer this process's.
+    pub(crate) fn finish_return(&mut self, id: BlockId, word: BlockWord) {
+        if self.blocks.get(&id).is_some_and(|block| block.leaving && block.word == word) {
+            self.blocks.remove(&id);
+        }
+    }
+
+    /// The page words to leave behind in a block: exactly what it holds.
+    pub(crate) fn page_words(block: &OwnBlock) -> Vec<u64> {
+        block
+            .pages
+            .iter()
+            .map(|page| match page {
+                Page::Slab(slab) if slab.free < slab.count => page_word(slab.class),
+                Page::Run { class, .. } => page_word(*class),
+                Page::Lost => LOST_PAGE_WORD,
+                _ => 0,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,244 @@
+//! The heap against a model: random takes, frees, claims, trims and returns, with every object
+//! accounted for.
+
+use darter_fabric::GlobalAddr;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+use super::block::{BlockState, BlockWord, MemberId};
+use super::heap::{ClaimFilter, Freed, Heap, OwnBlock, Page};
+use super::layout::{BlockId, Layout, run_pages};
+use super::object::AllocKind;
+use super::size_class::{class_bytes, class_of};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take { size: usize, kind: bool, want: usize },
+    Free { which: usize },
+    FreeNonsense { offset: u64, size: usize },
+    FreeDuringClaim { which: usize },
+    Claim { which: usize },
+    Trim,
+    Return,
+    Reload,
+}
+
+const SIZES: [u64; 8] = [16, 100, 1000, 1024, 3000, 20_000, 40_000, 100_000];
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..SIZES.len(), any::<bool>(), 1..200usize).prop_map(|(size, kind, want)| Step::Take { size, kind, want }),
+        6 => any::<usize>().prop_map(|which| Step::Free { which }),
+        1 => (0..4u64 << 20, 0..SIZES.len()).prop_map(|(offset, size)| Step::FreeNonsense { offset, size }),
+        2 => any::<usize>().prop_map(|which| Step::Claim { which }),
+        2 => any::<usize>().prop_map(|which| Step::FreeDuringClaim { which }),
+        1 => Just(Step::Trim),
+        1 => Just(Step::Return),
+        1 => Just(Step::Reload),
+    ]
+}
+
+struct Model {
+    layout: Layout,
+    heap: Heap,
+    /// Objects in use: bytes of their class, kind.
+    used: BTreeMap<GlobalAddr, (u8, AllocKind)>,
+    free_blocks: Vec<BlockId>,
+}
+
+fn word(kind: AllocKind) -> BlockWord {
+    let owner = MemberId { member: 1, incarnation: 1 };
+    BlockWord { state: BlockState::Owned, kind, member: 1, sequence: 0, low: owner.incarnation }
+}
+
+impl Model {
+    fn new() -> Self {
+        let layout = Layout::new(&[4 << 20], 512 << 10).unwrap();
+        let free_blocks = (0..layout.blocks(0)).map(|index| BlockId { node: 0, index }).collect();
+        Self { heap: Heap::new(layout.clone()), layout, used: BTreeMap::new(), free_blocks }
+    }
+
+    fn add(&mut self, addr: GlobalAddr, class: u8, kind: AllocKind) {
+        let end = addr.bits() + class_bytes(class);
+        if let Some((before, (class, _))) = self.used.range(..=addr).next_back() {
+            assert!(before.bits() + class_bytes(*class) <= addr.bits(), "{before} overlaps {addr}");
+        }
+        if let Some((after, _)) = self.used.range(addr..).next() {
+            assert!(end <= after.bits(), "{addr} overlaps {after}");
+        }
+        self.used.insert(addr, (class, kind));
+    }
+
+    fn take(&mut self, class: u8, kind: AllocKind, want: usize) {
+        loop {
+            let mut out = Vec::new();
+            if self.heap.take(0, kind, class, want, &mut out) {
+                assert!(!out.is_empty() && out.len() <= want);
+                for addr in out {
+                    self.add(addr, class, kind);
+                }
+                return;
+            }
+            if let Some(cut) = self.heap.begin_cut(0, kind, class) {
+                if run_pages(class).is_some() {
+                    let addr = self.heap.finish_run(cut).unwrap();
+                    self.add(addr, class, kind);
+                    return;
+                }
+                self.heap.finish_slab(cut);
+                continue;
+            }
+            let Some(block) = self.free_blocks.pop() else { return };
+            self.heap.add(block, OwnBlock::empty(&self.layout, word(kind)));
+        }
+    }
+
+    fn nth(&self, which: usize) -> Option<(GlobalAddr, u8)> {
+        let at = which.checked_rem(self.used.len())?;
+        self.used.iter().nth(at).map(|(&addr, &(class, _))| (addr, class))
+    }
+
+    /// What others freed: the object's bit, as a claim would bring it.
+    fn claim(&mut self, addr: GlobalAddr, class: u8) {
+        let spot = self.layout.spot(addr, class).unwrap();
+        let all = ClaimFilter { node: None, kind: None, class: None, block: None };
+        let claims = self.heap.begin_claims(all, usize::MAX, usize::MAX);
+        let mut found = false;
+        for claim in claims {
+            let won = [(spot.slot as usize / 64, 1 << (spot.slot % 64))];
+            let is_it = claim.page == spot.page;
+            found |= is_it;
+            let freed = self.heap.finish_claim(claim, if is_it { &won } else { &[] });
+            assert_eq!(freed, usize::from(is_it));
+        }
+        assert!(found);
+        self.used.remove(&addr);
+    }
+
+    /// A free while freed bits are being fetched, which bring nothing.
+    fn free_during_claim(&mut self, addr: GlobalAddr, class: u8) {
+        let all = ClaimFilter { node: None, kind: None, class: None, block: None };
+        let claims = self.heap.begin_claims(all, usize::MAX, usize::MAX);
+        assert_eq!(self.heap.free(addr, class), Freed::Here);
+        assert_ne!(self.heap.free(addr, class), Freed::Here);
+        self.used.remove(&addr);
+        self.check();
+        for claim in claims {
+            assert_eq!(self.heap.finish_claim(claim, &[]), 0);
+        }
+    }
+
+    fn return_blocks(&mut self) {
+        self.heap.trim();
+        for (block, word) in self.heap.begin_return(0) {
+            self.heap.finish_return(block, word);
+            self.free_blocks.push(block);
+        }
+    }
+
+    /// A clean close and a reopening by another heap.
+    fn reload(&mut self) {
+        let mut next = Heap::new(self.layout.clone());
+        for (&block, books) in self.heap.blocks() {
+            let words = Heap::page_words(books);
+            next.add(block, OwnBlock::from_page_words(&self.layout, books.word, &words));
+            let here = ClaimFilter { node: None, kind: None, class: None, block: Some(block) };
+            for claim in next.begin_claims(here, usize::MAX, usize::MAX) {
+                let Page::Slab(slab) = &books.pages[claim.page.page as usize] else {
+                    next.finish_claim(claim, &[]);
+                    continue;
+                };
+                let won: Vec<_> = slab.free_bits().iter().copied().enumerate().collect();
+                next.finish_claim(claim, &won);
+            }
+        }
+        self.heap = next;
+    }
+
+    fn check(&self) {
+        let bytes: u64 = self.used.values().map(|&(class, _)| class_bytes(class)).sum();
+        assert_eq!(self.heap.object_bytes(), bytes);
+        for (&addr, &(class, kind)) in &self.used {
+            let block = self.layout.spot(addr, class).unwrap().page.block;
+            assert_eq!(self.heap.block(block).unwrap().kind, kind);
+        }
+    }
+}
+
+/// A large object that is freed while its block is searched for objects that others freed comes
+/// back when the search ends. A freed bit that was won for it as well is a second free.
+#[test]
+fn a_large_object_freed_during_a_claim_comes_back() {
+    let class = class_of(100_000).unwrap();
+    let all = ClaimFilter { node: None, kind: None, class: None, block: None };
+    for (won, bad_frees) in [(&[][..], 0), (&[(0, 1)][..], 1)] {
+        let mut model = Model::new();
+        model.take(class, AllocKind::Leaf, 1);
+        let (addr, _) = model.nth(0).unwrap();
+        let claims = model.heap.begin_claims(all, usize::MAX, usize::MAX);
+        assert_eq!(claims.len(), 1);
+        assert_eq!(model.heap.free(addr, class), Freed::Here);
+        assert_eq!((model.heap.object_bytes(), model.heap.bad_frees()), (0, 0));
+
+        // The pages are not used for anything else as long as the claim's verbs are on their way.
+        let books = model.heap.block(model.layout.page_of(addr).unwrap().block).unwrap();
+        assert_eq!(books.free_pages, model.layout.pages - run_pages(class).unwrap());
+        assert!(Heap::page_words(books).iter().all(|&word| word == 0));
+        assert!(model.heap.begin_return(0).is_empty());
+
+        assert_eq!(model.heap.finish_claim(claims[0], won), 0);
+        assert_eq!(model.heap.bad_frees(), bad_frees);
+        model.used.clear();
+        model.check();
+        model.return_blocks();
+        assert_eq!(model.free_blocks.len(), model.layout.blocks(0) as usize);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 300 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn objects_never_overlap_and_all_come_back(steps in prop::collection::vec(step(), 1..80)) {
+        let mut model = Model::new();
+        for step in steps {
+            match step {
+                Step::Take { size, kind, want } => {
+                    let kind = if kind { AllocKind::Leaf } else { AllocKind::Inner };
+                    model.take(class_of(SIZES[size]).unwrap(), kind, want);
+                }
+                Step::Free { which } => {
+                    let Some((addr, class)) = model.nth(which) else { continue };
+                    assert_eq!(model.heap.free(addr, class), Freed::Here);
+                    assert_ne!(model.heap.free(addr, class), Freed::Here);
+                    model.used.remove(&addr);
+                }
+                Step::FreeNonsense { offset, size } => {
+                    let (addr, class) = (GlobalAddr::new(0, offset), class_of(SIZES[size]).unwrap());
+                    if model.used.get(&addr).is_none_or(|&(found, _)| found != class) {
+                        assert_ne!(model.heap.free(addr, class), Freed::Here);
+                    }
+                }
+                Step::Claim { which } => {
+                    let Some((addr, class)) = model.nth(which) else { continue };
+                    model.claim(addr, class);
+                }
+                Step::FreeDuringClaim { which } => {
+                    let Some((addr, class)) = model.nth(which) else { continue };
+                    model.free_during_claim(addr, class);
+                }
+                Step::Trim => model.heap.trim(),
+                Step::Return => model.return_blocks(),
+                Step::Reload => model.reload(),
+            }
+            model.check();
+        }
+        let all: Vec<_> = model.used.iter().map(|(&addr, &(class, _))| (addr, class)).collect();
+        for (addr, class) in all {
+            assert_eq!(model.heap.free(addr, class), Freed::Here);
+        }
+        model.return_blocks();
+        assert_eq!(model.free_blocks.len(), model.layout.blocks(0) as usize);
+        assert_eq!(model.heap.object_bytes(), 0);
+    }
+}

@@ -1,0 +1,98 @@
+//! Magazines: a client's stock of free objects of one node, kind and class, so that most
+//! allocations touch nothing shared.
+//!
+//! Only the owning client changes a magazine; an audit may look at it from another thread. The
+//! words are atomics for that reason alone: relaxed loads and stores cost what plain ones do, and
+//! no operation needs read-modify-write. An audit that races with its owner may see an object twice
+//! or not at all, which it says of itself.
+
+use darter_fabric::GlobalAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::size_class::class_bytes;
+use crate::sync::lock;
+
+/// A magazine holds at most so many objects.
+pub(crate) const MAGAZINE_OBJECTS_MAX: usize = 64;
+/// A magazine holds at most this many bytes of objects, so that idle clients do not sit on much.
+const MAGAZINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Free objects of one size.
+#[derive(Debug)]
+pub(crate) struct Magazine {
+    len: AtomicU32,
+    objects: Box<[AtomicU64]>,
+    pub class: u8,
+}
+
+impl Magazine {
+    /// An empty magazine for objects of `class`, at most `objects_max` of them.
+    pub(crate) fn new(class: u8, objects_max: usize) -> Self {
+        let capacity = (MAGAZINE_BYTES_MAX / class_bytes(class)).clamp(1, objects_max as u64);
+        Self { len: AtomicU32::new(0), objects: (0..capacity).map(|_| AtomicU64::new(0)).collect(), class }
+    }
+
+    /// How many objects it can hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// How many objects it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire) as usize
+    }
+
+    /// Takes an object. For the owner only.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<GlobalAddr> {
+        let object = self.peek()?;
+        self.len.store(self.len.load(Ordering::Relaxed) - 1, Ordering::Release);
+        Some(object)
+    }
+
+    /// What [`Magazine::pop`] would take.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<GlobalAddr> {
+        let last = self.len.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(GlobalAddr::from_bits(self.objects.get(last as usize)?.load(Ordering::Relaxed)))
+    }
+
+    /// Adds an object; `false` when full. For the owner only.
+    #[inline]
+    pub(crate) fn push(&self, addr: GlobalAddr) -> bool {
+        let len = self.len.load(Ordering::Relaxed);
+        let Some(place) = self.objects.get(len as usize) else { return false };
+        place.store(addr.bits(), Ordering::Relaxed);
+        self.len.store(len + 1, Ordering::Release);
+        true
+    }
+
+    /// What it holds, for audits.
+    pub(crate) fn contents(&self) -> Vec<GlobalAddr> {
+        let held = self.objects.iter().take(self.len());
+        held.map(|object| GlobalAddr::from_bits(object.load(Ordering::Relaxed))).collect()
+    }
+}
+
+/// All magazines of one client, for audits.
+#[derive(Debug, Default)]
+pub(super) struct MagazineList(Mutex<Vec<Arc<Magazine>>>);
+
+impl MagazineList {
+    /// Adds a magazine.
+    pub(super) fn push(&self, magazine: Arc<Magazine>) {
+        lock(&self.0).push(magazine);
+    }
+
+    /// The objects in the magazines.
+    pub(super) fn contents(&self) -> Vec<GlobalAddr> {
+        lock(&self.0).iter().flat_map(|magazine| magazine.contents()).collect()
+    }
+
+    /// Bytes of these objects.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = |magazine: &Magazine| magazine.len() as u64 * class_bytes(magazine.class);
+        lock(&self.0).iter().map(|magazine| bytes(magazine)).sum()
+    }
+}

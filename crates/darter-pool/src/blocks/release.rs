@@ -1,0 +1,101 @@
+//! How memory leaves the process: freed bits of objects in other members' blocks, and empty blocks.
+
+use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use std::collections::BTreeSet;
+
+use super::block::{BlockState, BlockWord};
+use super::layout::{BlockId, Layout};
+use super::object::Object;
+use super::share::Blocks;
+use crate::error::PoolError;
+use crate::round_trip::{cas, post, read_words};
+
+/// Freed bits sent in one batch.
+const FREES_PER_BATCH: usize = 256;
+
+impl<F: Fabric> Blocks<F> {
+    /// Sets the freed bits of objects that lie in other members' blocks.
+    pub(crate) async fn send_frees(
+        &self,
+        endpoint: &mut F::Endpoint,
+        objects: Vec<Object>,
+    ) -> Result<(), PoolError> {
+        for words in self.freed_bits(objects).chunks(FREES_PER_BATCH) {
+            let set = |batch: &mut Batch| {
+                for &(addr, bits) in words {
+                    batch.faa(addr, bits);
+                }
+            };
+            post(endpoint, set).await?;
+        }
+        Ok(())
+    }
+
+    /// The blocks in which objects lie.
+    pub(crate) fn blocks_of(&self, objects: &[Object]) -> BTreeSet<BlockId> {
+        objects.iter().filter_map(|object| Some(self.layout().page_of(object.addr())?.block)).collect()
+    }
+
+    /// Notes frees that have landed in these blocks. A block that this process took over meanwhile
+    /// may have been searched for freed objects before.
+    pub(crate) fn note_landed(&self, blocks: &BTreeSet<BlockId>) {
+        let heap = self.heap();
+        if !mutant!("frees-forgotten-in-a-block-just-taken")
+            && blocks.iter().any(|&block| heap.block(block).is_some())
+        {
+            self.note_others();
+        }
+    }
+
+    /// Takes over closed blocks in which this process has freed objects, so that those with nothing
+    /// left in them go back to the pool.
+    pub(crate) async fn reopen_touched(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        for block in self.take_touched() {
+            let [word] = read_words(endpoint, Layout::block_word(block)).await?;
+            let word = BlockWord::decode(word);
+            if let Some(word) = word.filter(|word| word.state == BlockState::Closed) {
+                self.reopen(endpoint, block, word).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bitmap words of objects with the bits to set, each word once.
+    fn freed_bits(&self, mut objects: Vec<Object>) -> Vec<(GlobalAddr, u64)> {
+        objects.sort_unstable();
+        let mut words: Vec<(GlobalAddr, u64)> = Vec::with_capacity(objects.len());
+        for object in objects {
+            let place = self.layout().freed_bit(object.addr(), object.class());
+            let (Some((addr, bit)), Some(page)) = (place, self.layout().page_of(object.addr())) else {
+                self.heap().count_bad_free();
+                continue;
+            };
+            self.touch(page.block);
+            match words.last_mut() {
+                // An object that was freed twice, by a damaged pointer, sets its bit once.
+                Some((last, bits)) if *last == addr => *bits |= bit,
+                _ => words.push((addr, bit)),
+            }
+        }
+        words
+    }
+
+    /// Gives wholly free blocks back, `keep` excepted.
+    pub(crate) async fn return_blocks(
+        &self,
+        endpoint: &mut F::Endpoint,
+        keep: usize,
+    ) -> Result<(), PoolError> {
+        let leaving = {
+            let mut heap = self.heap();
+            heap.begin_return(keep);
+            heap.leaving()
+        };
+        for (block, word) in leaving {
+            cas(endpoint, Layout::block_word(block), word.encode(), word.freed().encode()).await?;
+            // Lost races too: then an earlier CAS of this process, thought lost, has landed.
+            self.heap().finish_return(block, word);
+        }
+        Ok(())
+    }
+}

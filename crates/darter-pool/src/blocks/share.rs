@@ -1,0 +1,166 @@
+//! A process's share of the pool's memory: its blocks, and what its clients keep of them.
+
+use darter_fabric::{Fabric, GlobalAddr, ObjectState};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::block::MemberId;
+use super::heap::{Freed, Heap};
+use super::layout::{BlockId, Layout};
+use super::magazine::{MAGAZINE_OBJECTS_MAX, MagazineList};
+use super::object::Object;
+use super::size_class::class_bytes;
+#[cfg(test)]
+use super::{
+    block::{BlockState, BlockWord},
+    heap::OwnBlock,
+    object::AllocKind,
+};
+use crate::sync::lock;
+
+/// The blocks of this process, and its way to those of others.
+pub(crate) struct Blocks<F: Fabric> {
+    fabric: F,
+    layout: Layout,
+    me: MemberId,
+    heap: Mutex<Heap>,
+    /// Magazines of the process's clients.
+    stocks: Mutex<Vec<Arc<MagazineList>>>,
+    /// Most objects in a client's magazine.
+    magazine_objects_max: AtomicUsize,
+    /// Other members have been seen, so objects of this process may be freed from outside.
+    has_met_others: AtomicBool,
+    /// Blocks of others in which this process has freed objects.
+    touched: Mutex<BTreeSet<BlockId>>,
+}
+
+impl<F: Fabric> Blocks<F> {
+    /// No blocks yet, for an incarnation of a member.
+    pub(crate) fn new(fabric: F, layout: Layout, me: MemberId) -> Self {
+        Self {
+            heap: Mutex::new(Heap::new(layout.clone())),
+            stocks: Mutex::default(),
+            magazine_objects_max: AtomicUsize::new(MAGAZINE_OBJECTS_MAX),
+            has_met_others: AtomicBool::new(false),
+            touched: Mutex::default(),
+            fabric,
+            layout,
+            me,
+        }
+    }
+
+    /// The fabric below.
+    #[inline]
+    pub(crate) fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// The pool's geometry.
+    #[inline]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The incarnation that owns the blocks.
+    pub(crate) fn me(&self) -> MemberId {
+        self.me
+    }
+
+    /// Locks the books of the blocks.
+    pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
+        lock(&self.heap)
+    }
+
+    /// Notes that another member has been there at the same time as this one.
+    pub(crate) fn note_others(&self) {
+        self.has_met_others.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether objects of this process may have been freed by others.
+    pub(crate) fn has_met_others(&self) -> bool {
+        self.has_met_others.load(Ordering::Relaxed)
+    }
+
+    /// Makes room for the blocks of nodes that were added since.
+    pub(crate) fn take_nodes_in(&self) {
+        self.heap().take_nodes_in();
+    }
+
+    /// Notes that this process has freed an object in a block of another member.
+    pub(super) fn touch(&self, block: BlockId) {
+        lock(&self.touched).insert(block);
+    }
+
+    /// Takes the blocks in which this process has freed objects of others.
+    pub(super) fn take_touched(&self) -> BTreeSet<BlockId> {
+        std::mem::take(&mut *lock(&self.touched))
+    }
+
+    /// Adds a client's magazines to those that audits look at.
+    pub(super) fn list_magazines(&self) -> Arc<MagazineList> {
+        let list = Arc::<MagazineList>::default();
+        lock(&self.stocks).push(Arc::clone(&list));
+        list
+    }
+
+    /// Forgets the magazines of a client that is gone.
+    pub(super) fn forget_magazines(&self, list: &Arc<MagazineList>) {
+        lock(&self.stocks).retain(|other| !Arc::ptr_eq(other, list));
+    }
+
+    /// The objects in all clients' magazines.
+    pub(super) fn in_magazines(&self) -> HashSet<GlobalAddr> {
+        lock(&self.stocks).iter().flat_map(|list| list.contents()).collect()
+    }
+
+    /// Bytes of the objects in all clients' magazines.
+    pub(crate) fn magazine_bytes(&self) -> u64 {
+        lock(&self.stocks).iter().map(|list| list.bytes()).sum()
+    }
+
+    /// Bytes of all objects in use, those in magazines and in limbo included.
+    pub(crate) fn object_bytes(&self) -> u64 {
+        self.heap().object_bytes()
+    }
+
+    /// Frees that named no object in use.
+    pub(crate) fn bad_frees(&self) -> u64 {
+        self.heap().bad_frees()
+    }
+
+    /// Most objects in a magazine.
+    pub(super) fn magazine_objects_max(&self) -> usize {
+        self.magazine_objects_max.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many objects of a size each client keeps at most.
+    pub(crate) fn set_magazine_objects_max(&self, objects: usize) {
+        self.magazine_objects_max.store(objects.max(1), Ordering::Relaxed);
+    }
+
+    /// Tells the fabric what becomes of an object.
+    #[inline]
+    pub(crate) fn note(&self, object: Object, state: ObjectState) {
+        self.fabric.note_object(object.addr(), class_bytes(object.class()), state);
+    }
+
+    /// Frees objects that no reader can hold. Returns those that lie in other members' blocks.
+    pub(crate) fn free(&self, objects: &[Object]) -> Vec<Object> {
+        for &object in objects {
+            self.note(object, ObjectState::Free);
+        }
+        let mut heap = self.heap();
+        objects.iter().copied().filter(|o| heap.free(o.addr(), o.class()) == Freed::Elsewhere).collect()
+    }
+
+    /// Whether pages can be cut from a block on this node, once there is one.
+    #[cfg(test)]
+    pub(crate) fn can_cut_from_a_block_on(&self, node: u8) -> bool {
+        let free = BlockWord::decode(0).unwrap();
+        let word = free.next(BlockState::Owned, AllocKind::Leaf, self.me);
+        let mut heap = self.heap();
+        heap.add(BlockId { node, index: 0 }, OwnBlock::empty(&self.layout, word));
+        heap.begin_cut(node, AllocKind::Leaf, 0).is_some()
+    }
+}

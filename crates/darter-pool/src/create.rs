@@ -1,0 +1,92 @@
+//! How a pool is made, opened and joined.
+
+use darter_fabric::{Endpoint, Fabric, mutant};
+use std::sync::Arc;
+
+use crate::blocks::{Blocks, Layout};
+use crate::error::PoolError;
+use crate::grace::Grace;
+use crate::members::{self, LEASE_MS_MAX, Members, Superblock};
+use crate::pool::Pool;
+use crate::process::Process;
+
+/// How to create a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Bytes of a block, the unit in which processes get memory: a power of two from 256 KiB to 64
+    /// MiB. By default a 64th of the smallest node, from 2 to 16 MiB.
+    pub block_bytes: Option<u64>,
+    /// How long a process may go without upkeep before others ask the fabric whether it lives, in
+    /// milliseconds.
+    pub lease_ms: u64,
+    /// What the secret that keys the index's hashes is made from; random by default. A known one
+    /// makes counts repeatable, and lets anyone who knows it make up keys that collide: for
+    /// measurements only.
+    pub secret: Option<[u64; 4]>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self { block_bytes: None, lease_ms: 5000, secret: None }
+    }
+}
+
+impl<F: Fabric> Pool<F> {
+    /// Makes a pool of the fabric's memory and joins it.
+    ///
+    /// # Errors
+    /// [`PoolError::AlreadyAPool`], [`PoolError::TooSmall`], [`PoolError::Options`]; fabric errors.
+    pub async fn create(fabric: F, options: &PoolOptions) -> Result<Self, PoolError> {
+        let sizes = members::node_sizes(&fabric)?;
+        let smallest = sizes.iter().copied().min().unwrap_or(0);
+        let block_bytes = options.block_bytes.unwrap_or_else(|| Layout::default_block_bytes(smallest));
+        if !(1..=LEASE_MS_MAX).contains(&options.lease_ms) {
+            return Err(PoolError::Options("lease_ms must be from one millisecond to a day"));
+        }
+        let layout = Layout::new(&sizes, block_bytes)?;
+        let superblock = Superblock::new(sizes.len() as u32, block_bytes, options.lease_ms, options.secret);
+        let mut endpoint = fabric.endpoint()?;
+        members::begin_superblocks(&fabric, &mut endpoint, &superblock, &layout).await?;
+        members::write_directory(&fabric, &mut endpoint, &layout).await?;
+        members::finish_superblocks(&fabric, &mut endpoint, &superblock, &layout).await?;
+        Self::join(fabric, endpoint, superblock, layout).await
+    }
+
+    /// Joins the pool in the fabric's memory.
+    ///
+    /// # Errors
+    /// [`PoolError::NotAPool`], [`PoolError::WrongVersion`], [`PoolError::Damaged`],
+    /// [`PoolError::NodeMismatch`] and [`PoolError::MembersFull`], all before anything is changed;
+    /// fabric errors.
+    pub async fn open(fabric: F) -> Result<Self, PoolError> {
+        let sizes = members::node_sizes(&fabric)?;
+        let mut endpoint = fabric.endpoint()?;
+        let (superblock, count) = members::read_superblocks(&mut endpoint, &sizes).await?;
+        let damaged = PoolError::Damaged { node: 0, what: "its superblock holds numbers that cannot be" };
+        if !(1..=LEASE_MS_MAX).contains(&superblock.lease_ms) {
+            return Err(damaged);
+        }
+        let layout = Layout::new(&sizes, superblock.block_bytes).map_err(|_| damaged)?;
+        members::learn(&fabric, &mut endpoint, &superblock, &layout, count).await?;
+        Self::join(fabric, endpoint, superblock, layout).await
+    }
+
+    async fn join(
+        fabric: F,
+        mut endpoint: F::Endpoint,
+        superblock: Superblock,
+        layout: Layout,
+    ) -> Result<Self, PoolError> {
+        let nodes = layout.node_count();
+        let registration = members::register(&fabric, &mut endpoint, superblock.lease_ms, nodes).await?;
+        // A member that missed our line went no further than this; the next upkeep tells the others
+        // that we follow.
+        if !mutant!("join-without-the-nodes-that-came-since") {
+            members::learn(&fabric, &mut endpoint, &superblock, &layout, registration.nodes).await?;
+        }
+        let grace = Grace::new(registration.epoch);
+        let blocks = Blocks::new(fabric, layout, registration.me);
+        let members = Members::new(superblock, registration, nodes, endpoint.now_ms());
+        Ok(Self { process: Arc::new(Process::new(blocks, members, grace)) })
+    }
+}

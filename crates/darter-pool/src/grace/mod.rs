@@ -1,0 +1,29 @@
+//! Grace: when what was unlinked may be used again.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `epoch` | the process epoch, the pins of clients, and why pinning is safe |
+//! | `limbo` | what was unlinked and may still be read |
+//! | `leftovers` | work that waits for the verbs of dropped operations |
+//! | `reclaimer` | [`Reclaimer`], one client's pin and what it has retired |
+//! | `upkeep` | [`Grace`], the process's part, and a round of upkeep |
+//! | `extension` | what upkeep does for other crates |
+//! | `wait` | rounds until something has come about |
+//!
+//! The room builds on `blocks` and `members`; neither knows it.
+
+mod epoch;
+mod extension;
+mod leftovers;
+mod limbo;
+#[cfg(test)]
+mod races;
+mod reclaimer;
+mod upkeep;
+mod wait;
+
+pub use extension::Extension;
+pub use leftovers::Leftovers;
+pub use limbo::Unlinked;
+pub(crate) use reclaimer::Reclaimer;
+pub(crate) use upkeep::Grace;

@@ -1,0 +1,256 @@
+//! Races of pins, limbo and upkeep, driven by hand.
+
+use darter_fabric::decorate::Delaying;
+use darter_fabric::sim::{Executor, WordOrder};
+use darter_fabric::{GlobalAddr, OpKind, Sim, block_on};
+use std::pin::pin;
+use std::sync::Mutex;
+
+use super::limbo::{Limbo, Ring, Unlinked};
+use crate::blocks::{AllocKind, Object, class_of};
+use crate::fixtures::{create, is_pending_after, maintain, open, options, poll, slow, word_at};
+use crate::members::{MemberLine, MemberTable};
+use crate::region::EPOCH_AT;
+use crate::{Client, LockToken, Pool};
+
+const NEVER: u64 = u64::MAX;
+
+fn line() -> MemberLine {
+    MemberLine {
+        live: true,
+        incarnation: 1,
+        published: 9,
+        flushed: 9,
+        deadline_ms: 0,
+        pid: 0,
+        has_garbage: false,
+        holder: 0,
+        nodes: 1,
+    }
+}
+
+#[test]
+fn the_oldest_in_a_ring_counts() {
+    let (limbo, ring) = (Limbo::new(), Mutex::new(Ring::default()));
+    let object = |offset| Object::new(GlobalAddr::new(0, offset), 5);
+    limbo.retire(&ring, object(64), 3);
+    limbo.retire(&ring, object(128), 9);
+    assert_eq!(Limbo::oldest_in(&ring), 3);
+    // It moves from the ring to limbo after the first look at limbo and before the look at the
+    // ring.
+    let between = || {
+        limbo.collect(&ring);
+        Limbo::oldest_in(&ring)
+    };
+    assert_eq!(limbo.oldest(between), 3);
+}
+
+#[test]
+fn what_is_retired_while_something_is_in_hand_is_as_old() {
+    let (limbo, ring) = (Limbo::new(), Mutex::new(Ring::default()));
+    let addr = GlobalAddr::new(0, 4096);
+    let kind = AllocKind::Inner;
+    limbo.unlink(&ring, Unlinked { addr, bytes: 80, kind, note: [].into(), born: 3, hand: None });
+    limbo.stamp(limbo.mark(), 3, drop);
+    limbo.ripen(5, drop, |_| Vec::new());
+    let taken = limbo.take_graced(&ring);
+    assert_eq!(taken.len(), 1);
+    limbo.retire(&ring, Object::new(addr, 5), 9);
+    drop(taken);
+    assert!(Limbo::settle_hand(&ring));
+    limbo.collect(&ring);
+    assert_eq!(limbo.oldest(|| NEVER), 3);
+}
+
+#[test]
+fn what_is_unlinked_was_born_when_its_operation_began() {
+    let pool = create(&Sim::new(1, 2 << 20));
+    let mut client = pool.client().unwrap();
+    let addr = block_on(client.alloc(0, 64, AllocKind::Leaf)).unwrap();
+    let mut pinned = block_on(client.pin(OpKind::Delete)).unwrap();
+    let epoch = pinned.epoch();
+    pool.process.grace.clients.observe(epoch + 1);
+    pinned.retire(addr, 64, AllocKind::Leaf);
+    let oldest = pool.process.grace.clients.all().iter().map(|client| Limbo::oldest_in(&client.ring)).min();
+    assert_eq!(oldest, Some(epoch));
+    drop(pinned);
+    drop(client);
+    pool.abandon();
+}
+
+#[test]
+fn a_pin_holds_back_what_counts_as_flushed() {
+    let pool = create(&Sim::new(1, 2 << 20));
+    let mut client = pool.client().unwrap();
+    let _moving = pool.process.grace.demand_epochs();
+    let pinned = block_on(client.pin(OpKind::Get)).unwrap();
+    maintain(&pool, 4);
+    assert_eq!(pool.epoch(), pinned.epoch() + 1);
+    assert_eq!(pool.process.grace.flushed(), pinned.epoch());
+}
+
+#[test]
+fn a_sweep_waits_until_all_have_flushed_its_epoch() {
+    let pool = create(&Sim::new(1, 2 << 20));
+    let grace = &pool.process.grace;
+    let table = |published, flushed| MemberTable {
+        epoch: 9,
+        nodes: 1,
+        lines: vec![line(), MemberLine { published, flushed, ..line() }],
+    };
+    let own = grace.flushed();
+    assert_eq!(grace.late(&table(own + 1, own), 0, own), [0, 1], "neither has flushed the epoch itself");
+    assert_eq!(grace.late(&table(own + 1, own + 1), 0, own), [0], "this process has not");
+}
+
+#[test]
+fn frees_that_may_land_late_hold_sweeps_back() {
+    let mut met = false;
+    for (rounds, polls) in (1..8).flat_map(|rounds| (1..6).map(move |polls| (rounds, polls))) {
+        let sim = Sim::new(1, 4 << 20);
+        let owner = create(&sim);
+        let addr = block_on(owner.client().unwrap().alloc(0, 64, AllocKind::Leaf)).unwrap();
+        let other: Pool<Delaying<Sim>> = block_on(Pool::open(slow(&sim, 1))).unwrap();
+        let mut client = other.client().unwrap();
+        let process = &other.process;
+        let mut pinned = block_on(client.pin(OpKind::Delete)).unwrap();
+        let born = pinned.epoch();
+        pinned.retire(addr, 64, AllocKind::Leaf);
+        drop(pinned);
+        for _ in 0..rounds {
+            maintain(&owner, 1);
+            block_on(other.maintain(&mut client)).unwrap();
+        }
+        let is_cut = is_pending_after(pin!(other.maintain(&mut client)), polls);
+        let (word, bit) = process.blocks.layout().freed_bit(addr, class_of(64).unwrap()).unwrap();
+        if is_cut && other.garbage() == 0 && word_at(&sim, word) & bit == 0 {
+            met = true;
+            assert!(process.grace.stuck() <= born, "{rounds} rounds and {polls} polls");
+        }
+        other.abandon();
+        owner.abandon();
+    }
+    assert!(met, "no round was cut short before its frees landed");
+}
+
+#[test]
+fn whoever_joins_is_at_most_an_epoch_behind() {
+    for polls in 0.. {
+        let sim = Sim::new(1, 4 << 20);
+        let one = create(&sim);
+        let moving = one.process.grace.demand_epochs();
+        let mut opening = pin!(Pool::open(slow(&sim, 1)));
+        if !is_pending_after(opening.as_mut(), polls) {
+            assert!(polls > 3, "a process joins in several round trips");
+            drop(moving);
+            break;
+        }
+        maintain(&one, 5);
+        let two = block_on(opening).unwrap();
+        let client = two.client().unwrap();
+        maintain(&one, 5);
+        assert!(word_at(&sim, GlobalAddr::new(0, EPOCH_AT)) <= client.epoch() + 1, "after {polls} polls");
+        drop(client);
+        drop(moving);
+        two.abandon();
+        one.abandon();
+    }
+}
+
+/// Another process joins, pins and moves the epoch between the verbs in which a round reads epoch
+/// and lines.
+#[test]
+fn whoever_joins_within_a_round_holds_the_epoch() {
+    for verbs in 0..3 {
+        let sim = Sim::new(1, 4 << 20);
+        let one = create(&sim);
+        maintain(&one, 1);
+        let moving = one.process.grace.demand_epochs();
+        let mut executor = Executor::new(&sim);
+        let (pool, mut client) = (one.clone(), one.client().unwrap());
+        executor.spawn(0, async move { pool.maintain(&mut client).await.unwrap() });
+        let mut events = Vec::new();
+        for _ in 0..=verbs {
+            executor.events(&mut events);
+            executor.perform(events[0], u32::MAX, WordOrder::Ascending);
+        }
+        sim.schedule(false);
+        let two = open(&sim, 1);
+        let mut client = two.client().unwrap();
+        let also_moving = two.process.grace.demand_epochs();
+        let pinned = block_on(client.pin(OpKind::Get)).unwrap();
+        maintain(&two, 1);
+        sim.schedule(true);
+        loop {
+            executor.events(&mut events);
+            let Some(&event) = events.first() else { break };
+            executor.perform(event, u32::MAX, WordOrder::Ascending);
+        }
+        sim.schedule(false);
+        let epoch = word_at(&sim, GlobalAddr::new(0, EPOCH_AT));
+        assert!(epoch <= pinned.epoch() + 1, "after {verbs} verbs");
+        drop((pinned, moving, also_moving));
+        two.abandon();
+        one.abandon();
+    }
+}
+
+/// An object is unlinked after a round has read the epoch, which has moved by then.
+#[test]
+fn what_is_unlinked_within_a_round_has_no_stamp_of_it() {
+    let pool = block_on(Pool::create(slow(&Sim::new(1, 4 << 20), 0), &options())).unwrap();
+    let mut own = pool.client().unwrap();
+    let addr = block_on(own.alloc(0, 64, AllocKind::Inner)).unwrap();
+    let mut client = pool.client().unwrap();
+    {
+        let mut round = pin!(pool.maintain(&mut client));
+        assert!(poll(round.as_mut()).is_pending());
+        own.unlink(addr, 64, AllocKind::Inner, [].into());
+        while poll(round.as_mut()).is_pending() {}
+    }
+    let mut graces = 0;
+    pool.process.grace.limbo.ripen(NEVER / 2, |_| graces += 1, |_| Vec::new());
+    assert_eq!(graces, 0);
+    drop((own, client));
+    pool.abandon();
+}
+
+/// Ends a process whose verbs are never executed, or closing its pool would wait for them for ever.
+struct Ended(Sim);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.schedule(false);
+        self.0.kill();
+    }
+}
+
+/// A cancelled operation's token, with the client in its next operation and a verb still on its
+/// way.
+#[test]
+fn a_hold_is_not_over_in_the_next_operation_while_a_verb_is_on_its_way() {
+    let sim = Sim::new(1, 4 << 20);
+    let pool = create(&sim);
+    let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
+    let _at_the_end = Ended(sim.clone());
+    sim.schedule(true);
+    let word = {
+        let mut pinned = block_on(one.pin(OpKind::Insert)).unwrap();
+        let token = LockToken::new(&mut pinned).unwrap();
+        let mut batch = pinned.batch();
+        batch.write(pool.root_word(60), &[7]);
+        assert!(poll(pin!(pinned.submit(batch))).is_pending());
+        token.word()
+    };
+    let is_over = |two: &mut Client<Sim>| {
+        sim.schedule(false);
+        let is_over = block_on(LockToken::is_over(two, word)).unwrap();
+        sim.schedule(true);
+        is_over
+    };
+    let pinned = block_on(one.pin(OpKind::Insert)).unwrap();
+    assert!(!is_over(&mut two));
+    drop(pinned);
+    assert!(!is_over(&mut two) && !is_over(&mut two));
+    pool.abandon();
+}

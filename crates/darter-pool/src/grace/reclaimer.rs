@@ -1,0 +1,242 @@
+//! One client's part in reclamation: its pin, what it has retired, and when it owes upkeep.
+
+use darter_fabric::{Endpoint, GlobalAddr, mutant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::epoch::ClientState;
+use super::leftovers::Leftovers;
+use super::limbo::{Limbo, Unlinked};
+use super::upkeep::Grace;
+use crate::blocks::{AllocKind, Object};
+use crate::sync::lock;
+
+/// Operations between looks at whether upkeep is due.
+const UPKEEP_OPERATIONS: u32 = 1024;
+/// Bags of garbage in one such span that make upkeep due at the next operation.
+const UPKEEP_BAGS: u32 = 16;
+
+/// One client's pin and what it has retired.
+pub(crate) struct Reclaimer {
+    state: Arc<ClientState>,
+    /// The epoch of the present operation, or of the last one.
+    epoch: u64,
+    /// Operations under way, one inside another.
+    depth: u32,
+    /// The pin outlived its operation because verbs were on their way.
+    lingers: bool,
+    /// The client's operations may have left something to be done.
+    has_leftovers: bool,
+    /// Objects from `take_graced` may be in hand.
+    has_hand: bool,
+    until_upkeep: u32,
+    bags: u32,
+}
+
+impl Reclaimer {
+    /// A client with an endpoint, unpinned.
+    pub(crate) fn new<E: Endpoint>(grace: &Grace, endpoint: &E) -> Self {
+        Self {
+            epoch: grace.epoch(),
+            state: grace.add_client(endpoint.orphans()),
+            depth: 0,
+            lingers: false,
+            has_leftovers: false,
+            has_hand: false,
+            until_upkeep: UPKEEP_OPERATIONS,
+            bags: 0,
+        }
+    }
+
+    /// The epoch of the present operation, or of the last one.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The epoch at which the process knows the client pinned.
+    pub(crate) fn pinned(&self) -> Option<u64> {
+        self.state.pinned()
+    }
+
+    /// Whether an operation is under way.
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// Whether the pin outlived its operation because verbs were on their way.
+    pub(crate) fn lingers(&self) -> bool {
+        self.lingers
+    }
+
+    /// Counts an operation. Returns whether it is to look for upkeep first.
+    #[inline]
+    pub(crate) fn count_operation(&mut self) -> bool {
+        self.until_upkeep = self.until_upkeep.saturating_sub(1);
+        self.until_upkeep == 0
+    }
+
+    /// Begins a span of operations, and returns how many rounds of upkeep the last one owes.
+    pub(crate) fn take_due_rounds(&mut self, grace: &Grace) -> u32 {
+        self.until_upkeep = UPKEEP_OPERATIONS;
+        self.bags = 0;
+        // Under pressure the epoch has to advance twice beyond the garbage's stamp, once a round.
+        if grace.take_pressure() { 4 } else { 1 }
+    }
+
+    /// Whether upkeep could bring anything back.
+    pub(crate) fn has_garbage(&self, grace: &Grace) -> bool {
+        grace.limbo.waiting() > 0 || !Limbo::is_empty(&self.state.ring)
+    }
+
+    /// Notes that an allocation found no room. The caller is pinned, so nothing ripens now; upkeep
+    /// before the next operation tries harder.
+    pub(crate) fn note_out_of_space(&mut self, grace: &Grace) {
+        grace.set_pressure();
+        self.until_upkeep = 1;
+    }
+
+    /// Pins the process epoch, or keeps a pin whose verbs are still on their way, and returns the
+    /// epoch. Inside another operation call [`Reclaimer::nest`] alone.
+    #[inline]
+    pub(crate) fn enter<E: Endpoint>(&mut self, grace: &Grace, endpoint: &E) -> u64 {
+        if self.has_hand || self.lingers {
+            self.enter_slowly(endpoint);
+        }
+        if !self.lingers {
+            self.epoch = self.state.pin(&grace.clients);
+        }
+        self.epoch
+    }
+
+    #[cold]
+    fn enter_slowly<E: Endpoint>(&mut self, endpoint: &E) {
+        if self.lingers {
+            // From here on the pin is this operation's too: no other thread may end it.
+            let lingers = self.state.take_lingering();
+            self.lingers =
+                lingers && endpoint.in_flight() > 0 && !mutant!("lingering-pin-moved-by-the-next-operation");
+        }
+        self.state.leftovers.next_operation();
+        self.settle_leftovers();
+        self.has_hand = self.has_hand && !Limbo::settle_hand(&self.state.ring);
+    }
+
+    /// Counts one more guard of the operation.
+    #[inline]
+    pub(crate) fn nest(&mut self) {
+        self.depth += 1;
+    }
+
+    /// Counts one guard less. Returns whether that was the operation's last.
+    #[inline]
+    pub(crate) fn unnest(&mut self) -> bool {
+        self.depth -= 1;
+        self.depth == 0
+    }
+
+    /// Ends the pin, unless verbs of the operation are on their way.
+    #[inline]
+    pub(crate) fn leave<E: Endpoint>(&mut self, endpoint: &E) {
+        self.lingers = endpoint.in_flight() > 0 && !mutant!("pin-dropped-with-a-cancelled-operation");
+        if self.lingers {
+            self.state.set_lingering();
+            return;
+        }
+        if self.has_leftovers {
+            self.settle_leftovers();
+        }
+        self.state.unpin();
+    }
+
+    /// Does what the last operation left, unless its verbs are still on their way.
+    #[cold]
+    fn settle_leftovers(&mut self) {
+        if self.has_leftovers && (!self.lingers || mutant!("hold-over-before-its-late-verbs")) {
+            self.has_leftovers = false;
+            self.state.leftovers.settle();
+        }
+    }
+
+    /// Does what earlier operations left when none of their verbs is on its way: an operation must
+    /// not wait for what only its own end would settle.
+    pub(crate) fn settle_own_leftovers<E: Endpoint>(&mut self, endpoint: &E) {
+        if self.has_leftovers && endpoint.in_flight() == 0 {
+            self.state.leftovers.settle();
+        }
+    }
+
+    /// Where the operation under way leaves what is to be done when its verbs have completed.
+    pub(crate) fn leftovers(&mut self) -> Arc<Leftovers> {
+        self.has_leftovers = true;
+        Arc::clone(&self.state.leftovers)
+    }
+
+    /// Ends a pin that outlived its operation, when its verbs have completed.
+    pub(crate) fn release_lingering_pin(&mut self, grace: &Grace) {
+        if self.depth == 0 && self.lingers {
+            grace.clients.reap(&self.state);
+            self.lingers = self.state.is_lingering();
+            self.settle_leftovers();
+        }
+    }
+
+    /// The epoch that what is unlinked now counts as born in: the operation's. Out of any operation
+    /// none is known.
+    fn birth(&self, grace: &Grace) -> u64 {
+        let epoch = if mutant!("born-in-the-process-epoch") { grace.epoch() } else { self.epoch };
+        if self.depth > 0 { epoch } else { 0 }
+    }
+
+    /// Takes an object that the operation has unlinked.
+    pub(crate) fn retire(&mut self, grace: &Grace, object: Object) {
+        if grace.limbo.retire(&self.state.ring, object, self.birth(grace)) {
+            self.bags += 1;
+            if self.bags >= UPKEEP_BAGS {
+                self.until_upkeep = 1;
+            }
+        }
+    }
+
+    /// Takes an object that the operation has unlinked and that hints may still name.
+    pub(crate) fn unlink(
+        &mut self,
+        grace: &Grace,
+        addr: GlobalAddr,
+        bytes: u64,
+        kind: AllocKind,
+        note: Box<[u8]>,
+    ) {
+        let object = Unlinked { addr, bytes, kind, note, born: self.birth(grace), hand: None };
+        self.put_back(grace, object);
+    }
+
+    /// Takes an object from [`Reclaimer::take_graced`] again.
+    pub(crate) fn put_back(&mut self, grace: &Grace, object: Unlinked) {
+        grace.limbo.unlink(&self.state.ring, object);
+    }
+
+    /// Objects of any client of this process that have passed their first grace period.
+    #[inline]
+    pub(crate) fn take_graced(&mut self, grace: &Grace) -> Vec<Unlinked> {
+        if grace.limbo.graced() == 0 {
+            return Vec::new();
+        }
+        self.has_hand = true;
+        grace.limbo.take_graced(&self.state.ring)
+    }
+
+    /// Ends the client, and its endpoint. Its pin outlives it as long as its last verbs are on
+    /// their way.
+    pub(crate) fn close<E: Endpoint>(&mut self, grace: &Grace, endpoint: Option<E>) {
+        grace.limbo.collect(&self.state.ring);
+        self.state.gone.store(true, Ordering::SeqCst);
+        let mut lingering = lock(&self.state.lingering);
+        *lingering = endpoint.is_some_and(|endpoint| endpoint.in_flight() > 0)
+            && !mutant!("pin-of-a-dropped-client-ends-at-once");
+        if !*lingering {
+            grace.clients.end_pin(&self.state, &mut lingering);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! Upkeep: what every member does now and then so that memory comes back (DART, section 4.4).
+//!
+//! One round, in this order, by one client of a process at a time:
+//!
+//! 1. Collect what clients have retired, and mark the place in limbo.
+//! 2. READ the global epoch, then the member lines. Stamp everything before the mark with that
+//!    epoch.
+//! 3. Take the epoch over as the process epoch. Free what is stamped two epochs ago: own objects
+//!    into the heap, those of other members' blocks by FAA on their freed bits.
+//! 4. If no client is pinned below the epoch, publish it. If every live member's line, read in step
+//!    2, showed it too, and some member has garbage, CAS the global epoch on by one, in the same
+//!    batch.
+//! 5. Ask the fabric about members that have been silent for half a lease. Evict those that are
+//!    gone, and those silent for a whole lease that it can shut out.
+//!
+//! A round that is cancelled anywhere does no harm: what it may still write late is a publication
+//! or an epoch that was true when it was composed, and both only grow stale on the safe side. Only
+//! freed bits on their way must not be taken for landed: their birth then stays in [`Grace::stuck`]
+//! and holds sweeps back.
+
+use darter_fabric::{Fabric, GlobalAddr, ObjectState, Orphans, mutant};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use super::epoch::{ClientState, Clients};
+use super::extension::{Extension, Extensions};
+use super::limbo::Limbo;
+use crate::blocks::Blocks;
+use crate::error::PoolError;
+use crate::members::{MemberLine, MemberTable, Members, News};
+
+/// Wholly free blocks a process keeps between rounds.
+const EMPTY_BLOCKS_KEPT: usize = 2;
+
+/// The pins of this process's clients, what they have unlinked, and the state of upkeep.
+pub(crate) struct Grace {
+    pub(super) clients: Clients,
+    pub(super) limbo: Limbo,
+    extensions: Extensions,
+    /// A round is under way.
+    busy: AtomicBool,
+    published: AtomicU64,
+    flushed: AtomicU64,
+    /// More than one round is asked for at the next chance.
+    pressure: AtomicBool,
+    /// Callers that wait for the epoch to advance.
+    waiting: AtomicU32,
+    /// The oldest birth among freed bits whose landing is unknown.
+    stuck: AtomicU64,
+}
+
+/// The right to run a round; given back when dropped.
+struct RoundGuard<'a>(&'a AtomicBool);
+
+impl Drop for RoundGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// While it exists, the epoch advances without garbage.
+pub(crate) struct EpochDemand<'a>(&'a AtomicU32);
+
+impl Drop for EpochDemand<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes freed bits as stuck unless they were seen to land.
+struct UnconfirmedFrees<'a> {
+    stuck: &'a AtomicU64,
+    born: u64,
+}
+
+impl Drop for UnconfirmedFrees<'_> {
+    fn drop(&mut self) {
+        self.stuck.fetch_min(self.born, Ordering::SeqCst);
+    }
+}
+
+impl Grace {
+    /// No clients yet, since registration at `epoch`.
+    pub(crate) fn new(epoch: u64) -> Self {
+        Self {
+            clients: Clients::new(epoch),
+            limbo: Limbo::new(),
+            extensions: Extensions::default(),
+            busy: AtomicBool::new(false),
+            published: AtomicU64::new(epoch),
+            flushed: AtomicU64::new(epoch),
+            pressure: AtomicBool::new(false),
+            waiting: AtomicU32::new(0),
+            stuck: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// The process epoch.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.clients.epoch()
+    }
+
+    /// Objects that wait to be freed, those not counted that clients keep for themselves.
+    pub(crate) fn garbage(&self) -> usize {
+        self.limbo.waiting()
+    }
+
+    /// All objects that wait to be freed.
+    pub(crate) fn in_limbo(&self) -> HashSet<GlobalAddr> {
+        let clients = self.clients.all();
+        let rings = clients.iter().flat_map(|client| Limbo::ring_contents(&client.ring));
+        let mut objects: HashSet<_> = rings.collect();
+        objects.extend(self.limbo.contents());
+        objects
+    }
+
+    /// Whether verbs of a dropped operation keep a pin alive, as far as the process knows.
+    pub(crate) fn has_lingering_pins(&self) -> bool {
+        self.clients.all().iter().any(|client| client.is_lingering())
+    }
+
+    /// The extension of a type.
+    pub(crate) fn extension<T: Extension + Default>(&self) -> Arc<T> {
+        self.extensions.get()
+    }
+
+    /// Adds a client, unpinned.
+    pub(super) fn add_client(&self, orphans: Option<Arc<dyn Orphans>>) -> Arc<ClientState> {
+        self.clients.add(orphans)
+    }
+
+    fn begin_round(&self) -> Option<RoundGuard<'_>> {
+        (!self.busy.swap(true, Ordering::Acquire)).then_some(RoundGuard(&self.busy))
+    }
+
+    /// Asks for more than one round at the next chance.
+    pub(super) fn set_pressure(&self) {
+        self.pressure.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether more than one round was asked for.
+    pub(super) fn take_pressure(&self) -> bool {
+        self.pressure.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes the epoch advance while the value lives.
+    pub(crate) fn demand_epochs(&self) -> EpochDemand<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        EpochDemand(&self.waiting)
+    }
+
+    /// The epoch before which everything this process unlinked is freed for good, as of the last
+    /// round.
+    pub(crate) fn flushed(&self) -> u64 {
+        self.flushed.load(Ordering::Acquire)
+    }
+
+    /// The oldest birth among freed bits whose landing is unknown.
+    #[cfg(test)]
+    pub(crate) fn stuck(&self) -> u64 {
+        self.stuck.load(Ordering::SeqCst)
+    }
+
+    /// One round; `None` when one is under way.
+    pub(crate) async fn round<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+    ) -> Result<Option<MemberTable>, PoolError> {
+        let Some(_guard) = self.begin_round() else { return Ok(None) };
+        for client in self.clients.all() {
+            self.limbo.collect(&client.ring);
+            self.clients.reap(&client);
+            client.settle_leftovers();
+        }
+        let mark = self.limbo.mark();
+        let table = members.read(endpoint, blocks, self.epoch()).await?;
+        members.note_lines(endpoint, &table);
+        let mark = if mutant!("limbo-marked-after-the-epoch-was-read") { self.limbo.mark() } else { mark };
+        self.free_ripe(blocks, mark, table.epoch);
+        self.send_frees(endpoint, blocks).await?;
+        blocks.return_blocks(endpoint, EMPTY_BLOCKS_KEPT).await?;
+        self.publish(endpoint, blocks, members, &table).await?;
+        self.extensions.upkeep(endpoint).await?;
+        // What may have to wait for a memory node comes after the lease is renewed.
+        members.follow_nodes(endpoint, blocks, &table).await?;
+        members.evict_when_due(endpoint, blocks, &table).await?;
+        Ok(Some(table))
+    }
+
+    /// Stamps what was in limbo at `mark` with the global epoch, makes that the process epoch, and
+    /// frees what is ripe.
+    fn free_ripe<F: Fabric>(&self, blocks: &Blocks<F>, mark: u64, global: u64) {
+        let stamp = if mutant!("limbo-stamped-with-the-process-epoch") { self.epoch() } else { global };
+        self.limbo.stamp(mark, stamp, |object| blocks.note(object, ObjectState::Retired(global)));
+        self.clients.observe(global);
+        let graced = |stamp| blocks.fabric().note_grace(stamp);
+        self.limbo.ripen(global, graced, |objects| blocks.free(objects));
+    }
+
+    /// Frees objects that lie in other members' blocks.
+    async fn send_frees<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+    ) -> Result<(), PoolError> {
+        let (objects, born) = self.limbo.take_remote();
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let born = if mutant!("cancelled-frees-taken-for-landed") { u64::MAX } else { born };
+        let unconfirmed = UnconfirmedFrees { stuck: &self.stuck, born };
+        let freed_in = blocks.blocks_of(&objects);
+        blocks.send_frees(endpoint, objects).await?;
+        std::mem::forget(unconfirmed);
+        blocks.note_landed(&freed_in);
+        Ok(())
+    }
+
+    /// The epoch before which everything unlinked by this process is freed for good, at most
+    /// `epoch`.
+    fn flushed_before(&self, epoch: u64) -> u64 {
+        let clients = || {
+            let pinned = self.clients.oldest_pin().filter(|_| !mutant!("flushed-without-looking-at-pins"));
+            let pinned = pinned.unwrap_or(u64::MAX);
+            let rings = self.clients.all();
+            rings.iter().fold(pinned, |oldest, client| {
+                if client.pinned().is_none() {
+                    Limbo::settle_hand(&client.ring);
+                }
+                oldest.min(Limbo::oldest_in(&client.ring))
+            })
+        };
+        let stuck = self.stuck.load(Ordering::SeqCst);
+        self.limbo.oldest(clients).min(stuck).min(epoch)
+    }
+
+    /// Publishes what is true now and helps the global epoch on.
+    async fn publish<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+        table: &MemberTable,
+    ) -> Result<(), PoolError> {
+        let epoch = table.epoch;
+        let flushed = self.flushed_before(epoch);
+        self.flushed.store(flushed, Ordering::Release);
+        let behind = u64::from(mutant!("published-over-a-pin-one-epoch-behind"));
+        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin + behind >= epoch);
+        let published = if is_current { epoch } else { self.published.load(Ordering::Relaxed) };
+        let has_garbage =
+            self.limbo.waiting() > self.limbo.graced() || self.waiting.load(Ordering::Relaxed) > 0;
+
+        let others = || table.live().filter(|(slot, _)| *slot != u32::from(members.me().member));
+        let is_near = |line: &MemberLine| {
+            mutant!("epoch-moved-past-a-member-one-behind") && line.published + 1 == epoch
+        };
+        let advance = (is_current || mutant!("epoch-moved-past-pins-of-its-own"))
+            && others().all(|(_, line)| line.published == epoch || is_near(line))
+            && (has_garbage || others().any(|(_, line)| line.has_garbage));
+        let nodes = blocks.layout().node_count();
+        let news = News { published, flushed, has_garbage, nodes, advance };
+        if members.publish(endpoint, table, news).await? {
+            self.published.store(published, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::leftovers::Task;
+    use super::*;
+    use crate::sync::lock;
+    use crate::{AllocKind, Client, LockToken, Pool, PoolOptions};
+    use darter_fabric::{Local, OpKind, block_on};
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
+
+    fn pool_and_client() -> (Pool<Local>, Client<Local>) {
+        let pool =
+            block_on(Pool::create(Local::memory(1 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
+        let client = pool.client().unwrap();
+        (pool, client)
+    }
+
+    /// An object that is handed out for scrubbing, then unlinked again or put back, bounds the
+    /// flushed epoch as before.
+    #[test]
+    fn what_is_unlinked_again_keeps_its_birth() {
+        let (pool, mut client) = pool_and_client();
+        let maintain = |client: &mut Client<Local>| {
+            for _ in 0..6 {
+                block_on(pool.maintain(client)).unwrap();
+            }
+        };
+        let addr = block_on(client.alloc(0, 64, AllocKind::Inner)).unwrap();
+        let born = {
+            let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
+            pinned.unlink(addr, 64, AllocKind::Inner, [7].into());
+            pinned.epoch()
+        };
+        for is_put_back in [true, false, true] {
+            maintain(&mut client);
+            assert_eq!(pool.process.grace.flushed(), born);
+            if is_put_back {
+                let taken = client.take_graced();
+                assert_eq!(taken.len(), 1);
+                for object in taken {
+                    client.put_back(object);
+                }
+                continue;
+            }
+            let mut pinned = block_on(client.pin(OpKind::Maintain)).unwrap();
+            assert!(pinned.epoch() > born);
+            for object in pinned.take_graced() {
+                pinned.unlink(object.addr, object.bytes, object.kind, object.note);
+            }
+        }
+        maintain(&mut client);
+        assert_eq!(pool.process.grace.flushed(), born);
+
+        let mut pinned = block_on(client.pin(OpKind::Maintain)).unwrap();
+        for object in pinned.take_graced() {
+            pinned.retire(object.addr, object.bytes, object.kind);
+        }
+        drop(pinned);
+        maintain(&mut client);
+        assert_eq!(pool.process.grace.flushed(), pool.epoch());
+    }
+
+    /// Counts these verbs on their way once and then none. Does something directly after the first
+    /// count.
+    struct AfterTheLook {
+        in_flight: AtomicUsize,
+        then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    }
+
+    impl std::fmt::Debug for AfterTheLook {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("AfterTheLook")
+        }
+    }
+
+    impl Orphans for AfterTheLook {
+        fn in_flight(&self) -> usize {
+            let found = self.in_flight.swap(0, Ordering::SeqCst);
+            if let Some(then) = lock(&self.then).take() {
+                then();
+            }
+            found
+        }
+    }
+
+    /// What an abandoned token has left, after its word.
+    type WithWord = (u64, Vec<Task>);
+
+    /// A client with verbs on their way, and two abandoned tokens with their words.
+    fn two_abandoned(
+        pool: &Pool<Local>,
+        client: &mut Client<Local>,
+        in_flight: usize,
+    ) -> (Arc<ClientState>, Arc<AfterTheLook>, [WithWord; 2]) {
+        let clients = &pool.process.grace.clients;
+        let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
+        let tokens = [LockToken::new(&mut pinned).unwrap(), LockToken::new(&mut pinned).unwrap()];
+        let abandoned = tokens.map(|token| {
+            let word = token.word();
+            drop(token);
+            (word, clients.all()[0].leftovers.take_present())
+        });
+        let in_flight = AtomicUsize::new(in_flight);
+        let orphans = Arc::new(AfterTheLook { in_flight, then: Mutex::default() });
+        let state = clients.add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>));
+        (state, orphans, abandoned)
+    }
+
+    /// Directly after the look for late verbs, the client drops another operation with verbs on
+    /// their way and begins the next.
+    #[test]
+    fn a_token_abandoned_after_the_look_for_late_verbs_is_not_over() {
+        let (pool, mut client) = pool_and_client();
+        let (state, orphans, [(early, mut abandoned), (late, mut next)]) =
+            two_abandoned(&pool, &mut client, 0);
+        state.leftovers.put_back(&mut abandoned);
+        let owner = Arc::clone(&state);
+        *lock(&orphans.then) = Some(Box::new(move || owner.leftovers.put_back(&mut next)));
+        state.settle_leftovers();
+        assert!(block_on(LockToken::is_over(&mut client, early)).unwrap());
+        assert!(!block_on(LockToken::is_over(&mut client, late)).unwrap());
+        state.settle_leftovers();
+        assert!(block_on(LockToken::is_over(&mut client, late)).unwrap());
+    }
+
+    /// The client is gone, and its last verb lands directly after the look for late verbs.
+    #[test]
+    fn a_token_of_a_client_forgotten_during_the_look_for_late_verbs_is_over() {
+        let (pool, mut client) = pool_and_client();
+        let (state, orphans, [(word, mut abandoned), _]) = two_abandoned(&pool, &mut client, 1);
+        state.leftovers.put_back(&mut abandoned);
+        let (ended, process) = (Arc::clone(&state), Arc::downgrade(&pool.process));
+        *lock(&orphans.then) = Some(Box::new(move || {
+            ended.gone.store(true, Ordering::SeqCst);
+            let clients = &process.upgrade().unwrap().grace.clients;
+            clients.end_pin(&ended, &mut lock(&ended.lingering));
+        }));
+        state.settle_leftovers();
+        assert_eq!(pool.process.grace.clients.all().len(), 1);
+        assert!(block_on(LockToken::is_over(&mut client, word)).unwrap());
+    }
+}

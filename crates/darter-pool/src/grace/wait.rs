@@ -1,0 +1,143 @@
+//! Rounds of upkeep until something has come about, or for a time.
+
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, mutant};
+
+use super::upkeep::Grace;
+use crate::blocks::Blocks;
+use crate::error::PoolError;
+use crate::members::{MemberTable, Members, read_table};
+use crate::region::EPOCH_AT;
+use crate::round_trip::read_words;
+
+/// Pauses between two questions about members of which the provider knows nothing.
+const PAUSES_BEFORE_ASKING: u32 = 20;
+/// Milliseconds that [`Grace::settle`] waits without progress, and altogether.
+const SETTLE_QUIET_MS: u64 = 250;
+const SETTLE_LIMIT_MS: u64 = 5000;
+/// Milliseconds that a sweep waits for the others, beyond their lease.
+const PATIENCE_MS: u64 = 1000;
+
+impl Grace {
+    /// Rounds until limbo is empty or nothing moves.
+    pub(crate) async fn settle<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+    ) -> Result<(), PoolError> {
+        let start = endpoint.now_ms();
+        let mut moved = start;
+        let mut seen = (usize::MAX, 0);
+        loop {
+            let ran = self.round(endpoint, blocks, members).await?.is_some();
+            let waiting = self.limbo.waiting().saturating_sub(self.limbo.graced());
+            if ran && waiting == 0 {
+                return Ok(());
+            }
+            let now = endpoint.now_ms();
+            if (waiting, self.epoch()) == seen {
+                if now.saturating_sub(moved) > SETTLE_QUIET_MS {
+                    return Ok(());
+                }
+                endpoint.pause().await;
+            } else {
+                moved = now;
+            }
+            seen = (waiting, self.epoch());
+            if now.saturating_sub(start) > SETTLE_LIMIT_MS {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Evicts all members that are gone, however short their silence. If the provider does not
+    /// know, waits until they give a sign of life, or have lapsed.
+    pub(crate) async fn evict_gone<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+    ) -> Result<(), PoolError> {
+        let patience_ends = endpoint.now_ms() + members.lease_ms() * 2;
+        loop {
+            // A round renews this process's own lease too.
+            let table = match self.round(endpoint, blocks, members).await? {
+                Some(table) => table,
+                None => members.read(endpoint, blocks, self.epoch()).await?,
+            };
+            let evictions = members.evict_silent(endpoint, blocks, &table, 0).await?;
+            if !evictions.unsure || endpoint.now_ms() > patience_ends {
+                return Ok(());
+            }
+            for _ in 0..PAUSES_BEFORE_ASKING {
+                endpoint.pause().await;
+            }
+        }
+    }
+
+    /// Waits until every live member is done with what it unlinked before now. Returns those that
+    /// are not in time.
+    pub(crate) async fn wait_until_flushed<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+    ) -> Result<Vec<u32>, PoolError> {
+        let _demand = self.demand_epochs();
+        let [now] = read_words(endpoint, GlobalAddr::new(0, EPOCH_AT)).await?;
+        let patience_ends = endpoint.now_ms() + PATIENCE_MS + members.lease_ms();
+        let me = u32::from(members.me().member);
+        let mut late = vec![me];
+        while !late.is_empty() && endpoint.now_ms() < patience_ends {
+            let table = self.round(endpoint, blocks, members).await?;
+            let seen = self.epoch();
+            if let Some(table) = &table {
+                late = self.late(table, me, now);
+            }
+            // Alone, each round advances the epoch; with others, they need time for theirs.
+            if !late.is_empty() && table.is_none_or(|table| table.live().count() > 1 || table.epoch == seen) {
+                endpoint.pause().await;
+            }
+        }
+        Ok(late)
+    }
+
+    /// The members, `me` the own slot among them, that have not flushed an epoch.
+    pub(crate) fn late(&self, table: &MemberTable, me: u32, epoch: u64) -> Vec<u32> {
+        let flushed = |slot: u32, flushed: u64| if slot == me { self.flushed() } else { flushed };
+        let epoch = if mutant!("sweep-waits-one-epoch-less") { epoch - 1 } else { epoch };
+        let others_alone = mutant!("sweep-does-not-wait-for-its-own-process");
+        let late = table.live().filter(|(slot, _)| !(others_alone && *slot == me)).filter(|(slot, line)| {
+            let done =
+                if mutant!("sweep-waits-for-published-epochs") { line.published } else { line.flushed };
+            flushed(*slot, done) <= epoch
+        });
+        late.map(|(slot, _)| slot).collect()
+    }
+
+    /// Rounds until all members can reach all nodes, or for `patience_ms`. Returns the slots of
+    /// those that cannot.
+    pub(crate) async fn await_nodes<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+        patience_ms: u64,
+    ) -> Result<Vec<u32>, PoolError> {
+        let ends = endpoint.now_ms().saturating_add(patience_ms);
+        loop {
+            self.round(endpoint, blocks, members).await?;
+            let table = read_table(endpoint, members.lines()).await?;
+            let behind = table.live().filter(|(_, line)| line.nodes < u64::from(table.nodes));
+            let behind: Vec<u32> = behind.map(|(slot, _)| slot).collect();
+            if behind.is_empty() {
+                self.round(endpoint, blocks, members).await?;
+                return Ok(behind);
+            }
+            if endpoint.now_ms() >= ends {
+                return Ok(behind);
+            }
+            endpoint.pause().await;
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! At most one addition of a memory node by this process at a time (`nodes`).
+
+use darter_fabric::Orphans;
+use std::sync::{Arc, Mutex};
+
+use crate::error::PoolError;
+use crate::sync::lock;
+
+/// Whether this process is adding a node.
+#[derive(Debug, Default)]
+pub(crate) struct Addition {
+    under_way: bool,
+    /// What dropped operations of the last one's endpoint have posted, unless it came to its end.
+    left: Option<Arc<dyn Orphans>>,
+}
+
+/// The one addition of this process, until dropped.
+pub(super) struct Adding<'a>(&'a Mutex<Addition>);
+
+impl<'a> Adding<'a> {
+    pub(super) fn begin(
+        addition: &'a Mutex<Addition>,
+        orphans: Option<Arc<dyn Orphans>>,
+    ) -> Result<Self, PoolError> {
+        let mut this = lock(addition);
+        if this.under_way {
+            return Err(PoolError::Options("this process is adding a memory node; try again"));
+        }
+        if this.left.as_ref().is_some_and(|left| left.in_flight() > 0) {
+            let what = "verbs of a cancelled addition of a memory node are on their way; try again";
+            return Err(PoolError::Options(what));
+        }
+        *this = Addition { under_way: true, left: orphans };
+        Ok(Self(addition))
+    }
+
+    /// Nothing that it posted is on its way.
+    pub(super) fn end(self) {
+        lock(self.0).left = None;
+    }
+}
+
+impl Drop for Adding<'_> {
+    fn drop(&mut self) {
+        lock(self.0).under_way = false;
+    }
+}

@@ -1,0 +1,163 @@
+//! Adoption and sweep: what dead members held comes back (DART, section 4.5, "Client Crashes").
+//!
+//! A dead member's books are gone; what is in use in its blocks is what the index reaches. One
+//! sweep:
+//!
+//! 1. [`crate::Pool::adopt`]: CAS each block whose owner is dead to SWEEPING(me). From here on no
+//!    member allocates in it, so whatever becomes reachable later lies elsewhere. Closed blocks are
+//!    taken too: they may hold objects that were in some member's limbo when it closed.
+//! 2. The index walks and collects what it reaches, and clears hints that name anything else.
+//! 3. [`crate::Pool::finish_adoption`] reads the global epoch `w`, then waits until every live
+//!    member's *flushed* epoch is above `w`: every operation that was under way is over, and
+//!    whatever any member unlinked up to now has been freed for good, which for these blocks means
+//!    that its freed bit has landed. Every slot that the walk did not reach is free, whatever its
+//!    bit says; of the reached ones those whose bit is set are. The bits are cleared, and the block
+//!    is this process's.
+//!
+//! *No double free.* A slot the walk did not reach was unlinked before the walk ended, so before
+//! `w` was read: by an operation born at `w` or earlier, whose freed bit landed before step 3
+//! looked; or its unlinker is dead and was fenced. So no bit for it can come later. A slot the walk
+//! did reach is freed only by its bit. *No reader.* Readers pinned at `w` or earlier are gone, and
+//! hints to unreached objects were cleared before `w`.
+//!
+//! When a member does not move on, nothing is freed; the blocks stay SWEEPING and a later adoption
+//! takes them again. When the sweeping process dies in between, its blocks are a dead member's:
+//! sweeping them again loses nothing.
+
+use darter_fabric::{Fabric, mutant};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use super::member::MemberTable;
+use super::membership::Members;
+use crate::blocks::{BlockId, BlockState, BlockWord, Blocks, ReachableSet, VIOLATIONS_MAX};
+use crate::error::PoolError;
+use crate::sync::lock;
+
+/// Blocks taken for a sweep.
+#[derive(Debug)]
+#[must_use = "walk the index, then pass it to finish_adoption"]
+pub struct Adoption {
+    blocks: Vec<(BlockId, BlockWord)>,
+    /// All blocks that sweeps of this process are at, these among them until this is dropped.
+    in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
+    dead_blocks: u64,
+    block_bytes: u64,
+}
+
+impl Drop for Adoption {
+    fn drop(&mut self) {
+        let mut in_sweep = lock(&self.in_sweep);
+        for (block, _) in &self.blocks {
+            in_sweep.remove(block);
+        }
+    }
+}
+
+impl Adoption {
+    /// Blocks taken.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// Blocks among them whose owner has died; the others were left by a clean close.
+    pub fn dead_blocks(&self) -> u64 {
+        self.dead_blocks
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks() * self.block_bytes
+    }
+
+    /// Whether there is nothing to sweep.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+}
+
+/// What a sweep did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Whether the blocks were swept; if not, [`SweepReport::waiting_for`] says who held it back.
+    pub finished: bool,
+    /// Blocks swept.
+    pub blocks: u64,
+    /// Bytes of reachable objects in them.
+    pub kept_bytes: u64,
+    /// Bytes that can be allocated now and could not before.
+    pub reclaimed_bytes: u64,
+    /// Slots of live members that did not move on. When this process is among them, an operation of
+    /// its own is under way, or objects wait for `take_graced`.
+    pub waiting_for: Vec<u32>,
+    /// Reachable objects that contradict each other; their pages are kept out of use. At most
+    /// 1,000.
+    pub violations: Vec<String>,
+}
+
+impl Members {
+    /// Takes the blocks whose owners are dead, those that were left closed, and those that a sweep
+    /// of this process was cut short at. `tables` are the words of the nodes' block tables, read
+    /// before the members.
+    pub(crate) async fn adopt<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        tables: Vec<Vec<u64>>,
+        members: &MemberTable,
+    ) -> Result<Adoption, PoolError> {
+        let in_sweep = self.in_sweep();
+        let mut adoption = Adoption {
+            blocks: Vec::new(),
+            in_sweep: Arc::clone(in_sweep),
+            dead_blocks: 0,
+            block_bytes: blocks.layout().block_bytes,
+        };
+        for (node, table) in (0u8..).zip(tables) {
+            for (index, word) in (0u32..).zip(table) {
+                let (Some(word), block) = (BlockWord::decode(word), BlockId { node, index }) else {
+                    continue;
+                };
+                let is_dead = word.owner().is_some_and(|owner| !members.is_live(owner));
+                let is_mine = word.state == BlockState::Sweeping && word.owner() == Some(self.me());
+                if is_mine {
+                    // Left by a sweep that was cut short; not one that another thread is at.
+                    if lock(in_sweep).insert(block) {
+                        adoption.blocks.push((block, word));
+                    }
+                } else if is_dead
+                    || word.state == BlockState::Closed && !mutant!("adopt-leaves-closed-blocks")
+                {
+                    let taken = word.next(BlockState::Sweeping, word.kind, self.me());
+                    if blocks.change_word(endpoint, block, word, taken).await? {
+                        lock(in_sweep).insert(block);
+                        adoption.blocks.push((block, taken));
+                        adoption.dead_blocks += u64::from(is_dead);
+                    }
+                }
+            }
+        }
+        Ok(adoption)
+    }
+
+    /// Sweeps adopted blocks, after every member has flushed what it had unlinked.
+    pub(crate) async fn sweep<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        adoption: &Adoption,
+        reachable: &ReachableSet,
+    ) -> Result<SweepReport, PoolError> {
+        let mut report = SweepReport { finished: true, ..SweepReport::default() };
+        for &(block, word) in &adoption.blocks {
+            let Some(swept) = blocks.sweep(endpoint, block, word, reachable).await? else { continue };
+            report.blocks += 1;
+            report.kept_bytes += swept.kept_bytes;
+            report.reclaimed_bytes += swept.reclaimed_bytes;
+            let room = VIOLATIONS_MAX.saturating_sub(report.violations.len());
+            report.violations.extend(swept.violations.into_iter().take(room));
+        }
+        blocks.return_blocks(endpoint, 0).await?;
+        Ok(report)
+    }
+}

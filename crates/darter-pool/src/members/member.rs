@@ -1,0 +1,202 @@
+//! Members: the processes that use a pool, each with a line in node 0's member table.
+//!
+//! ```text
+//! word 0  state << 32 | incarnation      1 live, 0 free; every registration adds one to the incarnation
+//!      1  published epoch                no client of this process is pinned below it, nor will be
+//!      2  flushed epoch                  everything this process unlinked in earlier epochs is freed for good
+//!      3  lease deadline                 milliseconds since 1970; when it has passed, others ask whether we live
+//!      4  process id                     for people
+//!      5  1 while garbage waits here     others then help the epoch on
+//!      6  holder                         what the provider calls this process
+//!      7  memory nodes it can reach      others use a node when all can (`nodes`)
+//! ```
+//!
+//! Words 1 to 7 are written by the holder of the slot only. Word 0 changes by CAS: free to live by
+//! a process that holds the slot's [`darter_fabric::Identity`], live to free by that process, and
+//! live to free by another process *after* [`darter_fabric::Fabric::fence`] has proved that the
+//! holder can write no more. The incarnation in the word makes a late CAS of any of them fail. So
+//! `live | i` read from the table means that incarnation `i` has not ended, and a word that was
+//! `live | i` and no longer is means that it has, for ever.
+//!
+//! *Leases.* A member renews word 3 every quarter of its lease. Others compare no clocks with it: a
+//! member has lapsed when its line says the same for a lease's time by the *observer's* clock. A
+//! member that lapsed may be alive (paused, or cut off); it is shut out where the provider can do
+//! that, and left alone where only death can be proved.
+//!
+//! *Torn lines.* A READ of a line may have its state word from after a member went live and the
+//! others from before. So lines are read twice in one batch, and a line counts as live when both
+//! READs say so: a member that goes live writes the other words first, so those of the second READ
+//! are the member's own.
+//!
+//! *Whom a fence means.* The line says who its holder is. It is read before the state word is
+//! confirmed to be `live | i` still; the next holder writes its name only after that has ended, so
+//! the name read is `i`'s.
+//!
+//! *Registration and epochs.* A new member publishes the global epoch it read, goes live, reads the
+//! global epoch again and publishes that, all before its first pin. An advance whose scan missed
+//! the new member read the global epoch before that second reading, so it can carry the epoch at
+//! most one beyond it: the same lag as for any member.
+
+use darter_fabric::{Endpoint, GlobalAddr, mutant};
+
+use crate::blocks::MemberId;
+use crate::error::PoolError;
+use crate::region::{EPOCH_AT, MEMBER_BYTES, MEMBERS, MEMBERS_AT};
+use crate::round_trip::{cas, submit};
+
+/// Words of a member line that are in use.
+pub(crate) const LINE_WORDS: usize = (MEMBER_BYTES / 8) as usize;
+/// Epochs from here on can only be damage.
+const EPOCH_LIMIT: u64 = 1 << 62;
+const LIVE: u64 = 1;
+
+/// A member line as read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemberLine {
+    pub live: bool,
+    pub incarnation: u32,
+    pub published: u64,
+    pub flushed: u64,
+    pub deadline_ms: u64,
+    pub pid: u64,
+    pub has_garbage: bool,
+    pub holder: u64,
+    pub nodes: u64,
+}
+
+impl MemberLine {
+    /// A line as two READs found it, the first of which counts for its state alone.
+    fn parse(first: &[u64], words: &[u64]) -> Self {
+        let is_steady = first[0] == words[0] || mutant!("member-line-read-once");
+        Self {
+            live: is_steady && words[0] >> 32 == LIVE,
+            incarnation: words[0] as u32,
+            published: words[1],
+            flushed: words[2],
+            deadline_ms: words[3],
+            pid: words[4],
+            has_garbage: words[5] != 0,
+            holder: words[6],
+            nodes: words[7],
+        }
+    }
+}
+
+/// The global epoch, the count of nodes and the member lines, as read in one round trip (two when
+/// lines were added since).
+#[derive(Debug)]
+pub(crate) struct MemberTable {
+    pub epoch: u64,
+    pub nodes: u8,
+    pub lines: Vec<MemberLine>,
+}
+
+impl MemberTable {
+    /// Whether an owner named in the block table is still at work. Only true of block words read
+    /// *before* the table.
+    pub(crate) fn is_live(&self, owner: MemberId) -> bool {
+        self.lines
+            .get(usize::from(owner.member))
+            .is_some_and(|line| line.live && line.incarnation == owner.incarnation)
+    }
+
+    /// Nodes that every live member can reach.
+    pub(crate) fn reached_by_all(&self) -> u8 {
+        self.live().map(|(_, line)| line.nodes).fold(self.nodes.into(), u64::min) as u8
+    }
+
+    /// The live members with their slots.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (u32, &MemberLine)> {
+        (0u32..).zip(&self.lines).filter(|(_, line)| line.live)
+    }
+}
+
+pub(super) fn line_addr(slot: u32) -> GlobalAddr {
+    GlobalAddr::new(0, MEMBERS_AT + u64::from(slot) * MEMBER_BYTES)
+}
+
+pub(super) fn state_word(live: bool, incarnation: u32) -> u64 {
+    u64::from(live) << 32 | u64::from(incarnation)
+}
+
+/// Reads the global epoch, then the member lines: in this order, which the advance of the epoch
+/// relies on. `expected` is how many lines the caller thinks are in use.
+pub(crate) async fn read_table<E: Endpoint>(
+    endpoint: &mut E,
+    expected: u32,
+) -> Result<MemberTable, PoolError> {
+    let mut expected = expected.min(MEMBERS);
+    loop {
+        let mut batch = endpoint.batch();
+        let lines = expected as usize * LINE_WORDS;
+        let early = mutant!("member-lines-read-before-the-epoch").then(|| batch.read(line_addr(0), lines));
+        let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 3);
+        let states = early.unwrap_or_else(|| batch.read(line_addr(0), lines));
+        let table = batch.read(line_addr(0), lines);
+        let done = submit(endpoint, batch).await?;
+        let (epoch, used) = (done.words(head)[0], done.words(head)[1]);
+        let nodes = u8::try_from(done.words(head)[2]).ok().filter(|&nodes| nodes > 0);
+        let (Some(nodes), true) = (nodes, used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
+            return Err(PoolError::Damaged { node: 0, what: "its epoch line holds numbers that cannot be" });
+        };
+        if used <= u64::from(expected) {
+            let lines =
+                done.words(states).chunks_exact(LINE_WORDS).zip(done.words(table).chunks_exact(LINE_WORDS));
+            let lines = lines.map(|(first, words)| MemberLine::parse(first, words)).collect();
+            return Ok(MemberTable { epoch, nodes, lines });
+        }
+        // At most once more often than there are lines.
+        expected = used as u32;
+    }
+}
+
+/// What a member's line says beyond its state word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Publication {
+    pub published: u64,
+    pub flushed: u64,
+    pub deadline_ms: u64,
+    pub has_garbage: bool,
+    pub holder: u64,
+    pub nodes: u8,
+}
+
+impl Publication {
+    /// Words 1 to 7 of the line.
+    pub(crate) fn words(self) -> [u64; 7] {
+        [
+            self.published,
+            self.flushed,
+            self.deadline_ms,
+            std::process::id().into(),
+            u64::from(self.has_garbage),
+            self.holder,
+            self.nodes.into(),
+        ]
+    }
+}
+
+/// Where a member writes its [`Publication`].
+pub(crate) fn publication_addr(me: MemberId) -> GlobalAddr {
+    line_addr(me.member.into()).plus(8)
+}
+
+/// Gives a slot up: this process's own after its last verb, or another's after it was fenced.
+pub(crate) async fn end<E: Endpoint>(endpoint: &mut E, owner: MemberId) -> Result<(), PoolError> {
+    let line = line_addr(owner.member.into());
+    cas(endpoint, line, state_word(true, owner.incarnation), state_word(false, owner.incarnation)).await?;
+    Ok(())
+}
+
+/// Whether an incarnation of a member has not ended; one that there never was has.
+pub(crate) async fn is_live<E: Endpoint>(endpoint: &mut E, owner: MemberId) -> Result<bool, PoolError> {
+    let line = read_line(endpoint, owner.member.into()).await?;
+    Ok(line.live && line.incarnation == owner.incarnation)
+}
+
+pub(super) async fn read_line<E: Endpoint>(endpoint: &mut E, slot: u32) -> Result<MemberLine, PoolError> {
+    let mut batch = endpoint.batch();
+    let (state, read) = (batch.read(line_addr(slot), 1), batch.read(line_addr(slot), LINE_WORDS));
+    let done = submit(endpoint, batch).await?;
+    Ok(MemberLine::parse(done.words(state), done.words(read)))
+}

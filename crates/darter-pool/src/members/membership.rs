@@ -1,0 +1,240 @@
+//! A process's own membership: who it is, what it has published, and what it knows of the others.
+
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, Identity, mutant};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::addition::Addition;
+use super::evict::{Evictions, LastSeen, evict_gone};
+use super::member::{self, MemberTable, Publication, publication_addr, read_table};
+use super::register::Registration;
+use super::superblock::Superblock;
+use crate::blocks::{BlockId, Blocks, MemberId};
+use crate::error::PoolError;
+use crate::region::EPOCH_AT;
+use crate::round_trip::post;
+use crate::sync::lock;
+
+/// This process among the members of the pool.
+pub(crate) struct Members {
+    superblock: Superblock,
+    me: MemberId,
+    /// What the provider calls this process.
+    holder: u64,
+    /// Proof of life, until the membership ends.
+    identity: Mutex<Option<Box<dyn Identity>>>,
+    /// Nodes that every live member can reach.
+    usable: AtomicU8,
+    addition: Mutex<Addition>,
+    /// Member lines in use, as last read.
+    lines: AtomicU32,
+    last_seen: Mutex<LastSeen>,
+    /// When this process's lease runs out, as published.
+    deadline_ms: AtomicU64,
+    /// When the fabric was last asked about silent members.
+    asked_ms: AtomicU64,
+    /// Members were evicted since [`Members::take_evicted`] was last called.
+    has_evicted: AtomicBool,
+    /// Blocks that sweeps of this process are at.
+    in_sweep: Arc<Mutex<BTreeSet<BlockId>>>,
+}
+
+/// What a member tells the others in a round of upkeep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    /// No client is pinned below this epoch, nor will be.
+    pub published: u64,
+    /// Everything unlinked in earlier epochs is freed for good.
+    pub flushed: u64,
+    /// Objects wait for the epoch to advance.
+    pub has_garbage: bool,
+    /// Nodes that this process can reach.
+    pub nodes: u8,
+    /// Whether the global epoch is to be advanced in the same batch.
+    pub advance: bool,
+}
+
+impl Members {
+    /// The membership that a registration has begun, just now, in a pool of which `nodes` nodes are
+    /// known.
+    pub(crate) fn new(superblock: Superblock, registration: Registration, nodes: u8, now_ms: u64) -> Self {
+        Self {
+            me: registration.me,
+            holder: registration.identity.holder(),
+            identity: Mutex::new(Some(registration.identity)),
+            usable: AtomicU8::new(registration.usable.min(nodes)),
+            addition: Mutex::default(),
+            lines: AtomicU32::new(0),
+            last_seen: Mutex::default(),
+            deadline_ms: AtomicU64::new(now_ms.saturating_add(superblock.lease_ms)),
+            asked_ms: AtomicU64::new(0),
+            has_evicted: AtomicBool::new(registration.has_evicted),
+            in_sweep: Arc::default(),
+            superblock,
+        }
+    }
+
+    /// What the pool is.
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// This incarnation of this member.
+    pub(crate) fn me(&self) -> MemberId {
+        self.me
+    }
+
+    /// How long a process may be silent, in milliseconds.
+    pub(crate) fn lease_ms(&self) -> u64 {
+        self.superblock.lease_ms
+    }
+
+    /// Nodes on which this process may allocate: those that every live member can reach.
+    pub(crate) fn usable_nodes(&self) -> u8 {
+        self.usable.load(Ordering::Acquire)
+    }
+
+    /// Allows allocation on the first `nodes` nodes.
+    pub(super) fn raise_usable(&self, nodes: u8) {
+        self.usable.fetch_max(nodes, Ordering::AcqRel);
+    }
+
+    /// The addition of a node that is under way.
+    pub(super) fn addition(&self) -> &Mutex<Addition> {
+        &self.addition
+    }
+
+    /// Blocks that sweeps of this process are at.
+    pub(super) fn in_sweep(&self) -> &Arc<Mutex<BTreeSet<BlockId>>> {
+        &self.in_sweep
+    }
+
+    /// Member lines in use, as last read.
+    pub(crate) fn lines(&self) -> u32 {
+        self.lines.load(Ordering::Relaxed)
+    }
+
+    /// Whether members were evicted since the last call.
+    pub(crate) fn take_evicted(&self) -> bool {
+        self.has_evicted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Gives up the proof of life.
+    pub(crate) fn drop_identity(&self) {
+        lock(&self.identity).take();
+    }
+
+    /// Gives up the member line, after this process's last verb.
+    pub(crate) async fn end<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), PoolError> {
+        member::end(endpoint, self.me).await
+    }
+
+    /// Reads epoch and members, and makes sure that this process is still one. `known_epoch` is an
+    /// epoch that the process had seen before this call.
+    pub(crate) async fn read<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        known_epoch: u64,
+    ) -> Result<MemberTable, PoolError> {
+        let table = read_table(endpoint, self.lines()).await?;
+        self.lines.store(table.lines.len() as u32, Ordering::Relaxed);
+        if table.nodes < blocks.layout().node_count() {
+            return Err(PoolError::Damaged { node: 0, what: "its count of nodes went backwards" });
+        }
+        if table.epoch < known_epoch {
+            return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
+        }
+        if !table.is_live(self.me) {
+            return Err(PoolError::Evicted);
+        }
+        // Lines are reused, so more than one means that two members were there at once.
+        if table.lines.len() > 1 {
+            blocks.note_others();
+        }
+        Ok(table)
+    }
+
+    /// Notes what the lines of a table say, which was read just now.
+    pub(crate) fn note_lines<E: Endpoint>(&self, endpoint: &E, table: &MemberTable) {
+        lock(&self.last_seen).note(table, endpoint.now_ms());
+    }
+
+    /// Writes this process's line if its news are not there yet, if its lease is due for renewal,
+    /// or if the epoch is to be advanced. Returns whether it did.
+    pub(crate) async fn publish<E: Endpoint>(
+        &self,
+        endpoint: &mut E,
+        table: &MemberTable,
+        News { published, flushed, has_garbage, nodes, advance }: News,
+    ) -> Result<bool, PoolError> {
+        let lease_ms = self.lease_ms();
+        let now = endpoint.now_ms();
+        let left = self.deadline_ms.load(Ordering::Relaxed).saturating_sub(now);
+        let mine = table.lines.get(usize::from(self.me.member));
+        let is_told = mine.is_some_and(|line| {
+            (line.published, line.flushed, line.has_garbage) == (published, flushed, has_garbage)
+                && line.nodes == u64::from(nodes)
+        });
+        let is_due = left < lease_ms - lease_ms / 4 && !mutant!("lease-renewed-with-news-alone");
+        let is_news = !is_told || is_due;
+        if !is_news && !advance {
+            return Ok(false);
+        }
+        let deadline_ms = now.saturating_add(lease_ms);
+        let publication =
+            Publication { published, flushed, deadline_ms, has_garbage, holder: self.holder, nodes };
+        let write = |batch: &mut Batch| {
+            batch.write(publication_addr(self.me), &publication.words());
+            if advance {
+                batch.cas(GlobalAddr::new(0, EPOCH_AT), table.epoch, table.epoch + 1);
+            }
+        };
+        post(endpoint, write).await?;
+        self.deadline_ms.store(deadline_ms, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// Evicts members that have been silent for half a lease and are gone, or that have lapsed and
+    /// can be shut out. Does so every quarter of a lease, and else nothing.
+    pub(crate) async fn evict_when_due<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        table: &MemberTable,
+    ) -> Result<(), PoolError> {
+        let now = endpoint.now_ms();
+        if now.saturating_sub(self.asked_ms.load(Ordering::Relaxed)) > self.lease_ms() / 4 {
+            self.asked_ms.store(now, Ordering::Relaxed);
+            self.evict_silent(endpoint, blocks, table, self.lease_ms() / 2).await?;
+        }
+        Ok(())
+    }
+
+    /// Evicts members that have been silent for so long and are gone, or that have lapsed and can
+    /// be shut out.
+    pub(crate) async fn evict_silent<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        table: &MemberTable,
+        silent_ms_min: u64,
+    ) -> Result<Evictions, PoolError> {
+        let now = endpoint.now_ms();
+        let suspects: Vec<_> = {
+            let last_seen = lock(&self.last_seen);
+            let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
+            let silent = others.map(|(slot, line)| (slot, line, last_seen.silent_ms(slot, line, now)));
+            silent
+                .filter(|(_, _, silent)| *silent >= silent_ms_min)
+                .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))
+                .collect()
+        };
+        let evictions = evict_gone(blocks.fabric(), endpoint, suspects.into_iter()).await?;
+        if evictions.any {
+            self.has_evicted.store(true, Ordering::Relaxed);
+        }
+        Ok(evictions)
+    }
+}

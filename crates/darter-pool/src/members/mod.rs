@@ -1,0 +1,35 @@
+//! Members: the processes that use a pool, how they join, are found dead and leave, and what they
+//! leave.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `superblock` | what a pool is, checked before anything else is believed |
+//! | `member` | the member table, and the argument about leases and incarnations |
+//! | `register` | how a process goes live |
+//! | `evict` | how members that are gone are ended |
+//! | `membership` | [`Members`], a process's own membership |
+//! | `nodes`, `addition` | the node directory, and how a pool grows |
+//! | `adoption` | how blocks of the dead come back |
+//!
+//! The room knows blocks, and nothing of pins or limbo: it is told what to publish.
+
+mod addition;
+mod adoption;
+mod evict;
+mod member;
+mod membership;
+mod nodes;
+#[cfg(test)]
+mod races;
+mod register;
+mod superblock;
+
+pub use adoption::{Adoption, SweepReport};
+pub(crate) use member::{MemberLine, MemberTable, is_live, read_table};
+pub(crate) use membership::{Members, News};
+pub(crate) use nodes::{learn, write_directory};
+pub(crate) use register::register;
+pub(crate) use superblock::{
+    LEASE_MS_MAX, Superblock, begin as begin_superblocks, finish as finish_superblocks, node_sizes,
+    read as read_superblocks,
+};

@@ -1,0 +1,347 @@
+//! The node directory: which memory nodes a pool has, where they are found, and how one is added
+//! while the pool is in use.
+//!
+//! ```text
+//! line, word 0   0 free | READY | member + 1 << 32 | incarnation: being added by that member
+//!            1   bytes of the node
+//!            2   bytes of its address        3 … 15   the address, as a pool's name would give it
+//! ```
+//!
+//! *Adding.* A member takes the line after the last by CAS on its first word (from free, or from a
+//! member that has died), writes superblock and block table on the new node, completes the line,
+//! and raises the count of nodes in use. Anyone who finds a line READY beyond the count raises it:
+//! that is all its adder had left to do.
+//!
+//! A claim names the member and not the attempt. So a process adds one node at a time, and none
+//! while verbs of an addition that was cancelled are on their way: they could complete the line
+//! with what another attempt has written there.
+//!
+//! *Using.* No member may meet an address on a node that it cannot reach. So each member publishes
+//! how many nodes it can reach, and allocates only on those that every live member can. A member
+//! that joins reads the count again after it went live: before that, a member that missed its line
+//! may have gone as far as the count said; after it, no member goes on without it. A dead member is
+//! shut out at all nodes there are: the count is read once more after node 0 has shut it out, since
+//! it can have used no node that was not counted by then.
+
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, mutant};
+
+use super::addition::Adding;
+use super::member::{self, MemberTable};
+use super::membership::Members;
+use super::superblock::{self, Superblock};
+use crate::blocks::{Blocks, Layout, MemberId};
+use crate::error::PoolError;
+use crate::region::{DIRECTORY_AT, NODE_LINE_BYTES, NODES_AT};
+use crate::round_trip::{cas, post, read_words, submit};
+
+const LINE_WORDS: usize = (NODE_LINE_BYTES / 8) as usize;
+/// Bytes of the longest address.
+const ADDRESS_BYTES_MAX: usize = (LINE_WORDS - 3) * 8;
+const READY: u64 = 1 << 63;
+
+fn line_addr(node: u8) -> GlobalAddr {
+    GlobalAddr::new(0, DIRECTORY_AT + u64::from(node) * NODE_LINE_BYTES)
+}
+
+/// A line's word 0 while a member adds the node.
+fn claimed_by(owner: MemberId) -> u64 {
+    (u64::from(owner.member) + 1) << 32 | u64::from(owner.incarnation)
+}
+
+/// Whether a line's word 0 names a member that is still there. Looks at the member after the word
+/// was read, since it may have joined just before it claimed the line.
+async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, PoolError> {
+    let member = (word >> 32).checked_sub(1).and_then(|member| u8::try_from(member).ok());
+    let Some(member) = member else { return Ok(false) };
+    member::is_live(endpoint, MemberId { member, incarnation: word as u32 }).await
+}
+
+/// Words 1 to 15 of a node's line.
+fn line_words(bytes: u64, address: &str) -> Result<[u64; LINE_WORDS - 1], PoolError> {
+    if address.is_empty() || address.len() > ADDRESS_BYTES_MAX {
+        return Err(PoolError::Options("a memory node's address has 1 to 104 bytes"));
+    }
+    let mut words = [0; LINE_WORDS - 1];
+    (words[0], words[1]) = (bytes, address.len() as u64);
+    for (word, bytes) in words[2..].iter_mut().zip(address.as_bytes().chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(whole);
+    }
+    Ok(words)
+}
+
+/// The bytes and the address that a complete line names.
+fn parse(words: &[u64]) -> Option<(u64, String)> {
+    let length = usize::try_from(words[2]).ok().filter(|length| (1..=ADDRESS_BYTES_MAX).contains(length))?;
+    let bytes = words[3..].iter().flat_map(|word| word.to_le_bytes()).take(length).collect();
+    let address = String::from_utf8(bytes).ok()?;
+    (words[0] == READY).then_some((words[1], address))
+}
+
+/// Writes the first lines of a new pool's directory, as far as the fabric tells addresses. The
+/// count is the caller's.
+pub(crate) async fn write_directory<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    layout: &Layout,
+) -> Result<(), PoolError> {
+    for node in 0..layout.node_count() {
+        let (Some(address), Some(laid_out)) = (fabric.node_address(node), layout.node(node)) else {
+            continue;
+        };
+        let words = line_words(laid_out.bytes, &address)?;
+        let write = |batch: &mut Batch| {
+            batch.write(line_addr(node).plus(8), &words);
+            batch.write(line_addr(node), &[READY]);
+        };
+        post(endpoint, write).await?;
+    }
+    Ok(())
+}
+
+async fn read_line<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<[u64; LINE_WORDS], PoolError> {
+    Ok(read_words(endpoint, line_addr(node)).await?)
+}
+
+/// Makes the fabric reach, and the layout know, all of the first `count` nodes. Several threads may
+/// do so at once.
+pub(crate) async fn learn<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    superblock: &Superblock,
+    layout: &Layout,
+    count: u8,
+) -> Result<(), PoolError> {
+    for node in layout.node_count()..count {
+        let line = read_line(endpoint, node).await?;
+        let damaged = PoolError::Damaged { node: 0, what: "its directory does not say where a node is" };
+        let (bytes, address) = parse(&line).ok_or(damaged)?;
+        if usize::from(node) >= fabric.nodes() {
+            let added = fabric.add_node(node, &address);
+            // Unless another thread was faster.
+            if usize::from(node) >= fabric.nodes() {
+                added?;
+            }
+        }
+        let found = superblock::read_node(endpoint, node, fabric.node_bytes(node)).await?;
+        if found != *superblock || fabric.node_bytes(node) != bytes {
+            return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
+        }
+        layout.add_node(usize::from(node), bytes)?;
+    }
+    Ok(())
+}
+
+/// Raises the count of nodes in use from one number to the next. Returns what it is then.
+async fn raise_count<E: Endpoint>(endpoint: &mut E, from: u8) -> Result<u64, PoolError> {
+    let next = u64::from(from) + 1;
+    let raised = cas(endpoint, GlobalAddr::new(0, NODES_AT), from.into(), next).await?;
+    Ok(if raised.swapped { next } else { raised.found })
+}
+
+impl Members {
+    /// Learns of nodes that a table counts, and uses those that all its live members can reach. A
+    /// node that cannot be reached now is tried again in a later round.
+    pub(crate) async fn follow_nodes<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        table: &MemberTable,
+    ) -> Result<(), PoolError> {
+        let layout = blocks.layout();
+        let learnt = if table.nodes > layout.node_count() {
+            learn(blocks.fabric(), endpoint, self.superblock(), layout, table.nodes).await
+        } else {
+            Ok(())
+        };
+        // In every case: nodes before one that could not be learnt are laid out, and those that
+        // another thread has learnt, or that a cancelled call has.
+        blocks.take_nodes_in();
+        match learnt {
+            Ok(()) | Err(PoolError::Fabric(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let usable = if mutant!("node-used-before-all-reach-it") {
+            layout.node_count()
+        } else {
+            table.reached_by_all()
+        };
+        self.raise_usable(usable);
+        Ok(())
+    }
+
+    /// Adds the memory node at an address to the pool. Returns its number.
+    /// `epoch` returns the process epoch.
+    pub(crate) async fn add_node<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        epoch: impl Fn() -> u64,
+        address: &str,
+    ) -> Result<u8, PoolError> {
+        line_words(0, address)?;
+        let adding = Adding::begin(self.addition(), endpoint.orphans())?;
+        let (node, claim) = self.claim_line(endpoint, blocks, epoch).await?;
+        let bytes = match self.prepare_node(endpoint, blocks, node, address).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                blocks.fabric().forget_node(node);
+                let free = if mutant!("node-line-kept-after-an-error") { claim } else { 0 };
+                cas(endpoint, line_addr(node), claim, free).await?;
+                return Err(error);
+            }
+        };
+        let mut batch = endpoint.batch();
+        batch.write(line_addr(node).plus(8), &line_words(bytes, address)?);
+        let cas = batch.cas(line_addr(node), claim, READY);
+        if !submit(endpoint, batch).await?.swapped(cas) {
+            blocks.fabric().forget_node(node);
+            return Err(PoolError::Evicted);
+        }
+        raise_count(endpoint, node).await?;
+        adding.end();
+        Ok(node)
+    }
+
+    /// Takes the first free line for this process. Returns its node and what its first word says
+    /// then.
+    async fn claim_line<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        epoch: impl Fn() -> u64,
+    ) -> Result<(u8, u64), PoolError> {
+        let claim = claimed_by(self.me());
+        loop {
+            let table = self.read(endpoint, blocks, epoch()).await?;
+            self.follow_nodes(endpoint, blocks, &table).await?;
+            let node = table.nodes;
+            let reached = blocks.layout().node_count();
+            if node != reached {
+                let what = "one of its nodes cannot be reached, so none can be added";
+                return Err(PoolError::NodeMismatch { node: reached, what });
+            }
+            if node == u8::MAX {
+                return Err(PoolError::Options("a pool has at most 255 memory nodes"));
+            }
+            let line = read_line(endpoint, node).await?;
+            if line[0] == READY {
+                raise_count(endpoint, node).await?;
+                continue;
+            }
+            if line[0] != claim && is_claimed(endpoint, line[0]).await? {
+                return Err(PoolError::Options("another process is adding a memory node; try again"));
+            }
+            if cas(endpoint, line_addr(node), line[0], claim).await?.swapped {
+                return Ok((node, claim));
+            }
+        }
+    }
+
+    /// Reaches a new node and lays it out. Returns its bytes.
+    async fn prepare_node<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        node: u8,
+        address: &str,
+    ) -> Result<u64, PoolError> {
+        blocks.fabric().add_node(node, address)?;
+        let bytes = blocks.fabric().node_bytes(node);
+        match superblock::read_node(endpoint, node, bytes).await {
+            Err(PoolError::NotAPool { .. }) => {}
+            // A member died just before it had made the node this pool's.
+            Ok(found) if found == *self.superblock() => {}
+            Err(PoolError::Fabric(error)) => return Err(error.into()),
+            Ok(_) | Err(_) => return Err(PoolError::AlreadyAPool { node }),
+        }
+        let count = blocks.layout().lay_out(node, bytes)?.blocks;
+        superblock::write_node(endpoint, self.superblock(), node, bytes, count).await?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{poll, slow};
+    use crate::{Pool, PoolOptions};
+    use darter_fabric::decorate::Delaying;
+    use darter_fabric::{Sim, block_on};
+    use std::pin::pin;
+
+    /// A simulation of three nodes of which all processes reach only the first, with a pool on
+    /// that.
+    fn one_node_of_three() -> (Sim, Pool<Delaying<Sim>>) {
+        let sim = Sim::new(3, 2 << 20);
+        (0..3).for_each(|process| sim.process(process).limit_nodes(1));
+        let options = PoolOptions { block_bytes: Some(256 << 10), ..PoolOptions::default() };
+        let pool = block_on(Pool::create(slow(&sim, 0), &options)).unwrap();
+        (sim, pool)
+    }
+
+    fn is_done(future: std::pin::Pin<&mut impl Future>) -> bool {
+        poll(future).is_ready()
+    }
+
+    /// A member joins and claims the line at any moment of another's addition.
+    #[test]
+    fn a_line_claimed_by_a_member_that_has_just_joined_is_not_taken() {
+        for polls in 0.. {
+            let (sim, pool) = one_node_of_three();
+            let mut client = pool.client().unwrap();
+            block_on(pool.maintain(&mut client)).unwrap();
+            let mut adding = pin!(pool.add_node(&mut client, "sim:1"));
+            let is_added = (0..polls).any(|_| is_done(adding.as_mut()));
+            assert!(!is_added, "a line is claimed before its node is added");
+            let other = block_on(Pool::open(sim.process(1))).unwrap();
+            let mut endpoint = other.fabric().endpoint().unwrap();
+            let claim = claimed_by(other.member());
+            let mut batch = endpoint.batch();
+            let cas = batch.cas(line_addr(1), 0, claim);
+            let claimed = block_on(endpoint.submit(batch)).unwrap().swapped(cas);
+            if !claimed {
+                assert!(polls > 3, "members, the line and members again are read before");
+                return;
+            }
+            assert!(matches!(block_on(adding), Err(PoolError::Options(_))), "after {polls} polls");
+            assert_eq!(block_on(read_line(&mut endpoint, 1)).unwrap()[0], claim);
+        }
+    }
+
+    #[test]
+    fn two_threads_that_learn_of_a_node_lay_it_out_once() {
+        let (sim, pool) = one_node_of_three();
+        let other = block_on(Pool::open(slow(&sim, 1))).unwrap();
+        block_on(pool.add_node(&mut pool.client().unwrap(), "sim:1")).unwrap();
+        let (fabric, layout) = (other.fabric(), other.process.blocks.layout());
+        let superblock = other.process.members.superblock();
+        let (mut one, mut two) = (fabric.endpoint().unwrap(), fabric.endpoint().unwrap());
+        let mut first = pin!(learn(fabric, &mut one, superblock, layout, 2));
+        let mut second = pin!(learn(fabric, &mut two, superblock, layout, 2));
+        while !is_done(first.as_mut()) {
+            assert!(!is_done(second.as_mut()));
+        }
+        block_on(second).unwrap();
+        assert_eq!(layout.node_count(), 2);
+    }
+
+    #[test]
+    fn a_node_learnt_before_an_error_has_a_place_in_the_heap() {
+        let (sim, pool) = one_node_of_three();
+        let other = block_on(Pool::open(slow(&sim, 1))).unwrap();
+        let mut client = pool.client().unwrap();
+        for (node, address) in [(1, "sim:1"), (2, "sim:2")] {
+            assert_eq!(block_on(pool.add_node(&mut client, address)).unwrap(), node);
+        }
+        let mut batch = client.batch();
+        batch.write(line_addr(2), &[0]);
+        block_on(client.submit(batch)).unwrap();
+        let learnt = block_on(other.maintain(&mut other.client().unwrap()));
+        assert!(matches!(learnt, Err(PoolError::Damaged { .. })));
+        let blocks = &other.process.blocks;
+        assert_eq!(blocks.layout().node_count(), 2);
+        assert!(blocks.can_cut_from_a_block_on(1));
+    }
+}

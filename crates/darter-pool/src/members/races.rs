@@ -1,0 +1,188 @@
+//! Races of members that join, lapse and die, driven by hand.
+
+use darter_fabric::sim::{EventKind, Executor, WordOrder};
+use darter_fabric::{Fabric, OpKind, Sim, block_on};
+use std::cell::RefCell;
+use std::pin::pin;
+
+use super::evict::evict_gone;
+use super::member::read_table;
+use crate::fixtures::{LEASE_MS, create, is_pending_after, maintain, open, open_first, options, slow};
+use crate::{AllocKind, Pool, ReachableSet};
+
+#[test]
+fn members_that_renew_their_leases_are_not_shut_out() {
+    let sim = Sim::new(1, 4 << 20);
+    let pools = [create(&sim), open(&sim, 1)];
+    for _ in 0..20 {
+        sim.advance_ms(LEASE_MS / 4 + 1);
+        for pool in &pools {
+            maintain(pool, 1);
+        }
+    }
+}
+
+#[test]
+fn who_renewed_its_lease_after_the_first_look_has_not_lapsed() {
+    let sim = Sim::new(1, 4 << 20);
+    let (one, two) = (create(&sim), open(&sim, 1));
+    let mut endpoint = sim.endpoint().unwrap();
+    let stale = block_on(read_table(&mut endpoint, 2)).unwrap().lines[1];
+    sim.advance_ms(LEASE_MS / 2);
+    maintain(&two, 1);
+    let evictions = block_on(evict_gone(&sim, &mut endpoint, [(1, stale, true)].into_iter())).unwrap();
+    assert!(!evictions.any && !sim.process(1).is_fenced());
+    drop((one, two));
+}
+
+/// The second look at a dead member's line tears: its end belongs to the next member in that slot.
+#[test]
+fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
+    let sim = Sim::new(1, 4 << 20);
+    let (one, two) = (create(&sim), open(&sim, 1));
+    let mut endpoint = sim.process(0).endpoint().unwrap();
+    let stale = block_on(read_table(&mut endpoint, 2)).unwrap().lines[1];
+    two.abandon();
+    sim.process(1).kill();
+    let mut executor = Executor::new(&sim);
+    let fabric = sim.process(0);
+    executor.spawn(0, async move {
+        let _ = evict_gone(&fabric, &mut endpoint, [(1, stale, true)].into_iter()).await;
+    });
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        executor.events(&mut events);
+        // The state, then state, epochs and deadline, and not the holder yet.
+        executor.perform(events[0], 4, WordOrder::Ascending);
+    }
+    sim.schedule(false);
+    let next = open(&sim, 2);
+    assert_eq!(next.member().member, 1);
+    sim.schedule(true);
+    loop {
+        executor.events(&mut events);
+        let Some(&event) = events.first() else { break };
+        executor.perform(event, 0, WordOrder::Ascending);
+        executor.perform(event, u32::MAX, WordOrder::Ascending);
+    }
+    sim.schedule(false);
+    assert!(!sim.process(2).is_fenced());
+    drop((one, next));
+}
+
+/// A READ of the member lines tears: its last word comes from before a member went live, the others
+/// from after.
+#[test]
+fn who_is_seen_live_is_seen_with_words_of_its_own() {
+    let sim = Sim::new(1, 4 << 20);
+    let one = create(&sim);
+    let mut endpoint = sim.process(0).endpoint().unwrap();
+    let read = RefCell::new(None);
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {
+        *read.borrow_mut() = Some(read_table(&mut endpoint, 2).await.unwrap());
+    });
+    let mut events = Vec::new();
+    loop {
+        executor.events(&mut events);
+        let event = events[0];
+        if matches!(event.kind, EventKind::Execute { verb: 2, .. }) {
+            executor.perform(event, 1, WordOrder::Descending);
+            break;
+        }
+        executor.perform(event, u32::MAX, WordOrder::Ascending);
+    }
+    sim.schedule(false);
+    let two = open(&sim, 1);
+    sim.schedule(true);
+    while read.borrow().is_none() {
+        executor.events(&mut events);
+        executor.perform(events[0], u32::MAX, WordOrder::Ascending);
+    }
+    sim.schedule(false);
+    let table = read.borrow_mut().take().unwrap();
+    for (slot, line) in table.live() {
+        assert!(line.nodes == 1 && line.holder != 0, "slot {slot}: {line:?}");
+    }
+    drop(executor);
+    drop((one, two));
+}
+
+#[test]
+fn nobody_is_ended_who_may_write_to_nodes_that_are_not_known() {
+    let sim = Sim::new(2, 4 << 20);
+    (0..3).for_each(|process| sim.process(process).limit_nodes(1));
+    let (one, two) = (create(&sim), open(&sim, 1));
+    block_on(one.add_node(&mut one.client().unwrap(), "sim:1")).unwrap();
+    let mut endpoint = sim.process(2).endpoint().unwrap();
+    let line = block_on(read_table(&mut endpoint, 2)).unwrap().lines[1];
+    two.abandon();
+    sim.process(1).kill();
+    let fabric = sim.process(2);
+    let evictions = block_on(evict_gone(&fabric, &mut endpoint, [(1, line, true)].into_iter())).unwrap();
+    assert!(evictions.unsure && !evictions.any);
+    drop(one);
+}
+
+#[test]
+fn whoever_joins_during_an_addition_reaches_the_node_before_others_use_it() {
+    for polls in 0.. {
+        let sim = Sim::new(2, 4 << 20);
+        (0..2).for_each(|process| sim.process(process).limit_nodes(1));
+        let one = create(&sim);
+        let mut opening = pin!(Pool::open(slow(&sim, 1)));
+        let is_open = !is_pending_after(opening.as_mut(), polls);
+        if is_open {
+            assert!(polls > 3, "a process joins in several round trips");
+            break;
+        }
+        block_on(one.add_node(&mut one.client().unwrap(), "sim:1")).unwrap();
+        maintain(&one, 3);
+        let two = block_on(opening).unwrap();
+        assert!(one.nodes() == 1 || two.process.blocks.layout().node_count() == 2, "after {polls} polls");
+        two.abandon();
+        one.abandon();
+    }
+}
+
+#[test]
+fn the_block_of_a_member_that_joins_during_a_look_round_is_not_swept() {
+    for polls in 0.. {
+        let sim = Sim::new(1, 4 << 20);
+        let one = block_on(Pool::create(slow(&sim, 0), &options())).unwrap();
+        let mut client = one.client().unwrap();
+        let mut adopting = pin!(one.adopt(&mut client));
+        if !is_pending_after(adopting.as_mut(), polls) {
+            assert!(polls > 3, "members and blocks are read one after the other");
+            break;
+        }
+        let two = open(&sim, 1);
+        let mut other = two.client().unwrap();
+        block_on(other.alloc(0, 64, AllocKind::Leaf)).unwrap();
+        assert_eq!(block_on(adopting).unwrap().blocks(), 0, "after {polls} polls");
+        drop(other);
+        two.abandon();
+        one.abandon();
+    }
+}
+
+/// An object that the walk met is freed after it.
+#[test]
+fn what_is_freed_after_the_walk_of_a_sweep_is_free() {
+    let sim = Sim::new(1, 4 << 20);
+    let dead = open_first(&sim, 1);
+    let addr = block_on(dead.client().unwrap().alloc(0, 64, AllocKind::Leaf)).unwrap();
+    let sweeper = open(&sim, 0);
+    let mut client = sweeper.client().unwrap();
+    dead.abandon();
+    sim.process(1).kill();
+    let adoption = block_on(sweeper.adopt(&mut client)).unwrap();
+    assert_eq!(adoption.dead_blocks(), 1);
+    let mut met = ReachableSet::new();
+    assert!(met.insert(addr, 64));
+    block_on(client.pin(OpKind::Delete)).unwrap().retire(addr, 64, AllocKind::Leaf);
+    let report = block_on(sweeper.finish_adoption(&mut client, adoption, &met)).unwrap();
+    assert!(report.finished && report.violations.is_empty());
+    let audit = block_on(sweeper.audit(&mut client, &ReachableSet::new())).unwrap();
+    assert_eq!((report.kept_bytes, audit.leaked_bytes), (0, 0));
+}

@@ -1,0 +1,114 @@
+//! Registration: how a process takes a member line and goes live (`member`).
+
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Identity, mutant};
+
+use super::evict::evict_gone;
+use super::member::{MemberTable, Publication, line_addr, publication_addr, read_table, state_word};
+use crate::blocks::MemberId;
+use crate::error::PoolError;
+use crate::region::{EPOCH_AT, MEMBERS};
+use crate::round_trip::{Swap, cas, post, submit};
+
+/// What registration has settled.
+pub(crate) struct Registration {
+    pub me: MemberId,
+    pub identity: Box<dyn Identity>,
+    pub epoch: u64,
+    /// Nodes there were when this process had gone live, and those of them that all members could
+    /// reach.
+    pub nodes: u8,
+    pub usable: u8,
+    /// Whether members were ended that may have left blocks.
+    pub has_evicted: bool,
+}
+
+/// Takes a slot for this process, after ending the members that are gone.
+pub(crate) async fn register<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    lease_ms: u64,
+    nodes: u8,
+) -> Result<Registration, PoolError> {
+    let table = read_table(endpoint, 1).await?;
+    let evictions =
+        evict_gone(fabric, endpoint, table.live().map(|(slot, line)| (slot, *line, false))).await?;
+    let table = read_table(endpoint, table.lines.len() as u32).await?;
+    let is_live = |slot: u32| table.lines.get(slot as usize).is_some_and(|line| line.live);
+    for slot in (0..MEMBERS).filter(|&slot| !is_live(slot)) {
+        let identity = match fabric.claim(slot) {
+            Ok(identity) => identity,
+            Err(FabricError::IdentityTaken { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        // From the claim on no other process goes live here.
+        let name = (identity.holder(), nodes);
+        if let Some((me, table)) = go_live(endpoint, slot, lease_ms, name).await? {
+            let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
+            return Ok(Registration { me, identity, epoch, nodes, usable, has_evicted: evictions.any });
+        }
+    }
+    Err(PoolError::MembersFull { max: MEMBERS })
+}
+
+async fn go_live<E: Endpoint>(
+    endpoint: &mut E,
+    slot: u32,
+    lease_ms: u64,
+    (holder, nodes): (u64, u8),
+) -> Result<Option<(MemberId, MemberTable)>, PoolError> {
+    raise_used(endpoint, slot + 1).await?;
+    let table = read_table(endpoint, slot + 1).await?;
+    let Some(line) = table.lines.get(slot as usize).copied() else { return Ok(None) };
+    if line.live {
+        // A process went live here since the read, and holds no claim: others will find out whether
+        // it is gone.
+        return Ok(None);
+    }
+    // An incarnation is never 0.
+    let kept = mutant!("member-incarnation-kept") && line.incarnation > 0;
+    let incarnation = if kept { line.incarnation } else { line.incarnation.wrapping_add(1) };
+    let me = MemberId { member: slot as u8, incarnation };
+    let publication = Publication {
+        published: table.epoch,
+        flushed: table.epoch,
+        deadline_ms: endpoint.now_ms().saturating_add(lease_ms),
+        has_garbage: false,
+        holder,
+        nodes,
+    };
+    let mut batch = endpoint.batch();
+    batch.write(publication_addr(me), &publication.words());
+    let found = state_word(false, line.incarnation);
+    let cas = batch.cas(line_addr(slot), found, state_word(true, me.incarnation));
+    if !submit(endpoint, batch).await?.swapped(cas) {
+        return Ok(None);
+    }
+    // Both again, now that others see this process.
+    let before = table.epoch;
+    let stays = mutant!("member-goes-live-by-what-it-read-before");
+    let table = if stays { table } else { read_table(endpoint, slot + 1).await? };
+    if table.epoch < before {
+        return Err(PoolError::Damaged { node: 0, what: "its epoch went backwards" });
+    }
+    let epochs = [table.epoch, table.epoch];
+    post(endpoint, |batch| batch.write(publication_addr(me), &epochs)).await?;
+    Ok(Some((me, table)))
+}
+
+/// Makes others read at least `used` member lines.
+async fn raise_used<E: Endpoint>(endpoint: &mut E, used: u32) -> Result<(), PoolError> {
+    let addr = GlobalAddr::new(0, EPOCH_AT + 8);
+    let mut known = 0;
+    // The word only grows, at most to the number of lines, so this ends.
+    while known < u64::from(used) {
+        let Swap { swapped, found } = cas(endpoint, addr, known, used.into()).await?;
+        if swapped {
+            break;
+        }
+        if found <= known {
+            return Err(PoolError::Damaged { node: 0, what: "its count of members went backwards" });
+        }
+        known = found;
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! The superblock: what a pool is, checked before anything else is believed.
+//!
+//! ```text
+//! word  0  magic                       word  6 … 9   secret: keys the index's hashes
+//!       1  format version                   10       lease in milliseconds
+//!       2  pool id, random                  11 … 14  zero
+//!       3  first nodes | this node << 32    15       checksum over words 0 to 14
+//!       4  bytes of this node
+//!       5  bytes of a block
+//! ```
+//!
+//! These words never change. The magic word is written last, node 0's after all others', so a
+//! creation that was cut short leaves no pool. `first nodes` counts those the pool was made with;
+//! the count beside the epoch says how many there are now (`nodes`). What changes (epoch, root
+//! words, tables) is checked where it is used.
+
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
+
+use crate::blocks::Layout;
+use crate::error::PoolError;
+use crate::region::{EPOCH_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
+use crate::round_trip::{post, read_words};
+
+/// The version of everything this crate lays out.
+pub(crate) const FORMAT_VERSION: u64 = 2;
+/// Words that never change.
+pub(crate) const CONSTANT_WORDS: usize = 16;
+/// The first epoch; older stamps than any can then be named.
+pub(crate) const FIRST_EPOCH: u64 = 16;
+/// Words of zeros written at a time.
+const ZERO_WORDS: usize = 4096;
+/// The longest lease a superblock can name: a day.
+pub(crate) const LEASE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+const NODE: usize = 3;
+const CHECKSUM: usize = 15;
+
+/// What a superblock says about the whole pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub pool_id: u64,
+    pub nodes: u32,
+    pub block_bytes: u64,
+    pub secret: [u64; 4],
+    pub lease_ms: u64,
+}
+
+impl Superblock {
+    /// A new pool's superblock.
+    pub(crate) fn new(nodes: u32, block_bytes: u64, lease_ms: u64, secret: Option<[u64; 4]>) -> Self {
+        let secret = match secret {
+            // Small numbers, as people choose them, would make weak keys.
+            Some(words) => words.map(spread),
+            None => std::array::from_fn(|_| random_word()),
+        };
+        Self { pool_id: random_word() | 1, nodes, block_bytes, secret, lease_ms }
+    }
+
+    fn words(&self, node: u8, node_bytes: u64) -> [u64; CONSTANT_WORDS] {
+        let mut words = [0; CONSTANT_WORDS];
+        words[0] = SUPERBLOCK_MAGIC;
+        words[1] = FORMAT_VERSION;
+        words[2] = self.pool_id;
+        words[NODE] = u64::from(self.nodes) | u64::from(node) << 32;
+        words[4] = node_bytes;
+        words[5] = self.block_bytes;
+        words[6..10].copy_from_slice(&self.secret);
+        words[10] = self.lease_ms;
+        words[CHECKSUM] = checksum(&words);
+        words
+    }
+
+    /// Reads one node's words back.
+    fn parse(words: &[u64], node: u8, node_bytes: u64) -> Result<Self, PoolError> {
+        if words[0] != SUPERBLOCK_MAGIC {
+            return Err(PoolError::NotAPool { node });
+        }
+        if words[1] != FORMAT_VERSION {
+            return Err(PoolError::WrongVersion { found: words[1], expected: FORMAT_VERSION });
+        }
+        if words[CHECKSUM] != checksum(words) {
+            return Err(PoolError::Damaged { node, what: "its superblock's checksum does not match" });
+        }
+        let superblock = Self {
+            pool_id: words[2],
+            nodes: words[NODE] as u32,
+            block_bytes: words[5],
+            secret: [words[6], words[7], words[8], words[9]],
+            lease_ms: words[10],
+        };
+        if words[NODE] >> 32 != u64::from(node) {
+            return Err(PoolError::NodeMismatch { node, what: "its superblock says it is another node" });
+        }
+        if words[4] != node_bytes {
+            return Err(PoolError::NodeMismatch { node, what: "its superblock says it has another size" });
+        }
+        Ok(superblock)
+    }
+}
+
+/// Every bit of every word counts: each step is a bijection of the state for a given word, and of
+/// the word for a given state.
+fn checksum(words: &[u64]) -> u64 {
+    words[..CHECKSUM].iter().fold(0x5375_7065_7262_6c6b, |sum: u64, &word| {
+        (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    })
+}
+
+/// A word whose bits all depend on all of the given one's: `SplitMix64`'s finalizer, a bijection.
+fn spread(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// Node sizes, when there is a countable number of nodes.
+pub(crate) fn node_sizes<F: Fabric>(fabric: &F) -> Result<Vec<u64>, PoolError> {
+    let nodes = u8::try_from(fabric.nodes()).ok().filter(|&nodes| nodes > 0);
+    let nodes = nodes.ok_or(PoolError::Options("a pool has 1 to 255 memory nodes"))?;
+    Ok((0..nodes).map(|node| fabric.node_bytes(node)).collect())
+}
+
+/// Writes the superblocks and empty tables of a new pool, node 0's superblock excepted. Fails if
+/// one of the nodes belongs to a pool.
+pub(crate) async fn begin<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<(), PoolError> {
+    for node in 0..layout.node_count() {
+        let [magic, ..] = read_constants(endpoint, node).await?;
+        if magic == SUPERBLOCK_MAGIC {
+            return Err(PoolError::AlreadyAPool { node });
+        }
+    }
+    for node in (1..layout.node_count()).rev() {
+        write_node(endpoint, superblock, node, fabric.node_bytes(node), layout.blocks(node)).await?;
+    }
+    write_zeros(endpoint, 0, layout.blocks(0)).await
+}
+
+/// Makes the nodes a pool, after everything else has been written.
+pub(crate) async fn finish<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<(), PoolError> {
+    let head = [FIRST_EPOCH, 0, layout.node_count().into()];
+    post(endpoint, |batch| batch.write(GlobalAddr::new(0, EPOCH_AT), &head)).await?;
+    write_constants(endpoint, superblock, 0, fabric.node_bytes(0)).await
+}
+
+/// Writes the superblock and an empty table on a node other than 0.
+pub(crate) async fn write_node<E: Endpoint>(
+    endpoint: &mut E,
+    superblock: &Superblock,
+    node: u8,
+    bytes: u64,
+    blocks: u32,
+) -> Result<(), PoolError> {
+    write_zeros(endpoint, node, blocks).await?;
+    write_constants(endpoint, superblock, node, bytes).await
+}
+
+/// Clears everything before a node's blocks.
+async fn write_zeros<E: Endpoint>(endpoint: &mut E, node: u8, blocks: u32) -> Result<(), PoolError> {
+    let zeros = vec![0; ZERO_WORDS];
+    let table_end = TABLE_AT + u64::from(blocks) * 8;
+    for start in (0..table_end).step_by(ZERO_WORDS * 8) {
+        let words = ((table_end - start) / 8).min(ZERO_WORDS as u64) as usize;
+        post(endpoint, |batch| batch.write(GlobalAddr::new(node, start), &zeros[..words])).await?;
+    }
+    Ok(())
+}
+
+/// Writes the words that make a node one of a pool's, the magic one last.
+async fn write_constants<E: Endpoint>(
+    endpoint: &mut E,
+    superblock: &Superblock,
+    node: u8,
+    bytes: u64,
+) -> Result<(), PoolError> {
+    let words = superblock.words(node, bytes);
+    let write = |batch: &mut Batch| {
+        batch.write(GlobalAddr::new(node, 8), &words[1..]);
+        batch.write(GlobalAddr::new(node, 0), &words[..1]);
+    };
+    Ok(post(endpoint, write).await?)
+}
+
+async fn read_constants<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<[u64; CONSTANT_WORDS], PoolError> {
+    Ok(read_words(endpoint, GlobalAddr::new(node, 0)).await?)
+}
+
+/// Reads one node's superblock.
+pub(crate) async fn read_node<E: Endpoint>(
+    endpoint: &mut E,
+    node: u8,
+    bytes: u64,
+) -> Result<Superblock, PoolError> {
+    if bytes < MEMBERS_AT {
+        return Err(PoolError::TooSmall { node, node_bytes: bytes, needed: TABLE_AT });
+    }
+    let words = read_constants(endpoint, node).await?;
+    Superblock::parse(&words, node, bytes)
+}
+
+/// Reads and compares the superblocks of the nodes that are given, and the count of those in use.
+pub(crate) async fn read<E: Endpoint>(
+    endpoint: &mut E,
+    node_bytes: &[u64],
+) -> Result<(Superblock, u8), PoolError> {
+    let mut first: Option<Superblock> = None;
+    for (node, &bytes) in node_bytes.iter().enumerate() {
+        let node = node as u8;
+        let found = read_node(endpoint, node, bytes).await?;
+        if first.is_some_and(|first| first != found) {
+            return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
+        }
+        first = Some(found);
+    }
+    let superblock = first.ok_or(PoolError::NotAPool { node: 0 })?;
+    let [in_use] = read_words(endpoint, GlobalAddr::new(0, NODES_AT)).await?;
+    let count = u8::try_from(in_use).ok().filter(|&count| u32::from(count) >= superblock.nodes.max(1));
+    let count = count.ok_or(PoolError::Damaged { node: 0, what: "its count of nodes cannot be" })?;
+    if node_bytes.len() > usize::from(count) {
+        return Err(PoolError::NodeMismatch { node: count, what: "the pool has fewer nodes" });
+    }
+    Ok((superblock, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let superblock = Superblock::new(3, 2 << 20, 5000, None);
+        let words = superblock.words(2, 1 << 30);
+        assert_eq!(Superblock::parse(&words, 2, 1 << 30).unwrap(), superblock);
+        for bit in 0..CONSTANT_WORDS * 64 {
+            let mut damaged = words;
+            damaged[bit / 64] ^= 1 << (bit % 64);
+            assert!(Superblock::parse(&damaged, 2, 1 << 30).is_err(), "bit {bit}");
+        }
+        assert!(Superblock::parse(&words, 1, 1 << 30).is_err());
+        assert!(Superblock::parse(&words, 2, 1 << 29).is_err());
+    }
+}

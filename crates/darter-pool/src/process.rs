@@ -1,0 +1,162 @@
+//! What all handles and clients of one membership share, and what takes more than one room.
+//!
+//! Everything that needs verbs takes an endpoint, so that closing, which has no client any more,
+//! runs the same code.
+
+use darter_fabric::{Fabric, GlobalAddr, block_on, mutant};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::blocks::{AuditReport, Blocks, ReachableSet, Shortage, class_bytes};
+use crate::error::PoolError;
+use crate::grace::Grace;
+use crate::members::{Adoption, MemberTable, Members, SweepReport};
+
+/// One process's membership in a pool.
+pub(crate) struct Process<F: Fabric> {
+    pub(crate) blocks: Blocks<F>,
+    pub(crate) members: Members,
+    pub(crate) grace: Grace,
+    /// Closing has begun, or is not to be done.
+    closing: AtomicBool,
+}
+
+impl<F: Fabric> Process<F> {
+    /// A membership that has just begun.
+    pub(crate) fn new(blocks: Blocks<F>, members: Members, grace: Grace) -> Self {
+        Self { blocks, members, grace, closing: AtomicBool::new(false) }
+    }
+
+    /// Leaves everything as a crash would.
+    pub(crate) fn abandon(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.members.drop_identity();
+    }
+
+    /// Reads epoch and members, and makes sure that this process is still one.
+    pub(crate) async fn read_members(&self, endpoint: &mut F::Endpoint) -> Result<MemberTable, PoolError> {
+        // Taken before the read: another thread may see a later epoch meanwhile.
+        self.members.read(endpoint, &self.blocks, self.grace.epoch()).await
+    }
+
+    /// One round of upkeep, unless one is under way.
+    pub(crate) async fn upkeep(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        self.grace.round(endpoint, &self.blocks, &self.members).await.map(drop)
+    }
+
+    /// Rounds of upkeep until limbo is empty or nothing moves, then gives back what is empty.
+    pub(crate) async fn settle(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
+        self.grace.settle(endpoint, &self.blocks, &self.members).await?;
+        self.blocks.reopen_touched(endpoint).await?;
+        self.blocks.claim_and_trim(endpoint).await?;
+        self.blocks.return_blocks(endpoint, 0).await
+    }
+
+    /// Takes at least one and at most as many free objects as wanted, all on one node.
+    pub(crate) async fn obtain(
+        &self,
+        endpoint: &mut F::Endpoint,
+        shortage: Shortage,
+        out: &mut Vec<GlobalAddr>,
+    ) -> Result<(), PoolError> {
+        let nodes = self.members.usable_nodes();
+        for is_last in [false, true] {
+            if self.blocks.obtain(endpoint, nodes, shortage, is_last, out).await? {
+                return Ok(());
+            }
+            if !is_last {
+                // Members that joined since the last upkeep may have freed objects of this process.
+                self.read_members(endpoint).await?;
+                // Blocks of the other kind, or pages of other classes, may turn out empty.
+                self.blocks.claim_and_trim(endpoint).await?;
+                self.blocks.return_blocks(endpoint, 0).await?;
+            }
+        }
+        Err(PoolError::OutOfSpace { needed: class_bytes(shortage.class), node: shortage.node })
+    }
+
+    /// The words of all nodes' block tables.
+    pub(crate) async fn read_block_tables(
+        &self,
+        endpoint: &mut F::Endpoint,
+    ) -> Result<Vec<Vec<u64>>, PoolError> {
+        let mut tables = Vec::new();
+        for node in 0..self.blocks.layout().node_count() {
+            tables.push(self.blocks.read_block_table(endpoint, node).await?);
+        }
+        Ok(tables)
+    }
+
+    /// The first step of a sweep.
+    pub(crate) async fn adopt(&self, endpoint: &mut F::Endpoint) -> Result<Adoption, PoolError> {
+        self.grace.evict_gone(endpoint, &self.blocks, &self.members).await?;
+        let early = if mutant!("adopt-reads-members-before-blocks") {
+            Some(self.read_members(endpoint).await?)
+        } else {
+            None
+        };
+        let tables = self.read_block_tables(endpoint).await?;
+        // Members after blocks: an owner that is not there now has gone for good.
+        let members = match early {
+            Some(members) => members,
+            None => self.read_members(endpoint).await?,
+        };
+        self.members.adopt(endpoint, &self.blocks, tables, &members).await
+    }
+
+    /// The second step of a sweep.
+    pub(crate) async fn finish_adoption(
+        &self,
+        endpoint: &mut F::Endpoint,
+        adoption: Adoption,
+        reachable: &ReachableSet,
+    ) -> Result<SweepReport, PoolError> {
+        if adoption.is_empty() {
+            return Ok(SweepReport { finished: true, ..SweepReport::default() });
+        }
+        let waiting_for = self.grace.wait_until_flushed(endpoint, &self.blocks, &self.members).await?;
+        if !waiting_for.is_empty() {
+            return Ok(SweepReport { waiting_for, ..SweepReport::default() });
+        }
+        self.members.sweep(endpoint, &self.blocks, &adoption, reachable).await
+    }
+
+    /// Compares the pool's books with what the index reaches.
+    pub(crate) async fn audit(
+        &self,
+        endpoint: &mut F::Endpoint,
+        reachable: &ReachableSet,
+    ) -> Result<AuditReport, PoolError> {
+        let idle = self.blocks.idle(self.grace.in_limbo());
+        let tables = self.read_block_tables(endpoint).await?;
+        let members = self.read_members(endpoint).await?;
+        self.blocks.audit(endpoint, reachable, &idle, tables, |owner| members.is_live(owner)).await
+    }
+
+    /// Ends the membership: frees what can be freed and leaves exact books for the next owner. What
+    /// is still in limbo when other members hold the epoch back stays in use; a sweep finds it.
+    /// Later calls do nothing.
+    pub(crate) async fn close(&mut self) -> Result<(), PoolError> {
+        if self.closing.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let mut endpoint = self.blocks.fabric().endpoint()?;
+        self.settle(&mut endpoint).await?;
+        if self.grace.has_lingering_pins() && !mutant!("close-over-lingering-pins") {
+            // Verbs of cancelled operations are still on their way into our blocks: leave as a dead
+            // process would.
+            return Ok(());
+        }
+        self.blocks.close_all(&mut endpoint).await?;
+        self.members.end(&mut endpoint).await
+    }
+}
+
+impl<F: Fabric> Drop for Process<F> {
+    fn drop(&mut self) {
+        if !*self.closing.get_mut() {
+            // No caller is left to report an error to; the blocks are then swept like a dead
+            // member's.
+            let _ = block_on(self.close());
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Where everything lies in a memory node's region, up to its blocks.
+//!
+//! ```text
+//! region            0 +--------------------------------------------+
+//!                     | superblock constants, 16 words             |  every node (`superblock`)
+//!                 128 | global epoch | member lines | nodes in use |  node 0, zero elsewhere
+//!                 512 | root words, 64, for the index              |  node 0
+//!                1024 | unused                                     |
+//!                4096 +--------------------------------------------+
+//!                     | member lines, 256 of 64 bytes (`member`)   |  node 0
+//!               20480 +--------------------------------------------+
+//!                     | node directory, 256 of 128 bytes (`nodes`) |  node 0
+//!               53248 +--------------------------------------------+
+//!                     | block table, one word a block (`block`)    |  every node
+//!           multiple  +--------------------------------------------+
+//!          of 64 KiB  | block 0 | block 1 | …                      |
+//!                     +--------------------------------------------+
+//! ```
+
+use darter_fabric::{GlobalAddr, SUPERBLOCK_BYTES};
+
+/// Words on node 0 that belong to the index.
+pub const ROOT_WORDS: usize = 64;
+/// Member lines in the member table.
+pub(crate) const MEMBERS: u32 = 256;
+/// Bytes of a member line.
+pub(crate) const MEMBER_BYTES: u64 = 64;
+/// Lines in the node directory.
+pub(crate) const NODES: u64 = 256;
+/// Bytes of a line of the node directory.
+pub(crate) const NODE_LINE_BYTES: u64 = 128;
+
+/// The global epoch, followed by the number of member lines ever used and that of the nodes in use.
+pub(crate) const EPOCH_AT: u64 = 128;
+pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
+const ROOT_AT: u64 = 512;
+pub(crate) const MEMBERS_AT: u64 = 4096;
+/// Bytes at the beginning of memory node 0 that hold the words which all processes look at: the
+/// global epoch and the root words.
+#[doc(hidden)]
+pub const HEAD_BYTES: u64 = MEMBERS_AT;
+pub(crate) const DIRECTORY_AT: u64 = MEMBERS_AT + MEMBERS as u64 * MEMBER_BYTES;
+pub(crate) const TABLE_AT: u64 = DIRECTORY_AT + NODES * NODE_LINE_BYTES;
+
+const _: () = assert!(EPOCH_AT.is_multiple_of(64) && ROOT_AT.is_multiple_of(64));
+const _: () = assert!(ROOT_AT + ROOT_WORDS as u64 * 8 <= MEMBERS_AT && MEMBERS_AT >= SUPERBLOCK_BYTES);
+const _: () = assert!(DIRECTORY_AT == 20480 && TABLE_AT == 53248);
+
+/// The address of a root word.
+pub(crate) fn root_word(i: usize) -> GlobalAddr {
+    assert!(i < ROOT_WORDS, "a pool has {ROOT_WORDS} root words");
+    GlobalAddr::new(0, ROOT_AT + i as u64 * 8)
+}

@@ -1,0 +1,145 @@
+//! Lock tokens are over when their holder can write no more, and not before.
+
+use darter_fabric::sim::{EventKind, Executor, Sim, WordOrder};
+use darter_fabric::{Local, OpKind, block_on};
+use darter_pool::{LockToken, Pool, PoolOptions};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+fn options() -> PoolOptions {
+    PoolOptions { block_bytes: Some(256 << 10), lease_ms: 100, ..PoolOptions::default() }
+}
+
+#[test]
+fn released_and_abandoned_tokens_are_over_and_present_ones_are_not() {
+    let pool = block_on(Pool::create(Local::memory(8 << 20, 1).unwrap(), &options())).unwrap();
+    let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
+    block_on(async {
+        let mut pinned = one.pin(OpKind::Insert).await.unwrap();
+        let (kept, released, abandoned) = (
+            LockToken::new(&mut pinned).unwrap(),
+            LockToken::new(&mut pinned).unwrap(),
+            LockToken::new(&mut pinned).unwrap(),
+        );
+        let words = [kept.word(), released.word(), abandoned.word()];
+        assert!(words[0] != words[1] && words[1] != words[2] && words.iter().all(|&word| word != 0));
+        for word in words {
+            assert!(!LockToken::is_over(&mut two, word).await.unwrap());
+        }
+        released.release();
+        drop(abandoned);
+        assert!(!LockToken::is_over(&mut two, words[0]).await.unwrap());
+        assert!(LockToken::is_over(&mut two, words[1]).await.unwrap());
+        assert!(
+            !LockToken::is_over(&mut two, words[2]).await.unwrap(),
+            "its operation may still have verbs on their way"
+        );
+        drop(pinned);
+        assert!(LockToken::is_over(&mut two, words[2]).await.unwrap());
+        assert!(
+            !LockToken::is_over(&mut two, words[0]).await.unwrap(),
+            "a token outlives the operation that passes it on"
+        );
+        let mut pinned = two.pin(OpKind::Insert).await.unwrap();
+        let mut kept = kept;
+        kept.pass_to(&mut pinned);
+        drop(kept);
+        assert!(!LockToken::is_over(&mut one, words[0]).await.unwrap());
+        drop(pinned);
+        assert!(LockToken::is_over(&mut one, words[0]).await.unwrap());
+        assert!(LockToken::is_over(&mut one, 0xdead_beef).await.unwrap(), "a word that names nobody");
+    });
+}
+
+/// A client's operation that meets what its former one abandoned does not wait for its own end.
+#[test]
+fn an_operation_does_not_wait_for_its_own_client() {
+    let pool = block_on(Pool::create(Local::memory(8 << 20, 1).unwrap(), &options())).unwrap();
+    let mut client = pool.client().unwrap();
+    block_on(async {
+        let mut pinned = client.pin(OpKind::Insert).await.unwrap();
+        let abandoned = LockToken::new(&mut pinned).unwrap();
+        let word = abandoned.word();
+        drop(abandoned);
+        assert!(LockToken::is_over(&mut pinned, word).await.unwrap());
+        let present = LockToken::new(&mut pinned).unwrap();
+        assert!(!LockToken::is_over(&mut pinned, present.word()).await.unwrap());
+    });
+}
+
+#[test]
+fn a_dead_members_token_is_over_once_it_is_ended() {
+    let fabric = Local::memory(8 << 20, 1).unwrap();
+    let dead = block_on(Pool::create(fabric.clone(), &options())).unwrap();
+    let mut client = dead.client().unwrap();
+    let word = block_on(async {
+        let mut pinned = client.pin(OpKind::Insert).await.unwrap();
+        let token = LockToken::new(&mut pinned).unwrap();
+        let word = token.word();
+        std::mem::forget(token);
+        word
+    });
+    let living = block_on(Pool::open(fabric)).unwrap();
+    let mut other = living.client().unwrap();
+    assert!(!block_on(LockToken::is_over(&mut other, word)).unwrap());
+    dead.abandon();
+    let mut asked = 0;
+    while !block_on(LockToken::is_over(&mut other, word)).unwrap() {
+        asked += 1;
+        assert!(asked < 60_000, "never over");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    std::mem::forget(client);
+}
+
+/// A cancelled operation's token is not over while a verb that it posted can still land.
+#[test]
+fn a_cancelled_operation_is_over_when_its_verbs_have_landed() {
+    let sim = Sim::new(1, 8 << 20);
+    let pool = block_on(Pool::create(sim.clone(), &options())).unwrap();
+    let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
+    let word = Rc::new(RefCell::new(0));
+    let mut executor = Executor::new(&sim);
+    {
+        let word = Rc::clone(&word);
+        let target = pool.root_word(60);
+        executor.spawn(0, async move {
+            {
+                let mut pinned = one.pin(OpKind::Insert).await.unwrap();
+                let token = LockToken::new(&mut pinned).unwrap();
+                *word.borrow_mut() = token.word();
+                let mut batch = pinned.batch();
+                batch.write(target, &[7]);
+                let mut posted = Box::pin(pinned.submit(batch));
+                let first = std::future::poll_fn(|context| {
+                    let polled = posted.as_mut().poll(context);
+                    std::task::Poll::Ready(polled.is_ready())
+                });
+                assert!(!first.await);
+                drop(posted);
+                drop(token);
+            }
+            // Keeps the client, so that nobody reaps it.
+            std::future::pending::<()>().await;
+            drop(one);
+        });
+    }
+    let mut events = Vec::new();
+    executor.events(&mut events);
+    executor.perform(events[0], 0, WordOrder::Ascending);
+    sim.schedule(false);
+    assert!(!block_on(LockToken::is_over(&mut two, *word.borrow())).unwrap());
+    sim.schedule(true);
+    executor.events(&mut events);
+    let landing =
+        events.iter().find(|event| matches!(event.kind, EventKind::Execute { .. })).copied().unwrap();
+    executor.perform(landing, 1, WordOrder::Ascending);
+    sim.schedule(false);
+    assert!(!block_on(LockToken::is_over(&mut two, *word.borrow())).unwrap(), "upkeep comes after the look");
+    assert!(
+        block_on(LockToken::is_over(&mut two, *word.borrow())).unwrap(),
+        "whether or not its client does anything more"
+    );
+    executor.kill(0);
+    drop(executor);
+}
