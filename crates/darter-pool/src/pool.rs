@@ -110,7 +110,7 @@ impl<F: Fabric> Pool<F> {
 
     /// Whether this process has evicted members since the last call. They may have left blocks to
     /// be swept.
-    pub fn take_buried(&self) -> bool {
+    pub fn take_evicted(&self) -> bool {
         self.process.members.take_evicted()
     }
 

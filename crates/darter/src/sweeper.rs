@@ -36,7 +36,7 @@ impl<F: Fabric> Sweeper<F> {
     /// Begins a sweep if one is due, and records the end of the last one.
     pub(crate) fn tend(&mut self) {
         let now = Instant::now();
-        if self.open.pool.take_buried() {
+        if self.open.pool.take_evicted() {
             self.due.get_or_insert(now + self.open.pool.lease());
         }
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {

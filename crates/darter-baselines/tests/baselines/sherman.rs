@@ -34,10 +34,10 @@ mod with_none {
 
 /// Records of one length: what the general tests, whose keys have any length, cannot hold.
 mod records {
-    use crate::common::{Bench, Dice, Model, Tested};
+    use crate::common::{Bench, Dice, Model, Tested, memory};
     use darter_baselines::{Records, Sherman, ShermanOptions};
-    use darter_fabric::decorate::{FailPlan, FailPoint, Failing};
-    use darter_fabric::{Counting, Fabric, Local, OpKind, block_on};
+    use darter_fabric::decorate::{FailPlan, FailPoint};
+    use darter_fabric::{Fabric, OpKind, block_on};
     use darter_index::{Condition, IndexError, OrderedIndex};
     use darter_pool::{Pool, PoolOptions};
 
@@ -130,7 +130,7 @@ mod records {
     /// another and never none.
     #[test]
     fn inline_values_survive_writes_cut_short() {
-        let fabric = Failing::new(Counting::new(Local::memory(32 << 20, 2).unwrap()));
+        let fabric = memory(32 << 20, 2);
         let plan: FailPlan = fabric.plan().clone();
         let mut bench = Bench::<Inline, _>::on(fabric, &PoolOptions::default());
         let mut model = Model::new();
@@ -183,7 +183,7 @@ mod records {
         for (name, options) in cases {
             let cache_bytes = if options.cache_bytes == 0 { 0 } else { 10 << 20 };
             let options = ShermanOptions { cache_bytes, ..options };
-            let fabric = Counting::new(Local::memory(1 << 30, 1).unwrap());
+            let fabric = memory(1 << 30, 1);
             let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();
             let mut client = pool.client().unwrap();
             let index = block_on(Sherman::open_or_create(&mut client, options)).unwrap();

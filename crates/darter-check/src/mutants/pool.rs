@@ -76,7 +76,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "draft-freed-under-late-verbs",
         "What an operation gives back is free at once although verbs of a cancelled one are on their way to it.",
         FoundBy::Tests(
-            "--package darter-pool --test cancellation what_a_cancelled_operation_gives_back_is_not_reused_under_its_verbs",
+            "--package darter-pool --test pool what_a_cancelled_operation_gives_back_is_not_reused_under_its_verbs",
         ),
     ),
     Mutant::new(
@@ -180,7 +180,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "hold-generation-kept",
         "A hold's number is used again with the same generation, so an old lock word names the new hold.",
         FoundBy::Tests(
-            "--package darter-pool --lib hold::tests::a_word_comes_back_only_after_a_million_holds",
+            "--package darter-pool --lib lock_token::tests::a_word_comes_back_only_after_a_million_tokens",
         ),
     ),
     Mutant::new(
@@ -194,7 +194,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "hold-over-as-soon-as-dropped",
         "A hold is over as soon as it is dropped, whatever verbs of its operation are on their way.",
         FoundBy::Tests(
-            "--package darter-pool --test holds a_cancelled_operation_is_over_when_its_verbs_have_landed",
+            "--package darter-pool --test pool a_cancelled_operation_is_over_when_its_verbs_have_landed",
         ),
     ),
     Mutant::new(

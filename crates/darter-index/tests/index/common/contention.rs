@@ -2,9 +2,9 @@
 //! and the tree must be sound afterwards with nothing leaked. No outcome depends on timing; only
 //! which interleavings are met does.
 
-use super::{Bench, TestFabric, Tested, adversarial_key};
-use darter_fabric::decorate::{Delay, Delaying};
-use darter_fabric::{Counting, Local, block_on, run_all};
+use super::{Bench, TestFabric, Tested, adversarial_key, delayed_memory};
+use darter_fabric::decorate::Delay;
+use darter_fabric::{block_on, run_all};
 use darter_index::{Condition, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
 use std::collections::BTreeSet;
@@ -165,7 +165,7 @@ pub(crate) fn tasks_of_one_thread_take_turns<T: Tested>() {
     const TASKS: u64 = 24;
     const ROUNDS: u64 = 40;
     let delay = Delay { pending_before: 1, pending_after: 2, ..Delay::default() };
-    let fabric = Delaying::new(Counting::new(Local::memory(64 << 20, 2).unwrap()), delay);
+    let fabric = delayed_memory(64 << 20, 2, delay);
     let mut bench = Bench::<T, _>::on(fabric, &PoolOptions::default());
     let tasks = (0..TASKS).map(|task| {
         let (index, pool) = (bench.index.clone(), bench.pool.clone());

@@ -2,9 +2,9 @@
 //! lost, a future that is dropped. Either way the operation took effect or it did not, the index is
 //! sound, and its clients go on.
 
-use super::{Bench, Dice, Model, Tested};
-use darter_fabric::decorate::{Delay, Delaying, FailPlan, FailPoint, Failing};
-use darter_fabric::{Counting, Fabric, FabricError, Local, block_on};
+use super::{Bench, Dice, Model, Tested, delayed_memory, memory};
+use darter_fabric::decorate::{Delay, FailPlan, FailPoint};
+use darter_fabric::{Fabric, FabricError, block_on};
 use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::{Client, PoolError, PoolOptions};
 use std::future::Future;
@@ -81,7 +81,7 @@ fn assert_sound_in_the_end<T: Tested, F: Fabric>(mut bench: Bench<T, F>, model: 
 
 /// Each step of the script fails first, at ever later verbs, until it passes.
 fn fails_at_every<T: Tested>(point: impl Fn(u64) -> FailPoint) {
-    let fabric = Failing::new(Counting::new(Local::memory(32 << 20, 2).unwrap()));
+    let fabric = memory(32 << 20, 2);
     let plan: FailPlan = fabric.plan().clone();
     let mut watcher = Bench::<T, _>::on(fabric, &PoolOptions::default());
     let (index, mut client) = (watcher.index.clone(), watcher.pool.client().unwrap());
@@ -135,7 +135,7 @@ pub(crate) fn loses_every_reply<T: Tested>() {
 
 /// A check fails when a verb of it does, and does not take what it could not read for damaged.
 pub(crate) fn a_check_that_cannot_read_reports_no_damage<T: Tested>() {
-    let fabric = Failing::new(Counting::new(Local::memory(32 << 20, 2).unwrap()));
+    let fabric = memory(32 << 20, 2);
     let plan = fabric.plan().clone();
     let mut bench = Bench::<T, _>::on(fabric, &PoolOptions::default());
     for step in script().iter().filter(|step| matches!(step, Step::Put(..))) {
@@ -168,7 +168,7 @@ pub(crate) fn dropped_at_every_await<T: Tested>() {
     let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
     // Ample: a slab or a block whose making is cut short stays out of use until its process has
     // ended.
-    let fabric = Delaying::new(Counting::new(Local::memory(128 << 20, 2).unwrap()), delay);
+    let fabric = delayed_memory(128 << 20, 2, delay);
     let mut watcher = Bench::<T, _>::on(fabric, &PoolOptions::default());
     let (index, mut client) = (watcher.index.clone(), watcher.pool.client().unwrap());
     let mut model = Model::new();

@@ -2,7 +2,7 @@
 //! memory without bound, and a check still walks the pool.
 
 use super::{Bench, Dice, TestFabric, Tested};
-use darter_fabric::{Counting, Endpoint, Fabric, GlobalAddr, Local, block_on};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, block_on};
 use darter_index::{Condition, OrderedIndex, ScanRange};
 use darter_pool::Pool;
 
@@ -35,8 +35,8 @@ fn image(fabric: &TestFabric) -> Vec<u64> {
 }
 
 /// Memory that holds an image.
-fn memory(words: &[u64]) -> TestFabric {
-    let fabric = Counting::new(Local::memory(NODE_WORDS as u64 * 8, NODES).unwrap());
+fn memory_with(words: &[u64]) -> TestFabric {
+    let fabric = super::memory(NODE_WORDS as u64 * 8, NODES);
     let mut endpoint = fabric.endpoint().unwrap();
     for (nth, piece) in
         words.chunks(PIECE).enumerate().filter(|(_, piece)| piece.iter().any(|&word| word != 0))
@@ -95,7 +95,7 @@ pub(crate) fn damaged_words_neither_panic_nor_hang<T: Tested>() {
                 let word = used[dice.below(used.len() as u64) as usize];
                 words[word] ^= 1 << dice.below(64);
             }
-            block_on(try_everything::<T>(memory(&words)));
+            block_on(try_everything::<T>(memory_with(&words)));
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod cut_short;
 pub(crate) mod damaged;
 pub(crate) mod full;
 
+use darter_fabric::decorate::{Delay, Delaying, Failing};
 use darter_fabric::{Counting, Fabric, Local, block_on};
 use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, PoolOptions};
@@ -61,7 +62,19 @@ macro_rules! index_tests {
 }
 pub(crate) use index_tests;
 
-pub(crate) type TestFabric = Counting<Local>;
+/// Local memory that counts, and that delays and fails as it is told. All tests use this one type,
+/// because each type of fabric compiles an index anew.
+pub(crate) type TestFabric = Failing<Delaying<Counting<Local>>>;
+
+/// Returns `nodes` regions of `node_bytes` bytes without delays.
+pub(crate) fn memory(node_bytes: u64, nodes: usize) -> TestFabric {
+    delayed_memory(node_bytes, nodes, Delay::default())
+}
+
+/// Returns `nodes` regions of `node_bytes` bytes with these delays.
+pub(crate) fn delayed_memory(node_bytes: u64, nodes: usize, delay: Delay) -> TestFabric {
+    Failing::new(Delaying::new(Counting::new(Local::memory(node_bytes, nodes).unwrap()), delay))
+}
 
 /// What an index should hold.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -77,12 +90,12 @@ impl<T: Tested> Bench<T> {
     /// In this process's memory; there is room for many keys of 64 KiB, each of which may take
     /// thousands of nodes.
     pub(crate) fn new(nodes: usize) -> Self {
-        Self::on(Counting::new(Local::memory(1 << 30, nodes).unwrap()), &PoolOptions::default())
+        Self::on(memory(1 << 30, nodes), &PoolOptions::default())
     }
 
     /// With little memory, in small blocks, and hashes from a seed.
     pub(crate) fn small(nodes: usize, node_bytes: u64, seed: u64) -> Self {
-        let fabric = Counting::new(Local::memory(node_bytes, nodes).unwrap());
+        let fabric = memory(node_bytes, nodes);
         let (block_bytes, secret) = (Some(256 << 10), Some([seed, 1, 2, 3]));
         Self::on(fabric, &PoolOptions { block_bytes, secret, ..PoolOptions::default() })
     }
