@@ -108,14 +108,14 @@ fn print_round_trips() {
     };
     println!("round trips an operation, {RECORDS} records, default options, warm caches\n");
     println!("{:<10}{:>8}{:>8}{:>8}{:>12}", "index", "get", "insert", "update", "scan of 100");
-    print_row("DART", count::<Dart<Counted>>(DartOptions::default(), adjust));
-    print_row("ART", count::<Art<Counted>>(ArtOptions::default(), |_, _| ()));
-    print_row("SMART", count::<Smart<Counted>>(SmartOptions::default(), |_, _| ()));
-    print_row("Sherman", count::<Sherman<Counted>>(ShermanOptions::default(), |_, _| ()));
+    print_row("DART", &count::<Dart<Counted>>(DartOptions::default(), adjust));
+    print_row("ART", &count::<Art<Counted>>(ArtOptions::default(), |_, _| ()));
+    print_row("SMART", &count::<Smart<Counted>>(SmartOptions::default(), |_, _| ()));
+    print_row("Sherman", &count::<Sherman<Counted>>(ShermanOptions::default(), |_, _| ()));
     println!();
 }
 
-fn print_row(name: &str, counters: Counters) {
+fn print_row(name: &str, counters: &Counters) {
     let [get, insert, update, scan] = [OpKind::Get, OpKind::Insert, OpKind::Update, OpKind::Scan]
         .map(|kind| counters[kind].round_trips_per_op());
     println!("{name:<10}{get:>8.2}{insert:>8.2}{update:>8.2}{scan:>12.2}");

@@ -300,7 +300,7 @@ impl<F: Fabric> Sherman<F> {
                     client.recycle(done);
                 }
                 Err(error) => {
-                    walk.report.unreadable(format_args!("pairs of the leaf at {}", page.addr), error)?
+                    walk.report.unreadable(format_args!("pairs of the leaf at {}", page.addr), error)?;
                 }
             }
         }

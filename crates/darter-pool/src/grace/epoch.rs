@@ -117,7 +117,9 @@ impl ClientState {
                 return;
             }
             if self.in_flight() == 0 || mutant!("holds-settled-under-late-verbs") {
-                work.into_iter().for_each(|task| task());
+                for task in work {
+                    task();
+                }
                 return;
             }
             self.leftovers.put_back(&mut work);
