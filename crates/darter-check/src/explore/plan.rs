@@ -187,7 +187,7 @@ impl Plan {
     }
 }
 
-/// A [`Subject`], whatever its type.
+/// A [`Subject`](super::Subject), whatever its type.
 pub struct Explored {
     /// Its name.
     pub name: &'static str,
