@@ -218,6 +218,7 @@ async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), Ind
     }
     Ok(())
 }
+
 /// Paused processes go on only when everybody else has ended, and a janitor has had time to take their place.
 fn finish_paused<S: Subject>(
     fixture: &Fixture,
