@@ -25,6 +25,8 @@ fn requests<'p>(
                     found.push(parser.arguments(&buffer).from(0).map(<[u8]>::to_vec).collect());
                     buffer.drain(..bytes);
                 }
+                // The parser has no limit below the protocol's here.
+                Ok(Step::Dropped { .. }) => unreachable!("an argument is longer than the protocol allows"),
                 Err(error) => return (found, Some(error)),
             }
         }

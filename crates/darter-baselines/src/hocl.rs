@@ -19,10 +19,11 @@
 //! one order.
 
 use crate::compute_node::{LocalGuard, LocalLocks};
+use crate::lock_token::{LockToken, LockTokens};
 use crate::remote_lock::{self, Acquired};
 use darter_fabric::{Batch, Fabric, GlobalAddr, NODES_MAX, OpKind, mutant};
-use darter_index::{CheckReport, IndexError};
-use darter_pool::{AllocKind, Client, LockToken, Pinned, PoolError};
+use darter_index::{CheckReport, IndexError, Result};
+use darter_pool::{AllocKind, Client, Pinned, PoolError, Swap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -81,6 +82,7 @@ pub(crate) struct Hocl {
     words: u64,
     /// By node: its table's address, 0 while this process does not know it.
     tables: Box<[AtomicU64]>,
+    tokens: Arc<LockTokens>,
     local: Option<Arc<LocalLocks<LockToken>>>,
     options: HoclOptions,
 }
@@ -90,7 +92,7 @@ pub(crate) struct Hocl {
 #[derive(Debug)]
 pub(crate) struct Locked {
     word: GlobalAddr,
-    hold: LockToken,
+    token: LockToken,
     local: Option<LocalGuard<LockToken>>,
     handovers_max: u32,
     unlock: Unlock,
@@ -107,19 +109,13 @@ impl Hocl {
     ///
     /// # Errors
     /// Those of the pool.
-    pub(crate) async fn create<F: Fabric>(
-        client: &mut Pinned<'_, F>,
-        words: u64,
-    ) -> Result<GlobalAddr, IndexError> {
+    pub(crate) async fn create<F: Fabric>(client: &mut Pinned<'_, F>, words: u64) -> Result<GlobalAddr> {
         let room = (client.pool().object_bytes_max() / 8).max(1);
         let words = words.clamp(1, 1 << 24).next_power_of_two().min(1 << room.ilog2());
         let descriptor = client.alloc(0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
         let mut image = vec![0; DESCRIPTOR_WORDS];
         image[0] = words;
-        let mut batch = client.batch();
-        batch.write(descriptor, &image);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+        client.post(|batch| batch.write(descriptor, &image)).await?;
         Ok(descriptor)
     }
 
@@ -136,23 +132,17 @@ impl Hocl {
         client: &mut Client<F>,
         descriptor: GlobalAddr,
         options: HoclOptions,
-    ) -> Result<Self, IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(descriptor, DESCRIPTOR_WORDS);
-        let done = client.submit(batch).await?;
-        let image = done.words(read).to_vec();
-        client.recycle(done);
+    ) -> Result<Self> {
+        let image = client.read(descriptor, DESCRIPTOR_WORDS).await?;
         let words = image[0];
         if !words.is_power_of_two() || words > 1 << 24 {
-            return Err(IndexError::Corrupt {
-                addr: descriptor,
-                what: "a lock table of an impossible length",
-            });
+            return Err(IndexError::corrupt(descriptor, "a lock table of an impossible length"));
         }
         let hocl = Self {
             descriptor,
             words,
             tables: image[1..].iter().map(|&table| AtomicU64::new(table)).collect(),
+            tokens: LockTokens::of(client.pool()),
             local: options.local.then(Arc::default),
             options,
         };
@@ -172,11 +162,7 @@ impl Hocl {
     ///
     /// # Errors
     /// Those of the pool, when the page's node has no table yet.
-    async fn word_of<F: Fabric>(
-        &self,
-        client: &mut Pinned<'_, F>,
-        page: GlobalAddr,
-    ) -> Result<GlobalAddr, IndexError> {
+    async fn word_of<F: Fabric>(&self, client: &mut Pinned<'_, F>, page: GlobalAddr) -> Result<GlobalAddr> {
         let known = self.tables[usize::from(page.node())].load(Ordering::Acquire);
         let table = if known == 0 {
             Box::pin(self.table(client, page.node())).await?
@@ -194,7 +180,7 @@ impl Hocl {
     ///
     /// # Errors
     /// Those of the pool and the fabric.
-    pub(crate) async fn make_tables<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(crate) async fn make_tables<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
         for node in 0..client.pool().nodes() {
             if self.tables[usize::from(node)].load(Ordering::Acquire) == 0 {
@@ -208,22 +194,16 @@ impl Hocl {
     }
 
     /// Finds or makes the table of a node.
-    async fn table<F: Fabric>(&self, client: &mut Pinned<'_, F>, node: u8) -> Result<GlobalAddr, IndexError> {
+    async fn table<F: Fabric>(&self, client: &mut Pinned<'_, F>, node: u8) -> Result<GlobalAddr> {
         let bytes = self.words * 8;
         let table = client.alloc(node, bytes, AllocKind::Inner).await?;
         if table.node() != node {
             client.free_unpublished(table, bytes, AllocKind::Inner);
             return Err(PoolError::OutOfSpace { needed: bytes, node }.into());
         }
-        let mut batch = client.batch();
-        batch.write(table, &vec![0; self.words as usize]);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        let mut batch = client.batch();
-        let cas = batch.cas(self.descriptor.plus(8 + u64::from(node) * 8), 0, table.bits());
-        let done = client.submit(batch).await?;
-        let (won, found) = (done.swapped(cas), done.found(cas));
-        client.recycle(done);
+        client.post(|batch| batch.write(table, &vec![0; self.words as usize])).await?;
+        let Swap { swapped: won, found } =
+            client.cas(self.descriptor.plus(8 + u64::from(node) * 8), 0, table.bits()).await?;
         let table = if won {
             table
         } else {
@@ -244,19 +224,19 @@ impl Hocl {
         &self,
         client: &mut Pinned<'_, F>,
         page: GlobalAddr,
-    ) -> Result<Locked, IndexError> {
+    ) -> Result<Locked> {
         let word = self.word_of(client, page).await?;
         let mut local = match &self.local {
             Some(locks) => Some(locks.lock(word.bits()).await),
             None => None,
         };
-        if let Some(mut hold) = local.as_mut().and_then(LocalGuard::take_handed) {
+        if let Some(mut token) = local.as_mut().and_then(LocalGuard::take_handed) {
             if !mutant!("lock-handed-over-in-the-giver-s-name") {
-                hold.pass_to(client);
+                token.pass_to(client);
             }
-            return Ok(self.locked(word, Acquired { hold, is_taken_over: false }, local));
+            return Ok(self.locked(word, Acquired { token, is_taken_over: false }, local));
         }
-        let acquired = remote_lock::acquire(client, word, self.options.takes_over).await?;
+        let acquired = remote_lock::acquire(&self.tokens, client, word, self.options.takes_over).await?;
         Ok(self.locked(word, acquired, local))
     }
 
@@ -268,7 +248,7 @@ impl Hocl {
         &self,
         client: &mut Pinned<'_, F>,
         page: GlobalAddr,
-    ) -> Result<Option<Locked>, IndexError> {
+    ) -> Result<Option<Locked>> {
         let word = self.word_of(client, page).await?;
         let local = match &self.local {
             Some(locks) => match locks.try_lock(word.bits()) {
@@ -277,7 +257,7 @@ impl Hocl {
             },
             None => None,
         };
-        let acquired = remote_lock::try_acquire(client, word).await?;
+        let acquired = remote_lock::try_acquire(&self.tokens, client, word).await?;
         Ok(acquired.map(|acquired| self.locked(word, acquired, local)))
     }
 
@@ -292,7 +272,7 @@ impl Hocl {
         client: &mut Pinned<'_, F>,
         one: GlobalAddr,
         other: GlobalAddr,
-    ) -> Result<(Locked, Option<Locked>), IndexError> {
+    ) -> Result<(Locked, Option<Locked>)> {
         let words = (self.word_of(client, one).await?, self.word_of(client, other).await?);
         let by_page = one.bits() <= other.bits() && mutant!("lock-two-in-the-order-of-pages");
         let (first, second) = if words.0 <= words.1 || by_page { (one, other) } else { (other, one) };
@@ -302,9 +282,9 @@ impl Hocl {
     }
 
     fn locked(&self, word: GlobalAddr, acquired: Acquired, local: Option<LocalGuard<LockToken>>) -> Locked {
-        let Acquired { hold, is_taken_over } = acquired;
+        let Acquired { token, is_taken_over } = acquired;
         let HoclOptions { handovers_max, unlock, .. } = self.options;
-        Locked { word, hold, local, handovers_max, unlock, is_taken_over, unlocked: false }
+        Locked { word, token, local, handovers_max, unlock, is_taken_over, unlocked: false }
     }
 
     /// Adds descriptor and tables to what a check has reached.
@@ -315,12 +295,8 @@ impl Hocl {
         &self,
         client: &mut Client<F>,
         report: &mut CheckReport,
-    ) -> Result<(), IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(self.descriptor, DESCRIPTOR_WORDS);
-        let done = client.submit(batch).await?;
-        let image = done.words(read).to_vec();
-        client.recycle(done);
+    ) -> Result<()> {
+        let image = client.read(self.descriptor, DESCRIPTOR_WORDS).await?;
         report.reachable.insert(self.descriptor, DESCRIPTOR_BYTES);
         report.stats.index_bytes += DESCRIPTOR_BYTES;
         for &table in image[1..].iter().filter(|&&table| table != 0) {
@@ -341,17 +317,17 @@ impl Locked {
         hocl: &Hocl,
         client: &mut Pinned<'_, F>,
         page: GlobalAddr,
-    ) -> Result<bool, IndexError> {
+    ) -> Result<bool> {
         Ok(hocl.word_of(client, page).await? == self.word)
     }
 
     /// To be called on the last batch that is posted under the lock, after its other verbs: adds
     /// the unlocking WRITE, unless the lock will be handed over, or is unlocked by a verb of its
     /// own. Then submit the batch and call [`Locked::end`].
-    pub(crate) fn unlock_in(&mut self, batch: &mut Batch) {
+    pub(crate) fn unlock_in<F: Fabric>(&mut self, fabric: &F, batch: &mut Batch) {
         let hands_over = self.local.as_ref().is_some_and(|local| local.may_hand_over(self.handovers_max));
         if self.unlock == Unlock::Combined && (!hands_over || mutant!("lock-handed-over-and-given-back")) {
-            batch.write(self.word, &[0]);
+            self.token.unlock_in(fabric, batch, self.word);
             self.unlocked = !hands_over;
         }
     }
@@ -361,31 +337,30 @@ impl Locked {
     ///
     /// # Errors
     /// Those of the fabric.
-    pub(crate) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
-        let Self { word, mut hold, mut local, handovers_max, unlock, mut unlocked, .. } = self;
+    pub(crate) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<()> {
+        let Self { word, mut token, mut local, handovers_max, unlock, mut unlocked, .. } = self;
         while !unlocked {
             match local.take() {
-                Some(guard) if guard.may_hand_over(handovers_max) => match guard.hand_over(hold.leave()) {
+                Some(guard) if guard.may_hand_over(handovers_max) => match guard.hand_over(token.leave()) {
                     Ok(()) => return Ok(()),
                     Err((guard, back)) => {
-                        (local, hold) = (Some(guard), back);
-                        hold.pass_to(client);
+                        (local, token) = (Some(guard), back);
+                        token.pass_to(client);
                     }
                 },
                 guard => {
                     let mut batch = client.batch();
                     if unlock == Unlock::Atomic {
-                        batch.faa(word, hold.word().wrapping_neg());
+                        batch.faa(word, token.word().wrapping_neg());
                     } else {
-                        batch.write(word, &[0]);
+                        token.unlock_in(client.pool().fabric(), &mut batch, word);
                     }
-                    let done = client.submit(batch).await?;
-                    client.recycle(done);
+                    client.complete(batch).await?;
                     (local, unlocked) = (guard, true);
                 }
             }
         }
-        hold.release();
+        token.release();
         drop(local);
         Ok(())
     }
@@ -438,7 +413,7 @@ mod tests {
         crate::compute_node::yield_now().await;
         let mut batch = client.batch();
         batch.write(page, &[value + 1]);
-        locked.unlock_in(&mut batch);
+        locked.unlock_in(client.pool().fabric(), &mut batch);
         let done = client.submit(batch).await.unwrap();
         client.recycle(done);
         locked.end(&mut client).await.unwrap();
@@ -557,8 +532,8 @@ mod tests {
         let read = batch.read(lock, 1);
         let done = block_on(three.submit(batch)).unwrap();
         let holder = done.words(read)[0];
-        assert!(!block_on(LockToken::is_over(&mut three, holder)).unwrap(), "its operation is under way");
+        assert!(!block_on(hocl.tokens.is_over(&mut three, holder)).unwrap(), "its operation is under way");
         drop(taker);
-        assert!(block_on(LockToken::is_over(&mut three, holder)).unwrap());
+        assert!(block_on(hocl.tokens.is_over(&mut three, holder)).unwrap());
     }
 }

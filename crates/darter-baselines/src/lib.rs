@@ -9,9 +9,12 @@
 mod art;
 mod compute_node;
 mod hocl;
+mod lock_token;
+mod operation;
 mod remote_lock;
 mod sherman;
 mod smart;
+mod sync;
 
 #[doc(hidden)]
 #[cfg(feature = "checker")]

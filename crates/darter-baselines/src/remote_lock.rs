@@ -1,5 +1,6 @@
-//! A lock word in the pool, taken by CAS, whose holder may die: the word is a [`LockToken`]'s, so whoever finds the lock taken for
-//! long can ask whether the holder can still write, and if not take the lock over.
+//! A lock word in the pool, taken by CAS, whose holder may die: the word is a [`LockToken`]'s, so
+//! anyone who finds the lock taken for long can learn whether the holder can still write, and if
+//! not take the lock over.
 //!
 //! Published systems keep a bit there. A client that dies with it leaves the lock taken for ever,
 //! and everything behind it. Anyone who takes a lock over ([`Acquired::is_taken_over`]) has to mend
@@ -7,9 +8,11 @@
 //! the lock protects.
 
 use crate::compute_node::yield_now;
+use crate::lock_token::{LockToken, LockTokens};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_index::IndexError;
-use darter_pool::{LockToken, Pinned};
+use darter_index::Result;
+use darter_pool::{Pinned, Swap};
+use std::sync::Arc;
 
 /// Tries, each a round trip, that find the same holder before the holder is looked up.
 const SPINS: u32 = 64;
@@ -18,7 +21,7 @@ const SPINS: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Acquired {
     /// The name in it. Released by the client that has unlocked it, otherwise abandoned.
-    pub(crate) hold: LockToken,
+    pub(crate) token: LockToken,
     /// The former holder did not unlock it, and can write no more.
     pub(crate) is_taken_over: bool,
 }
@@ -28,29 +31,26 @@ async fn attempt<F: Fabric>(
     client: &mut Pinned<'_, F>,
     lock: GlobalAddr,
     expected: u64,
-    hold: &LockToken,
-) -> Result<Result<(), u64>, IndexError> {
-    let mut batch = client.batch();
-    let cas = batch.cas(lock, expected, hold.word());
-    let done = client.submit(batch).await?;
-    let (swapped, found) = (done.swapped(cas), done.found(cas));
-    client.recycle(done);
+    token: &LockToken,
+) -> Result<Result<(), u64>> {
+    let Swap { swapped, found } = client.cas(lock, expected, token.word()).await?;
     Ok(if swapped { Ok(()) } else { Err(found) })
 }
 
 /// Takes a lock if it is free: one round trip.
 ///
 /// # Errors
-/// Those of the pool and the fabric; the lock may then be taken, by a hold that is over.
+/// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
 pub(crate) async fn try_acquire<F: Fabric>(
+    tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,
     lock: GlobalAddr,
-) -> Result<Option<Acquired>, IndexError> {
-    let hold = LockToken::new(client)?.at(lock);
-    if attempt(client, lock, 0, &hold).await?.is_ok() {
-        return Ok(Some(Acquired { hold, is_taken_over: false }));
+) -> Result<Option<Acquired>> {
+    let token = tokens.issue(client)?.at(lock);
+    if attempt(client, lock, 0, &token).await?.is_ok() {
+        return Ok(Some(Acquired { token, is_taken_over: false }));
     }
-    hold.release();
+    token.release();
     client.retried();
     Ok(None)
 }
@@ -60,17 +60,18 @@ pub(crate) async fn try_acquire<F: Fabric>(
 /// shut it out, is waited for; without `takes_over`, as published, one that is dead too, for ever.
 ///
 /// # Errors
-/// Those of the pool and the fabric; the lock may then be taken, by a hold that is over.
+/// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
 pub(crate) async fn acquire<F: Fabric>(
+    tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,
     lock: GlobalAddr,
     takes_over: bool,
-) -> Result<Acquired, IndexError> {
-    let hold = LockToken::new(client)?.at(lock);
+) -> Result<Acquired> {
+    let token = tokens.issue(client)?.at(lock);
     let (mut expected, mut holder, mut tries) = (0, 0, 0);
     loop {
-        let Err(found) = attempt(client, lock, expected, &hold).await? else {
-            return Ok(Acquired { hold, is_taken_over: expected != 0 });
+        let Err(found) = attempt(client, lock, expected, &token).await? else {
+            return Ok(Acquired { token, is_taken_over: expected != 0 });
         };
         client.retried();
         expected = 0;
@@ -81,7 +82,7 @@ pub(crate) async fn acquire<F: Fabric>(
         if tries < SPINS || found == 0 {
             yield_now().await;
         } else if takes_over
-            && (mutant!("lock-taken-over-without-asking") || LockToken::is_over(client, found).await?)
+            && (mutant!("lock-taken-over-without-asking") || tokens.is_over(client, found).await?)
         {
             expected = found;
         } else {

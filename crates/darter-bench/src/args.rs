@@ -1,6 +1,7 @@
 //! The arguments of `darter bench`, and the checks that need no pool.
 
 use crate::BenchError;
+use crate::compare::IndexChoice;
 use crate::datasets::{DatasetSpec, RECORDS_MAX};
 use crate::ycsb::Workload;
 use crate::zipf::THETA_MAX;
@@ -19,23 +20,6 @@ const ROUNDS_MAX: u32 = 1000;
 /// Searches of a warm-up by default.
 const WARM_UP_OPS: u64 = 1_000_000;
 
-/// Which index to measure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum IndexName {
-    /// The lock-free two-layer hashed adaptive radix tree.
-    #[default]
-    Dart,
-}
-
-impl IndexName {
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dart => "dart",
-        }
-    }
-}
-
 /// How the prefix list of the express skip table is chosen (DART, section 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PrefixList {
@@ -50,9 +34,9 @@ pub enum PrefixList {
 #[derive(Clone, Debug, clap::Args)]
 #[allow(clippy::struct_excessive_bools)] // each a switch of the command line
 pub struct BenchArgs {
-    /// Index to measure
-    #[arg(long, value_enum, default_value = "dart", value_name = "NAME")]
-    pub index: IndexName,
+    /// Index to measure, by the names that `compare` knows; an unknown name lists them
+    #[arg(long, default_value = "dart", value_name = "NAME")]
+    pub index: IndexChoice,
     /// YCSB workloads, run in this order on the same records; without `load` at the beginning,
     /// records are bulk-loaded
     #[arg(long, value_delimiter = ',', default_value = "load,a,b,c,d,e,f", value_name = "LIST")]

@@ -4,6 +4,7 @@
 use crate::{BenchError, Program};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ impl ChildProcess {
     ) -> Result<Self, BenchError> {
         let mut process = Command::new(&program.path);
         process.args(command).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A signal from the terminal is for the parent, which ends its children.
+        process.process_group(0);
         for variable in &program.credentials {
             process.env_remove(variable);
         }

@@ -11,13 +11,13 @@ use crate::datasets::Dataset;
 use crate::executor::{Executor, Failure, Values};
 use crate::outcome::Outcome;
 use crate::phase::Phase;
+use crate::progress::Progress;
 use crate::rounds::Candidate;
 use crate::target::{SortedPairs, Target, TargetSession};
 use crate::ycsb::{Chunk, KeySpace, OpStream, StreamSpec};
 use darter::{Counters, block_on};
 use darter_fabric::run_all;
 use hdrhistogram::Histogram;
-use indicatif::ProgressBar;
 use std::cell::{Cell, RefCell};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +60,7 @@ pub(crate) fn run_phase<T: Target>(target: &T, phase: &Phase<'_>) -> Result<Outc
         workers.into_iter().map(join).collect()
     });
     let shares = shares.into_iter().collect::<Result<Vec<_>, _>>()?;
+    phase.progress.go_on()?;
     fill_holes(target, phase, &space)?;
 
     let mut outcome = Outcome::new(space.total());
@@ -104,11 +105,12 @@ pub(crate) fn bulk_load<T: Target>(
     dataset: &dyn Dataset,
     records: u64,
     value_bytes: usize,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<(), BenchError> {
     let mut values = Values::new(value_bytes, records);
     let mut done = 0_u64;
-    let pairs: SortedPairs<'_> = Box::new(dataset.sorted(records).map(move |key| {
+    let keys = dataset.sorted(records).take_while(|_| !progress.is_over());
+    let pairs: SortedPairs<'_> = Box::new(keys.map(move |key| {
         done += 1;
         if done.is_multiple_of(4096) {
             progress.set_position(done);
@@ -117,6 +119,7 @@ pub(crate) fn bulk_load<T: Target>(
     }));
     let mut session = target.session()?;
     let loaded = block_on(session.bulk_load(pairs))?;
+    progress.go_on()?;
     if loaded == records {
         Ok(())
     } else {
@@ -162,7 +165,7 @@ impl<S: TargetSession> Worker<'_, S> {
         let (mut chunk, mut busy) = (Chunk::for_tasks(self.sessions.len()), Duration::ZERO);
         let mut outcome = Outcome::new(0);
         let before = self.counters();
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && !phase.progress.is_over() {
             stream.fill(&mut chunk).ok_or_else(BenchError::no_fresh_key)?;
             if chunk.ops.is_empty() {
                 break;
@@ -230,7 +233,7 @@ mod tests {
     use crate::ycsb::Workload;
     use std::collections::BTreeMap;
     use std::ops::Bound;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     /// The driver's own baseline: a locked map that can lie.
     #[derive(Default)]
@@ -293,7 +296,7 @@ mod tests {
         }
     }
 
-    fn phase<'a>(workload: Workload, dataset: &'a dyn Dataset, progress: &'a ProgressBar) -> Phase<'a> {
+    fn phase<'a>(workload: Workload, dataset: &'a dyn Dataset, progress: &'a Progress) -> Phase<'a> {
         Phase {
             workload,
             dataset,
@@ -312,7 +315,7 @@ mod tests {
 
     #[test]
     fn every_workload_finds_its_keys_and_keeps_records_contiguous() {
-        let progress = ProgressBar::hidden();
+        let progress = Progress::hidden(&Arc::default());
         for (threads, in_flight) in [(1, 1), (3, 1), (1, 7), (2, 5)] {
             let (model, email) = (Model::default(), Email::new(1));
             let mut loaded = 0;
@@ -338,7 +341,7 @@ mod tests {
 
     #[test]
     fn bulk_load_brings_the_records_that_workloads_ask_for() {
-        let progress = ProgressBar::hidden();
+        let progress = Progress::hidden(&Arc::default());
         let model = Model::default();
         bulk_load(&model, &Dense, 5000, 64, &progress).unwrap();
         let outcome = run_phase(&model, &phase(Workload::F, &Dense, &progress)).unwrap();
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn wrong_answers_end_the_run_on_all_threads() {
-        let progress = ProgressBar::hidden();
+        let progress = Progress::hidden(&Arc::default());
         let model = Model { forget_inserts: true, ..Model::default() };
         let load = Phase { threads: 2, ..phase(Workload::Load, &Dense, &progress) };
         let error = run_phase(&model, &load).unwrap_err();
@@ -359,5 +362,16 @@ mod tests {
         bulk_load(&model, &Dense, 5000, 64, &progress).unwrap();
         let other = Phase { value_bytes: 32, ..phase(Workload::C, &Dense, &progress) };
         assert!(run_phase(&model, &other).unwrap_err().to_string().contains("another length"));
+    }
+
+    #[test]
+    fn an_interrupted_phase_ends_on_all_threads() {
+        let stop = Arc::new(AtomicBool::new(true));
+        let progress = Progress::hidden(&stop);
+        let model = Model::default();
+        assert!(matches!(bulk_load(&model, &Dense, 5000, 64, &progress), Err(BenchError::Interrupted)));
+        let load = Phase { threads: 2, ..phase(Workload::Load, &Dense, &progress) };
+        assert!(matches!(run_phase(&model, &load), Err(BenchError::Interrupted)));
+        assert!(model.map.lock().unwrap().is_empty());
     }
 }

@@ -44,6 +44,9 @@ pub enum BenchError {
         /// What happened.
         source: Box<BenchError>,
     },
+    /// The run was to end before its time: what was measured until then has been written.
+    #[error("interrupted; what was measured until then is above")]
+    Interrupted,
     /// A modelled cluster came to a stop.
     #[error("the modelled cluster has come to a stop: {0}")]
     Stuck(#[from] darter_fabric::model::Stuck),
@@ -76,6 +79,7 @@ impl BenchError {
             Self::WrongAnswer { .. }
             | Self::Unsound(_)
             | Self::Process(_)
+            | Self::Interrupted
             | Self::Stuck(_)
             | Self::Output(_) => false,
         }

@@ -75,6 +75,11 @@ pub(crate) struct IndexSession<I, F: Fabric> {
 }
 
 impl<I: OrderedIndex<F>, F: Fabric> IndexSession<I, F> {
+    /// Removes a key. Returns whether it was there.
+    pub(crate) async fn delete(&mut self, key: &[u8]) -> Result<bool, BenchError> {
+        self.index.delete(&mut self.client, key).await.map_err(from_index)
+    }
+
     async fn put(&mut self, key: &[u8], value: &[u8], condition: Condition<'_>) -> Result<bool, BenchError> {
         let outcome = self.index.put(&mut self.client, key, value, condition).await.map_err(from_index)?;
         Ok(outcome != PutOutcome::Refused)

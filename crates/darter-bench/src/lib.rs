@@ -11,10 +11,10 @@
 //! |---|---|
 //! | [`datasets`] | the keys |
 //! | `zipf`, `permutation`, `ycsb` | which operation on which record comes next |
-//! | `target`, `store_target`, `index_target`, `peers` | what is measured |
+//! | `target`, `bench_target`, `store_target`, `index_target`, `peers` | what is measured |
 //! | `phase`, `outcome` | one workload under certain conditions, and what came of it |
 //! | `executor`, `driver`, `modelled` | how it is measured, by this machine's clock or a model's |
-//! | `plan`, `run`, `teardown` | `bench` on darter's store |
+//! | `plan`, `run`, `teardown` | `bench` on one index |
 //! | `processes` | several processes that drive one pool |
 //! | `rounds` | several candidates that run the same cases in turns |
 //! | `compare` | indexes side by side, with tables, CSV, plots and a page |
@@ -25,6 +25,7 @@
 //! | `report`, `progress` | output for people and for programs |
 
 mod args;
+mod bench_target;
 mod child_process;
 mod compare;
 pub mod datasets;
@@ -35,6 +36,7 @@ mod executor;
 mod fabric;
 mod index_target;
 mod modelled;
+mod open_target;
 mod outcome;
 mod paper;
 #[cfg(feature = "peers")]
@@ -53,9 +55,7 @@ mod teardown;
 mod ycsb;
 mod zipf;
 
-pub use args::{
-    BenchArgs, IN_FLIGHT_MAX, IndexName, PROCESSES_MAX, PrefixList, THREADS_MAX, VALUE_BYTES_MAX,
-};
+pub use args::{BenchArgs, IN_FLIGHT_MAX, PROCESSES_MAX, PrefixList, THREADS_MAX, VALUE_BYTES_MAX};
 pub use compare::{
     CompareArgs, Comparison, Configuration, Figures, IndexChoice, Measurement, PoolLocation, Theta, VARIANTS,
     Variant, run_compare,
@@ -73,6 +73,8 @@ use darter_fabric::TcpOptions;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What a benchmark needs to know about the program that runs it.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +85,9 @@ pub struct Setting {
     pub program: Program,
     /// The command line, which pages of results show.
     pub command: String,
+    /// Ends the run at the next chunk of operations once it is set, with
+    /// [`BenchError::Interrupted`].
+    pub stop: Arc<AtomicBool>,
 }
 
 /// How to start a program's own commands.
@@ -114,7 +119,7 @@ pub fn run(
     setting: &Setting,
     out: &mut dyn Write,
 ) -> Result<Vec<WorkloadReport>, BenchError> {
-    if args.peers { compare(args, setting, out) } else { run::run_store(args, setting, out) }
+    if args.peers { compare(args, setting, out) } else { run::run_index(args, setting, out) }
 }
 
 #[cfg(feature = "peers")]

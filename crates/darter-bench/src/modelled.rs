@@ -126,6 +126,7 @@ fn run_here<T: Target>(model: &Model, nodes: &[T], phase: &Phase<'_>) -> Result<
     if let Some(failure) = failure.take() {
         return Err(failure.of(nodes[0].name(), phase.workload));
     }
+    phase.progress.go_on()?;
     fill_holes(&nodes[0], phase, &space)?;
     reclaim(nodes)?;
     // The rate is that of the time in which every thread had work: what the last ones do alone says
@@ -181,7 +182,7 @@ impl PhaseState<'_> {
     ) {
         let before = session.counters();
         let (mut key, mut ops) = (Vec::new(), 0);
-        while !self.has_failed.get() {
+        while !self.has_failed.get() && !self.phase.progress.is_over() {
             let taken = feed.borrow_mut().take(&mut key);
             let in_hand = match taken {
                 Ok(Some(in_hand)) => in_hand,

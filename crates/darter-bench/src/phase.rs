@@ -1,8 +1,8 @@
 //! A phase: one run of a workload, and the share of one process in it.
 
 use crate::datasets::Dataset;
+use crate::progress::Progress;
 use crate::ycsb::Workload;
-use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 /// One run of a workload under given conditions.
@@ -23,7 +23,7 @@ pub(crate) struct Phase<'a> {
     pub(crate) seed: u64,
     /// Number of this draw of the workload.
     pub(crate) run: u64,
-    pub(crate) progress: &'a ProgressBar,
+    pub(crate) progress: &'a Progress,
 }
 
 impl Phase<'_> {

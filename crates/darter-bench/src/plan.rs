@@ -2,14 +2,17 @@
 //! and phases.
 
 use crate::args::{BenchArgs, PrefixList};
+use crate::bench_target::BenchTarget;
 use crate::datasets::{Dataset, DatasetSpec};
 use crate::driver::run_phase;
 use crate::phase::{Part, Phase};
+use crate::progress::Progress;
 use crate::report::{WorkloadReport, bytes_text};
-use crate::store_target::StoreTarget;
+use crate::target::TargetSession;
 use crate::ycsb::Workload;
-use crate::{BenchError, Setting, progress};
-use darter::{ByteSize, PoolUrl};
+use crate::{BenchError, Setting};
+use darter::{ByteSize, PoolUrl, block_on};
+use darter_fabric::counted;
 
 /// Records, unless the arguments or the dataset give a number.
 const RECORDS_DEFAULT: u64 = 1_000_000;
@@ -45,29 +48,36 @@ impl<'a> Plan<'a> {
         }
         let pool = match &args.pool {
             Some(pool) => pool.clone(),
-            None => memory_pool(&*dataset, records.saturating_add(fresh), args.value_size)?,
+            None => {
+                memory_pool(&*dataset, records.saturating_add(fresh), args.value_size, args.index.0.room)?
+            }
         };
         Ok(Self { args, setting, dataset, records, pool })
     }
 
-    /// Opens the pool and refuses one that cannot hold the records, before any memory is spent on
+    /// Refuses a pool that holds keys or cannot hold the records, before any memory is spent on
     /// keys.
-    pub(crate) fn open_store(&self) -> Result<StoreTarget, BenchError> {
-        let (name, cache) = (self.args.index.name(), self.args.cache.0);
-        let target = StoreTarget::open(name, &self.pool, cache, &self.setting.tcp, self.args.create)?
-            .without_keys(&self.pool)?;
+    pub(crate) fn accept(&self, target: &impl BenchTarget) -> Result<(), BenchError> {
+        let mut session = target.session()?;
+        if block_on(session.scan(b"", 1, &mut Vec::new()))? > 0 {
+            return Err(BenchError::Usage(format!(
+                "the pool {} holds keys already; a benchmark needs an empty one and leaves its own keys behind",
+                self.pool
+            )));
+        }
+        let pool_bytes = target.usage()?.bytes();
         let least = record_bytes(&*self.dataset, self.args.value_size).saturating_mul(self.records);
-        if least > target.pool_bytes() {
+        if least > pool_bytes {
             return Err(BenchError::Usage(format!(
                 "{} records of this size need more than {}, and the pool {} has {}; use fewer --records or a larger \
                  pool",
                 self.records,
                 bytes_text(least),
                 self.pool,
-                bytes_text(target.pool_bytes())
+                bytes_text(pool_bytes)
             )));
         }
-        Ok(target)
+        Ok(())
     }
 
     /// Returns a phase of `workload`.
@@ -76,7 +86,7 @@ impl<'a> Plan<'a> {
         workload: Workload,
         (threads, in_flight): (usize, usize),
         loaded: u64,
-        progress: &'p indicatif::ProgressBar,
+        progress: &'p Progress,
     ) -> Phase<'p> {
         let load = workload == Workload::Load;
         Phase {
@@ -103,7 +113,7 @@ impl<'a> Plan<'a> {
         records: u64,
     ) -> WorkloadReport {
         WorkloadReport {
-            index: self.args.index.name().to_owned(),
+            index: self.args.index.0.name.to_owned(),
             workload: workload.to_owned(),
             dataset: self.args.dataset.to_string(),
             dataset_note: self.dataset.note(),
@@ -123,22 +133,32 @@ impl<'a> Plan<'a> {
 
     /// Runs searches as workload C does without measuring them, then adjusts the prefix list to
     /// them. Returns a line that describes the list.
-    pub(crate) fn adjust(&self, target: &StoreTarget, loaded: u64) -> Result<String, BenchError> {
-        if self.args.prefix_list == PrefixList::Powers {
-            return Ok(format!("prefix list: {:?}, not adjusted", target.store.index().prefix_list()));
-        }
+    pub(crate) fn adjust(&self, target: &impl BenchTarget, loaded: u64) -> Result<String, BenchError> {
+        let Some(before) = target.prefix_list().filter(|_| self.args.prefix_list == PrefixList::Auto) else {
+            return Ok(match target.prefix_list() {
+                Some(list) => format!("prefix list: {list:?}, not adjusted"),
+                None => self.warm_up(target, loaded)?,
+            });
+        };
+        let warm = self.warm_up(target, loaded)?;
+        target.adjust()?;
+        let after = target.prefix_list().unwrap_or_default();
+        Ok(format!("prefix list: {after:?}, adjusted from {before:?}; {warm}"))
+    }
+
+    /// Runs searches without measuring them, and has an index adjust itself that shows no list.
+    fn warm_up(&self, target: &impl BenchTarget, loaded: u64) -> Result<String, BenchError> {
         let ops = self.args.warm_up_ops();
         if ops > 0 {
-            let progress = progress::bar("warm-up", ops);
+            let progress = Progress::new("warm-up", ops, &self.setting.stop);
             let phase = self.phase(Workload::C, (1, 1), loaded, &progress);
             run_phase(target, &Phase { ops, run: WARM_UP_RUN, ..phase })?;
             progress.finish_and_clear();
         }
-        let adjusted = target.store.adjust()?;
-        Ok(format!(
-            "prefix list: {:?}, adjusted from {:?} after {ops} searches",
-            adjusted.after, adjusted.before
-        ))
+        if target.prefix_list().is_none() && self.args.prefix_list == PrefixList::Auto {
+            target.adjust()?;
+        }
+        Ok(format!("warm-up: {}", counted(ops, "search")))
     }
 }
 
@@ -149,11 +169,17 @@ fn record_bytes(dataset: &dyn Dataset, value_bytes: usize) -> u64 {
 
 /// Returns the URL of a pool in memory with ample room for `records` records. Memory that is not
 /// touched costs nothing.
-fn memory_pool(dataset: &dyn Dataset, records: u64, value_bytes: usize) -> Result<PoolUrl, BenchError> {
+fn memory_pool(
+    dataset: &dyn Dataset,
+    records: u64,
+    value_bytes: usize,
+    room: u64,
+) -> Result<PoolUrl, BenchError> {
     // A leaf's header and rounding and the record's share of the nodes, twice over for what waits
     // to be reclaimed.
-    let bytes =
-        record_bytes(dataset, value_bytes).saturating_add(64).saturating_mul(records).saturating_mul(2);
+    let bytes = record_bytes(dataset, value_bytes).saturating_add(64).saturating_mul(2);
+    // DART's share is in these 64 bytes; others say how much more they can take.
+    let bytes = bytes.saturating_add(room.saturating_sub(256)).saturating_mul(records);
     let mebibytes = bytes.div_ceil(1 << 20).saturating_add(256);
     let size = ByteSize(mebibytes.saturating_mul(1 << 20));
     format!("mem:{size}").parse().map_err(|error| {

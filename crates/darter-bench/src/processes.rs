@@ -7,19 +7,28 @@
 //! reached the parent, by a file or the environment.
 
 use crate::args::BenchArgs;
+use crate::bench_target::BenchTarget;
 use crate::driver;
+use crate::open_target::{TargetWork, with_target};
 use crate::outcome::Outcome;
 use crate::phase::{Part, Phase};
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::report::print_json;
-use crate::store_target::StoreTarget;
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting};
-use darter::{Counters, OpCounters};
-use indicatif::ProgressBar;
+use darter::Counters;
+use darter::report::OpCounters;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Between two looks whether a phase is to end.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The argument that a worker's part follows.
 pub const WORKER_PART: &str = "--part";
@@ -93,7 +102,8 @@ impl Worker {
         let part = serde_json::to_string(task).map_err(std::io::Error::from)?;
         let mut command = Command::new(&setting.program.path);
         command.args(&setting.program.worker).args([WORKER_PART, &part]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A signal from the terminal is for the parent, which ends its workers.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|error| BenchError::Process(error.to_string()))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(input), Some(output)) => Ok(Self { child, input, output: BufReader::new(output) }),
@@ -135,20 +145,56 @@ pub(crate) fn run_phase(
     };
     let workers = (0..processes).map(|process| Worker::start(setting, &task(process)));
     let mut workers = workers.collect::<Result<Vec<_>, _>>()?;
-    for worker in &mut workers {
+    interruptible(
+        phase,
+        &workers.iter().map(|worker| Pid::from_child(&worker.child)).collect::<Vec<_>>(),
+        || drive(&mut workers, phase),
+    )
+}
+
+/// Has workers run, and adds up their results.
+fn drive(workers: &mut [Worker], phase: &Phase<'_>) -> Result<Outcome, BenchError> {
+    for worker in &mut *workers {
         worker.hear()?;
     }
-    for worker in &mut workers {
+    for worker in &mut *workers {
         writeln!(worker.input, "go").map_err(|error| BenchError::Process(error.to_string()))?;
     }
     let mut all = Outcome::new(phase.loaded);
-    for worker in &mut workers {
+    for worker in workers {
         let line = worker.hear()?;
         let answer: Answer =
             serde_json::from_str(&line).map_err(|error| BenchError::Process(error.to_string()))?;
         all.add(&answer.outcome(phase.loaded));
     }
     Ok(all)
+}
+
+/// Does work that waits for processes, and kills these when the phase is to end.
+fn interruptible<T>(
+    phase: &Phase<'_>,
+    processes: &[Pid],
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if phase.progress.is_over() {
+                    // Nobody has waited for them yet, so their numbers name nobody else.
+                    for process in processes {
+                        let _ = kill_process(*process, Signal::KILL);
+                    }
+                    return;
+                }
+                std::thread::sleep(LOOK);
+            }
+        });
+        let outcome = work();
+        is_done.store(true, Ordering::Relaxed);
+        phase.progress.go_on()?;
+        outcome
+    })
 }
 
 /// Runs a worker: `part` is what the parent passed, `input` and `out` are the pipes to it.
@@ -170,15 +216,28 @@ pub fn run_worker(
         return Err(usage("not as a parent says it".to_owned()));
     }
     let plan = Plan::new(args, setting, 1)?;
-    let (name, cache) = (args.index.name(), args.cache.0);
-    let target = StoreTarget::open(name, &plan.pool, cache, &setting.tcp, false)?;
-    let progress = ProgressBar::hidden();
+    let progress = Progress::hidden(&setting.stop);
     let phase = plan.phase(workload, (task.threads, task.in_flight), task.loaded, &progress);
-    writeln!(out, "ready")?;
-    out.flush()?;
-    input.read_line(&mut String::new())?;
-    let outcome = driver::run_phase(&target, &Phase { part: task.part, ..phase })?;
-    print_json(out, &Answer::of(&outcome))
+    with_target(&plan, false, Share { phase: Phase { part: task.part, ..phase }, input, out })
+}
+
+/// A worker's share of a phase, and the pipes to its parent.
+struct Share<'a> {
+    phase: Phase<'a>,
+    input: &'a mut dyn BufRead,
+    out: &'a mut dyn Write,
+}
+
+impl TargetWork for Share<'_> {
+    type Output = ();
+
+    fn on<T: BenchTarget>(self, target: &T) -> Result<(), BenchError> {
+        writeln!(self.out, "ready")?;
+        self.out.flush()?;
+        self.input.read_line(&mut String::new())?;
+        let outcome = driver::run_phase(target, &self.phase)?;
+        print_json(self.out, &Answer::of(&outcome))
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use crate::BenchError;
 use crate::outcome::Outcome;
 use crate::ycsb::Workload;
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use darter::{Counters, OpCounters, OpKind};
+use darter::report::OpCounters;
+use darter::{Counters, OpKind};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -190,12 +191,12 @@ impl WorkloadReport {
     }
 
     /// Returns the report with the sizes filled in.
-    pub(crate) fn sized(mut self, sizes: Sizes, prefix_list: Vec<u8>) -> Self {
+    pub(crate) fn sized(mut self, sizes: Sizes, prefix_list: Option<Vec<u8>>) -> Self {
         self.index_bytes = Some(sizes.index);
         self.kv_bytes = Some(sizes.kv);
         self.pool_used_bytes = Some(sizes.pool_used);
         self.cache_used_bytes = Some(sizes.cache_used);
-        self.prefix_list = Some(prefix_list);
+        self.prefix_list = prefix_list;
         self
     }
 }
@@ -205,44 +206,69 @@ pub(crate) fn title(workload: Workload) -> String {
     workload.name().to_uppercase()
 }
 
-/// Returns the table of all workloads: throughput, costs per operation, latencies.
-pub(crate) fn workload_table(reports: &[WorkloadReport]) -> Table {
-    let mut table = markdown_table(&[
-        "workload",
-        "processes",
-        "threads",
-        "in flight",
-        "kop/s",
-        "round trips",
-        "verbs",
-        "B read",
-        "B written",
-        "retries",
-        "not found",
-        "p50 µs",
-        "p99 µs",
-        "p99.9 µs",
-    ]);
-    for report in reports {
-        let cost = |value: Option<f64>, digits| value.map_or_else(String::new, |v| format!("{v:.digits$}"));
-        table.add_row(vec![
-            report.workload.to_uppercase(),
-            report.processes.to_string(),
-            report.threads.to_string(),
-            report.in_flight.to_string(),
-            format!("{:.0}", report.ops_per_s / 1000.0),
-            cost(report.round_trips_per_op, 2),
-            cost(report.verbs_per_op, 2),
-            cost(report.read_bytes_per_op, 0),
-            cost(report.write_bytes_per_op, 0),
-            cost(report.retries_per_op, 4),
-            report.not_found.to_string(),
-            format!("{:.2}", report.latency_us.p50),
-            format!("{:.2}", report.latency_us.p99),
-            format!("{:.2}", report.latency_us.p999),
-        ]);
-    }
-    table
+/// The columns of the table of workloads: throughput, costs per operation, latencies.
+const WORKLOAD_COLUMNS: [&str; 14] = [
+    "workload",
+    "processes",
+    "threads",
+    "in flight",
+    "kop/s",
+    "round trips",
+    "verbs",
+    "B read",
+    "B written",
+    "retries",
+    "not found",
+    "p50 µs",
+    "p99 µs",
+    "p99.9 µs",
+];
+
+/// Returns the head of the table of workloads, whose rows come one by one. Each column is as wide
+/// as its title, as no later row is known; a longer number is shown all the same.
+pub(crate) fn workload_head() -> String {
+    let rules = WORKLOAD_COLUMNS.iter().enumerate().map(|(at, title)| {
+        let width = column_width(title);
+        if at == 0 { "-".repeat(width + 2) } else { format!("{}:", "-".repeat(width + 1)) }
+    });
+    format!(
+        "{}\n|{}|",
+        workload_line(&WORKLOAD_COLUMNS.map(str::to_owned)),
+        rules.collect::<Vec<_>>().join("|")
+    )
+}
+
+/// Returns a workload's row.
+pub(crate) fn workload_row(report: &WorkloadReport) -> String {
+    let cost = |value: Option<f64>, digits| value.map_or_else(String::new, |v| format!("{v:.digits$}"));
+    workload_line(&[
+        report.workload.to_uppercase(),
+        report.processes.to_string(),
+        report.threads.to_string(),
+        report.in_flight.to_string(),
+        format!("{:.0}", report.ops_per_s / 1000.0),
+        cost(report.round_trips_per_op, 2),
+        cost(report.verbs_per_op, 2),
+        cost(report.read_bytes_per_op, 0),
+        cost(report.write_bytes_per_op, 0),
+        cost(report.retries_per_op, 4),
+        report.not_found.to_string(),
+        format!("{:.2}", report.latency_us.p50),
+        format!("{:.2}", report.latency_us.p99),
+        format!("{:.2}", report.latency_us.p999),
+    ])
+}
+
+fn column_width(title: &str) -> usize {
+    title.chars().count().max(6)
+}
+
+fn workload_line(cells: &[String; WORKLOAD_COLUMNS.len()]) -> String {
+    let cells = cells.iter().zip(WORKLOAD_COLUMNS).enumerate().map(|(at, (cell, title))| {
+        let width = column_width(title);
+        if at == 0 { format!(" {cell:<width$} |") } else { format!(" {cell:>width$} |") }
+    });
+    format!("|{}", cells.collect::<String>())
 }
 
 /// Returns the table of costs by kind of operation.
@@ -340,7 +366,7 @@ mod tests {
         let sizes = Sizes { keys: 10, index: 1, kv: 2, pool_used: 3, cache_used: 4 };
         WorkloadReport { index: "dart".into(), workload: "a".into(), ..WorkloadReport::default() }
             .measured(&outcome)
-            .sized(sizes, vec![1, 2, 4])
+            .sized(sizes, Some(vec![1, 2, 4]))
     }
 
     #[test]
@@ -409,8 +435,12 @@ mod tests {
 
     #[test]
     fn tables_name_their_columns() {
-        let table = workload_table(&[report()]).to_string();
-        assert!(table.contains("round trips") && table.contains("3.50"), "{table}");
+        let (head, row) = (workload_head(), workload_row(&report()));
+        assert!(head.contains("round trips") && row.contains("3.50"), "{head}\n{row}");
+        let bars = |line: &str| {
+            line.match_indices('|').map(|(at, _)| line[..at].chars().count()).collect::<Vec<_>>()
+        };
+        assert!(head.lines().chain([&*row]).all(|line| bars(line) == bars(&row)), "{head}\n{row}");
         assert!(kind_table(&[report()]).to_string().contains("update"));
         assert_eq!(bytes_text(3 << 29), "1.50 GiB");
         assert_eq!(bytes_text(12), "12 B");

@@ -1,11 +1,11 @@
 //! Runs the same cases on several candidates in rounds, in which the candidates take turns: ratios
 //! come from one run, and a slow moment of the machine affects all candidates.
 
+use crate::BenchError;
 use crate::outcome::Outcome;
 use crate::phase::Phase;
 use crate::report::title;
 use crate::ycsb::Workload;
-use crate::{BenchError, progress};
 
 /// A target under comparison, of any type.
 pub(crate) trait Candidate {
@@ -64,7 +64,7 @@ pub(crate) fn run_rounds<C: Candidate + ?Sized>(
                 let number = (turn + round as usize) % candidates.len();
                 let candidate = candidates[number];
                 let progress =
-                    progress::bar(&format!("{} {}", title(one.workload), candidate.name()), base.ops);
+                    base.progress.of_part(&format!("{} {}", title(one.workload), candidate.name()), base.ops);
                 let phase = Phase {
                     workload: one.workload,
                     loaded: loaded[number],
@@ -75,10 +75,13 @@ pub(crate) fn run_rounds<C: Candidate + ?Sized>(
                     progress: &progress,
                     ..*base
                 };
-                let outcome = candidate.run(&phase).map_err(|error| BenchError::In {
-                    index: candidate.name(),
-                    workload: one.workload.name(),
-                    source: Box::new(error),
+                let outcome = candidate.run(&phase).map_err(|error| match error {
+                    BenchError::Interrupted => error,
+                    error => BenchError::In {
+                        index: candidate.name(),
+                        workload: one.workload.name(),
+                        source: Box::new(error),
+                    },
                 })?;
                 progress.finish_and_clear();
                 loaded[number] = outcome.records;

@@ -1,68 +1,101 @@
-//! One run on darter's store: load, adjust, each workload, report, and with `--check` the check at
+//! One run on one index: load, adjust, each workload, report, and with `--check` the check at
 //! the end.
 
 use crate::args::BenchArgs;
+use crate::bench_target::BenchTarget;
 use crate::driver::{bulk_load, run_phase};
+use crate::open_target::{TargetWork, with_target};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::report::{WorkloadReport, bytes_text, kind_table, print_json, title, workload_table};
-use crate::store_target::StoreTarget;
+use crate::progress::Progress;
+use crate::report::{WorkloadReport, bytes_text, kind_table, print_json, title, workload_head, workload_row};
 use crate::teardown::{UsedBefore, delete_and_check};
 use crate::ycsb::Workload;
-use crate::{BenchError, Setting, processes, progress};
+use crate::{BenchError, Setting, processes};
+use darter_fabric::counted;
 use std::io::Write;
 
-/// Runs the workloads on darter's store.
-pub(crate) fn run_store(
+/// Runs the workloads on one index.
+pub(crate) fn run_index(
     args: &BenchArgs,
     setting: &Setting,
     out: &mut dyn Write,
 ) -> Result<Vec<WorkloadReport>, BenchError> {
     let plan = Plan::new(args, setting, 1)?;
-    let target = plan.open_store()?;
-    let empty = target.store.usage()?;
-    let used = UsedBefore {
-        pool_bytes_empty: empty.used_bytes(),
-        object_bytes_empty: empty.object_bytes,
-        ..UsedBefore::default()
-    };
-    let mut run = StoreRun { plan: &plan, target: &target, out, reports: Vec::new(), records: 0, used };
-    run.introduce()?;
-    run.load()?;
-    let mut adjusted = false;
-    for &workload in args.workload.iter().filter(|&&workload| workload != Workload::Load) {
-        if !adjusted {
-            let remark = plan.adjust(&target, run.records)?;
-            run.remark(&remark)?;
-            adjusted = true;
-        }
-        for &threads in &args.threads {
-            for &in_flight in &args.in_flight {
-                run.measure(workload, (threads, in_flight))?;
+    with_target(&plan, args.create, Workloads { plan: &plan, out })
+}
+
+/// All workloads, to be run on a target.
+struct Workloads<'a> {
+    plan: &'a Plan<'a>,
+    out: &'a mut dyn Write,
+}
+
+impl TargetWork for Workloads<'_> {
+    type Output = Vec<WorkloadReport>;
+
+    fn on<T: BenchTarget>(self, target: &T) -> Result<Vec<WorkloadReport>, BenchError> {
+        let Self { plan, out } = self;
+        plan.accept(target)?;
+        let empty = target.usage()?;
+        let used = UsedBefore {
+            pool_bytes_empty: empty.used_bytes(),
+            object_bytes_empty: empty.object_bytes,
+            ..UsedBefore::default()
+        };
+        let mut run = Run { plan, target, out, reports: Vec::new(), records: 0, used, adjusted: None };
+        run.introduce()?;
+        let unsound = match run.all() {
+            Err(BenchError::Interrupted) => {
+                run.summarize()?;
+                return Err(BenchError::Interrupted);
             }
+            outcome => outcome?,
+        };
+        run.summarize()?;
+        match unsound {
+            Some(what) => Err(BenchError::Unsound(what)),
+            None => Ok(run.reports),
         }
-    }
-    let unsound = if args.check { run.check()? } else { None };
-    run.tables()?;
-    match unsound {
-        Some(what) => Err(BenchError::Unsound(what)),
-        None => Ok(run.reports),
     }
 }
 
 /// A run in progress.
-struct StoreRun<'a> {
+struct Run<'a, T> {
     plan: &'a Plan<'a>,
-    target: &'a StoreTarget,
+    target: &'a T,
     out: &'a mut dyn Write,
     reports: Vec<WorkloadReport>,
-    /// Records in the store.
+    /// Records in the index.
     records: u64,
     /// Use of the pool when empty, and at the most.
     used: UsedBefore,
+    /// What the warm-up came to.
+    adjusted: Option<String>,
 }
 
-impl StoreRun<'_> {
+impl<T: BenchTarget> Run<'_, T> {
+    /// Runs all workloads. Returns a description of what the check at the end finds wrong, if
+    /// anything is.
+    fn all(&mut self) -> Result<Option<String>, BenchError> {
+        let (plan, args) = (self.plan, self.plan.args);
+        self.load()?;
+        let mut adjusted = false;
+        for &workload in args.workload.iter().filter(|&&workload| workload != Workload::Load) {
+            if !adjusted {
+                let remark = plan.adjust(self.target, self.records)?;
+                self.adjusted = Some(remark);
+                adjusted = true;
+            }
+            for &threads in &args.threads {
+                for &in_flight in &args.in_flight {
+                    self.measure(workload, (threads, in_flight))?;
+                }
+            }
+        }
+        if args.check { self.check() } else { Ok(None) }
+    }
+
     /// Prints a line, unless the output is JSON.
     fn remark(&mut self, text: &str) -> Result<(), BenchError> {
         if !self.plan.args.json {
@@ -75,18 +108,18 @@ impl StoreRun<'_> {
         let plan = self.plan;
         let args = plan.args;
         self.remark(&format!(
-            "{}: {} ({}), {} records, values of {} bytes, Zipf {}, seed {}, pool {}, cache {}",
-            args.index.name(),
+            "{}: {} ({}), {}, values of {}, Zipf {}, seed {}, pool {}, cache {}",
+            args.index.0.name,
             args.dataset,
             plan.dataset.note(),
-            plan.records,
-            args.value_size,
+            counted(plan.records, "record"),
+            counted(args.value_size as u64, "byte"),
             args.theta,
             args.seed,
             plan.pool,
             bytes_text(args.cache.0),
         ))?;
-        for note in self.target.store.notes() {
+        for note in self.target.notes() {
             self.remark(&format!("note: {note}"))?;
         }
         Ok(())
@@ -98,7 +131,7 @@ impl StoreRun<'_> {
         if plan.args.loads_by_inserts() {
             return self.measure(Workload::Load, (plan.args.threads[0], plan.args.in_flight[0]));
         }
-        let progress = progress::bar("bulk load", plan.records);
+        let progress = Progress::new("bulk load", plan.records, &plan.setting.stop);
         bulk_load(self.target, &*plan.dataset, plan.records, plan.args.value_size, &progress)?;
         progress.finish_and_clear();
         self.records = plan.records;
@@ -107,7 +140,7 @@ impl StoreRun<'_> {
 
     fn measure(&mut self, workload: Workload, at_once: (usize, usize)) -> Result<(), BenchError> {
         let plan = self.plan;
-        let progress = progress::bar(&title(workload), 0);
+        let progress = Progress::new(&title(workload), 0, &plan.setting.stop);
         let phase = plan.phase(workload, at_once, self.records, &progress);
         progress.set_length(phase.ops);
         let outcome = match plan.args.processes {
@@ -123,20 +156,24 @@ impl StoreRun<'_> {
 
     /// Completes a report, and prints it if the output is JSON.
     fn report(&mut self, report: WorkloadReport, outcome: &Outcome) -> Result<(), BenchError> {
-        let (sizes, prefix_list) = self.target.sizes()?;
-        if sizes.keys != outcome.records {
+        let sizes = self.target.sizes()?;
+        if sizes.keys != outcome.records && self.plan.args.index.0.keeps {
             return Err(BenchError::WrongAnswer {
-                index: self.plan.args.index.name(),
+                index: self.plan.args.index.0.name,
                 what: format!(
-                    "a walk after {} finds {} keys where {} were stored",
-                    report.workload, sizes.keys, outcome.records
+                    "a walk after {} finds {} where {} were stored",
+                    report.workload,
+                    counted(sizes.keys, "key"),
+                    outcome.records
                 ),
             });
         }
         self.used.pool_bytes_full = self.used.pool_bytes_full.max(sizes.pool_used);
-        let report = report.measured(outcome).sized(sizes, prefix_list);
+        let report = report.measured(outcome).sized(sizes, self.target.prefix_list());
         if self.plan.args.json {
             print_json(self.out, &report)?;
+        } else {
+            self.print_row(&report)?;
         }
         self.reports.push(report);
         Ok(())
@@ -145,12 +182,12 @@ impl StoreRun<'_> {
     /// Deletes everything and checks the pool. Returns a description of what is wrong, if anything
     /// is.
     fn check(&mut self) -> Result<Option<String>, BenchError> {
-        let progress = progress::bar("delete", self.records);
+        let progress = Progress::new("delete", self.records, &self.plan.setting.stop);
         let (outcome, check) =
             delete_and_check(self.target, &*self.plan.dataset, self.records, self.used, &progress)?;
         progress.finish_and_clear();
         let unsound = if let Some(first) = check.violations.first() {
-            Some(format!("{} violations, the first: {first}", check.violations.len()))
+            Some(format!("{}, the first: {first}", counted(check.violations.len() as u64, "violation")))
         } else if check.leaked_bytes > 0 {
             Some(format!("{} bytes leaked", check.leaked_bytes))
         } else {
@@ -162,32 +199,43 @@ impl StoreRun<'_> {
         Ok(unsound)
     }
 
-    /// Prints the tables, unless the output is JSON.
-    fn tables(&mut self) -> Result<(), BenchError> {
+    /// Prints a row of the table of workloads, the head of it before the first.
+    fn print_row(&mut self, report: &WorkloadReport) -> Result<(), BenchError> {
+        if self.reports.is_empty() {
+            writeln!(self.out, "\nPer operation, upkeep left out:\n\n{}", workload_head())?;
+        }
+        writeln!(self.out, "{}", workload_row(report))?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Prints what is known at the end, unless the output is JSON.
+    fn summarize(&mut self) -> Result<(), BenchError> {
         if self.plan.args.json {
             return Ok(());
         }
-        writeln!(self.out, "\nPer operation, upkeep left out:\n\n{}", workload_table(&self.reports))?;
+        if let Some(adjusted) = &self.adjusted {
+            writeln!(self.out, "\n{adjusted}")?;
+        }
         writeln!(self.out, "\nBy kind of operation:\n\n{}\n", kind_table(&self.reports))?;
         if let Some(last) = self.reports.iter().rfind(|report| report.check.is_none()) {
             let text = |bytes: Option<u64>| bytes_text(bytes.unwrap_or(0));
             writeln!(
                 self.out,
-                "At the end: {} records, index {}, keys and values {}, pool use {}, client cache {}, prefix list {:?}",
-                self.records,
+                "At the end: {}, index {}, keys and values {}, pool use {}, client cache {}{}",
+                counted(self.records, "record"),
                 text(last.index_bytes),
                 text(last.kv_bytes),
                 text(last.pool_used_bytes),
                 text(last.cache_used_bytes),
-                last.prefix_list.as_deref().unwrap_or_default()
+                last.prefix_list.as_ref().map_or_else(String::new, |list| format!(", prefix list {list:?}"))
             )?;
         }
         if let Some(check) = self.reports.iter().find_map(|report| report.check.as_ref()) {
             writeln!(
                 self.out,
-                "After deleting everything: {} violations, {} bytes leaked, pool use {} (empty {}, full {}), objects {} \
+                "After deleting everything: {}, {} bytes leaked, pool use {} (empty {}, full {}), objects {} \
                  (empty {})",
-                check.violations.len(),
+                counted(check.violations.len() as u64, "violation"),
                 check.leaked_bytes,
                 bytes_text(check.pool_used_bytes_after),
                 bytes_text(check.pool_used_bytes_empty),

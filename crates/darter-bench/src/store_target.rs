@@ -5,9 +5,8 @@
 
 use crate::BenchError;
 use crate::compare::SECRET;
-use crate::report::Sizes;
 use crate::target::{SortedPairs, Target, TargetSession};
-use darter::{AsyncSession, Counters, Fabric, PoolUrl, ScanRange, Store};
+use darter::{AsyncSession, Counters, PoolUrl, ScanRange, Store};
 use darter_fabric::TcpOptions;
 use std::ops::Bound;
 
@@ -19,16 +18,6 @@ pub(crate) struct StoreTarget {
 }
 
 impl StoreTarget {
-    /// The same, or an error when keys are in it.
-    pub(crate) fn without_keys(self, pool: &PoolUrl) -> Result<Self, BenchError> {
-        if self.store.session()?.scan(..).next().transpose()?.is_some() {
-            return Err(BenchError::Usage(format!(
-                "the pool {pool} holds keys already; a benchmark needs an empty one and leaves its own keys behind"
-            )));
-        }
-        Ok(self)
-    }
-
     /// Opens the pool with whatever is in it. `create` makes one on memory nodes that hold none.
     pub(crate) fn open(
         name: &'static str,
@@ -41,25 +30,6 @@ impl StoreTarget {
             Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret(SECRET);
         let options = options.tcp(tcp.clone()).create(create);
         Ok(Self { store: options.open_url(pool)?, name })
-    }
-
-    /// Bytes of all memory nodes' regions.
-    pub(crate) fn pool_bytes(&self) -> u64 {
-        let fabric = self.store.pool().fabric();
-        (0..fabric.nodes()).map(|node| fabric.node_bytes(node as u8)).sum()
-    }
-
-    /// Bytes in use and the prefix list, by a walk of the index.
-    pub(crate) fn sizes(&self) -> Result<(Sizes, Vec<u8>), BenchError> {
-        let stats = self.store.stats()?;
-        let sizes = Sizes {
-            keys: stats.index.keys,
-            index: stats.index.index_bytes,
-            kv: stats.index.kv_bytes,
-            pool_used: stats.pool.used_bytes(),
-            cache_used: stats.cache_used_bytes,
-        };
-        Ok((sizes, stats.prefix_list))
     }
 }
 
@@ -106,7 +76,7 @@ impl TargetSession for StoreSession {
 
     #[inline]
     async fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.session.insert(key, value).await?)
+        Ok(self.session.insert_if_absent(key, value).await?)
     }
 
     async fn scan(&mut self, from: &[u8], limit: usize, values: &mut Vec<u8>) -> Result<usize, BenchError> {

@@ -1,13 +1,13 @@
 //! The end of `--check`: delete everything, then check what is left and what leaked.
 
 use crate::BenchError;
+use crate::bench_target::BenchTarget;
 use crate::datasets::Dataset;
 use crate::outcome::{Outcome, latency_histogram};
+use crate::progress::Progress;
 use crate::report::CheckOutcome;
-use crate::store_target::StoreTarget;
-use crate::target::{Target, TargetSession};
+use crate::target::TargetSession;
 use darter::block_on;
-use indicatif::ProgressBar;
 use std::time::{Duration, Instant};
 
 /// Deletions between two rounds of upkeep.
@@ -15,24 +15,25 @@ const UPKEEP_EVERY: u64 = 1024;
 
 /// Deletes records `0..records` and checks the pool.
 pub(crate) fn delete_and_check(
-    target: &StoreTarget,
+    target: &impl BenchTarget,
     dataset: &dyn Dataset,
     records: u64,
     before: UsedBefore,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<(Outcome, CheckOutcome), BenchError> {
     let outcome = delete_all(target, dataset, records, progress)?;
     // The express skip table has grown with the keys; an adjustment builds a small one.
-    target.store.adjust()?;
-    let found = target.store.check()?;
+    target.adjust()?;
+    let (violations, leaked_bytes) = target.check()?;
+    let usage = target.usage()?;
     let check = CheckOutcome {
-        violations: found.violations,
-        leaked_bytes: found.leaked_bytes,
+        violations,
+        leaked_bytes,
         pool_used_bytes_empty: before.pool_bytes_empty,
-        pool_used_bytes_after: found.usage.used_bytes(),
+        pool_used_bytes_after: usage.used_bytes(),
         pool_used_bytes_full: before.pool_bytes_full,
         object_bytes_empty: before.object_bytes_empty,
-        object_bytes_after: found.usage.object_bytes,
+        object_bytes_after: usage.object_bytes,
     };
     Ok((outcome, check))
 }
@@ -49,10 +50,10 @@ pub(crate) struct UsedBefore {
 }
 
 fn delete_all(
-    target: &StoreTarget,
+    target: &impl BenchTarget,
     dataset: &dyn Dataset,
     records: u64,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Outcome, BenchError> {
     let mut session = target.session()?;
     let before = session.counters();
@@ -62,13 +63,14 @@ fn delete_all(
     for record in 0..records {
         dataset.key(record, &mut key);
         let begin = Instant::now();
-        not_found += u64::from(!block_on(session.delete(&key))?);
+        not_found += u64::from(!block_on(target.delete(&mut session, &key))?);
         let took = begin.elapsed();
         latency.saturating_record(took.as_nanos() as u64);
         busy += took;
         if record % UPKEEP_EVERY == UPKEEP_EVERY - 1 {
             block_on(session.maintain())?;
             progress.inc(UPKEEP_EVERY);
+            progress.go_on()?;
         }
     }
     let counters = session.counters().zip(before).map(|(after, before)| after - before);

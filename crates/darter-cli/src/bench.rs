@@ -3,7 +3,8 @@
 use crate::Answer;
 use crate::credentials::{ClientArgs, credential_variables};
 use crate::failure::Failure;
-
+use crate::pool::usable;
+use crate::signals::Interrupt;
 use darter_bench::{BenchArgs, BenchError, DeathsArgs, FabricArgs, Program, Setting, VictimArgs};
 use darter_fabric::TcpOptions;
 use std::ffi::OsString;
@@ -14,7 +15,14 @@ pub(crate) const WORKER_COMMAND: &str = "bench-worker";
 pub(crate) const VICTIM_COMMAND: &str = "bench-victim";
 
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  darter bench --records 100K --ops 100K
+  darter bench --workload c --threads 1,2,4 --pool 'file:/dev/shm/bench.pool?size=4G'
+  darter bench deaths --kills 20"
+)]
 pub(crate) struct BenchCommand {
     #[command(flatten)]
     credentials: ClientArgs,
@@ -66,13 +74,16 @@ pub(crate) fn program() -> Result<Program, Failure> {
 
 /// How the pool's memory nodes are reached; credentials are looked at for a pool that has some.
 fn tcp(args: &BenchArgs, credentials: &ClientArgs) -> Result<TcpOptions, Failure> {
-    args.pool.as_ref().map_or_else(|| Ok(TcpOptions::default()), |pool| credentials.options_for(pool))
+    let Some(pool) = &args.pool else { return Ok(TcpOptions::default()) };
+    usable(pool)?;
+    credentials.options_for(pool)
 }
 
 pub(crate) fn answer(outcome: Result<(), BenchError>) -> Result<Answer, Failure> {
     match outcome {
         Ok(()) => Ok(Answer::Done),
         Err(BenchError::Output(error)) => Err(error.into()),
+        Err(BenchError::Interrupted) => Err(Failure::Interrupted(BenchError::Interrupted.to_string())),
         Err(error) if error.is_usage() => Err(Failure::usage(error)),
         Err(error) => Err(Failure::failed(error)),
     }
@@ -81,15 +92,15 @@ pub(crate) fn answer(outcome: Result<(), BenchError>) -> Result<Answer, Failure>
 impl BenchCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let mut out = std::io::stdout().lock();
-        let program = program()?;
+        let stop = Interrupt::on_signals()?.flag();
+        let setting = Setting { program: program()?, stop, ..Setting::default() };
         answer(match &self.other {
             None => {
-                let setting =
-                    Setting { tcp: tcp(&self.args, &self.credentials)?, program, ..Setting::default() };
+                let setting = Setting { tcp: tcp(&self.args, &self.credentials)?, ..setting };
                 darter_bench::run(&self.args, &setting, &mut out).map(drop)
             }
-            Some(OtherBench::Fabric(args)) => darter_bench::run_fabric(args, &program, &mut out).map(drop),
-            Some(OtherBench::Deaths(args)) => darter_bench::run_deaths(args, &program, &mut out).map(drop),
+            Some(OtherBench::Fabric(args)) => darter_bench::run_fabric(args, &setting, &mut out).map(drop),
+            Some(OtherBench::Deaths(args)) => darter_bench::run_deaths(args, &setting, &mut out).map(drop),
         })
     }
 }

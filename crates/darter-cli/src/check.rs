@@ -3,15 +3,28 @@
 use crate::Answer;
 use crate::failure::Failure;
 use crate::pool::PoolArgs;
+use crate::signals::Interrupt;
 use crate::tables::bytes_text;
-use darter::Check;
+use darter::Store;
+use darter::report::Check;
 use darter_gateway::json;
 use std::io::Write;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter check
+  darter check --repair --json")]
 pub(crate) struct CheckCommand {
     #[command(flatten)]
     pool: PoolArgs,
+    #[command(flatten)]
+    check: CheckArgs,
+}
+
+/// What to check.
+#[derive(clap::Args)]
+pub(crate) struct CheckArgs {
     /// Give leaked bytes back: adopt the blocks of dead processes and sweep them
     #[arg(long)]
     repair: bool,
@@ -22,8 +35,27 @@ pub(crate) struct CheckCommand {
 
 impl CheckCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let store = self.pool.existing()?;
-        let check = if self.repair { store.repair()? } else { store.check()? };
+        if self.check.repair {
+            return self.check.run(&self.pool.existing()?);
+        }
+        self.pool.read(|store| self.check.run(store))
+    }
+}
+
+impl CheckArgs {
+    /// Checks an open pool. A signal does not wait for the end of the walk: what a check has in hand
+    /// is nothing, and what a repair has in hand the next one finds.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
+        let (interrupt, repairs, shared) = (Interrupt::on_signals()?, self.repair, store.clone());
+        let outcome = interrupt.or_result(move || if repairs { shared.repair() } else { shared.check() })?;
+        let Some(outcome) = outcome else {
+            return Err(Failure::Interrupted(if repairs {
+                "interrupted; the pool is sound, and `check --repair` gives back what is left".to_owned()
+            } else {
+                "interrupted; nothing was changed".to_owned()
+            }));
+        };
+        let check = outcome?;
         let mut out = std::io::stdout().lock();
         if self.json {
             writeln!(out, "{}", as_json(&check))?;

@@ -4,15 +4,24 @@
 use crate::Answer;
 use crate::bench::{answer, program};
 use crate::failure::Failure;
+use crate::signals::Interrupt;
 use darter_bench::{CompareArgs, PaperArgs, Setting};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter compare --indexes dart,art --workloads c,e --records 100K --html page.html
+  darter compare --pool sim:preset=dart --cache 1M,10M --svg plots")]
 pub(crate) struct CompareCommand {
     #[command(flatten)]
     args: CompareArgs,
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter paper list
+  darter paper dart-fig7 --quick --out paper")]
 pub(crate) struct PaperCommand {
     #[command(flatten)]
     args: PaperArgs,
@@ -31,7 +40,12 @@ impl PaperCommand {
 }
 
 fn setting() -> Result<Setting, Failure> {
-    Ok(Setting { program: program()?, command: command(), ..Setting::default() })
+    Ok(Setting {
+        program: program()?,
+        command: command(),
+        stop: Interrupt::on_signals()?.flag(),
+        ..Setting::default()
+    })
 }
 
 /// The command line, as a shell would read it again.

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Above options that few commands need; they come behind a command's own.
+const HEADING: &str = "Token and TLS";
+
 /// Where memory nodes look for their certificate by default.
 pub(crate) const NODE_TLS_VARIABLES: [&str; 3] =
     ["DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
@@ -34,7 +37,7 @@ pub(crate) fn without_credentials(command: &mut Command) {
 #[derive(clap::Args)]
 pub(crate) struct TokenArgs {
     /// A file whose content, line end left off, clients and memory nodes must know
-    #[arg(long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
@@ -64,10 +67,10 @@ fn secret(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
 #[derive(clap::Args)]
 struct IdentityArgs {
     /// A PEM file with this end's certificate, and those between it and its CA's
-    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "tls_key")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// A PEM file with the key of that certificate
-    #[arg(long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "tls_cert")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 }
 
@@ -84,13 +87,13 @@ pub(crate) struct ClientArgs {
     #[command(flatten)]
     token: TokenArgs,
     /// Speak TLS with the memory nodes, and trust those with certificates signed by this PEM file's
-    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CA")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CA")]
     tls_ca: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
     /// Microseconds that a thread looks again and again for answers of memory nodes before it
     /// sleeps
-    #[arg(long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
+    #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
 }
 
@@ -152,7 +155,7 @@ pub(crate) struct NodeArgs {
     #[command(flatten)]
     identity: IdentityArgs,
     /// Ask clients for certificates signed by this PEM file's
-    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CLIENT_CA", requires = "tls_cert")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CLIENT_CA", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }
 
@@ -177,17 +180,17 @@ pub(crate) struct GatewayPoolArgs {
     #[command(flatten)]
     token: TokenArgs,
     /// Speak TLS with the memory nodes, and trust those with certificates signed by this PEM file's
-    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CA")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CA")]
     pool_tls_ca: Option<PathBuf>,
     /// A PEM file with the certificate to show memory nodes, and those between it and its CA's
-    #[arg(long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "pool_tls_key")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_CERT", requires = "pool_tls_key")]
     pool_tls_cert: Option<PathBuf>,
     /// A PEM file with the key of that certificate
-    #[arg(long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "pool_tls_cert")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "pool_tls_cert")]
     pool_tls_key: Option<PathBuf>,
     /// Microseconds that a thread looks again and again for answers of memory nodes before it
     /// sleeps
-    #[arg(long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
+    #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
     spin: u64,
 }
 
@@ -210,17 +213,17 @@ impl GatewayPoolArgs {
 #[derive(clap::Args)]
 pub(crate) struct GatewayArgs {
     /// A file whose content, line end left off, clients must show by AUTH or HELLO
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// Speak TLS with clients: a PEM file with the certificate to show them, and those between it
     /// and its CA's
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// A PEM file with the key of that certificate
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Ask clients for certificates signed by this PEM file's
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }
 

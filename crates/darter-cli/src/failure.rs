@@ -1,8 +1,16 @@
 //! Why a command ended early, and its exit code.
 
+use crate::notation::printable;
+use clap::builder::styling::{AnsiColor, Style};
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
+
+/// The exit code of a command that a signal has ended, as shells give it for SIGINT.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+/// How the program's name begins a message on a terminal.
+const NAME: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -11,6 +19,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// It was tried, and failed; exit code 1.
     Failed(String),
+    /// SIGINT or SIGTERM came: what was done; exit code 130.
+    Interrupted(String),
     /// The reader of the output has closed it; exit code 0.
     OutputClosed,
 }
@@ -24,11 +34,22 @@ impl Failure {
         Self::Failed(what.to_string())
     }
 
+    /// The same, with the place where it happened.
+    pub(crate) fn within(self, place: impl Display) -> Self {
+        match self {
+            Self::Usage(what) => Self::Usage(format!("{place}: {what}")),
+            Self::Failed(what) => Self::Failed(format!("{place}: {what}")),
+            Self::Interrupted(what) => Self::Interrupted(format!("{place}: {what}")),
+            Self::OutputClosed => Self::OutputClosed,
+        }
+    }
+
     /// Says why, and chooses the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (what, code) = match self {
             Self::Usage(what) => (what, 2),
             Self::Failed(what) => (what, 1),
+            Self::Interrupted(what) => (what, EXIT_INTERRUPTED),
             Self::OutputClosed => return ExitCode::SUCCESS,
         };
         complain(what);
@@ -36,11 +57,13 @@ impl Failure {
     }
 }
 
-/// Prints a line on stderr, and ignores a failure to do so.
+/// Prints a message on stderr, and ignores a failure to do so. Control characters, which files and
+/// servers can bring into it, are escaped.
 pub(crate) fn complain(what: impl Display) {
     use io::Write;
+    let what = printable(&what.to_string());
     // A closed stderr leaves nobody to tell.
-    let _ = writeln!(io::stderr(), "darter: {what}");
+    let _ = writeln!(anstream::stderr(), "{NAME}darter:{NAME:#} {what}");
 }
 
 impl From<darter::Error> for Failure {

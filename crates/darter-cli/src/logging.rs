@@ -19,10 +19,10 @@ pub(crate) enum Format {
 #[derive(Clone, clap::Args)]
 pub(crate) struct LogArgs {
     /// How log lines on stderr look
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    #[arg(help_heading = "Log", long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(crate) log_format: Format,
     /// What is told: off, error, warn, info, debug or trace, each with those before it
-    #[arg(long, value_name = "LEVEL", env = "DARTER_LOG", default_value = "info")]
+    #[arg(help_heading = "Log", long, value_name = "LEVEL", env = "DARTER_LOG", default_value = "info")]
     pub(crate) log_level: LevelFilter,
 }
 

@@ -2,22 +2,30 @@
 //!
 //! Exit codes: 0, done; 1, a negative result (an absent key, a refused condition, a broken
 //! invariant, bad lines) or the operation failed; 2, the command cannot be carried out as given
-//! (arguments, pool name, no such pool or file). Results go to stdout, everything else to stderr.
+//! (arguments, pool name, no such pool or file); 130, ended by SIGINT or SIGTERM. Results go to
+//! stdout, everything else to stderr.
 
+mod arguments;
 mod bench;
 mod check;
 mod compare;
 mod credentials;
+mod delete;
+mod export;
 mod failure;
 mod load;
 mod logging;
 mod memnode;
 mod mutants;
+mod named_table;
 mod notation;
 mod pairs;
 mod pool;
+mod range;
+mod reference;
 mod scan;
 mod serve;
+mod shell;
 mod signals;
 mod sim;
 mod stats;
@@ -26,6 +34,8 @@ mod tables;
 mod tree;
 mod up;
 
+use clap::builder::Styles;
+use clap::builder::styling::AnsiColor;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
@@ -34,17 +44,69 @@ use std::process::ExitCode;
 ///
 /// Pools are named `mem:SIZE`, this process's memory, or `file:PATH`, a file shared by all
 /// processes that open it (also in /dev/shm), or `tcp://HOST:PORT,HOST:PORT`, memory nodes started
-/// by `darter memnode`. `?size=8G` creates an absent file, `nodes=N` splits the pool into several
-/// memory nodes.
+/// by `darter memnode`. `?size=8G` creates an absent file and means nothing for one that is there,
+/// `nodes=N` splits the pool into several memory nodes.
 #[derive(Parser)]
-#[command(name = "darter", version, max_term_width = 110)]
+#[command(name = "darter", version, max_term_width = 110, styles = STYLES, after_help = "\
+Examples:
+  export DARTER_POOL='file:/dev/shm/fruit.pool?size=256M'
+  darter put pear green && darter get pear
+  darter shell
+
+`darter COMMAND --help` has more. Exit codes: 0 done, 1 failed or absent, 2 wrong usage, 130 interrupted.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
+/// How help and errors look on a terminal; plain elsewhere, and with `NO_COLOR`.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default())
+    .error(AnsiColor::Red.on_default().bold());
+
+/// The commands: first those of every day, then those of operators, of measurements and of checks.
 #[derive(Subcommand)]
 enum Command {
+    /// Store a value under a key
+    Put(pairs::PutCommand),
+    /// Print a key's value; exit code 1 when the key is absent
+    Get(pairs::GetCommand),
+    /// Remove a key, or all keys of a range; exit code 1 when there is none
+    Del(delete::DelCommand),
+    /// Print the pairs of a key range, in order
+    Scan(scan::ScanCommand),
+    /// Type commands at a prompt, or run a script of them, over one pool
+    Shell(shell::ShellCommand),
+    /// Store the pairs of a CSV, TSV or JSON-lines file
+    Load(load::LoadCommand),
+    /// Write pairs to a file that `import` reads
+    Export(export::ExportCommand),
+    /// Store the pairs of a file that `export` has written
+    Import(load::ImportCommand),
+    /// Print counts, depth, node types, skip table and memory
+    Stats(stats::StatsCommand),
+    /// Draw the top of the tree
+    Tree(tree::TreeCommand),
+    /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an
+    /// invariant is broken
+    Check(check::CheckCommand),
+    /// Run memory nodes on this machine with a pool over them, and gateways to it, and print their
+    /// URLs, until SIGTERM or Ctrl-C
+    Up(up::UpCommand),
+    /// Make a pool of memory nodes, or describe one
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
+    /// Serve memory to clients over TCP, as one memory node of a pool, until SIGTERM
+    Memnode(memnode::MemNodeCommand),
+    /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
+    #[command(after_help = "\
+Examples:
+  darter serve --resp 127.0.0.1:6379 --http 9701 --pool file:/dev/shm/fruit.pool
+  darter serve --resp 10.0.0.9:6379 --pool tcp://10.0.0.1:7000 --password-file password")]
+    Serve(Box<serve::ServeCommand>),
     /// Run the YCSB workloads and report throughput, round trips, bytes and latency
     Bench(Box<bench::BenchCommand>),
     /// Run indexes side by side on the same operations, and report counts and times as tables, CSV,
@@ -53,39 +115,16 @@ enum Command {
     /// Run figures and tables of the papers at a scale that this machine can hold, beside the
     /// numbers that their texts give
     Paper(compare::PaperCommand),
-    /// Store the pairs of a CSV, TSV or JSON-lines file
-    Load(load::LoadCommand),
-    /// Store a value under a key
-    Put(pairs::PutCommand),
-    /// Print a key's value; exit code 1 when the key is absent
-    Get(pairs::GetCommand),
-    /// Remove a key; exit code 1 when it is absent
-    Del(pairs::DelCommand),
-    /// Print the pairs of a key range, in order
-    Scan(scan::ScanCommand),
-    /// Print counts, depth, node types, skip table and memory
-    Stats(stats::StatsCommand),
-    /// Verify every invariant of index and pool and count leaked bytes; exit code 1 when an
-    /// invariant is broken
-    Check(check::CheckCommand),
     /// Explore schedules of simulated clients, judge each, and replay what was found; exit code 1
     /// on a violation
     Sim(Box<sim::SimCommand>),
     /// Kill and pause processes that work on one pool file, and judge whether all they were told
     /// can be true; exit code 1 when it cannot
-    Stress(stress::StressCommand),
-    /// Serve memory to clients over TCP, as one memory node of a pool, until SIGTERM
-    Memnode(memnode::MemNodeCommand),
-    /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
-    Serve(serve::ServeCommand),
-    /// Run memory nodes on this machine with a pool over them, and gateways to it, and print their
-    /// URLs, until SIGTERM or Ctrl-C
-    Up(up::UpCommand),
-    /// Make a pool of memory nodes, or describe one
-    #[command(subcommand)]
-    Pool(pool::PoolCommand),
-    /// Draw the top of the tree
-    Tree(tree::TreeCommand),
+    Stress(Box<stress::StressCommand>),
+    /// Print a script that completes this program's commands in a shell
+    Completions(reference::CompletionsCommand),
+    /// Print a manual page, or write all of them
+    Man(reference::ManCommand),
     /// A worker of `bench --processes`
     #[command(name = bench::WORKER_COMMAND, hide = true)]
     BenchWorker(Box<bench::WorkerCommand>),
@@ -108,23 +147,28 @@ enum Answer {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Bench(command) => command.run(),
-        Command::Compare(command) => command.run(),
-        Command::Paper(command) => command.run(),
-        Command::Load(command) => command.run(),
         Command::Put(command) => command.run(),
         Command::Get(command) => command.run(),
         Command::Del(command) => command.run(),
         Command::Scan(command) => command.run(),
+        Command::Shell(command) => command.run(),
+        Command::Load(command) => command.run(),
+        Command::Export(command) => command.run(),
+        Command::Import(command) => command.run(),
         Command::Stats(command) => command.run(),
+        Command::Tree(command) => command.run(),
         Command::Check(command) => command.run(),
-        Command::Sim(command) => command.run(),
-        Command::Stress(command) => command.run(),
-        Command::Memnode(command) => command.run(),
-        Command::Serve(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Pool(command) => command.run(),
-        Command::Tree(command) => command.run(),
+        Command::Memnode(command) => command.run(),
+        Command::Serve(command) => command.run(),
+        Command::Bench(command) => command.run(),
+        Command::Compare(command) => command.run(),
+        Command::Paper(command) => command.run(),
+        Command::Sim(command) => command.run(),
+        Command::Stress(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
         Command::BenchWorker(command) => command.run(),
         Command::BenchVictim(command) => command.run(),
         Command::StressWorker(command) => command.run(),

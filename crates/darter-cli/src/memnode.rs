@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::logging::LogArgs;
 use crate::signals::asked_to_stop;
 use darter::ByteSize;
+use darter_fabric::local::Space;
 use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
@@ -17,6 +18,10 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter memnode --listen 127.0.0.1:7000 --size 1G
+  darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token")]
 pub(crate) struct MemNodeCommand {
     /// Where to listen: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
     #[arg(long, value_name = "ADDR")]
@@ -28,6 +33,10 @@ pub(crate) struct MemNodeCommand {
     /// FILE.node goes with it
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Let the file take disk space when it is touched, instead of reserving it: a full disk then
+    /// ends the node
+    #[arg(long, requires = "file")]
+    sparse: bool,
     #[command(flatten)]
     credentials: NodeArgs,
     /// Serve numbers for Prometheus over HTTP here, at /metrics, and how the node is, at /healthz;
@@ -52,26 +61,30 @@ pub(crate) struct MemNodeCommand {
 #[derive(clap::Args)]
 struct Limits {
     /// Connections at most
-    #[arg(long, value_name = "N", default_value_t = 1024)]
+    #[arg(help_heading = "Limits", long, value_name = "N", default_value_t = 1024)]
     connections: usize,
+    /// Connections at most that wait to be accepted; the system may allow fewer
+    /// (net.core.somaxconn)
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    backlog: u32,
     /// Payload bytes of a frame at most, 4K to 4M
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = frame_bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "4M", value_parser = frame_bytes)]
     frame_bytes: ByteSize,
     /// Bytes of answers that may wait for one peer before it is heard no further
-    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "16M")]
     waiting_bytes: ByteSize,
     /// Memory of all connections together, beyond which the one that has most is dropped; 16M or
     /// more
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = buffer_bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", default_value = "1G", value_parser = buffer_bytes)]
     buffer_bytes: ByteSize,
     /// Seconds that a peer may leave its answers unread, or its greeting or a request unfinished
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    #[arg(help_heading = "Limits", long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     patience: Duration,
     /// Seconds that peers may take their answers after SIGTERM
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    #[arg(help_heading = "Limits", long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     drain: Duration,
     /// Microseconds to look again and again before sleeping
-    #[arg(long, value_name = "US", default_value_t = 50)]
+    #[arg(help_heading = "Limits", long, value_name = "US", default_value_t = 50)]
     spin: u64,
 }
 
@@ -104,7 +117,10 @@ impl MemNodeCommand {
         let unit = darter_fabric::SUPERBLOCK_BYTES;
         let bytes = self.size.0 / unit * unit;
         let region = match &self.file {
-            Some(path) => Region::file(path, bytes).map_err(Failure::failed)?,
+            Some(path) => {
+                let space = if self.sparse { Space::Sparse } else { Space::Reserved };
+                Region::file_with(path, bytes, space).map_err(Failure::failed)?
+            }
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
@@ -138,6 +154,7 @@ impl Limits {
         let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
         MemNodeOptions {
             connections_max: self.connections,
+            backlog: self.backlog,
             frame_bytes_max: self.frame_bytes.0 as u32,
             waiting_bytes_max: bytes(self.waiting_bytes),
             buffer_bytes_max: bytes(self.buffer_bytes),

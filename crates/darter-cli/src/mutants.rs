@@ -55,7 +55,10 @@ pub(crate) fn seek_all(text: &str, threads: usize, is_json: bool) -> Result<Answ
             FoundBy::Equivalent(_) => score.equivalent += 1,
             FoundBy::Tests(_) | FoundBy::Stress(_) => score.by_tests += 1,
             FoundBy::Nobody => score.unfound += 1,
-            FoundBy::Explorer(..) | FoundBy::Focused { .. } | FoundBy::Sweep { .. } => {}
+            FoundBy::Explorer(..)
+            | FoundBy::Focused { .. }
+            | FoundBy::Relaxed { .. }
+            | FoundBy::Sweep { .. } => {}
         }
         let start = Instant::now();
         let Some(summary) = mutant.hunt(None, threads) else { continue };

@@ -4,9 +4,8 @@
 //! `\r` for themselves and `\xNN` for any byte. Hexadecimal: two digits for each byte. Both give
 //! back exactly the bytes they were made from.
 
-use std::ffi::OsStr;
+use darter_fabric::counted;
 use std::fmt::Write;
-use std::os::unix::ffi::OsStrExt;
 
 /// How bytes are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,27 +19,21 @@ pub(crate) enum Notation {
     Raw,
 }
 
-/// The notation of arguments and output.
-#[derive(Clone, Copy, clap::Args)]
-pub(crate) struct NotationArgs {
-    /// Keys and values are hexadecimal, instead of text with the escapes \n \t \r \\ \xNN
-    #[arg(long)]
-    hex: bool,
-}
-
-impl NotationArgs {
-    pub(crate) fn notation(self) -> Notation {
-        if self.hex { Notation::Hex } else { Notation::Escaped }
+/// Returns a message with the control characters in it escaped, but for its line ends: a terminal
+/// obeys them, and they may come from a file.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) || matches!(c, '\n' | '\t' | '\\') {
+            shown.push(c);
+        } else {
+            shown.push_str(&write_escaped(c.encode_utf8(&mut [0; 4]).as_bytes()));
+        }
     }
+    shown
 }
 
 impl Notation {
-    /// The bytes that a command-line argument stands for.
-    pub(crate) fn argument(self, argument: &OsStr) -> Result<Vec<u8>, crate::Failure> {
-        self.read(argument.as_bytes())
-            .map_err(|why| crate::Failure::usage(format_args!("`{}`: {why}", argument.to_string_lossy())))
-    }
-
     /// The bytes that `text` stands for.
     pub(crate) fn read(self, text: &[u8]) -> Result<Vec<u8>, String> {
         match self {
@@ -71,7 +64,7 @@ fn digit(text: u8) -> Option<u8> {
 
 fn read_hex(text: &[u8]) -> Result<Vec<u8>, String> {
     if !text.len().is_multiple_of(2) {
-        return Err(format!("{} hexadecimal digits; bytes have two each", text.len()));
+        return Err(format!("{}; bytes have two each", counted(text.len() as u64, "hexadecimal digit")));
     }
     let byte = |(at, pair): (usize, &[u8])| match (digit(pair[0]), digit(pair[1])) {
         (Some(high), Some(low)) => Ok(high << 4 | low),
@@ -162,6 +155,11 @@ mod tests {
         assert_eq!(Notation::Escaped.write("a 'b' \"c\" grün 💾".as_bytes()), "a 'b' \"c\" grün 💾");
         assert_eq!(Notation::Escaped.write(b"a\\b\0\xff\n"), "a\\\\b\\x00\\xff\\n");
         assert_eq!(Notation::Hex.write(b"\0\xff"), "00ff");
+    }
+
+    #[test]
+    fn messages_keep_their_lines_and_lose_their_controls() {
+        assert_eq!(printable("a\\b\n\tgrün \u{1b}[31m\u{202e}"), "a\\b\n\tgrün \\x1b[31m\\xe2\\x80\\xae");
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! `put`, `get`, `del`: one pair.
+//! `put` and `get`: one pair.
 
 use crate::Answer;
+use crate::arguments::NotationArgs;
 use crate::failure::{Failure, complain};
-use crate::notation::NotationArgs;
+use crate::named_table::TableArgs;
 use crate::pool::PoolArgs;
-use darter::{Condition, PutOutcome};
+use darter::{Condition, Store};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -13,11 +14,25 @@ use std::path::PathBuf;
 const VALUE_FILE_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter put pear green
+  darter put picture --value-file pear.png
+  darter put counter 2 --if-equal 1 || echo 'another client was faster'")]
 pub(crate) struct PutCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]
+    put: PutArgs,
+}
+
+/// What to store.
+#[derive(clap::Args)]
+pub(crate) struct PutArgs {
+    #[command(flatten)]
     notation: NotationArgs,
+    #[command(flatten)]
+    table: TableArgs,
     /// The key
     key: OsString,
     /// The value
@@ -39,6 +54,28 @@ pub(crate) struct PutCommand {
 
 impl PutCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let operation = self.put.operation()?;
+        operation.run(&self.pool.open_or_create()?)
+    }
+}
+
+/// A put with all its bytes at hand.
+struct Put {
+    table: TableArgs,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    expected: Option<Vec<u8>>,
+    if_absent: bool,
+    if_present: bool,
+}
+
+impl PutArgs {
+    /// Stores into an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
+        self.operation()?.run(store)
+    }
+
+    fn operation(&self) -> Result<Put, Failure> {
         let notation = self.notation.notation();
         let key = notation.argument(&self.key)?;
         let value = match (&self.value, &self.value_file) {
@@ -47,14 +84,20 @@ impl PutCommand {
             (None, None) => Vec::new(),
         };
         let expected = self.if_equal.as_ref().map(|text| notation.argument(text)).transpose()?;
-        let condition = match (&expected, self.if_absent, self.if_present) {
+        let Self { table, if_absent, if_present, .. } = *self;
+        Ok(Put { table, key, value, expected, if_absent, if_present })
+    }
+}
+
+impl Put {
+    fn run(&self, store: &Store) -> Result<Answer, Failure> {
+        let condition = match (&self.expected, self.if_absent, self.if_present) {
             (Some(expected), ..) => Condition::Equals(expected),
             (None, true, _) => Condition::Absent,
             (None, false, true) => Condition::Present,
             (None, false, false) => Condition::Always,
         };
-        let store = self.pool.open_or_create()?;
-        if store.session()?.put_if(key, value, condition)? != PutOutcome::Refused {
+        if self.table.open(store)?.put_if(&self.key, &self.value, condition)? {
             return Ok(Answer::Done);
         }
         complain(match condition {
@@ -87,11 +130,25 @@ fn read_value(path: &PathBuf) -> Result<Vec<u8>, Failure> {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter get pear
+  darter get picture --raw > pear.png
+  darter get --table redis:0 session:7")]
 pub(crate) struct GetCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]
+    get: GetArgs,
+}
+
+/// What to print.
+#[derive(clap::Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
     notation: NotationArgs,
+    #[command(flatten)]
+    table: TableArgs,
     /// The key
     key: OsString,
     /// Write the value's bytes as they are, without a line end
@@ -101,9 +158,18 @@ pub(crate) struct GetCommand {
 
 impl GetCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        // Nonsense is refused before a pool is opened.
+        self.get.notation.notation().argument(&self.get.key)?;
+        self.pool.read(|store| self.get.run(store))
+    }
+}
+
+impl GetArgs {
+    /// Prints the value in an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let notation = self.notation.notation();
         let key = notation.argument(&self.key)?;
-        let Some(value) = self.pool.existing()?.session()?.get(&key)? else {
+        let Some(value) = self.table.open(store)?.get(&key)? else {
             complain(format_args!("no such key: {}", notation.write(&key)));
             return Ok(Answer::No);
         };
@@ -115,27 +181,5 @@ impl GetCommand {
         }
         out.flush()?;
         Ok(Answer::Done)
-    }
-}
-
-#[derive(clap::Args)]
-pub(crate) struct DelCommand {
-    #[command(flatten)]
-    pool: PoolArgs,
-    #[command(flatten)]
-    notation: NotationArgs,
-    /// The key
-    key: OsString,
-}
-
-impl DelCommand {
-    pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let notation = self.notation.notation();
-        let key = notation.argument(&self.key)?;
-        if self.pool.existing()?.session()?.delete(&key)? {
-            return Ok(Answer::Done);
-        }
-        complain(format_args!("no such key: {}", notation.write(&key)));
-        Ok(Answer::No)
     }
 }

@@ -3,10 +3,12 @@
 use crate::Answer;
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
-use crate::tables::print_pool;
-use darter::{PoolUrl, Scheme, Store, StoreOptions};
+use crate::tables::{bytes_text, print_pool};
+use darter::{Fabric, PoolUrl, Scheme, Store, StoreOptions};
+use darter_fabric::counted;
 use darter_gateway::json;
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
 /// Which pool.
@@ -27,21 +29,92 @@ impl PoolArgs {
     }
 
     fn options(&self) -> Result<StoreOptions, Failure> {
+        usable(&self.pool)?;
         self.credentials.store_options(&self.pool)
     }
 
     /// Opens a pool that must be there.
     pub(crate) fn existing(&self) -> Result<Store, Failure> {
-        Ok(self.options()?.must_exist(true).open_url(&self.pool)?)
+        let store = self.options()?.must_exist(true).open_url(&self.pool)?;
+        self.compare_size(&store);
+        Ok(store)
+    }
+
+    /// Opens a pool that must be there, has a command read it, and says whether what it read is of
+    /// one state of the pool. Of a file that this user may not write it reads a snapshot.
+    pub(crate) fn read(
+        &self,
+        command: impl FnOnce(&Store) -> Result<Answer, Failure>,
+    ) -> Result<Answer, Failure> {
+        let store = if self.may_write() {
+            self.existing()?
+        } else {
+            let store = self.options()?.must_exist(true).snapshot(true).maintenance(false);
+            let store = store.open_url(&self.pool)?;
+            self.compare_size(&store);
+            store
+        };
+        let answer = command(&store)?;
+        store.verify()?;
+        Ok(answer)
+    }
+
+    /// Whether this user may write the pool's file, if it is in one.
+    fn may_write(&self) -> bool {
+        let Scheme::File(path) = self.pool.scheme() else { return true };
+        let refused = File::options().read(true).write(true).open(path).err().map(|error| error.kind());
+        !matches!(refused, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))
     }
 
     /// Opens a pool, creating it when its name says how large.
     pub(crate) fn open_or_create(&self) -> Result<Store, Failure> {
         let store = self.options()?.open_url(&self.pool)?;
+        self.compare_size(&store);
         if *self.pool.scheme() == Scheme::Memory {
             complain("note: a `mem:` pool ends with this command; use `file:PATH?size=SIZE` to keep it");
         }
         Ok(store)
+    }
+}
+
+impl PoolArgs {
+    /// Says so where the pool has another size than its name: the name's counts only when the pool
+    /// is made.
+    fn compare_size(&self, store: &Store) {
+        let fabric = store.pool().fabric();
+        let (nodes, node_bytes) = (fabric.nodes(), fabric.node_bytes(0));
+        if self.pool.node_bytes().is_some_and(|bytes| bytes != node_bytes) || self.pool.nodes() > nodes {
+            let has = bytes_text(node_bytes * nodes as u64);
+            complain(format_args!(
+                "note: this pool is there already, with {has} in {}; `?size=` and `nodes=` count only when a pool is \
+                 made, and change none",
+                counted(nodes as u64, "memory node")
+            ));
+        }
+    }
+}
+
+/// Checks what a file must not be to hold a pool.
+pub(crate) fn usable(pool: &PoolUrl) -> Result<(), Failure> {
+    match pool.scheme() {
+        Scheme::File(path) if path.is_dir() => Err(Failure::usage(format_args!(
+            "{}: it is a directory; name a file in it, as in `file:{}`",
+            path.display(),
+            path.join("fruit.pool").display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Reads an address as pools name them.
+fn node_address(text: &str) -> Result<String, String> {
+    let pool = format!("tcp://{text}").parse::<PoolUrl>();
+    let is_one =
+        pool.is_ok_and(|pool| matches!(pool.scheme(), Scheme::Tcp(addresses) if addresses.len() == 1));
+    if is_one {
+        Ok(text.to_owned())
+    } else {
+        Err("not an address with a port, such as 10.0.0.4:7000".to_owned())
     }
 }
 
@@ -56,17 +129,24 @@ pub(crate) enum PoolCommand {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter pool create --pool tcp://10.0.0.1:7000,10.0.0.2:7000 --token-file token
+  darter pool create --pool 'file:/data/fruit.pool?size=8G&nodes=2'")]
 pub(crate) struct CreateCommand {
     #[command(flatten)]
     pool: PoolArgs,
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  darter pool add-node 10.0.0.4:7000 --pool tcp://10.0.0.1:7000")]
 pub(crate) struct AddNodeCommand {
     #[command(flatten)]
     pool: PoolArgs,
     /// The memory node, as clients find it
-    #[arg(value_name = "HOST:PORT")]
+    #[arg(value_name = "HOST:PORT", value_parser = node_address)]
     address: String,
     /// Seconds to wait for the processes that have the pool open
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
@@ -74,6 +154,10 @@ pub(crate) struct AddNodeCommand {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter pool status
+  darter pool status --json | jq '.nodes[].free'")]
 pub(crate) struct StatusCommand {
     #[command(flatten)]
     pool: PoolArgs,
@@ -95,6 +179,7 @@ impl PoolCommand {
 impl CreateCommand {
     fn run(&self) -> Result<Answer, Failure> {
         let url = &self.pool.pool;
+        usable(url)?;
         match url.scheme() {
             Scheme::Memory => {
                 return Err(Failure::usage(
@@ -108,14 +193,17 @@ impl CreateCommand {
         }
         let store = self.pool.options()?.create(true).open_url(url)?;
         let mut out = std::io::stdout().lock();
-        writeln!(out, "created {url}: {} memory nodes", store.pool().nodes())?;
+        writeln!(out, "created {url}: {}", counted(store.pool().nodes().into(), "memory node"))?;
         Ok(Answer::Done)
     }
 }
 
 impl StatusCommand {
     fn run(&self) -> Result<Answer, Failure> {
-        let store = self.pool.existing()?;
+        self.pool.read(|store| self.print(store))
+    }
+
+    fn print(&self, store: &Store) -> Result<Answer, Failure> {
         let usage = store.usage()?;
         let mut out = std::io::stdout().lock();
         if self.json {
@@ -137,7 +225,12 @@ impl AddNodeCommand {
         writeln!(out, "added {} as memory node {node}", self.address)?;
         if behind > 0 {
             complain(format_args!(
-                "note: {behind} processes have not reached it yet; it is used when they have, or have ended"
+                "note: {} not reached it yet; it is used when they have, or have ended",
+                format_args!(
+                    "{} {}",
+                    counted(behind as u64, "process"),
+                    if behind == 1 { "has" } else { "have" }
+                )
             ));
         }
         Ok(Answer::Done)

@@ -1,30 +1,40 @@
 //! `scan`: the pairs of a key range, one a line.
 
 use crate::Answer;
+use crate::arguments::NotationArgs;
 use crate::failure::Failure;
-use crate::notation::NotationArgs;
+use crate::named_table::{Omitted, TableArgs};
 use crate::pool::PoolArgs;
-use darter::ScanRange;
-use std::ffi::OsString;
+use crate::range::RangeArgs;
+use crate::signals::Interrupt;
+use darter::Store;
 use std::io::{BufWriter, Write};
-use std::ops::Bound;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter scan --prefix user:
+  darter scan --from 2026-01 --to 2026-02 --limit 10 --reverse
+  darter scan --keys-only | wc -l
+
+`export` writes what `import` reads back.")]
 pub(crate) struct ScanCommand {
     #[command(flatten)]
     pool: PoolArgs,
     #[command(flatten)]
+    scan: ScanArgs,
+}
+
+/// What to print, and how.
+#[derive(clap::Args)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
     notation: NotationArgs,
-    /// The least key
-    #[arg(long, value_name = "KEY")]
-    from: Option<OsString>,
-    /// The key to end before
-    #[arg(long, value_name = "KEY")]
-    to: Option<OsString>,
-    /// Only keys that begin so
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
-    prefix: Option<OsString>,
-    /// At most so many pairs
+    #[command(flatten)]
+    table: TableArgs,
+    #[command(flatten)]
+    range: RangeArgs,
+    /// At most so many keys
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// From the greatest key down
@@ -40,33 +50,30 @@ pub(crate) struct ScanCommand {
 }
 
 impl ScanCommand {
-    fn range(&self) -> Result<ScanRange, Failure> {
-        let bytes = |key: &Option<OsString>| {
-            key.as_ref().map(|key| self.notation.notation().argument(key)).transpose()
-        };
-        let mut range = match bytes(&self.prefix)? {
-            Some(prefix) => ScanRange::prefix(&prefix),
-            None => ScanRange {
-                from: bytes(&self.from)?.map_or(Bound::Unbounded, Bound::Included),
-                to: bytes(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded),
-                reverse: false,
-            },
-        };
-        range.reverse = self.reverse;
-        Ok(range)
-    }
-
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let range = self.range()?;
-        let mut session = self.pool.existing()?.session()?;
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let pairs = session.scan(range);
-        for pair in if let Some(limit) = self.limit { pairs.limit(limit) } else { pairs } {
-            let (key, value) = pair?;
-            self.print(&mut out, &key, &value)?;
-        }
+        self.pool.read(|store| self.scan.run(store))
+    }
+}
+
+impl ScanArgs {
+    /// Prints the pairs of an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
+        let mut range = self.range.range(self.notation.notation())?;
+        range.reverse = self.reverse;
+        let mut table = self.table.open(store)?;
+        let (mut out, mut omitted) = (BufWriter::new(std::io::stdout().lock()), Omitted::default());
+        table.visit(&range, self.limit, |key, value| {
+            if Interrupt::of_shell().is_some_and(Interrupt::has_come) {
+                return Err(Failure::Interrupted("interrupted".to_owned()));
+            }
+            match value {
+                Err(found) if !self.keys_only => omitted.count(found),
+                value => self.print(&mut out, key, value.unwrap_or_default())?,
+            }
+            Ok(true)
+        })?;
         out.flush()?;
-        Ok(Answer::Done)
+        Ok(omitted.complain())
     }
 
     fn print(&self, out: &mut impl Write, key: &[u8], value: &[u8]) -> std::io::Result<()> {

@@ -63,6 +63,10 @@ struct Limits {
     /// Connections at most
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     connections: usize,
+    /// Connections at most that wait to be accepted; the system may allow fewer
+    /// (net.core.somaxconn)
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    backlog: u32,
     /// Bytes of one client's unfinished requests at most
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     input_bytes: ByteSize,
@@ -125,6 +129,7 @@ impl ServeCommand {
         Ok(GatewayOptions {
             threads: usize::from(self.threads),
             connections_max: self.limits.connections,
+            backlog: self.limits.backlog,
             // Places in it are 32 bits.
             input_bytes_max: bytes(self.limits.input_bytes).min(2 << 30),
             output_bytes_max: bytes(self.limits.output_bytes),

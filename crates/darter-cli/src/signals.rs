@@ -1,11 +1,95 @@
 //! Signals and a parent's end, as requests to stop.
+//!
+//! A daemon drains ([`asked_to_stop`]). A command that works for long ends at the next safe point
+//! and says what was done ([`Interrupt`]); a second signal ends it at once.
 
-use crate::failure::Failure;
+use crate::failure::{EXIT_INTERRUPTED, Failure};
 use darter_memnode::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Between two looks for a signal while another thread works.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The only one: signals are the process's.
+static ONE: OnceLock<Interrupt> = OnceLock::new();
+
+/// Whether SIGINT or SIGTERM has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Interrupt {
+    flag: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over both signals: from now on the first only sets a flag, and the second ends the
+    /// process. All calls return the same.
+    pub(crate) fn on_signals() -> Result<Self, Failure> {
+        if let Some(one) = ONE.get() {
+            return Ok(one.clone());
+        }
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the first signal must not find the flag set.
+            flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), Arc::clone(&flag))
+                .and_then(|_| flag::register(signal, Arc::clone(&flag)))
+                .map_err(Failure::failed)?;
+        }
+        Ok(ONE.get_or_init(|| Self { flag }).clone())
+    }
+
+    /// Returns it if the signals were taken over before, as the shell does for commands that are
+    /// otherwise ended by a signal at once.
+    pub(crate) fn of_shell() -> Option<&'static Self> {
+        ONE.get()
+    }
+
+    /// Returns whether a signal has come.
+    pub(crate) fn has_come(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a signal has come, and forgets it.
+    pub(crate) fn take(&self) -> bool {
+        self.flag.swap(false, Ordering::Relaxed)
+    }
+
+    /// Returns the flag itself, for work in other crates.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.flag)
+    }
+
+    /// Waits for a message, or for a signal or the end of the sender, which return `None`.
+    pub(crate) fn receive<T>(&self, from: &mpsc::Receiver<T>) -> Option<T> {
+        while !self.has_come() {
+            match from.recv_timeout(LOOK) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        None
+    }
+
+    /// Runs `work` in a thread of its own and waits for its result, or for a signal, which returns
+    /// `None` and leaves the thread to the end of the process.
+    pub(crate) fn or_result<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, Failure> {
+        let (send, receive) = mpsc::sync_channel(1);
+        in_a_thread("work", move || {
+            // Nobody receives it after a signal.
+            let _ = send.send(work());
+        })?;
+        Ok(self.receive(&receive))
+    }
+}
 
 /// What stops a daemon: signals, and on request the end of stdin.
 pub(crate) fn asked_to_stop(until_stdin_closes: bool) -> Result<Arc<Stop>, Failure> {
@@ -34,7 +118,8 @@ fn stop_when_stdin_closes(stop: &Arc<Stop>) -> Result<(), Failure> {
     })
 }
 
-fn in_a_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+/// Starts a thread that nobody joins.
+pub(crate) fn in_a_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(Failure::failed)?;
     Ok(())
 }

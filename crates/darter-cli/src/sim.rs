@@ -8,6 +8,8 @@ use darter_check::explore::{
     Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Outcome, Plan, Replay, SLOW, Schedule,
     SchedulerKind, Settings, Summary, Sweep, exhaust, parse_replay, subject,
 };
+use darter_fabric::counted;
+use darter_fabric::sim::Relaxations;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
@@ -28,6 +30,11 @@ enum SchedulerName {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter sim --runs 5000 --faults all
+  darter sim --sweep --faults kill --index sherman
+  darter sim --published")]
 #[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 pub(crate) struct SimCommand {
     /// The index to explore
@@ -37,7 +44,7 @@ pub(crate) struct SimCommand {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Schedules
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// Most clients in a run; at least two take part
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=8))]
@@ -76,6 +83,10 @@ pub(crate) struct SimCommand {
     /// difference
     #[arg(long)]
     list_mutants: bool,
+    /// What verbs promise: all that other providers' do (`ordered`), or only what RDMA's do (`rdma`),
+    /// of their order (`reorder`) or of CAS (`writeback`)
+    #[arg(long, value_name = "WHICH", default_value = "ordered")]
+    verbs: Relaxations,
     /// Do not make a violation short, which takes thousands of runs
     #[arg(long)]
     quick: bool,
@@ -95,8 +106,8 @@ pub(crate) struct SimCommand {
     #[arg(long)]
     coverage: bool,
     /// Threads; as many as there are cores by default
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -142,6 +153,7 @@ impl SimCommand {
             },
             threads: self.threads(),
             shrinks: !self.quick,
+            verbs: self.verbs,
             ..Settings::of(index)
         };
         if let Some(names) = &self.scenarios {
@@ -155,7 +167,7 @@ impl SimCommand {
     }
 
     fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
     }
 
     /// Looks for each error of the published design.
@@ -194,7 +206,7 @@ impl SimCommand {
                     writeln!(out, "  found in run {} ({}): {said}", finding.run, finding.violation.kind)?;
                     writeln!(out, "  see it     darter sim --replay '{}'", finding.replay_line())?;
                 }
-                None => writeln!(out, "  NOT FOUND in {} schedules", summary.runs)?,
+                None => writeln!(out, "  NOT FOUND in {}", counted(summary.runs, "schedule"))?,
             }
             out.flush()?;
         }
@@ -223,6 +235,7 @@ impl SimCommand {
             schedules: 1,
             seed: settings.seed,
             holes: settings.holes,
+            verbs: settings.verbs,
             shrinks: settings.shrinks,
             threads: settings.threads,
         };
@@ -335,31 +348,32 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     writeln!(out, "schedules  {} ({} a second)", summary.runs, per_second(summary.runs))?;
     writeln!(
         out,
-        "verbs      {} ({} a second), {} long ones torn",
+        "verbs      {} ({} a second), {} torn",
         summary.verbs,
         per_second(summary.verbs),
-        summary.torn
+        counted(summary.torn, "long one")
     )?;
     let faults: Vec<String> = summary.faults.iter().map(|(name, count)| format!("{name} {count}")).collect();
     if !faults.is_empty() {
         writeln!(out, "faults     {}", faults.join(", "))?;
     }
     if summary.lost > 0 {
-        writeln!(out, "lost       {} operations were told that a value was lost", summary.lost)?;
+        writeln!(out, "lost       a value, as {} learned", counted(summary.lost, "operation"))?;
     }
     if summary.words_lost > 0 {
-        writeln!(out, "power      {} unflushed words went back", summary.words_lost)?;
+        writeln!(out, "power      {} went back", counted(summary.words_lost, "unflushed word"))?;
     }
     writeln!(
         out,
-        "histories  {} operations in the longest, {} states checked",
-        summary.longest_history, summary.states
+        "histories  {} in the longest, {} checked",
+        counted(summary.longest_history, "operation"),
+        counted(summary.states, "state")
     )?;
-    let (trips, verbs) = summary.longest_op;
-    writeln!(out, "longest    {trips} round trips with {verbs} verbs, of any operation but upkeep")?;
+    let cost = |(trips, verbs)| format!("{} with {}", counted(trips, "round trip"), counted(verbs, "verb"));
+    writeln!(out, "longest    {}, of any operation but upkeep", cost(summary.longest_op))?;
     if summary.longest_beside_stopped.0 > 0 {
-        let (trips, verbs) = summary.longest_beside_stopped;
-        writeln!(out, "           {trips} round trips with {verbs} verbs beside a client stopped for ever")?;
+        let cost = cost(summary.longest_beside_stopped);
+        writeln!(out, "           {cost} beside a client stopped for ever")?;
     }
     let met: Vec<String> = summary.situations.iter().map(|(what, count)| format!("{what} {count}")).collect();
     writeln!(out, "met        {}", met.join(", "))
@@ -374,7 +388,7 @@ fn print_finding(out: &mut impl Write, finding: Option<&Finding>) -> std::io::Re
     writeln!(out, "\nmet with   {}", finding.plan)?;
     writeln!(
         out,
-        "shrunk to  {} ({} context switches and torn verbs)",
+        "shrunk to  {} (context switches and torn verbs: {})",
         finding.small_plan,
         finding.small_schedule.switches()
     )?;
@@ -388,7 +402,12 @@ fn print_replay(
     outcome: &Outcome,
 ) -> std::io::Result<()> {
     writeln!(out, "plan       {plan}")?;
-    writeln!(out, "schedule   {} steps, {} decisions told", outcome.steps, schedule.0.len())?;
+    writeln!(
+        out,
+        "schedule   {}, {} told",
+        counted(outcome.steps, "step"),
+        counted(schedule.0.len() as u64, "decision")
+    )?;
     for line in &outcome.trace {
         writeln!(out, "  {line}")?;
     }

@@ -4,15 +4,28 @@ use crate::Answer;
 use crate::failure::Failure;
 use crate::pool::PoolArgs;
 use crate::tables::{bytes_text, print_pool, table};
-use darter::Stats;
+use darter::Store;
+use darter::report::Stats;
+use darter_fabric::counted;
 use darter_gateway::json;
 use serde_json::{Value, json};
 use std::io::Write;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter stats
+  darter stats --json | jq .index.keys")]
 pub(crate) struct StatsCommand {
     #[command(flatten)]
     pool: PoolArgs,
+    #[command(flatten)]
+    stats: StatsArgs,
+}
+
+/// What to print.
+#[derive(clap::Args)]
+pub(crate) struct StatsArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -20,7 +33,13 @@ pub(crate) struct StatsCommand {
 
 impl StatsCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let store = self.pool.existing()?;
+        self.pool.read(|store| self.stats.run(store))
+    }
+}
+
+impl StatsArgs {
+    /// Prints the counts of an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let stats = store.stats()?;
         let mut out = std::io::stdout().lock();
         if self.json {
@@ -78,10 +97,10 @@ fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
         let used = est.entries as f64 * 100.0 / (est.slots as f64).max(1.0);
         writeln!(
             out,
-            "\nskip table    {} entries in {} slots ({used:.0}%), {} segments, directory of {}, {}",
-            est.entries,
-            est.slots,
-            est.segments,
+            "\nskip table    {} in {} ({used:.0}%), {}, directory of {}, {}",
+            counted(est.entries, "entry"),
+            counted(est.slots, "slot"),
+            counted(est.segments, "segment"),
             est.directory_entries,
             bytes_text(est.bytes)
         )?;

@@ -1,7 +1,7 @@
 //! Tables and sizes as people read them, for all commands that describe a pool.
 
 use comfy_table::{CellAlignment, Table, presets};
-use darter::PoolUsage;
+use darter::report::PoolUsage;
 use std::io::Write;
 
 /// Returns `bytes` with a binary unit, such as `1.50 MiB`.
@@ -32,8 +32,13 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
         let counts = [node.blocks, node.free, node.mine, node.others, node.closed, node.dead + node.sweeping];
         let taken = (node.blocks - node.free) as f64 * 100.0 / (node.blocks as f64).max(1.0);
         let address = node.address.clone().unwrap_or_default();
-        let mut row = vec![node.node.to_string(), address, bytes_text(node.bytes), format!("{taken:.0}%")];
-        row.extend(counts.map(|count| count.to_string()));
+        let mut row = vec![node.node.to_string(), address, bytes_text(node.bytes)];
+        if node.is_absent {
+            row.push("absent".to_owned());
+        } else {
+            row.push(format!("{taken:.0}%"));
+            row.extend(counts.map(|count| count.to_string()));
+        }
         row
     });
     let header =

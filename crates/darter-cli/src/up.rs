@@ -11,7 +11,7 @@ use crate::credentials::{TokenArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use crate::logging::{Format, LogArgs};
 use darter::{ByteSize, PoolUrl, Store};
-use darter_fabric::TcpOptions;
+use darter_fabric::{TcpOptions, counted};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,6 +24,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter up --memnodes 3 --size 256M --dir ./fruit
+  darter up --gateways 2 --resp-port 6379 --http-port 9701")]
 pub(crate) struct UpCommand {
     /// Memory nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -101,10 +105,13 @@ impl Daemon {
         if let Some(out) = self.child.stdout.take() {
             let _ = BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut line);
         }
-        match line.trim().strip_prefix(scheme) {
-            Some(address) => Ok(address.to_owned()),
-            None => Err(Failure::failed(format_args!("{}: did not start", self.name))),
+        if let Some(address) = line.trim().strip_prefix(scheme) {
+            return Ok(address.to_owned());
         }
+        let why = format!("{}: did not start", self.name);
+        // It has said why, and its exit code says whether the arguments were at fault.
+        let is_usage = self.child.wait().is_ok_and(|status| status.code() == Some(2));
+        Err(if is_usage { Failure::Usage(why) } else { Failure::Failed(why) })
     }
 
     /// How it ended, if it has.
@@ -118,7 +125,10 @@ impl UpCommand {
         let token = self.token.content()?;
         for first in [self.resp_port, self.http_port] {
             if u32::from(first) + u32::from(self.gateways) > 1 << 16 {
-                return Err(Failure::usage(format!("there are no {} ports from {first} on", self.gateways)));
+                return Err(Failure::usage(format!(
+                    "there are not {} from {first} on",
+                    counted(self.gateways.into(), "port")
+                )));
             }
         }
         let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
@@ -137,9 +147,9 @@ impl UpCommand {
         let options = if is_there { options.must_exist(true) } else { options.create(true) };
         let store = options.open_url(&pool)?;
         complain(format_args!(
-            "note: {} a pool of {} memory nodes, {} each, {}",
+            "note: {} a pool of {}, {} each, {}",
             if is_there { "opened" } else { "created" },
-            self.memnodes,
+            counted(self.memnodes.into(), "memory node"),
             self.size,
             self.dir.as_ref().map_or("in memory".to_owned(), |dir| format!("in {}", dir.display())),
         ));

@@ -37,9 +37,27 @@ pub struct Verb {
     pub at: u32,
     /// Words moved: 1 for CAS and FAA.
     pub words: u32,
+    /// It executes behind all verbs before it, whatever they are; see [`Batch::fence`].
+    pub is_fenced: bool,
 }
 
 impl Verb {
+    /// Returns whether it can execute in pieces of its words.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_long(&self) -> bool {
+        self.words > 1 && matches!(self.kind, VerbKind::Read | VerbKind::Write)
+    }
+
+    /// Returns in how many pieces it can execute; a CAS in two if it writes back what it found.
+    #[cfg(feature = "sim")]
+    pub(crate) fn pieces(&self, cas_writes_back: bool) -> u32 {
+        match self.kind {
+            VerbKind::Read | VerbKind::Write => self.words,
+            VerbKind::Cas if cas_writes_back => 2,
+            VerbKind::Cas | VerbKind::Faa => 1,
+        }
+    }
+
     /// Payload bytes counted as read (design: READ its payload, CAS and FAA 8).
     #[inline]
     pub fn read_bytes(&self) -> u64 {
@@ -80,7 +98,9 @@ pub struct CasId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaaId(u32);
 
-/// Verbs to post together. Verbs to one memory node execute in the order they were added.
+/// Verbs to post together. Of two verbs to one memory node the second executes behind the first if
+/// the first is a WRITE, the second is a READ, or the second is [fenced](Batch::fence). Other pairs
+/// may execute in either order (InfiniBand specification, ordering rules of work requests).
 ///
 /// A batch is one pointer, so that handing it to a provider and back costs nothing.
 #[derive(Debug, Default)]
@@ -95,6 +115,8 @@ struct Buffers {
     verbs: Vec<Verb>,
     data: Vec<u64>,
     used: usize,
+    /// The verb added next is fenced.
+    fences: bool,
 }
 
 impl Batch {
@@ -108,6 +130,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.inner.verbs.clear();
         self.inner.used = 0;
+        self.inner.fences = false;
     }
 
     /// Verbs added so far.
@@ -168,9 +191,19 @@ impl Batch {
         FaaId(at as u32)
     }
 
+    /// Makes the verb added next execute behind all verbs to its node that were added before it. A
+    /// WRITE, CAS or FAA needs that if it must follow a READ, a CAS or an FAA; an RDMA device waits
+    /// for their answers first, other providers execute in this order anyway.
+    #[inline]
+    pub fn fence(&mut self) -> &mut Self {
+        self.inner.fences = true;
+        self
+    }
+
     #[inline]
     fn push(&mut self, kind: VerbKind, addr: GlobalAddr, at: usize, words: usize) {
-        self.inner.verbs.push(Verb { kind, addr, at: at as u32, words: words as u32 });
+        let is_fenced = std::mem::take(&mut self.inner.fences);
+        self.inner.verbs.push(Verb { kind, addr, at: at as u32, words: words as u32, is_fenced });
     }
 
     /// Makes room for `words` more words and returns where they begin.
@@ -236,7 +269,7 @@ impl Batch {
     /// For providers: the verbs, and the buffer they index.
     #[inline]
     pub fn parts_mut(&mut self) -> (&[Verb], &mut [u64]) {
-        let Buffers { verbs, data, used } = &mut *self.inner;
+        let Buffers { verbs, data, used, fences: _ } = &mut *self.inner;
         (verbs, &mut data[..*used])
     }
 }

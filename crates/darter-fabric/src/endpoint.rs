@@ -3,9 +3,11 @@
 //!
 //! - One **round trip** is one await of [`Endpoint::submit`]: verbs posted together, to however
 //!   many memory nodes.
-//! - Verbs of one batch to one memory node execute in posting order; to different nodes in any
-//!   order.
-//! - Only aligned 8-byte words are atomic.
+//! - Of two verbs of one batch to one memory node the second executes behind the first if the first
+//!   is a WRITE, the second is a READ, or the second is [fenced](Batch::fence); other pairs, and
+//!   verbs to different nodes, in any order.
+//! - Only aligned 8-byte words are atomic. A CAS that fails may write back what it found: a WRITE
+//!   between the two is lost. So no word is changed by CAS and by WRITE at a time.
 //! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never
 //!   do.
 
@@ -18,8 +20,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What a provider can do beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Verbs of one batch to one node execute in posting order. Every index here relies on it.
+    /// All verbs of one batch to one node execute in posting order, fenced or not.
     pub ordered_batches: bool,
+    /// A CAS that fails changes nothing, and writes nothing back either.
+    pub pure_cas: bool,
     /// Bytes of on-chip NIC memory a node offers for locks, 0 when none.
     pub on_chip_bytes: u64,
     /// What was written survives the end of every process.
@@ -84,6 +88,17 @@ pub enum ObjectState {
     Unmanaged,
 }
 
+/// What a pool's directory says of a node that cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedNode {
+    /// Its address, as a pool's name has it.
+    pub address: String,
+    /// Bytes of its region.
+    pub bytes: u64,
+    /// What [`Fabric::node_id`] returned when it was made part of the pool.
+    pub id: u64,
+}
+
 /// A way to reach the memory nodes of one pool.
 pub trait Fabric: Clone + Send + Sync + 'static {
     /// What one thread or task posts through.
@@ -116,6 +131,30 @@ pub trait Fabric: Clone + Send + Sync + 'static {
             "a pool of this kind cannot grow; make a larger one, or use memory nodes (tcp://)",
         ))
     }
+
+    /// Returns a number that tells a node's memory from that of every other node, and from its own
+    /// before a restart that lost it; `None` if nodes have none, or this one was never reached.
+    fn node_id(&self, _node: u8) -> Option<u64> {
+        None
+    }
+
+    /// Takes in a node of the pool that cannot be reached now: the next one, or one that was named
+    /// when the fabric was made. Verbs to it fail until a node with this id answers at its address.
+    ///
+    /// # Errors
+    /// Fails if the node is known already, or nodes have no ids.
+    fn expect_node(&self, node: u8, _expected: &ExpectedNode) -> Result<(), FabricError> {
+        Err(FabricError::Unreachable { node })
+    }
+
+    /// Whether the last attempt to reach a node has failed. New objects had better lie elsewhere.
+    #[inline]
+    fn is_absent(&self, _node: u8) -> bool {
+        false
+    }
+
+    /// Looks, without waiting, whether absent nodes can be reached again.
+    fn look_for_absent(&self) {}
 
     /// Removes the last node if it has this number: it turned out not to be part of the pool.
     fn forget_node(&self, _node: u8) {}
@@ -163,6 +202,15 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// # Errors
     /// Fails if the medium refuses.
     fn persist(&self) -> Result<(), FabricError>;
+
+    /// Says whether what was read is of one state of the memory: fails if this is a snapshot of
+    /// memory that has changed since.
+    ///
+    /// # Errors
+    /// As said, and if the system refuses to look.
+    fn verify(&self) -> Result<(), FabricError> {
+        Ok(())
+    }
 }
 
 /// One thread's or task's connection to the memory nodes.

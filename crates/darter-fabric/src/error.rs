@@ -3,7 +3,7 @@
 //! Every variant carries one word at most, so that `Result<Batch, FabricError>` comes back from a
 //! verb in two registers: this type lies on the path of each round trip, errors hardly ever do.
 
-use crate::GlobalAddr;
+use crate::{ByteSize, GlobalAddr};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,9 @@ pub enum FabricError {
     /// The operating system refused a file or a mapping.
     #[error(transparent)]
     Io(Box<IoFailure>),
+    /// A file system has no room for a file whose space was to be reserved.
+    #[error(transparent)]
+    DiskFull(Box<DiskFull>),
     /// A client slot is held by another live process.
     #[error("client slot {slot} is held by another live process")]
     IdentityTaken {
@@ -69,10 +72,26 @@ impl FabricError {
         matches!(self, Self::OutOfBounds(_) | Self::Misaligned { .. })
     }
 
+    /// Returns the error of one more batch that waited for the same connection in vain.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn again(&self) -> Self {
+        match *self {
+            Self::Unreachable { node } => Self::Unreachable { node },
+            Self::Fenced => Self::Fenced,
+            ref other => Self::geometry(other.to_string()),
+        }
+    }
+
     /// Returns an error of the operating system about a file.
     #[cold]
     pub fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
         Self::Io(Box::new(IoFailure { path: path.to_owned(), action, source }))
+    }
+
+    /// Returns the error of a file of `needed` bytes on a file system without room for it.
+    #[cold]
+    pub fn disk_full(path: &Path, needed: u64) -> Self {
+        Self::DiskFull(Box::new(DiskFull { path: path.to_owned(), needed: ByteSize(needed) }))
     }
 
     /// Returns an error about an impossible shape. The message states which, why, and what to do.
@@ -120,6 +139,19 @@ pub struct IoFailure {
     pub action: &'static str,
     /// The system's error.
     pub source: io::Error,
+}
+
+/// Which file has no room.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "{}: its file system has no room for {needed}; make room, choose less or another place, or let the file be \
+     sparse (`sparse`): it then takes space when it is touched, and a full disk ends whatever touches it", path.display()
+)]
+pub struct DiskFull {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes of the whole file.
+    pub needed: ByteSize,
 }
 
 /// Why a shape is impossible, and what to do, in a sentence.

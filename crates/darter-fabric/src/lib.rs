@@ -44,6 +44,7 @@ compile_error!("darter needs Linux: its open-file-description locks are the proo
 
 mod addr;
 mod batch;
+mod counted;
 mod counters;
 pub mod decorate;
 mod endpoint;
@@ -68,9 +69,11 @@ pub mod wire;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
+pub use counted::{counted, inflected};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};
-pub use endpoint::{Capabilities, Endpoint, Fabric, FenceOutcome, Identity, ObjectState, Orphans, Suspect};
+pub use endpoint::{Capabilities, Endpoint, ExpectedNode, Fabric, FenceOutcome};
+pub use endpoint::{Identity, ObjectState, Orphans, Suspect};
 pub use error::{FabricError, IoFailure, OutOfBounds, Refusal};
 pub use executor::{ExternalDriver, block_on, run_all};
 pub use local::Local;

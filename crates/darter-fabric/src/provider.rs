@@ -7,8 +7,8 @@ use crate::model::{Model, ModelEndpoint};
 #[cfg(feature = "tcp")]
 use crate::tcp::{Tcp, TcpEndpoint};
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Local, OpKind,
-    Orphans, Suspect,
+    Batch, Capabilities, Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity,
+    Local, OpKind, Orphans, Suspect,
 };
 use std::sync::Arc;
 
@@ -84,6 +84,23 @@ impl Fabric for Provider {
         each!(self, inner => inner.add_node(node, address))
     }
 
+    fn node_id(&self, node: u8) -> Option<u64> {
+        each!(self, inner => inner.node_id(node))
+    }
+
+    fn expect_node(&self, node: u8, expected: &ExpectedNode) -> Result<(), FabricError> {
+        each!(self, inner => inner.expect_node(node, expected))
+    }
+
+    #[inline]
+    fn is_absent(&self, node: u8) -> bool {
+        each!(self, inner => inner.is_absent(node))
+    }
+
+    fn look_for_absent(&self) {
+        each!(self, inner => inner.look_for_absent());
+    }
+
     fn forget_node(&self, node: u8) {
         each!(self, inner => inner.forget_node(node));
     }
@@ -110,6 +127,10 @@ impl Fabric for Provider {
 
     fn persist(&self) -> Result<(), FabricError> {
         each!(self, inner => inner.persist())
+    }
+
+    fn verify(&self) -> Result<(), FabricError> {
+        each!(self, inner => inner.verify())
     }
 }
 

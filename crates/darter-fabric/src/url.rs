@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! mem:SIZE[?nodes=N]                          this process's memory, gone with it
-//! file:PATH[?size=SIZE&nodes=N&preallocate]   a file mapped by every process that opens it
+//! file:PATH[?size=SIZE&nodes=N&sparse]        a file mapped by every process that opens it
 //! tcp://HOST:PORT[,HOST:PORT…]                memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
 //! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; docs/model.md lists the names
 //! ```
 //!
 //! SIZE is that of the whole pool, split evenly across its nodes. A path is taken as it stands up
 //! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named.
+//! A new file's disk space is reserved where the file system can do that; `sparse` does without,
+//! `preallocate` writes it where the file system cannot.
 //! `tcp:` needs the feature `tcp`, `sim:` the feature `model`.
 
+use crate::local::Space;
 #[cfg(feature = "model")]
 use crate::model::{ModelSpec, SpecError};
 use crate::{ByteSize, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
@@ -40,7 +43,7 @@ pub struct PoolUrl {
     scheme: Scheme,
     size: Option<u64>,
     nodes: Option<u16>,
-    preallocate: bool,
+    space: Space,
 }
 
 /// Why a text is not the name of a pool.
@@ -57,24 +60,24 @@ pub struct UrlError {
 impl PoolUrl {
     /// Returns a pool in this process's memory: `bytes` in all, over one node.
     pub fn memory(bytes: u64) -> Self {
-        Self { scheme: Scheme::Memory, size: Some(bytes), nodes: None, preallocate: false }
+        Self { scheme: Scheme::Memory, size: Some(bytes), nodes: None, space: Space::Reserved }
     }
 
     /// Returns an existing pool in a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { scheme: Scheme::File(path.into()), size: None, nodes: None, preallocate: false }
+        Self { scheme: Scheme::File(path.into()), size: None, nodes: None, space: Space::Reserved }
     }
 
     /// Memory nodes at these addresses, `host:port` each.
     #[cfg(feature = "tcp")]
     pub fn tcp(addresses: Vec<String>) -> Self {
-        Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, preallocate: false }
+        Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, space: Space::Reserved }
     }
 
     /// Returns a modelled cluster.
     #[cfg(feature = "model")]
     pub fn sim(spec: ModelSpec) -> Self {
-        Self { scheme: Scheme::Sim(Box::new(spec)), size: None, nodes: None, preallocate: false }
+        Self { scheme: Scheme::Sim(Box::new(spec)), size: None, nodes: None, space: Space::Reserved }
     }
 
     /// The same pool, to be created with `bytes` in all over `nodes` memory nodes.
@@ -117,10 +120,9 @@ impl PoolUrl {
         self.size.map(|size| size / self.nodes().max(1) as u64 / SUPERBLOCK_BYTES * SUPERBLOCK_BYTES)
     }
 
-    /// Returns whether a new file's blocks are to be reserved at once, so that a full disk cannot
-    /// interrupt later.
-    pub fn preallocate(&self) -> bool {
-        self.preallocate
+    /// Returns how a new file gets its disk space.
+    pub fn space(&self) -> Space {
+        self.space
     }
 
     /// Reads one `name=value` of the query.
@@ -142,10 +144,18 @@ impl PoolUrl {
                     nodes.ok_or_else(|| format!("`nodes={value}` is not a number from 1 to {NODES_MAX}"))?,
                 );
             }
-            ("preallocate", None) => self.preallocate = true,
-            ("preallocate", Some(_)) => return Err("`preallocate` takes no value".to_owned()),
+            ("preallocate" | "sparse", None) if self.space != Space::Reserved => {
+                return Err("it has one of `preallocate` and `sparse` at most".to_owned());
+            }
+            ("preallocate", None) => self.space = Space::Preallocated,
+            ("sparse", None) => self.space = Space::Sparse,
+            ("preallocate" | "sparse", Some(_)) => return Err(format!("`{name}` takes no value")),
             ("size" | "nodes", None) => return Err(format!("`{name}` lacks a value, as in `{name}=4`")),
-            _ => return Err(format!("unknown option `{name}`; there are size, nodes and preallocate")),
+            _ => {
+                return Err(format!(
+                    "unknown option `{name}`; there are size, nodes, preallocate and sparse"
+                ));
+            }
         }
         Ok(())
     }
@@ -154,20 +164,27 @@ impl PoolUrl {
     fn verified(self) -> Result<Self, String> {
         match (&self.scheme, self.size) {
             #[cfg(feature = "tcp")]
-            (Scheme::Tcp(_), size) if size.is_some() || self.nodes.is_some() || self.preallocate => {
+            (Scheme::Tcp(_), size)
+                if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
+            {
                 return Err(
                     "memory nodes have the sizes they were started with: it takes no options".to_owned()
                 );
             }
             #[cfg(feature = "model")]
-            (Scheme::Sim(_), size) if size.is_some() || self.nodes.is_some() || self.preallocate => {
+            (Scheme::Sim(_), size)
+                if size.is_some() || self.nodes.is_some() || self.space != Space::Reserved =>
+            {
                 return Err("a modelled cluster's shape is told as `sim:mn=3,memory-bytes=4G`".to_owned());
             }
             (Scheme::Memory, None) => return Err("it lacks a size".to_owned()),
-            (Scheme::Memory, _) if self.preallocate => return Err("`preallocate` is for files".to_owned()),
-            (Scheme::File(_), None) if self.nodes.is_some() || self.preallocate => {
+            (Scheme::Memory, _) if self.space != Space::Reserved => {
+                return Err("`preallocate` and `sparse` are for files".to_owned());
+            }
+            (Scheme::File(_), None) if self.nodes.is_some() || self.space != Space::Reserved => {
                 return Err(
-                    "`nodes` and `preallocate` shape a new pool and need `size` beside them".to_owned()
+                    "`nodes`, `preallocate` and `sparse` shape a new pool and need `size` beside them"
+                        .to_owned(),
                 );
             }
             _ => {}
@@ -271,10 +288,11 @@ impl fmt::Display for PoolUrl {
         if let Some(nodes) = self.nodes {
             option(f, format_args!("nodes={nodes}"))?;
         }
-        if self.preallocate {
-            option(f, format_args!("preallocate"))?;
+        match self.space {
+            Space::Reserved => Ok(()),
+            Space::Preallocated => option(f, format_args!("preallocate")),
+            Space::Sparse => option(f, format_args!("sparse")),
         }
-        Ok(())
     }
 }
 
@@ -291,6 +309,7 @@ mod tests {
             "file:relative/a b:c=d&e",
             "file:/p?size=8G",
             "file:/p?size=8G&nodes=256&preallocate",
+            "file:/p?size=8G&sparse",
             "tcp://127.0.0.1:7000",
             "tcp://mn-0.rack:7000,mn-1.rack:7000,[::1]:7000",
         ] {
@@ -339,6 +358,7 @@ mod tests {
             ("file:?size=1G", "lacks a path"),
             ("file:/p?nodes=2", "need `size`"),
             ("file:/p?size=1G&preallocate=yes", "no value"),
+            ("file:/p?size=1G&preallocate&sparse", "at most"),
         ] {
             let error = text.parse::<PoolUrl>().unwrap_err().to_string();
             assert!(error.contains(word) && error.contains("for example"), "{text}: {error}");

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 /// The state of a client between two requests.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // switches, most of which go together
 pub(super) struct Client {
     /// What other clients can learn about it.
     pub info: Arc<ClientInfo>,
@@ -21,6 +22,8 @@ pub(super) struct Client {
     pub is_resp3: bool,
     /// No further requests are read; the replies so far are still sent.
     pub is_closing: bool,
+    /// A `MULTI` was refused: nothing is executed until `EXEC` or `DISCARD`.
+    pub is_refusing: bool,
 }
 
 /// A request, and everything needed to execute it.
@@ -64,6 +67,14 @@ pub(super) fn too_long() -> Fault {
     Fault::said("ERR the reply is longer than --output-bytes allows; ask for less at a time")
 }
 
+/// Returns the error for an argument that no value of this pool can be as long as.
+pub(super) fn argument_too_long(bytes: usize, most: usize) -> Fault {
+    Fault::said(format!(
+        "ERR an argument of {bytes} bytes is longer than this pool's largest value, {most} bytes (proto-max-bulk-len); split it, \
+         or create the pool with larger blocks"
+    ))
+}
+
 /// Returns the error for a wrong number of arguments.
 pub(super) fn wrong_arity(name: &str) -> Fault {
     Fault::said(format!("ERR wrong number of arguments for '{name}' command"))
@@ -73,6 +84,14 @@ pub(super) fn wrong_arity(name: &str) -> Fault {
 pub(super) fn unknown_subcommand(name: &str, argument: &[u8]) -> Fault {
     let shown = shown(argument, 128);
     Fault::said(format!("ERR unknown subcommand '{shown}'. Try {name} HELP."))
+}
+
+/// Writes the lines of a command's help.
+pub(super) fn help(reply: &mut Reply<'_>, lines: &[&str]) {
+    reply.array(lines.len());
+    for line in lines {
+        reply.simple(line);
+    }
 }
 
 /// Returns at most so many bytes of an argument, up to the first zero, as text.

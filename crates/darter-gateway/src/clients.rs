@@ -2,14 +2,20 @@
 //! updates its own atomics; the list is locked only when a client connects, disconnects or lists
 //! the others.
 
-use super::keyspace::now_ms;
+use super::clock::now_ms;
+use super::request::Arguments;
+use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
+use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
+
+/// Stands for no command yet.
+const NO_COMMAND: u32 = u32::MAX;
 
 /// What other clients can learn about a client.
 #[derive(Debug)]
@@ -23,12 +29,30 @@ pub(super) struct ClientInfo {
     since_ms: u64,
     /// When its last requests arrived.
     active_ms: AtomicU64,
-    /// The last command's position in the table.
+    /// The socket's number in this process.
+    descriptor: i32,
+    /// The last command's position in the table, and one more than its subcommand's in that list,
+    /// or 0, in the upper half.
     command: AtomicU32,
+    held: HeldBytes,
     is_resp3: AtomicBool,
     /// Requests of the client are in progress.
     pub is_busy: AtomicBool,
     pub(super) names: Mutex<Names>,
+}
+
+/// The bytes of a client's buffers. A client that waits for its next request holds none.
+#[derive(Debug, Default)]
+struct HeldBytes {
+    /// Requests that have arrived.
+    arrived: AtomicUsize,
+    /// Room for more.
+    room: AtomicUsize,
+    /// Replies that wait.
+    waiting: AtomicUsize,
+    /// The buffer for replies.
+    output: AtomicUsize,
+    all: AtomicUsize,
 }
 
 /// The names that the client gave itself.
@@ -50,33 +74,68 @@ impl ClientInfo {
     }
 
     /// Records that the client runs a command.
-    pub(super) fn did(&self, command: &Command, now_ms: u64, is_resp3: bool) {
-        self.command.store(command.id as u32, Ordering::Relaxed);
+    pub(super) fn did(&self, command: &Command, args: &Arguments<'_>, now_ms: u64, is_resp3: bool) {
+        let mut number = command.id as u32;
+        if Subcommand::has(command)
+            && args.len() > 1
+            && let Some(position) = Subcommand::position(command, args.get(1))
+        {
+            number |= (position as u32 + 1) << 16;
+        }
+        self.command.store(number, Ordering::Relaxed);
         self.active_ms.store(now_ms, Ordering::Relaxed);
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
     }
 
-    /// Appends the client's line of `CLIENT LIST`.
+    /// Records the bytes of the client's buffers.
+    pub(super) fn holds(&self, inbox: &Inbox, outbox: &Outbox, all: usize) {
+        let arrived = inbox.arrived().len();
+        let held = &self.held;
+        held.arrived.store(arrived, Ordering::Relaxed);
+        held.room.store(inbox.buffer_bytes() - arrived, Ordering::Relaxed);
+        held.waiting.store(outbox.waiting(), Ordering::Relaxed);
+        held.output.store(outbox.buffer_bytes(), Ordering::Relaxed);
+        held.all.store(all, Ordering::Relaxed);
+    }
+
+    /// Returns the name of the last command, or of its subcommand.
+    fn last_command(&self) -> &'static str {
+        let number = self.command.load(Ordering::Relaxed);
+        match (number >> 16).checked_sub(1).and_then(|position| SUBCOMMANDS.get(position as usize)) {
+            Some(subcommand) if number != NO_COMMAND => subcommand.name,
+            _ => Command::numbered(number & 0xffff).map_or("NULL", |command| command.name),
+        }
+    }
+
+    /// Appends the client's line of `CLIENT LIST`, with the fields of Redis 7.0, and the names of
+    /// its library, which came with 7.2.
     pub(super) fn line(&self, line: &mut String) {
         let now = now_ms();
         let age = |since: u64| now.saturating_sub(since) / 1000;
-        let command =
-            Command::numbered(self.command.load(Ordering::Relaxed)).map_or("NULL", |command| command.name);
-        let names = self.names();
+        let (names, held) = (self.names(), &self.held);
+        let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
         let _ = writeln!(
             line,
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 cmd={} user=default \
-             lib-name={} lib-ver={} resp={}",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free={} \
+             argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+             lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local,
+            self.descriptor,
             names.name,
             age(self.since_ms),
             age(self.active_ms.load(Ordering::Relaxed)),
-            command,
+            load(&held.arrived),
+            load(&held.room),
+            load(&held.output),
+            load(&held.output),
+            load(&held.waiting),
+            load(&held.all),
+            self.last_command(),
+            if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
             names.library,
             names.version,
-            if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
         );
     }
 }
@@ -90,7 +149,7 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Creates the entry of a new client.
-    pub(super) fn admit(&self, address: SocketAddr, local: SocketAddr) -> Arc<ClientInfo> {
+    pub(super) fn admit(&self, address: SocketAddr, local: SocketAddr, descriptor: i32) -> Arc<ClientInfo> {
         let now = now_ms();
         Arc::new(ClientInfo {
             id: self.last.fetch_add(1, Ordering::Relaxed) + 1,
@@ -98,7 +157,9 @@ impl Clients {
             local,
             since_ms: now,
             active_ms: AtomicU64::new(now),
-            command: AtomicU32::new(u32::MAX),
+            descriptor,
+            command: AtomicU32::new(NO_COMMAND),
+            held: HeldBytes::default(),
             is_resp3: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
             names: Mutex::default(),

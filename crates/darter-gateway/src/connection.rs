@@ -6,10 +6,10 @@
 //! client that does not read its replies, so that a client may write much before it reads; it drops
 //! the client when too many replies are waiting.
 
-use super::call::{Call, Client};
+use super::call::{Call, Client, argument_too_long};
 use super::clients::ClientInfo;
+use super::clock::WallClock;
 use super::commands;
-use super::keyspace::now_ms;
 use super::pipeline::Pipeline;
 use super::reply::Reply;
 use super::request::Parser;
@@ -26,7 +26,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tracing::{info, warn};
@@ -89,12 +88,13 @@ impl Connection {
         let patience = u32::try_from(options.patience.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&stream, patience)?;
         let is_trusted = options.password.is_empty();
+        let parser = Parser::with_argument_bytes_max(worker.shared.argument_bytes_max);
         Ok(Self {
             stream,
             channel,
             worker,
-            client: Client { info, is_trusted, is_resp3: false, is_closing: false },
-            parser: Parser::default(),
+            client: Client { info, is_trusted, is_resp3: false, is_closing: false, is_refusing: false },
+            parser,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             held_bytes: 0,
@@ -203,10 +203,12 @@ impl Connection {
         self.channel.rest();
     }
 
-    /// Updates the bytes counted for all clients together.
+    /// Updates the bytes counted for all clients together: those of the buffers, not only of what is
+    /// in them.
     fn count(&mut self) -> io::Result<()> {
         let waiting = self.outbox.waiting();
-        let now = self.inbox.arrived().len() + self.parser.buffer_bytes() + waiting;
+        let now = self.inbox.buffer_bytes() + self.parser.buffer_bytes() + self.outbox.buffer_bytes();
+        self.client.info.holds(&self.inbox, &self.outbox, now);
         let options = &self.worker.shared.options;
         let is_too_much =
             waiting > options.output_bytes_max || self.inbox.arrived().len() > options.input_bytes_max;
@@ -234,6 +236,7 @@ impl Connection {
         if self.outbox.bytes.capacity() == 0 {
             self.outbox.bytes = self.worker.output();
         }
+        self.client.info.holds(&self.inbox, &self.outbox, self.held_bytes + self.inbox.buffer_bytes());
         let worker = Rc::clone(&self.worker);
         let mut pipeline = worker.pipeline();
         let mut held: Option<KeyspaceLease<'_>> = None;
@@ -275,17 +278,23 @@ impl Connection {
         if pipeline.len() > 1 {
             held.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
         }
-        let mut began = Instant::now();
+        let clock = WallClock::read();
+        let mut began = clock.read_at;
         let mut outcome = Ok(());
         let mut done = 0;
         for number in 0..pipeline.len() {
             let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
             done = pipeline.end(number);
+            let mut reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+            if let Some(bytes) = pipeline.too_long(number) {
+                let fault = argument_too_long(bytes, worker.shared.argument_bytes_max);
+                reply.error(&fault.text());
+                worker.shared.note(&fault);
+            }
             if args.is_empty() {
                 continue;
             }
-            held.keys.now = now_ms();
-            let reply = Reply::new(&mut self.outbox.bytes, self.client.is_resp3);
+            held.keys.now = clock.at(began);
             let (keys, client) = (&mut held.keys, &mut self.client);
             let mut call = Call { args, keys, reply, client, shared: &worker.shared };
             let command = commands::perform(&mut call).await;

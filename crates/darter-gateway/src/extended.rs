@@ -3,6 +3,7 @@
 //!
 //! Arithmetic is exact on big integers and rounds once, half to even.
 
+use super::hexadecimal::Hexadecimal;
 use num_bigint::{BigInt, BigUint, Sign};
 
 /// Maximum bytes of a number's text.
@@ -32,7 +33,7 @@ pub(super) enum Extended {
 }
 
 impl Extended {
-    /// Parses a number as C does, except hexadecimal ones: sign, digits, point, exponent.
+    /// Parses a number as C does: sign, digits, point, exponent.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -43,6 +44,10 @@ impl Extended {
         };
         if text.eq_ignore_ascii_case(b"inf") || text.eq_ignore_ascii_case(b"infinity") {
             return Some(Self::Infinite);
+        }
+        if Hexadecimal::is_begun_by(text) {
+            let Hexadecimal { mantissa, power } = Hexadecimal::parse(text)?;
+            return Self::rounded(sign, &mantissa, false, power).in_range(mantissa == BigUint::ZERO);
         }
         let e = text.iter().position(|byte| byte.eq_ignore_ascii_case(&b'e'));
         let (number, exponent) = match e {
@@ -74,9 +79,17 @@ impl Extended {
             let is_inexact = &quotient * &power_of_ten != shifted;
             Self::rounded(sign, &quotient, is_inexact, -shift.cast_signed())
         };
-        match &number {
-            Self::Finite { power, mantissa } if *power >= POWER_MIN && *mantissa != BigInt::ZERO => {
-                Some(number)
+        number.in_range(false)
+    }
+
+    /// Returns the number, unless it is too large or too small.
+    fn in_range(self, is_zero: bool) -> Option<Self> {
+        match &self {
+            Self::Finite { .. } if is_zero => Some(Self::exactly(BigInt::ZERO, 0)),
+            Self::Finite { power, mantissa }
+                if power + mantissa.bits().cast_signed() > POWER_MIN && *mantissa != BigInt::ZERO =>
+            {
+                Some(self)
             }
             _ => None,
         }
@@ -175,13 +188,31 @@ mod tests {
         assert_eq!(sum("1e4932", "1e4932"), "none");
         assert_eq!(sum("1e-30", "0"), "0");
         assert_eq!(sum("18446744073709551615", "1"), "18446744073709551616");
+        assert_eq!(sum("0x1.8p1", "-0x.8"), "2.5");
+        assert_eq!(sum("0x0", "0xff"), "255");
     }
 
     #[test]
     fn what_is_no_number_is_refused() {
-        for text in
-            ["", "-", ".", "e5", "1e", "1e+", "1.2.3", " 1", "1 ", "nan", "abc", "1e5000", "1e-9000", "--1"]
-        {
+        for text in [
+            "",
+            "-",
+            ".",
+            "0x",
+            "0x1p20000",
+            "0x1p-20000",
+            "e5",
+            "1e",
+            "1e+",
+            "1.2.3",
+            " 1",
+            "1 ",
+            "nan",
+            "abc",
+            "1e5000",
+            "1e-9000",
+            "--1",
+        ] {
             assert!(Extended::parse(text.as_bytes()).is_none(), "{text}");
         }
         assert!(Extended::parse(&[b'1'; TEXT_BYTES_MAX + 1]).is_none());

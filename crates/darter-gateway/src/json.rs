@@ -1,6 +1,6 @@
 //! Statistics of a pool and its index as JSON, for the status page and for the program's `--json`.
 
-use darter::{IndexStats, PoolUsage};
+use darter::report::{IndexStats, PoolUsage};
 use serde_json::{Value, json};
 
 /// Returns the counts and sizes of an index.

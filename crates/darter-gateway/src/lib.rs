@@ -11,13 +11,16 @@
 mod accept;
 mod call;
 mod clients;
+mod clock;
 mod commands;
 mod connection;
+mod database;
 mod error;
 mod extended;
 mod fabric_driver;
 mod fault;
 mod glob;
+mod hexadecimal;
 pub mod json;
 mod keyspace;
 mod number;
@@ -30,11 +33,13 @@ mod slow;
 mod state;
 mod statistics;
 mod status;
+mod subcommands;
 mod table;
 mod thread;
 mod worker;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};
+pub use database::{Collection, Database, DatabaseError, DatabaseScan, RedisValue};
 pub use error::GatewayError;
 pub use options::GatewayOptions;
 pub use request::{Arguments, Malformed, Parser, Step};
@@ -65,6 +70,10 @@ impl Gateway {
     pub fn bind(address: SocketAddr, store: Store, options: GatewayOptions) -> Result<Self, GatewayError> {
         let listener =
             TcpListener::bind(address).map_err(|source| GatewayError::Listen { address, source })?;
+        // A second call replaces the backlog of 128 that `bind` has set.
+        let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+        rustix::net::listen(&listener, backlog)
+            .map_err(|error| GatewayError::Listen { address, source: error.into() })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
         Ok(Self { listener, shared: Arc::new(GatewayState::new(store, options)) })
     }

@@ -14,6 +14,9 @@ pub struct GatewayOptions {
     pub threads: usize,
     /// Maximum number of connections.
     pub connections_max: usize,
+    /// Maximum number of connections that wait to be accepted; the system may allow fewer
+    /// (`net.core.somaxconn`). Beyond it a client tries again after a second, and later.
+    pub backlog: u32,
     /// Bytes of pending requests of one client beyond which the gateway drops it.
     pub input_bytes_max: usize,
     /// Bytes of unread replies of one client beyond which the gateway drops it.
@@ -45,6 +48,7 @@ impl Default for GatewayOptions {
             tls: None,
             threads: 1,
             connections_max: 10_000,
+            backlog: 1024,
             input_bytes_max: 1 << 30,
             output_bytes_max: 256 << 20,
             buffer_bytes_max: 2 << 30,

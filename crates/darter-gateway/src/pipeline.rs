@@ -19,6 +19,9 @@ pub(super) struct Pipeline {
 struct Request {
     bytes: Range<usize>,
     spans: Range<usize>,
+    /// The announced length of an argument for which the request is refused. Such a request has no
+    /// arguments, as have the parts of it that were dropped before.
+    too_long: Option<usize>,
 }
 
 impl Pipeline {
@@ -38,13 +41,20 @@ impl Pipeline {
         self.ends_with_line = false;
         let mut from = 0;
         while self.requests.len() < most && !self.ends_with_line {
-            let Step::Request(bytes) = parser.advance(&arrived[from..], is_trusted)? else { break };
             let first = self.spans.len();
-            match parser.spans() {
-                Some(spans) => self.spans.extend_from_slice(spans),
-                None => self.ends_with_line = true,
-            }
-            self.requests.push(Request { bytes: from..from + bytes, spans: first..self.spans.len() });
+            let (bytes, too_long) = match parser.advance(&arrived[from..], is_trusted)? {
+                Step::Incomplete => break,
+                Step::Dropped { bytes, too_long } => (bytes, too_long),
+                Step::Request(bytes) => {
+                    match parser.spans() {
+                        Some(spans) => self.spans.extend_from_slice(spans),
+                        None => self.ends_with_line = true,
+                    }
+                    (bytes, None)
+                }
+            };
+            let spans = first..self.spans.len();
+            self.requests.push(Request { bytes: from..from + bytes, spans, too_long });
             from += bytes;
         }
         Ok(())
@@ -58,6 +68,11 @@ impl Pipeline {
     /// Returns the end of a request in the received bytes.
     pub(super) fn end(&self, number: usize) -> usize {
         self.requests[number].bytes.end
+    }
+
+    /// Returns the announced length of an argument for which a request is refused.
+    pub(super) fn too_long(&self, number: usize) -> Option<usize> {
+        self.requests[number].too_long
     }
 
     /// Returns the arguments of a request, given the same parser and bytes.

@@ -4,6 +4,12 @@
 //! The parser keeps its position, reads no byte twice, and returns ranges of the buffer, so that it
 //! copies nothing but the words of inline commands. It does not recurse, since an array holds bulk
 //! strings only. It allocates nothing for announced lengths.
+//!
+//! A request that announces an argument longer than the limit is refused from the announcement: the
+//! parser reports its bytes as they arrive, to be dropped, and behind the last of them the request
+//! as too long. So it never takes more memory than one read, and the connection stays usable. A
+//! server that closed the connection instead would reset it under a client that is still writing,
+//! which then rarely sees the error.
 
 use std::borrow::Cow;
 
@@ -29,6 +35,14 @@ pub enum Step {
     /// A complete request of so many bytes. [`Parser::arguments`] returns its arguments; an empty
     /// request has none.
     Request(usize),
+    /// So many bytes of a request that is refused, to be dropped: it has announced an argument that
+    /// is longer than the limit.
+    Dropped {
+        /// The number of bytes.
+        bytes: usize,
+        /// The announced length, if these are the last bytes of the request.
+        too_long: Option<usize>,
+    },
     /// More bytes have to arrive.
     Incomplete,
 }
@@ -41,21 +55,31 @@ pub(super) struct Span {
 }
 
 /// The position of the parser in the bytes that have arrived.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Parser {
-    /// Bytes of the request that are parsed.
+    /// The longest argument that is accepted, in bytes.
+    argument_bytes_max: usize,
+    /// The announced length of an argument that is longer.
+    too_long: Option<usize>,
+    /// Bytes of the request that are parsed, and were not reported as dropped.
     parsed: usize,
     /// Bytes behind them that contain no end of a line.
     searched: usize,
     /// Arguments of an array that are still to come.
     missing: usize,
-    /// Length of the bulk string whose header is parsed.
+    /// Bytes to come of the bulk string whose header is parsed, with the end of the line behind it.
     bulk: Option<usize>,
     spans: Vec<Span>,
     /// The words of an inline command; the spans refer to them.
     words: Vec<u8>,
     is_line: bool,
     is_done: bool,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::with_argument_bytes_max(BULK_BYTES_MAX)
+    }
 }
 
 /// The arguments of a request, the command's name first.
@@ -100,6 +124,22 @@ impl<'b> Arguments<'b> {
 }
 
 impl Parser {
+    /// Creates a parser that refuses requests with longer arguments.
+    pub fn with_argument_bytes_max(argument_bytes_max: usize) -> Self {
+        Self {
+            argument_bytes_max,
+            too_long: None,
+            parsed: 0,
+            searched: 0,
+            missing: 0,
+            bulk: None,
+            spans: Vec::new(),
+            words: Vec::new(),
+            is_line: false,
+            is_done: false,
+        }
+    }
+
     /// Parses on. `arrived` begins where the last request ended, and since the last call bytes were
     /// only appended to it.
     ///
@@ -109,7 +149,7 @@ impl Parser {
         if self.is_done {
             self.begin();
         }
-        if self.parsed == 0 {
+        if self.parsed == 0 && self.missing == 0 {
             match arrived.first() {
                 None => return Ok(Step::Incomplete),
                 Some(b'*') => {
@@ -124,16 +164,23 @@ impl Parser {
             let bytes = match self.bulk {
                 Some(bytes) => bytes,
                 None => match self.bulk_head(arrived, is_trusted)? {
-                    Some(bytes) => *self.bulk.insert(bytes),
-                    None => return Ok(Step::Incomplete),
+                    Some(bytes) => *self.bulk.insert(bytes + 2),
+                    None => return Ok(self.incomplete()),
                 },
             };
-            let end = self.parsed + bytes;
-            if arrived.len() < end + 2 {
-                return Ok(Step::Incomplete);
+            let here = bytes.min(arrived.len() - self.parsed);
+            if self.too_long.is_some() {
+                self.parsed += here;
+                self.bulk = Some(bytes - here);
             }
-            self.spans.push(Span { from: self.parsed as u32, to: end as u32 });
-            self.parsed = end + 2;
+            if here < bytes {
+                return Ok(self.incomplete());
+            }
+            if self.too_long.is_none() {
+                let end = self.parsed + bytes;
+                self.spans.push(Span { from: self.parsed as u32, to: (end - 2) as u32 });
+                self.parsed = end;
+            }
             self.bulk = None;
             self.missing -= 1;
         }
@@ -154,7 +201,7 @@ impl Parser {
 
     /// Returns whether a request has begun and is incomplete.
     pub fn is_within(&self) -> bool {
-        !self.is_done && (self.parsed > 0 || self.searched > 0)
+        !self.is_done && (self.parsed > 0 || self.searched > 0 || self.missing > 0)
     }
 
     /// Returns the bytes of memory that the parser holds.
@@ -172,12 +219,23 @@ impl Parser {
         }
         spans.clear();
         words.clear();
-        *self = Self { spans, words, ..Self::default() };
+        *self = Self { spans, words, ..Self::with_argument_bytes_max(self.argument_bytes_max) };
     }
 
     fn done(&mut self) -> Step {
         self.is_done = true;
-        Step::Request(self.parsed)
+        match self.too_long {
+            None => Step::Request(self.parsed),
+            too_long => Step::Dropped { bytes: self.parsed, too_long },
+        }
+    }
+
+    /// Ends a call without the end of a request.
+    fn incomplete(&mut self) -> Step {
+        if self.too_long.is_none() || self.parsed == 0 {
+            return Step::Incomplete;
+        }
+        Step::Dropped { bytes: std::mem::take(&mut self.parsed), too_long: None }
     }
 
     /// Returns the line behind the parsed bytes, up to the byte that ends it.
@@ -240,6 +298,10 @@ impl Parser {
             return Err("Protocol error: unauthenticated bulk length".into());
         }
         self.pass(line.len() + 2);
+        if bytes > self.argument_bytes_max && self.too_long.is_none() {
+            self.too_long = Some(bytes);
+            self.spans = Vec::new();
+        }
         Ok(Some(bytes))
     }
 
@@ -346,11 +408,52 @@ mod tests {
                         found.push(arguments.from(0).map(<[u8]>::to_vec).collect());
                         buffer.drain(..bytes);
                     }
+                    Ok(Step::Dropped { .. }) => unreachable!("nothing is longer than the protocol allows"),
                     Err(error) => return (found, Some(error)),
                 }
             }
         }
         (found, None)
+    }
+
+    /// Parses bytes that arrive in pieces, with arguments of up to 4 bytes. Returns the first word
+    /// of each request, the announced length of each refused one, and the most bytes that waited.
+    fn limited_requests(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Vec<usize>, usize) {
+        let (mut parser, mut buffer) = (Parser::with_argument_bytes_max(4), Vec::new());
+        let (mut found, mut refused, mut waiting) = (Vec::new(), Vec::new(), 0);
+        for piece in bytes.chunks(piece) {
+            buffer.extend_from_slice(piece);
+            loop {
+                match parser.advance(&buffer, true).unwrap() {
+                    Step::Incomplete => break,
+                    Step::Request(bytes) => {
+                        found.push(parser.arguments(&buffer).get(0).to_vec());
+                        buffer.drain(..bytes);
+                    }
+                    Step::Dropped { bytes, too_long } => {
+                        assert!(bytes > 0);
+                        refused.extend(too_long);
+                        buffer.drain(..bytes);
+                    }
+                }
+            }
+            waiting = waiting.max(buffer.len());
+        }
+        assert!(buffer.is_empty() && !parser.is_within());
+        (found, refused, waiting)
+    }
+
+    #[test]
+    fn what_is_too_long_is_dropped_as_it_arrives_and_the_next_request_is_found() {
+        let long = "x".repeat(10_000);
+        let bytes = format!(
+            "*1\r\n$1\r\na\r\n*3\r\n$1\r\nb\r\n$10000\r\n{long}\r\n$2\r\nbb\r\n*2\r\n$5\r\n*1\r\n$\r\n$4\r\nabcd\r\n*1\r\n$4\r\nping\r\n"
+        );
+        for piece in [1, 2, 3, 7, 100, 4096, bytes.len()] {
+            let (found, refused, waiting) = limited_requests(bytes.as_bytes(), piece);
+            assert_eq!((found, refused), (vec![b"a".to_vec(), b"ping".to_vec()], vec![10_000, 5]), "{piece}");
+            assert!(waiting <= 32, "{waiting} bytes waited, in pieces of {piece}");
+        }
     }
 
     fn error_of(bytes: &[u8], is_trusted: bool) -> String {

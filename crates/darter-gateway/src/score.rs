@@ -1,22 +1,38 @@
-//! Scores of sorted sets as text: parsed as C's `strtod` does, except hexadecimal ones, and
-//! formatted as `%.17g` does.
+//! Scores of sorted sets as text: parsed as C's `strtod` does, and formatted as `%.17g` does.
 
+use super::hexadecimal::Hexadecimal;
 use std::ops::Bound;
+
+/// Splits a sign off.
+fn split_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] | rest => (false, rest),
+    }
+}
 
 /// Returns whether a number's text has a digit other than 0 before its exponent.
 fn has_weight(text: &[u8]) -> bool {
-    text.iter().take_while(|byte| !byte.eq_ignore_ascii_case(&b'e')).any(|byte| matches!(byte, b'1'..=b'9'))
+    let text = split_sign(text).1;
+    let (text, exponent) = if Hexadecimal::is_begun_by(text) { (&text[2..], b'p') } else { (text, b'e') };
+    let mut digits = text.iter().take_while(|byte| !byte.eq_ignore_ascii_case(&exponent));
+    digits.any(|byte| byte.is_ascii_hexdigit() && *byte != b'0')
 }
 
 /// Parses a number, which may be infinite.
 fn read(text: &[u8]) -> Option<f64> {
+    let (is_negative, digits) = split_sign(text);
+    if Hexadecimal::is_begun_by(digits) {
+        let number = Hexadecimal::parse(digits)?.to_f64();
+        return Some(if is_negative { -number } else { number });
+    }
     std::str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
 /// Parses a score; a finite number that overflows to infinity or underflows to zero is not one.
 pub(super) fn parse(text: &[u8]) -> Option<f64> {
     let score = read(text)?;
-    let is_word = text.last().is_some_and(u8::is_ascii_alphabetic);
+    let is_word = split_sign(text).1.first().is_some_and(u8::is_ascii_alphabetic);
     let is_out_of_range = score.is_infinite() && !is_word || score == 0.0 && has_weight(text);
     (!is_out_of_range).then_some(score)
 }
@@ -105,19 +121,40 @@ mod tests {
             ("1e3", 1000.0),
             ("0e9", 0.0),
             ("5e-324", 5e-324),
+            ("0x1p4", 16.0),
+            ("-0x.8", -0.5),
+            ("0x0p9", 0.0),
         ] {
             assert_eq!(parse(said.as_bytes()), Some(expected), "{said}");
         }
         for said in ["inf", "+inf", "-Infinity", "INF"] {
             assert!(parse(said.as_bytes()).unwrap().is_infinite(), "{said}");
         }
-        for said in ["nan", "-nan", "x", " 1", "1 ", "1e400", "-1e400", "1e-400", "1_0", "1e", "--1", "(1"] {
+        for said in [
+            "nan",
+            "-nan",
+            "x",
+            " 1",
+            "1 ",
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "1_0",
+            "1e",
+            "--1",
+            "(1",
+            "0x",
+            "0x1p1024",
+            "0x1p-1080",
+        ] {
             assert_eq!(parse(said.as_bytes()), None, "{said}");
         }
         assert_eq!(bound(b"(1.5"), Some(Bound::Excluded(1.5)));
         assert_eq!(bound(b" 1"), Some(Bound::Included(1.0)));
         assert_eq!(bound(b""), Some(Bound::Included(0.0)));
         assert_eq!(bound(b"1e400"), Some(Bound::Included(f64::INFINITY)));
+        assert_eq!(bound(b"(0x10"), Some(Bound::Excluded(16.0)));
+        assert_eq!(bound(b"0x1p-1080"), Some(Bound::Included(0.0)));
         assert_eq!(bound(b"nan"), None);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Maximum arguments kept of a command; the last of them gives the number of those left out.
 const ARGUMENTS_MAX: usize = 32;
 /// Maximum bytes kept of an argument.
-const ARGUMENT_BYTES_MAX: usize = 128;
+pub(super) const ARGUMENT_BYTES_MAX: usize = 128;
 
 /// An entry of the slow log.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(super) struct SlowEntry {
     pub(super) micros: u64,
     /// The command's name and arguments, shortened.
     pub(super) arguments: Vec<Vec<u8>>,
+    /// The number of arguments that the command had.
+    pub(super) arguments_all: usize,
     /// The client that sent it.
     pub(super) client: Arc<ClientInfo>,
     /// The name of the client at the time.
@@ -90,6 +92,7 @@ impl SlowLog {
             time: clock_gettime(ClockId::RealtimeCoarse).tv_sec,
             micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             arguments,
+            arguments_all: args.len(),
             client: Arc::clone(client),
             name,
         };

@@ -3,8 +3,9 @@
 use super::clients::Clients;
 use super::fault::Fault;
 use super::options::GatewayOptions;
+use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
-use super::statistics::{Counts, Sums, ThreadCounts};
+use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
 use darter::Store;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,9 +23,12 @@ pub(super) struct GatewayState {
     /// By thread.
     pub(super) threads: Vec<Arc<ThreadCounts>>,
     pub(super) slow: SlowLog,
+    base: Mutex<Baseline>,
     log: Mutex<LogLimiter<LogLine>>,
     pub(super) since: Instant,
-    /// Bytes of requests and replies that are waiting.
+    /// The longest argument that is accepted, in bytes: the largest value of the pool.
+    pub(super) argument_bytes_max: usize,
+    /// Bytes of the buffers of requests and replies that are waiting.
     pub(super) held_bytes: AtomicUsize,
     pub(super) is_stopping: AtomicBool,
     pub(super) is_shut_out: AtomicBool,
@@ -58,13 +62,25 @@ impl LogKind for LogLine {
     }
 }
 
+/// Bytes of an index leaf beside the key and the value.
+const LEAF_BYTES: usize = 8;
+
+/// Returns the length of the largest value that a pool can store, under an empty key: in a leaf,
+/// beside the byte of the key's family and that of the value's type.
+fn value_bytes_max(store: &Store) -> usize {
+    let object = usize::try_from(store.pool().object_bytes_max()).unwrap_or(usize::MAX);
+    object.saturating_sub(LEAF_BYTES + 2)
+}
+
 impl GatewayState {
     pub(super) fn new(store: Store, options: GatewayOptions) -> Self {
         let threads = (0..options.threads.max(1)).map(|_| Arc::default()).collect();
         Self {
             threads,
             slow: SlowLog::new(options.slow, options.slow_entries),
+            base: Mutex::default(),
             log: Mutex::new(LogLimiter::new(Instant::now())),
+            argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),
             options,
             store,
             clients: Clients::default(),
@@ -101,6 +117,19 @@ impl GatewayState {
     /// Returns the sums of all threads' counts.
     pub(super) fn sums(&self) -> Sums {
         Sums::of(&self.threads)
+    }
+
+    /// Returns the counts since the statistics were reset.
+    pub(super) fn since_reset(&self) -> Since {
+        let base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        Since::new(&self.sums(), &self.counts, &base)
+    }
+
+    /// Resets the statistics that `INFO` reports.
+    pub(super) fn reset_statistics(&self) {
+        let mut base = self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        *base = Baseline::of(&self.sums(), &self.counts);
+        self.counts.codes().clear();
     }
 
     /// Returns the milliseconds since the gateway started.

@@ -3,15 +3,13 @@
 
 use super::fault::Fault;
 use super::table::{Command, TABLE};
-use darter::{Counters, OpCounters, OpKind};
-use darter_telemetry::counters::{Counter, Histogram, HistogramSnapshot};
-use std::sync::LazyLock;
+use darter::report::OpCounters;
+use darter::{Counters, OpKind};
+use darter_telemetry::counters::{Counter, Histogram, HistogramSnapshot, NANOS_BOUNDS};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Durations of commands, in ns: a bucket up to a microsecond, then buckets that double, up to four
-/// seconds.
-type Latency = Histogram<1000, 1, 24>;
 
 /// The families of commands, in the order of the table.
 pub(super) static FAMILIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -26,29 +24,46 @@ static FAMILY_OF: LazyLock<Vec<usize>> = LazyLock::new(|| {
     TABLE.iter().map(|command| place(command).unwrap_or_default()).collect()
 });
 
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It ran.
+    Done,
+    /// It ran and replied with an error.
+    Failed,
+    /// It did not run.
+    Rejected,
+}
+
 /// The counts of one thread.
 #[derive(Debug)]
 pub(super) struct ThreadCounts {
-    /// By command.
+    /// By command, those that ran.
     commands: Vec<Counter>,
-    /// By family.
-    latencies: Vec<Latency>,
+    /// Durations of commands in ns, by family.
+    latencies: Vec<Histogram>,
+    /// By command: ns in total, commands rejected, commands failed.
+    details: Vec<[Counter; 3]>,
     /// The costs of pool operations, by kind of operation.
     fabric: [[Counter; 6]; OpKind::COUNT],
     /// Sessions opened.
     pub(super) sessions: Counter,
     /// When the thread last did its accounting, in ms since the gateway started.
     pub(super) looked_ms: Counter,
+    /// Bytes of the buffers that the thread keeps for its next clients.
+    pub(super) spare_bytes: Counter,
 }
 
 impl Default for ThreadCounts {
     fn default() -> Self {
         Self {
             commands: TABLE.iter().map(|_| Counter::default()).collect(),
-            latencies: FAMILIES.iter().map(|_| Latency::default()).collect(),
+            latencies: FAMILIES.iter().map(|_| Histogram::new(&NANOS_BOUNDS)).collect(),
+            details: TABLE.iter().map(|_| Default::default()).collect(),
             fabric: Default::default(),
             sessions: Counter::default(),
             looked_ms: Counter::default(),
+            spare_bytes: Counter::default(),
         }
     }
 }
@@ -56,10 +71,17 @@ impl Default for ThreadCounts {
 impl ThreadCounts {
     /// Counts a command.
     #[inline]
-    pub(super) fn did(&self, command: &Command, took: Duration) {
-        let at = command.id as usize;
+    pub(super) fn did(&self, command: &Command, ending: Ending, took: Duration) {
+        let (at, nanos) = (command.id as usize, took.as_nanos() as u64);
+        let [total, rejected, failed] = &self.details[at];
+        match ending {
+            Ending::Rejected => return rejected.add(1),
+            Ending::Failed => failed.add(1),
+            Ending::Done => {}
+        }
         self.commands[at].add(1);
-        self.latencies[FAMILY_OF[at]].record(took.as_nanos() as u64);
+        total.add(nanos);
+        self.latencies[FAMILY_OF[at]].record(nanos);
     }
 
     /// Adds the costs of pool operations.
@@ -75,11 +97,28 @@ impl ThreadCounts {
     }
 }
 
+/// What is counted of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CommandSums {
+    /// How often it ran.
+    pub(super) calls: u64,
+    /// How long it took, in ns.
+    pub(super) nanos: u64,
+    /// How often it did not run.
+    pub(super) rejected: u64,
+    /// How often it ran and replied with an error.
+    pub(super) failed: u64,
+}
+
 /// The sums of all threads' counts.
 #[derive(Debug)]
 pub(super) struct Sums {
     /// By command, in the order of the table.
     pub(super) commands: Vec<u64>,
+    /// The same with details.
+    pub(super) details: Vec<CommandSums>,
+    /// Bytes of the buffers that threads keep for their next clients.
+    pub(super) spare_bytes: u64,
     /// By family, in the order of [`FAMILIES`].
     pub(super) latencies: Vec<HistogramSnapshot>,
     /// The costs of pool operations.
@@ -94,6 +133,8 @@ impl Sums {
         let none = ThreadCounts::default();
         let mut sums = Self {
             commands: vec![0; TABLE.len()],
+            details: vec![CommandSums::default(); TABLE.len()],
+            spare_bytes: 0,
             latencies: none.latencies.iter().map(Histogram::snapshot).collect(),
             fabric: Counters::default(),
             sessions: 0,
@@ -111,7 +152,16 @@ impl Sums {
                     counters.each_ref().map(Counter::get);
                 *sum += OpCounters { ops, round_trips, verbs, read_bytes, write_bytes, retries };
             }
+            for (sum, [nanos, rejected, failed]) in sums.details.iter_mut().zip(&thread.details) {
+                sum.nanos += nanos.get();
+                sum.rejected += rejected.get();
+                sum.failed += failed.get();
+            }
             sums.sessions += thread.sessions.get();
+            sums.spare_bytes += thread.spare_bytes.get();
+        }
+        for (details, calls) in sums.details.iter_mut().zip(&sums.commands) {
+            details.calls = *calls;
         }
         sums
     }
@@ -129,6 +179,8 @@ pub(super) struct Counts {
     pub(super) dropped: AtomicU64,
     /// By [`FAULTS`].
     errors: [AtomicU64; FAULTS.len()],
+    /// Error replies by their code, since the statistics were reset.
+    codes: Mutex<BTreeMap<String, u64>>,
     pub(super) expired: AtomicU64,
     /// As the last complete round of the expiry walk counted them.
     pub(super) keys: AtomicU64,
@@ -145,11 +197,82 @@ impl Counts {
             Fault::Store(_) => 2,
         };
         self.errors[kind].fetch_add(1, Ordering::Relaxed);
+        let text = fault.text();
+        let code = text.split(' ').next().unwrap_or_default();
+        let mut codes = self.codes();
+        match codes.get_mut(code) {
+            Some(count) => *count += 1,
+            None => drop(codes.insert(code.to_owned(), 1)),
+        }
+    }
+
+    /// Returns the error replies by their code, of which the gateway has a fixed number.
+    pub(super) fn codes(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the error replies by cause.
     pub(super) fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
         FAULTS.into_iter().zip(&self.errors).map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+    }
+}
+
+/// The counts when `CONFIG RESETSTAT` was last called, which `INFO` subtracts. Prometheus sees them
+/// go on.
+#[derive(Debug, Default)]
+pub(super) struct Baseline {
+    details: Vec<CommandSums>,
+    accepted: u64,
+    refused: u64,
+    expired: u64,
+    errors: u64,
+}
+
+impl Baseline {
+    /// Returns the counts as they are.
+    pub(super) fn of(sums: &Sums, counts: &Counts) -> Self {
+        Self {
+            details: sums.details.clone(),
+            accepted: counts.accepted.load(Ordering::Relaxed),
+            refused: counts.refused.load(Ordering::Relaxed),
+            expired: counts.expired.load(Ordering::Relaxed),
+            errors: counts.errors().map(|(_, count)| count).sum(),
+        }
+    }
+}
+
+/// The counts since the statistics were reset.
+#[derive(Debug)]
+pub(super) struct Since {
+    /// By command, in the order of the table.
+    pub(super) details: Vec<CommandSums>,
+    pub(super) accepted: u64,
+    pub(super) refused: u64,
+    pub(super) expired: u64,
+    pub(super) errors: u64,
+}
+
+impl Since {
+    /// Subtracts a baseline from the counts as they are.
+    pub(super) fn new(sums: &Sums, counts: &Counts, base: &Baseline) -> Self {
+        let now = Baseline::of(sums, counts);
+        let none = CommandSums::default();
+        let details = now.details.iter().enumerate().map(|(at, now)| {
+            let base = base.details.get(at).unwrap_or(&none);
+            CommandSums {
+                calls: now.calls - base.calls,
+                nanos: now.nanos - base.nanos,
+                rejected: now.rejected - base.rejected,
+                failed: now.failed - base.failed,
+            }
+        });
+        Self {
+            details: details.collect(),
+            accepted: now.accepted - base.accepted,
+            refused: now.refused - base.refused,
+            expired: now.expired - base.expired,
+            errors: now.errors - base.errors,
+        }
     }
 }
 
@@ -163,17 +286,22 @@ mod tests {
         let threads = [Arc::new(ThreadCounts::default()), Arc::new(ThreadCounts::default())];
         let get = Command::named(b"get").unwrap();
         for thread in &threads {
-            thread.did(get, Duration::from_micros(3));
+            thread.did(get, Ending::Done, Duration::from_micros(2));
+            thread.did(get, Ending::Failed, Duration::from_micros(1));
+            thread.did(get, Ending::Rejected, Duration::from_micros(1));
             let mut spent = Counters::default();
             spent[OpKind::Get] =
                 OpCounters { ops: 1, round_trips: 3, verbs: 4, read_bytes: 256, write_bytes: 8, retries: 0 };
             thread.spent(&spent);
         }
         let sums = Sums::of(&threads);
-        assert_eq!(sums.commands[get.id as usize], 2);
-        assert_eq!(sums.commands.iter().sum::<u64>(), 2);
+        assert_eq!(
+            sums.details[get.id as usize],
+            CommandSums { calls: 4, nanos: 6000, rejected: 2, failed: 2 }
+        );
+        assert_eq!(sums.commands.iter().sum::<u64>(), 4);
         let at = FAMILIES.iter().position(|family| *family == "string").unwrap();
-        assert_eq!((sums.latencies[at].count(), sums.latencies[at].sum), (2, 6000));
+        assert_eq!((sums.latencies[at].count(), sums.latencies[at].sum), (4, 6000));
         assert_eq!(sums.fabric[OpKind::Get].round_trips, 6);
         assert_eq!(sums.fabric[OpKind::Get].write_bytes, 16);
         assert_eq!(Sums::of(&[] as &[Arc<ThreadCounts>]).commands.len(), TABLE.len());

@@ -47,15 +47,15 @@ macro_rules! for_each_command {
                 Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::decrby(call).await,
                     "Takes from a number", "atomic";
                 Get "get" 2 [readonly fast] (1 1 1) "1.0.0" => strings::get(call).await,
-                    "Tells a value", "atomic";
+                    "Returns a value", "atomic";
                 Getdel "getdel" 2 [write fast] (1 1 1) "6.2.0" => strings::getdel(call).await,
-                    "Tells a value and removes it", "atomic";
+                    "Returns a value and removes it", "atomic";
                 Getex "getex" -2 [write fast] (1 1 1) "6.2.0" => strings::getex(call).await,
-                    "Tells a value and sets when it ends", "atomic";
+                    "Returns a value and sets its expiry time", "atomic";
                 Getrange "getrange" 4 [readonly] (1 1 1) "2.4.0" => strings::getrange(call).await,
-                    "Tells a part of a value", "atomic";
+                    "Returns a part of a value", "atomic";
                 Getset "getset" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::getset(call).await,
-                    "Sets a value and tells the old one", "atomic";
+                    "Sets a value and returns the old one", "atomic";
                 Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::incr(call).await,
                     "Adds one to a number", "atomic";
                 Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::incrby(call).await,
@@ -63,59 +63,74 @@ macro_rules! for_each_command {
                 Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => strings::incrbyfloat(call).await,
                     "Adds to a decimal number, in 64 bits of precision", "atomic";
                 Mget "mget" -2 [readonly fast] (1 -1 1) "1.0.0" => strings::mget(call).await,
-                    "Tells several values", "each key by itself: others may change one between two reads";
+                    "Returns several values", "each key by itself: others may change one between two reads";
                 Mset "mset" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::mset(call).await,
                     "Sets several values", "each key by itself, in their order: others may see some set and some not";
-                Msetnx "msetnx" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::msetnx(),
-                    "Refused: it is all or nothing over several keys", "refused";
+                Msetnx "msetnx" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::msetnx(call).await,
+                    "Sets several values if none of the keys exists",
+                    "all keys at the same moment or none, also if a gateway dies; an unconditional SET of one of them that runs beside it \
+                     counts as after it";
                 Psetex "psetex" 4 [write denyoom] (1 1 1) "2.6.0" => strings::setex(call, 1).await,
-                    "Sets a value that ends in so many ms", "atomic";
+                    "Sets a value with a time to live in ms", "atomic";
                 Set "set" -3 [write denyoom] (1 1 1) "1.0.0" => strings::set(call).await,
                     "Sets a value; NX, XX, GET, EX, PX, EXAT, PXAT, KEEPTTL", "atomic";
                 Setex "setex" 4 [write denyoom] (1 1 1) "2.0.0" => strings::setex(call, 1000).await,
-                    "Sets a value that ends in so many seconds", "atomic";
+                    "Sets a value with a time to live in seconds", "atomic";
                 Setnx "setnx" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::setnx(call).await,
                     "Sets a value if there is none", "atomic";
                 Setrange "setrange" 4 [write denyoom] (1 1 1) "2.2.0" => strings::setrange(call).await,
                     "Writes over a part of a value", "atomic";
                 Strlen "strlen" 2 [readonly fast] (1 1 1) "2.2.0" => strings::strlen(call).await,
-                    "Tells how long a value is", "atomic";
+                    "Returns the length of a value", "atomic";
                 Substr "substr" 4 [readonly] (1 1 1) "1.0.0" => strings::getrange(call).await,
                     "As GETRANGE", "atomic";
             }
             "generic" {
+                Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
+                    "Copies a key; REPLACE",
+                    "the new key appears whole; elements of a hash or a sorted set are read one by one; takes as long as there are elements";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
                     "Removes keys", "each key by itself";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
                     "Counts which of some keys are there", "each key by itself";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
-                    "Has a key end in so many seconds; NX, XX, GT, LT", "atomic; by the gateway's clock";
+                    "Sets the time to live of a key, in seconds; NX, XX, GT, LT", "atomic; by the gateway's clock";
                 Expireat "expireat" -3 [write fast] (1 1 1) "1.2.0" => expiry::expire(call, expiry::Unit::Seconds, false).await,
-                    "Has a key end at a time in seconds", "atomic; by the gateway's clock";
+                    "Sets the expiry time of a key, in seconds; NX, XX, GT, LT", "atomic; by the gateway's clock";
                 Expiretime "expiretime" 2 [readonly fast] (1 1 1) "7.0.0" => expiry::ttl(call, expiry::Unit::Seconds, false).await,
-                    "Tells when a key ends, in seconds", "atomic";
+                    "Returns the expiry time of a key, in seconds", "atomic";
                 Keys "keys" 2 [readonly] (0 0 0) "1.0.0" => scan::keys(call).await,
-                    "Tells the keys that match a pattern, in order",
+                    "Returns the keys that match a pattern, in order",
                     "keys that are there throughout come, once; what a pattern begins with is looked for, not filtered";
+                Object "object" -2 [readonly] (0 0 0) "2.2.3" => object::object(call).await,
+                    "ENCODING, REFCOUNT; IDLETIME and FREQ are refused: reads are not recorded", "atomic";
                 Persist "persist" 2 [write fast] (1 1 1) "2.2.0" => expiry::persist(call).await,
-                    "Has a key last", "atomic";
+                    "Removes the expiry time of a key", "atomic";
                 Pexpire "pexpire" -3 [write fast] (1 1 1) "2.6.0" => expiry::expire(call, expiry::Unit::Millis, true).await,
-                    "Has a key end in so many ms; NX, XX, GT, LT", "atomic; by the gateway's clock";
+                    "Sets the time to live of a key, in ms; NX, XX, GT, LT", "atomic; by the gateway's clock";
                 Pexpireat "pexpireat" -3 [write fast] (1 1 1) "2.6.0" => expiry::expire(call, expiry::Unit::Millis, false).await,
-                    "Has a key end at a time in ms", "atomic; by the gateway's clock";
+                    "Sets the expiry time of a key, in ms; NX, XX, GT, LT", "atomic; by the gateway's clock";
                 Pexpiretime "pexpiretime" 2 [readonly fast] (1 1 1) "7.0.0" => expiry::ttl(call, expiry::Unit::Millis, false).await,
-                    "Tells when a key ends, in ms", "atomic";
+                    "Returns the expiry time of a key, in ms", "atomic";
                 Pttl "pttl" 2 [readonly fast] (1 1 1) "2.6.0" => expiry::ttl(call, expiry::Unit::Millis, true).await,
-                    "Tells how many ms a key has left", "atomic; by the gateway's clock";
+                    "Returns the time to live of a key, in ms", "atomic; by the gateway's clock";
                 Randomkey "randomkey" 1 [readonly] (0 0 0) "1.0.0" => scan::randomkey(call).await,
-                    "Tells some key", "every key can come; keys in thinly used parts of the key space come more often";
+                    "Returns a random key", "every key can come; keys in thinly used parts of the key space come more often";
+                Rename "rename" 3 [write] (1 2 1) "1.0.0" => keys::rename(call).await,
+                    "Renames a key",
+                    "two steps: the new key appears whole, then the old one goes if it is still the same, or all begins again; others may see \
+                     both, and a gateway that dies may leave both; takes as long as there are elements";
+                Renamenx "renamenx" 3 [write fast] (1 2 1) "1.0.0" => keys::renamenx(call).await,
+                    "Renames a key if the new one does not exist", "as RENAME; of several that want one new key, one gets it";
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
-                    "Tells keys step by step, in order; MATCH, COUNT, TYPE",
+                    "Returns keys step by step, in order; MATCH, COUNT, TYPE",
                     "keys that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
+                Touch "touch" -2 [readonly fast] (1 -1 1) "3.2.1" => keys::exists(call).await,
+                    "As EXISTS: reads are not recorded", "each key by itself";
                 Ttl "ttl" 2 [readonly fast] (1 1 1) "1.0.0" => expiry::ttl(call, expiry::Unit::Seconds, true).await,
-                    "Tells how many seconds a key has left", "atomic; by the gateway's clock";
+                    "Returns the time to live of a key, in seconds", "atomic; by the gateway's clock";
                 Type "type" 2 [readonly fast] (1 1 1) "1.0.0" => keys::kind(call).await,
-                    "Tells what a key holds", "atomic";
+                    "Returns the type of a key", "atomic";
                 Unlink "unlink" -2 [write fast] (1 -1 1) "4.0.0" => keys::del(call).await,
                     "As DEL", "each key by itself";
             }
@@ -123,26 +138,28 @@ macro_rules! for_each_command {
                 Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => hashes::hdel(call).await,
                     "Removes fields", "each field by itself, in their order; a hash without fields is absent";
                 Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
-                    "Tells whether a field is there", "atomic";
+                    "Returns whether a field exists", "atomic";
                 Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
-                    "Tells a field's value", "atomic";
+                    "Returns the value of a field", "atomic";
                 Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, true).await,
-                    "Tells all fields and values, in the fields' order",
-                    "each field by itself: others may change one between two reads; a hash that is removed is told whole or not at all";
+                    "Returns all fields and values, in the order of the fields",
+                    "each field by itself: others may change one between two reads; a hash that is removed is returned whole or not at all";
                 Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
                     "Adds to a field that is a number", "atomic; beside the DEL of its key it may be seen before it and again behind it";
                 Hincrbyfloat "hincrbyfloat" 4 [write denyoom fast] (1 1 1) "2.6.0" => hashes::hincrbyfloat(call).await,
                     "Adds to a field that is a decimal number, in 64 bits of precision", "as HINCRBY";
                 Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, false).await,
-                    "Tells all fields, in order", "as HGETALL";
+                    "Returns all fields, in order", "as HGETALL";
                 Hlen "hlen" 2 [readonly fast] (1 1 1) "2.0.0" => hashes::hlen(call).await,
                     "Counts the fields", "fields that are there throughout count, once; takes as long as there are fields";
                 Hmget "hmget" -3 [readonly fast] (1 1 1) "2.0.0" => hashes::hmget(call).await,
-                    "Tells the values of several fields", "as HGETALL";
+                    "Returns the values of several fields", "as HGETALL";
                 Hmset "hmset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hmset(call).await,
-                    "As HSET, and answers OK", "as HSET";
+                    "As HSET, and returns OK", "as HSET";
+                Hrandfield "hrandfield" -2 [readonly] (1 1 1) "6.2.0" => random::random(call, Kind::Hash).await,
+                    "Returns random fields, each as likely as every other; WITHVALUES", "as HGETALL; takes as long as there are fields";
                 Hscan "hscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Hash).await,
-                    "Tells fields and values step by step, in the fields' order; MATCH, COUNT, NOVALUES",
+                    "Returns fields and values step by step, in the order of the fields; MATCH, COUNT, NOVALUES",
                     "fields that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
                 Hset "hset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hset(call).await,
                     "Gives fields values",
@@ -151,9 +168,9 @@ macro_rules! for_each_command {
                 Hsetnx "hsetnx" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hsetnx(call).await,
                     "Gives a field a value if it has none", "as HINCRBY";
                 Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
-                    "Tells how long a field's value is", "atomic";
+                    "Returns the length of a field's value", "atomic";
                 Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, false, true).await,
-                    "Tells all values, in the fields' order", "as HGETALL";
+                    "Returns all values, in the order of the fields", "as HGETALL";
             }
             "sorted-set" {
                 Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
@@ -169,86 +186,105 @@ macro_rules! for_each_command {
                 Zlexcount "zlexcount" 4 [readonly fast] (1 1 1) "2.8.9" => ranks::count(call, By::Name).await,
                     "Counts the members between two names, whatever their scores", "as ZCARD; takes as long as there are such members";
                 Zmscore "zmscore" -3 [readonly fast] (1 1 1) "6.2.0" => sorted_sets::zmscore(call).await,
-                    "Tells the scores of several members", "each member by itself: others may change one between two reads";
+                    "Returns the scores of several members", "each member by itself: others may change one between two reads";
                 Zpopmax "zpopmax" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, true).await,
-                    "Removes the members with the highest scores and tells them", "as ZPOPMIN";
+                    "Removes and returns the members with the highest scores", "as ZPOPMIN";
                 Zpopmin "zpopmin" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, false).await,
-                    "Removes the members with the lowest scores and tells them",
+                    "Removes and returns the members with the lowest scores",
                     "each member by itself, and nobody else gets it too; a lower one may come while it goes";
+                Zrandmember "zrandmember" -2 [readonly] (1 1 1) "6.2.0" => random::random(call, Kind::SortedSet).await,
+                    "Returns random members, each as likely as every other; WITHSCORES",
+                    "each member by itself; takes as long as there are members";
                 Zrange "zrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, None, None).await,
-                    "Tells members by rank, score or name, in order; BYSCORE, BYLEX, REV, LIMIT, WITHSCORES",
+                    "Returns members by rank, score or name, in order; BYSCORE, BYLEX, REV, LIMIT, WITHSCORES",
                     "members that are there throughout with one score come, once, in order; one whose score changes meanwhile comes once, or not; \
-                     a set that is removed is told whole or not at all; takes as long as there are members up to the last";
+                     a set that is removed is returned whole or not at all; takes as long as there are members up to the last";
                 Zrangebylex "zrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(false)).await,
-                    "Tells the members between two names, whatever their scores; LIMIT", "members that are there throughout come, once, in order";
+                    "Returns the members between two names, whatever their scores; LIMIT", "members that are there throughout come, once, in order";
                 Zrangebyscore "zrangebyscore" -4 [readonly] (1 1 1) "1.0.5" => ranks::range(call, Some(By::Score), Some(false)).await,
-                    "Tells the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; begins where it is to begin";
+                    "Returns the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; begins where it is to begin";
                 Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
-                    "Tells how many members come before one", "as ZRANGE; takes as long as there are such members";
+                    "Returns the number of members before one", "as ZRANGE; takes as long as there are such members";
                 Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
                     "Removes members", "each member by itself, in their order; a sorted set without members is absent";
                 Zremrangebylex "zremrangebylex" 4 [write] (1 1 1) "2.8.9" => ranks::remove(call, By::Name).await,
                     "Removes the members between two names, whatever their scores", "as ZREMRANGEBYRANK";
                 Zremrangebyrank "zremrangebyrank" 4 [write] (1 1 1) "2.0.0" => ranks::remove(call, By::Rank).await,
                     "Removes the members from one rank to another",
-                    "each member by itself: those are removed that ZRANGE would tell; others may see some gone and some not";
+                    "each member by itself: those are removed that ZRANGE would return; others may see some gone and some not";
                 Zremrangebyscore "zremrangebyscore" 4 [write] (1 1 1) "1.2.0" => ranks::remove(call, By::Score).await,
                     "Removes the members with scores between two bounds",
                     "each member by itself, and none whose score is out of bounds by then; others may see some gone and some not";
                 Zrevrange "zrevrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, Some(By::Rank), Some(true)).await,
-                    "Tells members by rank from the highest; WITHSCORES", "as ZRANGE";
+                    "Returns members by rank from the highest; WITHSCORES", "as ZRANGE";
                 Zrevrangebylex "zrevrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(true)).await,
                     "As ZRANGEBYLEX, in descending order", "as ZRANGEBYLEX";
                 Zrevrangebyscore "zrevrangebyscore" -4 [readonly] (1 1 1) "2.2.0" => ranks::range(call, Some(By::Score), Some(true)).await,
                     "As ZRANGEBYSCORE, in descending order", "as ZRANGEBYSCORE";
                 Zrevrank "zrevrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, true).await,
-                    "Tells how many members come behind one", "as ZRANK";
+                    "Returns the number of members after one", "as ZRANK";
                 Zscan "zscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::SortedSet).await,
-                    "Tells members and scores step by step, in the members' order; MATCH, COUNT",
+                    "Returns members and scores step by step, in the order of the members; MATCH, COUNT",
                     "members that are there throughout come, once; a cursor is good at every gateway, for half an hour at least";
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
-                    "Tells a member's score", "atomic";
+                    "Returns the score of a member", "atomic";
             }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
-                    "Tells keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \
+                    "Returns keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \
                      low), KEYSONLY", "keys that are there throughout come, once, in order";
                 Rangecount "rangecount" 3 [readonly] (0 0 0) "darter 0.1" => ordered::rangecount(call).await,
                     "Counts the keys between two bounds", "keys that are there throughout count, once; takes as long as there are keys";
             }
+            "transactions" {
+                Discard "discard" 1 [noscript loading stale fast] (0 0 0) "2.0.0" => transactions::discard(call),
+                    "Ends what a refused MULTI has begun", "";
+                Exec "exec" 1 [noscript loading stale skip_slowlog] (0 0 0) "1.2.0" => transactions::exec(call),
+                    "Ends what a refused MULTI has begun, and fails with EXECABORT", "";
+                Multi "multi" 1 [noscript loading stale fast] (0 0 0) "1.2.0" => transactions::multi(call),
+                    "Refused; nothing is executed until EXEC or DISCARD", "refused";
+                Unwatch "unwatch" 1 [noscript loading stale fast] (0 0 0) "2.2.0" => transactions::unwatch(),
+                    "Refused", "refused";
+                Watch "watch" -2 [noscript loading stale fast] (1 -1 1) "2.2.0" => transactions::watch(call),
+                    "Refused", "refused";
+            }
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
-                    "Shows the password; the user is `default`", "";
+                    "Authenticates the connection; the user is `default`", "";
                 Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call),
                     "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT", "this gateway's clients";
                 Echo "echo" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::echo(call),
-                    "Tells what it was told", "";
+                    "Returns its argument", "";
                 Hello "hello" -1 [noscript loading stale fast no_auth] (0 0 0) "6.0.0" => connection::hello(call),
                     "Chooses RESP2 or RESP3; AUTH, SETNAME", "";
                 Ping "ping" -1 [loading stale fast] (0 0 0) "1.0.0" => connection::ping(call),
-                    "Answers", "";
+                    "Returns PONG, or its argument", "";
                 Quit "quit" -1 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::quit(call),
                     "Ends the connection", "";
                 Reset "reset" 1 [noscript loading stale fast no_auth] (0 0 0) "6.2.0" => connection::reset(call),
-                    "Makes the connection as it was when it was new", "";
+                    "Resets the connection to its initial state", "";
                 Select "select" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::select(call),
                     "Chooses database 0, the only one", "";
             }
             "server" {
-                Command "command" -1 [loading stale] (0 0 0) "2.8.13" => server::command(call),
-                    "Tells of the commands; COUNT, INFO, DOCS, LIST", "";
-                Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => server::config(call),
-                    "GET of what clients ask for; the rest is the command line's", "this gateway's";
+                Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call),
+                    "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
+                Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call),
+                    "GET of what clients ask for, RESETSTAT; the rest is set by the command line", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
                     "Counts the keys", "keys that are there throughout count, once; takes as long as there are keys, and looks into each hash and sorted set";
                 Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
                     "Removes all keys; wants `--allow-flush`", "each key by itself; keys that come meanwhile may stay";
                 Flushdb "flushdb" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
                     "As FLUSHALL", "each key by itself; keys that come meanwhile may stay";
-                Info "info" -1 [loading stale] (0 0 0) "1.0.0" => server::info(call),
-                    "Tells how the gateway is", "this gateway's; the number of keys is of the last round of its walk";
+                Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call),
+                    "Describes the state of the gateway", "this gateway's; the number of keys is of the last round of its walk";
+                Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
+                    "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes as long as there are elements";
                 Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call),
                     "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
+                Time "time" 1 [loading stale fast] (0 0 0) "2.6.0" => information::time(call),
+                    "Returns the time in seconds, and the microseconds beside them", "by the gateway's clock";
             }
         }
     };
@@ -325,8 +361,15 @@ impl Command {
 
     /// Returns whether the command takes so many arguments, including its name.
     pub(super) fn takes(&self, arguments: usize) -> bool {
-        let arguments = super::number::signed(arguments);
-        if self.arity < 0 { arguments >= -self.arity } else { arguments == self.arity }
+        takes(self.arity, arguments)
+    }
+
+    /// Returns whether the argument at a position is a key, when there are so many arguments.
+    pub(super) fn has_key_at(&self, position: usize, arguments: usize) -> bool {
+        let (first, last, step) = self.keys;
+        let (at, all) = (super::number::signed(position), super::number::signed(arguments));
+        let last = if last < 0 { all + last } else { last };
+        step > 0 && (first..=last).contains(&at) && (at - first) % step == 0
     }
 
     /// Returns whether a client may use the command before it has authenticated.
@@ -335,13 +378,19 @@ impl Command {
     }
 }
 
+/// Returns whether a command of an arity takes so many arguments, including its name.
+pub(super) fn takes(arity: i64, arguments: usize) -> bool {
+    let arguments = super::number::signed(arguments);
+    if arity < 0 { arguments >= -arity } else { arguments == arity }
+}
+
 /// Returns the page docs/commands.md.
 pub fn page() -> String {
     let mut page = String::from(
         "# Commands of the gateway\n\n\
          Made from the table of commands, by `DARTER_KEEP_DOCS=1 cargo test -p darter-gateway --test gateway`. A command \
          that is not here is refused.\nError texts and edge cases are those of Redis 7. *Atomic* means atomic for its key, across all \
-         gateways of a pool; how, is told in [gateway.md](gateway.md).\n",
+         gateways of a pool; [gateway.md](gateway.md) describes how.\n",
     );
     let mut groups: Vec<&str> = TABLE.iter().map(|command| command.group).collect();
     groups.dedup();
@@ -382,5 +431,18 @@ mod tests {
         let (get, del) = (Command::named(b"get").unwrap(), Command::named(b"del").unwrap());
         assert!(get.takes(2) && !get.takes(1) && !get.takes(3));
         assert!(del.takes(2) && del.takes(9) && !del.takes(1));
+    }
+
+    #[test]
+    fn keys_are_told_from_other_arguments() {
+        let keys = |name: &[u8], arguments| {
+            let command = Command::named(name).unwrap();
+            (0..arguments).filter(|at| command.has_key_at(*at, arguments)).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(b"get", 2), [1]);
+        assert_eq!(keys(b"set", 5), [1]);
+        assert_eq!(keys(b"del", 4), [1, 2, 3]);
+        assert_eq!(keys(b"mset", 5), [1, 3]);
+        assert!(keys(b"ping", 2).is_empty() && keys(b"range", 3).is_empty());
     }
 }

@@ -1,13 +1,15 @@
 //! A serving thread: an executor with a task for each client, one that drives the connections to
 //! memory nodes, one that accounts, and in the first thread one that removes expired keys.
 
+use super::clock::now_ms;
 use super::connection::Connection;
 use super::error::{GatewayError, system};
 use super::fabric_driver;
-use super::keyspace::{Expiry, now_ms};
+use super::keyspace::Expiry;
 use super::state::{GatewayState, LogLine};
 use super::worker::Worker;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +62,7 @@ pub(super) fn serve(
 fn admit(worker: &Rc<Worker>, socket: TcpStream, address: SocketAddr) {
     let shared = &worker.shared;
     let Ok(local) = socket.local_addr() else { return };
-    let info = shared.clients.admit(address, local);
+    let info = shared.clients.admit(address, local, socket.as_raw_fd());
     match Connection::new(socket, Rc::clone(worker), Arc::clone(&info)) {
         Ok(connection) => {
             let task = tokio::task::spawn_local(connection.run());

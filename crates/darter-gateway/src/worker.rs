@@ -6,7 +6,7 @@ use super::keyspace::{KeyLocks, Keyspace};
 use super::pipeline::Pipeline;
 use super::request::Arguments;
 use super::state::{GatewayState, LogLine};
-use super::statistics::ThreadCounts;
+use super::statistics::{Ending, ThreadCounts};
 use super::table::Command;
 use darter::Counters;
 use darter_fabric::wire::Inbox;
@@ -23,6 +23,8 @@ const SPARES: usize = 8;
 const OUTPUTS_SPARE: usize = 256;
 /// Maximum capacity of a reply buffer that is kept, in bytes.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
+/// Maximum capacity of a request buffer that is kept, in bytes: four reads.
+const INPUT_KEPT_BYTES: usize = 256 << 10;
 
 /// What the clients of one thread share.
 pub(super) struct Worker {
@@ -108,19 +110,22 @@ impl Worker {
         self.counts.looked_ms.set(self.shared.uptime_ms());
     }
 
-    /// Counts a command that ran, if one did. Returns when it ended.
+    /// Counts a command, if the request named one. Returns when it ended.
     #[inline]
     pub(super) fn did(
         &self,
-        command: Option<&'static Command>,
+        command: Option<(&'static Command, Ending)>,
         args: &Arguments<'_>,
         began: Instant,
         client: &Arc<ClientInfo>,
     ) -> Instant {
         let now = Instant::now();
-        if let Some(command) = command {
+        if let Some((command, ending)) = command {
             let took = now.saturating_duration_since(began);
-            self.counts.did(command, took);
+            self.counts.did(command, ending, took);
+            if ending == Ending::Rejected {
+                return now;
+            }
             if took >= self.shared.slow.threshold {
                 self.was_slow(command, args, took, client);
             }
@@ -153,12 +158,17 @@ impl Worker {
 
     /// Lends an empty buffer for requests.
     pub(super) fn inbox(&self) -> Inbox {
-        self.inboxes.borrow_mut().pop().unwrap_or_default()
+        let inbox = self.inboxes.borrow_mut().pop().unwrap_or_default();
+        self.counts.spare_bytes.change(inbox.buffer_bytes(), 0);
+        inbox
     }
 
-    /// Takes an empty buffer back.
+    /// Takes an empty buffer back; frees it if a long request has made it large.
     pub(super) fn give_inbox(&self, inbox: Inbox) {
-        give(&self.inboxes, inbox, SPARES);
+        let bytes = inbox.buffer_bytes();
+        if (1..=INPUT_KEPT_BYTES).contains(&bytes) && give(&self.inboxes, inbox, SPARES) {
+            self.counts.spare_bytes.change(0, bytes);
+        }
     }
 
     /// Lends an empty pipeline.
@@ -174,20 +184,26 @@ impl Worker {
 
     /// Lends an empty buffer for replies.
     pub(super) fn output(&self) -> Vec<u8> {
-        self.outputs.borrow_mut().pop().unwrap_or_default()
+        let output = self.outputs.borrow_mut().pop().unwrap_or_default();
+        self.counts.spare_bytes.change(output.capacity(), 0);
+        output
     }
 
     /// Takes an empty buffer back.
     pub(super) fn give_output(&self, output: Vec<u8>) {
-        if (1..=OUTPUT_KEPT_BYTES).contains(&output.capacity()) {
-            give(&self.outputs, output, OUTPUTS_SPARE);
+        let bytes = output.capacity();
+        if (1..=OUTPUT_KEPT_BYTES).contains(&bytes) && give(&self.outputs, output, OUTPUTS_SPARE) {
+            self.counts.spare_bytes.change(0, bytes);
         }
     }
 }
 
-fn give<T>(spares: &RefCell<Vec<T>>, spare: T, most: usize) {
+/// Keeps a spare buffer, unless there are so many. Returns whether it did.
+fn give<T>(spares: &RefCell<Vec<T>>, spare: T, most: usize) -> bool {
     let mut spares = spares.borrow_mut();
-    if spares.len() < most {
+    let has_room = spares.len() < most;
+    if has_room {
         spares.push(spare);
     }
+    has_room
 }

@@ -3,6 +3,9 @@
 use darter_fabric::{FabricError, GlobalAddr};
 use darter_pool::PoolError;
 
+/// What an index operation returns.
+pub type Result<T, E = IndexError> = std::result::Result<T, E>;
+
 /// An error of an index operation. Whatever it says, what was stored before is intact.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -74,6 +77,12 @@ pub enum IndexError {
         /// The only length.
         expected: usize,
     },
+    /// A process can hold so many locks at a time. Only indexes with locks return this.
+    #[error("this process holds {max} locks in the pool at once; let fewer operations run at a time")]
+    TooManyLocks {
+        /// Locks there can be.
+        max: usize,
+    },
     /// Options that cannot be fulfilled.
     #[error("index options: {0}")]
     Options(&'static str),
@@ -95,6 +104,11 @@ pub enum IndexError {
 }
 
 impl IndexError {
+    /// The error of an operation that found `what` at `addr`.
+    pub const fn corrupt(addr: GlobalAddr, what: &'static str) -> Self {
+        Self::Corrupt { addr, what }
+    }
+
     /// Whether the pool's bytes are at fault: trying again would fail again.
     pub fn is_damage(&self) -> bool {
         match self {

@@ -18,7 +18,7 @@ pub use dart::dart_situations;
 pub use dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples, TreeView};
 #[doc(hidden)]
 pub use dart::{Hole, Holes};
-pub use error::IndexError;
+pub use error::{IndexError, Result};
 pub use ordered::{
     CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
     OrderedIndex, PutOutcome, ScanRange, Swept, check_key,

@@ -58,6 +58,10 @@ impl MemNode {
     pub fn bind(address: SocketAddr, region: Region, options: MemNodeOptions) -> Result<Self, MemNodeError> {
         let listener =
             TcpListener::bind(address).map_err(|source| MemNodeError::Listen { address, source })?;
+        // A second call replaces the backlog of 128 that `bind` has set.
+        let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+        rustix::net::listen(&listener, backlog)
+            .map_err(|error| MemNodeError::Listen { address, source: error.into() })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
         let Region { memory, ledger, remembered } = region;
         let sessions = Sessions::new(ledger, &remembered);

@@ -3,7 +3,7 @@
 
 use darter_fabric::wire::Refusal;
 use darter_fabric::{Verb, VerbKind};
-use darter_telemetry::counters::{Counter, Histogram};
+use darter_telemetry::counters::{Counter, Histogram, NANOS_BOUNDS, one_two_five};
 use std::time::{Duration, Instant};
 
 /// Why a connection was refused.
@@ -82,6 +82,9 @@ impl DroppedFor {
     }
 }
 
+/// The bounds of the histogram of verbs in a batch, up to 5,000.
+static BATCH_BOUNDS: [u64; 12] = one_two_five(1);
+
 /// The counters of a memory node since its start.
 #[derive(Debug)]
 pub struct MemNodeMetrics {
@@ -96,9 +99,9 @@ pub struct MemNodeMetrics {
     pub(crate) fenced_sessions: Counter,
     pub(crate) frames: Counter,
     pub(crate) verbs: [Counter; VERB_KINDS.len()],
-    pub(crate) batch_verbs: Histogram<1, 2, 10>,
+    pub(crate) batch_verbs: Histogram,
     /// Nanoseconds from finding sockets ready to having served all of them.
-    pub(crate) turn_nanos: Histogram<1000, 2, 10>,
+    pub(crate) turn_nanos: Histogram,
     pub(crate) received_bytes: Counter,
     pub(crate) sent_bytes: Counter,
     /// Bytes of replies that clients have not read.
@@ -156,8 +159,8 @@ impl MemNodeMetrics {
             fenced_sessions: Counter::default(),
             frames: Counter::default(),
             verbs: Default::default(),
-            batch_verbs: Histogram::default(),
-            turn_nanos: Histogram::default(),
+            batch_verbs: Histogram::new(&BATCH_BOUNDS),
+            turn_nanos: Histogram::new(&NANOS_BOUNDS),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             waiting_bytes: Counter::default(),

@@ -2,8 +2,9 @@
 
 use crate::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
 use darter_telemetry::counters::Counter;
+use darter_telemetry::exposition::scrape;
 use darter_telemetry::http::{Handler, HttpPort, HttpRequest, Outcome, PortError, StatusCode, text};
-use darter_telemetry::openmetrics::{MetricsWriter, SECONDS_PER_NANO, scrape};
+use darter_telemetry::openmetrics::{MetricsWriter, NANOS_PER_SECOND};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -38,7 +39,7 @@ pub fn serve_metrics(address: SocketAddr, metrics: Arc<MemNodeMetrics>) -> Resul
 impl Handler for MetricsPages {
     fn handle(self: Arc<Self>, request: &HttpRequest<'_>) -> Outcome {
         Outcome::Ready(match request.path {
-            "/metrics" => scrape(&self.registry),
+            "/metrics" => scrape(&self.registry, request.accept),
             "/healthz" => match self.metrics.health() {
                 Health::Serving => text(StatusCode::OK, "serving\n"),
                 Health::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
@@ -82,7 +83,7 @@ impl Collector for MemNodeMetrics {
             &self.batch_verbs.snapshot(),
         )?;
         let help = "From finding sockets ready to having executed and answered what was in them";
-        page.histogram("turn", help, seconds, SECONDS_PER_NANO, &self.turn_nanos.snapshot())?;
+        page.histogram("turn", help, seconds, NANOS_PER_SECOND, &self.turn_nanos.snapshot())?;
         page.counter("received", "Bytes that came in", bytes, self.received_bytes.get())?;
         page.counter("sent", "Bytes that went out", bytes, self.sent_bytes.get())?;
         page.gauge("waiting", "Answers that peers have not taken", bytes, self.waiting_bytes.get())?;
@@ -115,6 +116,9 @@ mod tests {
             "darter_memnode_verbs_total{kind=\"cas\"} 1",
             "darter_memnode_batch_verbs_bucket{le=\"1.0\"} 1",
             "darter_memnode_batch_verbs_bucket{le=\"+Inf\"} 1",
+            "darter_memnode_batch_verbs_bucket{le=\"500.0\"} 1",
+            "darter_memnode_turn_seconds_bucket{le=\"0.000002\"} 0",
+            "darter_memnode_turn_seconds_bucket{le=\"0.000005\"} 1",
             "darter_memnode_turn_seconds_count 1",
             "darter_memnode_region_bytes 4096",
             "# EOF",

@@ -13,6 +13,9 @@ pub struct MemNodeOptions {
     pub tls: Option<NodeTls>,
     /// Maximum number of connections.
     pub connections_max: usize,
+    /// Maximum number of connections that wait to be accepted; the system may allow fewer
+    /// (`net.core.somaxconn`). Beyond it a client tries again after a second, and later.
+    pub backlog: u32,
     /// Maximum payload of a frame, in bytes.
     pub frame_bytes_max: u32,
     /// Bytes of unread replies of one client beyond which the node reads no further requests from
@@ -35,6 +38,7 @@ impl Default for MemNodeOptions {
             token: Vec::new(),
             tls: None,
             connections_max: 1024,
+            backlog: 1024,
             frame_bytes_max: wire::FRAME_BYTES_MAX,
             waiting_bytes_max: 16 << 20,
             buffer_bytes_max: 1 << 30,

@@ -3,6 +3,7 @@
 
 use crate::error::MemNodeError;
 use crate::ledger::{Ledger, Remembered};
+use darter_fabric::local::Space;
 use darter_fabric::{Fabric, Local, random_word};
 use std::path::Path;
 
@@ -45,14 +46,23 @@ impl Region {
         Ok(Self { memory, ledger: None, remembered })
     }
 
-    /// Maps a file of so many bytes, creating it if it does not exist. Beside it, in `….node`, the
-    /// node records the sessions that it has fenced. A node restarted with both files offers the
-    /// same memory.
+    /// Maps a file of so many bytes, creating it if it does not exist, and reserves its disk space,
+    /// so that a full disk cannot end the node later. Beside it, in `….node`, the node records the
+    /// sessions that it has fenced. A node restarted with both files offers the same memory.
     ///
     /// # Errors
-    /// If a file has another size or is in use, or the system refuses it.
+    /// If a file has another size or is in use, its file system has no room, or the system refuses
+    /// it.
     pub fn file(path: &Path, bytes: u64) -> Result<Self, MemNodeError> {
-        let (memory, is_new) = Local::file_region(path, bytes)?;
+        Self::file_with(path, bytes, Space::Reserved)
+    }
+
+    /// [`Region::file`], with the file's disk space taken as the caller says.
+    ///
+    /// # Errors
+    /// Fails as [`Region::file`] does.
+    pub fn file_with(path: &Path, bytes: u64, space: Space) -> Result<Self, MemNodeError> {
+        let (memory, is_new) = Local::file_region(path, bytes, space)?;
         let (ledger, remembered) = Ledger::open(path, is_new)?;
         Ok(Self { memory, ledger: Some(ledger), remembered })
     }

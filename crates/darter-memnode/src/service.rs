@@ -74,7 +74,7 @@ impl Service<'_> {
     /// Counts a connection that ended; the node ended it if there is a reason.
     pub(crate) fn parted(&mut self, peer: SocketAddr, session: u64, reason: Option<DroppedFor>) {
         self.metrics.sessions.set(self.sessions.connected() as u64);
-        let session = format_args!("{session:#x}");
+        let session = format!("{session:#x}");
         let Some(reason) = reason else {
             if self.log.allows(LogLine::Closed, self.now) {
                 debug!(%peer, session, "connection closed");

@@ -10,6 +10,7 @@
 use darter_fabric::{Batch, Endpoint, Fabric, FabricError, GlobalAddr, OpKind, mutant};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::task::Poll;
 
 use crate::blocks::{AllocKind, Found, MemberId, Object, Stock, class_of};
 use crate::error::PoolError;
@@ -25,6 +26,8 @@ pub struct Client<F: Fabric> {
     link: Link<F::Endpoint>,
     stock: Stock,
     reclaimer: Reclaimer,
+    /// Whether to yield before each batch.
+    yields: bool,
 }
 
 /// A client's endpoint, there until the client is dropped.
@@ -74,6 +77,7 @@ impl<F: Fabric> Pool<F> {
             stock: Stock::new(blocks),
             link: Link(Some(endpoint)),
             pool: self.clone(),
+            yields: false,
         })
     }
 }
@@ -106,7 +110,16 @@ impl<F: Fabric> Client<F> {
     /// The fabric's.
     #[inline]
     pub async fn submit(&mut self, batch: Batch) -> Result<Batch, FabricError> {
+        if self.yields {
+            yield_once().await;
+        }
         self.link.submit(batch).await
+    }
+
+    /// Whether this client's futures are pending once before each batch, also where every batch is
+    /// done at once: whoever polls them can then pace a long walk, or end it.
+    pub fn set_yielding(&mut self, yes: bool) {
+        self.yields = yes;
     }
 
     /// Gives a batch's buffers back.
@@ -122,6 +135,9 @@ impl<F: Fabric> Client<F> {
     /// The fabric's.
     #[inline]
     pub async fn complete(&mut self, batch: Batch) -> Result<Completed<'_, F::Endpoint>, FabricError> {
+        if self.yields {
+            yield_once().await;
+        }
         round_trip::submit(&mut *self.link, batch).await
     }
 
@@ -141,6 +157,36 @@ impl<F: Fabric> Client<F> {
     #[inline]
     pub async fn read_words<const N: usize>(&mut self, addr: GlobalAddr) -> Result<[u64; N], FabricError> {
         round_trip::read_words(&mut *self.link, addr).await
+    }
+
+    /// Reads the words at these addresses, in this order, by a READ each: one round trip.
+    ///
+    /// # Errors
+    /// The fabric's.
+    #[inline]
+    pub async fn read_each<const N: usize>(
+        &mut self,
+        addrs: [GlobalAddr; N],
+    ) -> Result<[u64; N], FabricError> {
+        round_trip::read_each(&mut *self.link, addrs).await
+    }
+
+    /// Reads so many words from `addr` by one READ: one round trip.
+    ///
+    /// # Errors
+    /// The fabric's.
+    #[inline]
+    pub async fn read(&mut self, addr: GlobalAddr, words: usize) -> Result<Vec<u64>, FabricError> {
+        round_trip::read(&mut *self.link, addr, words).await
+    }
+
+    /// Posts a batch, waits for it, and leaves it empty: one round trip.
+    ///
+    /// # Errors
+    /// The fabric's.
+    #[inline]
+    pub async fn send(&mut self, batch: &mut Batch) -> Result<(), FabricError> {
+        round_trip::send(&mut *self.link, batch).await
     }
 
     /// Swaps the word at `addr` from `expected` to `desired` by one CAS: one round trip.
@@ -268,7 +314,7 @@ impl<F: Fabric> Client<F> {
 
     #[cold]
     async fn alloc_slowly(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Result<GlobalAddr, PoolError> {
-        let Self { pool, link, stock, reclaimer } = self;
+        let Self { pool, link, stock, reclaimer, .. } = self;
         let (process, endpoint) = (&*pool.process, &mut **link);
         let preferred = (node, process.members.usable_nodes());
         let shortage = match stock.look_elsewhere(&process.blocks, endpoint, preferred, bytes, kind)? {
@@ -295,24 +341,11 @@ impl<F: Fabric> Client<F> {
         }
         let has_late_verbs = self.reclaimer.lingers() || self.link.in_flight() > 0;
         if has_late_verbs && !mutant!("draft-freed-under-late-verbs") {
-            self.retire(addr, bytes, kind);
+            // Out of any operation it counts as older than all others.
+            self.reclaimer.retire(&self.pool.process.grace, Object::new(addr, class));
             return;
         }
         self.stock.put(blocks, addr, class, kind);
-    }
-
-    /// The same as [`Pinned::retire`], for callers that are not given the guard of their operation.
-    /// Out of any operation the object counts as older than all others.
-    #[doc(hidden)]
-    pub fn retire(&mut self, addr: GlobalAddr, bytes: u64, _kind: AllocKind) {
-        let Some(class) = class_of(bytes) else { return };
-        self.reclaimer.retire(&self.pool.process.grace, Object::new(addr, class));
-    }
-
-    /// The same as [`Pinned::unlink`], for callers that are not given the guard of their operation.
-    #[doc(hidden)]
-    pub fn unlink(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind, note: Box<[u8]>) {
-        self.reclaimer.unlink(&self.pool.process.grace, addr, bytes, kind, note);
     }
 
     /// Objects of any client of this process that have passed their first grace period. Retire each
@@ -340,6 +373,20 @@ impl<F: Fabric> Drop for Client<F> {
         self.stock.close(blocks);
         self.reclaimer.close(grace, self.link.0.take());
     }
+}
+
+/// Is pending once.
+#[cold]
+async fn yield_once() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// An operation under way: a client whose pin keeps what it reads from being freed. Derefs to the
@@ -375,8 +422,10 @@ impl<F: Fabric> Drop for Pinned<'_, F> {
 impl<F: Fabric> Pinned<'_, F> {
     /// Hands over an object that this operation has unlinked: it is freed when no reader can hold
     /// it any more.
-    pub fn retire(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
-        self.client.retire(addr, bytes, kind);
+    pub fn retire(&mut self, addr: GlobalAddr, bytes: u64, _kind: AllocKind) {
+        let Some(class) = class_of(bytes) else { return };
+        let Client { pool, reclaimer, .. } = &mut *self.client;
+        reclaimer.retire(&pool.process.grace, Object::new(addr, class));
     }
 
     /// Hands over an object that this operation has unlinked and that hints may still name (rule
@@ -384,7 +433,8 @@ impl<F: Fabric> Pinned<'_, F> {
     /// back with its note; clear the hints, then [`Pinned::retire`] it, or [`Client::put_back`] if
     /// that failed.
     pub fn unlink(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind, note: Box<[u8]>) {
-        self.client.unlink(addr, bytes, kind, note);
+        let Client { pool, reclaimer, .. } = &mut *self.client;
+        reclaimer.unlink(&pool.process.grace, addr, bytes, kind, note);
     }
 
     /// Where this operation leaves what is to be done when its verbs have completed, whether it

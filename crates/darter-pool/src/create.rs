@@ -1,12 +1,12 @@
 //! How a pool is made, opened and joined.
 
-use darter_fabric::{Endpoint, Fabric, mutant};
+use darter_fabric::{Endpoint, Fabric, FabricError, mutant};
 use std::sync::Arc;
 
 use crate::blocks::{Blocks, Layout};
 use crate::error::PoolError;
 use crate::grace::Grace;
-use crate::members::{self, LEASE_MS_MAX, Members, Superblock};
+use crate::members::{self, Absent, Founding, LEASE_MS_MAX, Members, Superblock};
 use crate::pool::Pool;
 use crate::process::Process;
 
@@ -35,9 +35,13 @@ impl<F: Fabric> Pool<F> {
     /// Makes a pool of the fabric's memory and joins it.
     ///
     /// # Errors
-    /// [`PoolError::AlreadyAPool`], [`PoolError::TooSmall`], [`PoolError::Options`]; fabric errors.
+    /// [`PoolError::AlreadyAPool`], [`PoolError::BeingCreated`], [`PoolError::TooSmall`],
+    /// [`PoolError::Options`]; fabric errors.
     pub async fn create(fabric: F, options: &PoolOptions) -> Result<Self, PoolError> {
         let sizes = members::node_sizes(&fabric)?;
+        if let Some(node) = (0..sizes.len() as u8).find(|&node| fabric.is_absent(node)) {
+            return Err(FabricError::Unreachable { node }.into());
+        }
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let block_bytes = options.block_bytes.unwrap_or_else(|| Layout::default_block_bytes(smallest));
         if !(1..=LEASE_MS_MAX).contains(&options.lease_ms) {
@@ -46,28 +50,33 @@ impl<F: Fabric> Pool<F> {
         let layout = Layout::new(&sizes, block_bytes)?;
         let superblock = Superblock::new(sizes.len() as u32, block_bytes, options.lease_ms, options.secret);
         let mut endpoint = fabric.endpoint()?;
+        let nodes = layout.node_count();
+        let founding = Founding::begin(&fabric, &mut endpoint, nodes, superblock.lease_ms).await?;
         members::begin_superblocks(&fabric, &mut endpoint, &superblock, &layout).await?;
         members::write_directory(&fabric, &mut endpoint, &layout).await?;
         members::finish_superblocks(&fabric, &mut endpoint, &superblock, &layout).await?;
+        founding.end(&mut endpoint).await?;
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
-    /// Joins the pool in the fabric's memory.
+    /// Joins the pool in the fabric's memory. Memory nodes other than the first may be away:
+    /// operations that need one fail until it is back.
     ///
     /// # Errors
     /// [`PoolError::NotAPool`], [`PoolError::WrongVersion`], [`PoolError::Damaged`],
     /// [`PoolError::NodeMismatch`] and [`PoolError::MembersFull`], all before anything is changed;
     /// fabric errors.
     pub async fn open(fabric: F) -> Result<Self, PoolError> {
-        let sizes = members::node_sizes(&fabric)?;
+        let mut sizes = members::node_sizes(&fabric)?;
         let mut endpoint = fabric.endpoint()?;
         let (superblock, count) = members::read_superblocks(&mut endpoint, &sizes).await?;
+        members::expect_absent(&fabric, &mut endpoint, &mut sizes).await?;
         let damaged = PoolError::Damaged { node: 0, what: "its superblock holds numbers that cannot be" };
         if !(1..=LEASE_MS_MAX).contains(&superblock.lease_ms) {
             return Err(damaged);
         }
         let layout = Layout::new(&sizes, superblock.block_bytes).map_err(|_| damaged)?;
-        members::learn(&fabric, &mut endpoint, &superblock, &layout, count).await?;
+        members::learn(&fabric, &mut endpoint, &superblock, &layout, count, Absent::Expected).await?;
         Self::join(fabric, endpoint, superblock, layout).await
     }
 
@@ -82,7 +91,8 @@ impl<F: Fabric> Pool<F> {
         // A member that missed our line went no further than this; the next upkeep tells the others
         // that we follow.
         if !mutant!("join-without-the-nodes-that-came-since") {
-            members::learn(&fabric, &mut endpoint, &superblock, &layout, registration.nodes).await?;
+            let nodes = registration.nodes;
+            members::learn(&fabric, &mut endpoint, &superblock, &layout, nodes, Absent::Expected).await?;
         }
         let grace = Grace::new(registration.epoch);
         let blocks = Blocks::new(fabric, layout, registration.me);

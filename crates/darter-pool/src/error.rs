@@ -39,6 +39,15 @@ pub enum PoolError {
         /// The node.
         node: u8,
     },
+    /// Another process is making a pool of the same memory.
+    #[error(
+        "another process is creating a pool on memory node {node} at this moment; nothing was changed: open that pool, \
+         or create one of other nodes"
+    )]
+    BeingCreated {
+        /// The node.
+        node: u8,
+    },
     /// The pool was written by another format version.
     #[error(
         "pool of format version {found}, this program reads version {expected}; use the program that wrote it"
@@ -87,12 +96,6 @@ pub enum PoolError {
     MembersFull {
         /// Slots there are.
         max: u32,
-    },
-    /// A process can hold so many locks at a time.
-    #[error("this process holds {max} locks in the pool at once; let fewer operations run at a time")]
-    TooManyLockTokens {
-        /// Locks there can be.
-        max: usize,
     },
     /// Other members have declared this process dead; it must not write any more.
     #[error("this process was declared dead by other members of the pool; open the pool again")]

@@ -39,7 +39,6 @@ mod error;
 #[cfg(test)]
 mod fixtures;
 mod grace;
-mod lock_token;
 mod maintenance;
 mod members;
 mod pool;
@@ -54,9 +53,8 @@ pub use client::{Client, Pinned};
 pub use create::PoolOptions;
 pub use error::PoolError;
 pub use grace::{Extension, Leftovers, Unlinked};
-pub use lock_token::LockToken;
 pub use members::{Adoption, SweepReport};
 pub use pool::Pool;
 pub use region::{HEAD_BYTES, ROOT_WORDS};
 pub use round_trip::{Completed, Swap};
-pub use usage::{MemberUsage, NodeUsage, PoolUsage};
+pub use usage::{BlockHolder, BlockRun, MemberUsage, NodeUsage, PoolUsage};

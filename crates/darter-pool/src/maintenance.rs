@@ -66,6 +66,17 @@ impl<F: Fabric> Pool<F> {
         grace.await_nodes(endpoint, blocks, members, patience_ms).await
     }
 
+    /// Ends all members that are gone, however short their silence. If the provider does not know
+    /// of one whether it lives, waits until it gives a sign of life, or has lapsed.
+    ///
+    /// # Errors
+    /// As [`Pool::maintain`].
+    pub async fn evict(&self, client: &mut Client<F>) -> Result<(), PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, grace, .. } = process;
+        grace.evict_gone(endpoint, blocks, members).await
+    }
+
     /// First step of a sweep: takes the blocks of dead members, and those that members left behind
     /// at their clean end. Then walk the index, clear hints that name unreachable objects, and call
     /// [`Pool::finish_adoption`].

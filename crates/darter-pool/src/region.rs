@@ -5,7 +5,7 @@
 //!                     | superblock constants, 16 words             |  every node (`superblock`)
 //!                 128 | global epoch | member lines | nodes in use |  node 0, zero elsewhere
 //!                 512 | root words, 64, for the index              |  node 0
-//!                1024 | unused                                     |
+//!                1024 | founder word, then unused                  |  every node (`founding`)
 //!                4096 +--------------------------------------------+
 //!                     | member lines, 256 of 64 bytes (`member`)   |  node 0
 //!               20480 +--------------------------------------------+
@@ -32,8 +32,11 @@ pub(crate) const NODE_LINE_BYTES: u64 = 128;
 
 /// The global epoch, followed by the number of member lines ever used and that of the nodes in use.
 pub(crate) const EPOCH_AT: u64 = 128;
+pub(crate) const LINES_AT: u64 = EPOCH_AT + 8;
 pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
 const ROOT_AT: u64 = 512;
+/// The word that names whoever is making a pool of the node.
+pub(crate) const FOUNDER_AT: u64 = 1024;
 pub(crate) const MEMBERS_AT: u64 = 4096;
 /// Bytes at the beginning of memory node 0 that hold the words which all processes look at: the
 /// global epoch and the root words.
@@ -43,7 +46,11 @@ pub(crate) const DIRECTORY_AT: u64 = MEMBERS_AT + MEMBERS as u64 * MEMBER_BYTES;
 pub(crate) const TABLE_AT: u64 = DIRECTORY_AT + NODES * NODE_LINE_BYTES;
 
 const _: () = assert!(EPOCH_AT.is_multiple_of(64) && ROOT_AT.is_multiple_of(64));
-const _: () = assert!(ROOT_AT + ROOT_WORDS as u64 * 8 <= MEMBERS_AT && MEMBERS_AT >= SUPERBLOCK_BYTES);
+const _: () = assert!(
+    ROOT_AT + ROOT_WORDS as u64 * 8 <= FOUNDER_AT
+        && FOUNDER_AT + 8 <= MEMBERS_AT
+        && MEMBERS_AT >= SUPERBLOCK_BYTES
+);
 const _: () = assert!(DIRECTORY_AT == 20480 && TABLE_AT == 53248);
 
 /// The address of a root word.

@@ -79,6 +79,39 @@ pub(crate) async fn read_words<const N: usize, E: Endpoint>(
     Ok(words)
 }
 
+/// Reads the words at these addresses, in this order, by a READ each.
+#[inline]
+pub(crate) async fn read_each<const N: usize, E: Endpoint>(
+    endpoint: &mut E,
+    addrs: [GlobalAddr; N],
+) -> Result<[u64; N], FabricError> {
+    let mut batch = endpoint.batch();
+    let reads = addrs.map(|addr| batch.read(addr, 1));
+    let done = submit(endpoint, batch).await?;
+    Ok(reads.map(|read| done.words(read)[0]))
+}
+
+/// Reads so many words from `addr` by one READ.
+#[inline]
+pub(crate) async fn read<E: Endpoint>(
+    endpoint: &mut E,
+    addr: GlobalAddr,
+    words: usize,
+) -> Result<Vec<u64>, FabricError> {
+    let mut batch = endpoint.batch();
+    let read = batch.read(addr, words);
+    let done = submit(endpoint, batch).await?;
+    Ok(done.words(read).to_vec())
+}
+
+/// Posts a batch, waits for it, and leaves it empty.
+#[inline]
+pub(crate) async fn send<E: Endpoint>(endpoint: &mut E, batch: &mut Batch) -> Result<(), FabricError> {
+    *batch = endpoint.submit(std::mem::take(batch)).await?;
+    batch.clear();
+    Ok(())
+}
+
 /// Swaps the word at `addr` from `expected` to `desired` by one CAS.
 #[inline]
 pub(crate) async fn cas<E: Endpoint>(

@@ -2,9 +2,37 @@
 
 use darter_fabric::{Endpoint, Fabric};
 
-use crate::blocks::{BlockState, BlockWord};
+use crate::blocks::{AllocKind, BlockState, BlockWord, MemberId};
 use crate::error::PoolError;
 use crate::process::Process;
+
+/// Who holds a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockHolder {
+    /// Nobody, and it holds no objects.
+    Free,
+    /// The live member in this slot.
+    Member(u32),
+    /// Nobody: the member that closed it ended cleanly, with exact books.
+    Closed,
+    /// A dead member, until a sweep.
+    Dead,
+    /// This process, for a sweep that is not finished.
+    Sweeping,
+    /// Unknown: no program wrote its word.
+    Damaged,
+}
+
+/// Neighbouring blocks with the same holder and the same kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// Who holds them.
+    pub holder: BlockHolder,
+    /// The kind of objects they are for, if they hold any.
+    pub kind: Option<AllocKind>,
+    /// How many they are.
+    pub blocks: u64,
+}
 
 /// One node's blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +43,8 @@ pub struct NodeUsage {
     pub address: Option<String>,
     /// Bytes of its region.
     pub bytes: u64,
+    /// It cannot be reached: nothing else is known of it.
+    pub is_absent: bool,
     /// Blocks there are.
     pub blocks: u64,
     /// Blocks without an owner and without objects.
@@ -33,6 +63,27 @@ pub struct NodeUsage {
     pub damaged: u64,
     /// Free bytes in closed blocks when they were closed.
     pub closed_room_bytes: u64,
+    /// All blocks in the order of their addresses.
+    pub runs: Vec<BlockRun>,
+}
+
+impl NodeUsage {
+    /// Counts the next block.
+    fn add(&mut self, holder: BlockHolder, kind: Option<AllocKind>, me: MemberId) {
+        *match holder {
+            BlockHolder::Free => &mut self.free,
+            BlockHolder::Member(slot) if slot == u32::from(me.member) => &mut self.mine,
+            BlockHolder::Member(_) => &mut self.others,
+            BlockHolder::Closed => &mut self.closed,
+            BlockHolder::Dead => &mut self.dead,
+            BlockHolder::Sweeping => &mut self.sweeping,
+            BlockHolder::Damaged => &mut self.damaged,
+        } += 1;
+        match self.runs.last_mut() {
+            Some(last) if last.holder == holder && last.kind == kind => last.blocks += 1,
+            _ => self.runs.push(BlockRun { holder, kind, blocks: 1 }),
+        }
+    }
 }
 
 /// One live member.
@@ -96,32 +147,42 @@ pub(crate) async fn usage<F: Fabric>(
 ) -> Result<PoolUsage, PoolError> {
     let Process { blocks, grace, .. } = process;
     let me = process.members.me();
-    let tables = process.read_block_tables(endpoint).await?;
+    let mut tables = Vec::new();
+    for node in 0..blocks.layout().node_count() {
+        let table = match blocks.read_block_table(endpoint, node).await {
+            Ok(table) => Some(table),
+            Err(_) if node > 0 && blocks.fabric().is_absent(node) => None,
+            Err(error) => return Err(error),
+        };
+        tables.push(table);
+    }
     let members = process.read_members(endpoint).await?;
     let nodes = (0u8..).zip(&tables).map(|(node, table)| {
         let mut usage = NodeUsage {
             node,
             bytes: blocks.layout().node(node).map_or(0, |node| node.bytes),
             address: blocks.fabric().node_address(node),
-            blocks: table.len() as u64,
+            blocks: table.as_ref().map_or(0, Vec::len) as u64,
+            is_absent: table.is_none(),
             ..NodeUsage::default()
         };
-        for &word in table {
+        for &word in table.iter().flatten() {
             let Some(word) = BlockWord::decode(word) else {
-                usage.damaged += 1;
+                usage.add(BlockHolder::Damaged, None, me);
                 continue;
             };
-            *match (word.state, word.owner()) {
-                (BlockState::Free, _) => &mut usage.free,
+            let holder = match (word.state, word.owner()) {
+                (BlockState::Free, _) => BlockHolder::Free,
                 (BlockState::Closed, _) => {
                     usage.closed_room_bytes += u64::from(word.low) * 16;
-                    &mut usage.closed
+                    BlockHolder::Closed
                 }
-                (BlockState::Owned, Some(owner)) if owner == me => &mut usage.mine,
-                (BlockState::Sweeping, Some(owner)) if owner == me => &mut usage.sweeping,
-                (_, Some(owner)) if members.is_live(owner) => &mut usage.others,
-                _ => &mut usage.dead,
-            } += 1;
+                (BlockState::Owned, Some(owner)) if owner == me => BlockHolder::Member(me.member.into()),
+                (BlockState::Sweeping, Some(owner)) if owner == me => BlockHolder::Sweeping,
+                (_, Some(owner)) if members.is_live(owner) => BlockHolder::Member(owner.member.into()),
+                _ => BlockHolder::Dead,
+            };
+            usage.add(holder, (word.state != BlockState::Free).then_some(word.kind), me);
         }
         usage
     });
@@ -148,4 +209,32 @@ pub(crate) async fn usage<F: Fabric>(
         garbage_objects: grace.garbage() as u64,
         bad_frees: blocks.bad_frees(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_holder_and_kind_are_one_run() {
+        let me = MemberId { member: 3, incarnation: 1 };
+        let (inner, leaf) = (Some(AllocKind::Inner), Some(AllocKind::Leaf));
+        let (mine, other) = (BlockHolder::Member(3), BlockHolder::Member(4));
+        let mut usage = NodeUsage::default();
+        let blocks = [
+            (mine, inner),
+            (mine, leaf),
+            (mine, leaf),
+            (BlockHolder::Free, None),
+            (mine, leaf),
+            (other, leaf),
+        ];
+        for (holder, kind) in blocks {
+            usage.add(holder, kind, me);
+        }
+        assert_eq!((usage.mine, usage.others, usage.free), (4, 1, 1));
+        let runs: Vec<_> = usage.runs.iter().map(|run| (run.holder, run.kind, run.blocks)).collect();
+        let free = (BlockHolder::Free, None, 1);
+        assert_eq!(runs, [(mine, inner, 1), (mine, leaf, 2), free, (mine, leaf, 1), (other, leaf, 1)]);
+    }
 }

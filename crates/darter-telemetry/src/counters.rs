@@ -39,13 +39,35 @@ impl Counter {
     }
 }
 
-/// A histogram with one writer and exponential buckets.
+/// The upper bounds of a histogram of durations in nanoseconds: from one microsecond to five
+/// seconds.
+pub static NANOS_BOUNDS: [u64; 21] = one_two_five(1000);
+
+/// Returns bounds that people read easily: 1, 2 and 5 times each power of ten, from `first` on.
+pub const fn one_two_five<const N: usize>(first: u64) -> [u64; N] {
+    let mut bounds = [0; N];
+    let (mut at, mut decade) = (0, first);
+    while at < N {
+        bounds[at] = decade * [1, 2, 5][at % 3];
+        if at % 3 == 2 {
+            decade *= 10;
+        }
+        at += 1;
+    }
+    bounds
+}
+
+/// A histogram with one writer and fixed buckets.
 ///
-/// The first bucket holds values up to `FIRST`, each further one values up to `2^STEP` times the
-/// bound before, and the last bucket all larger values.
+/// Each bucket holds the values up to its bound that are larger than the bound before; one more
+/// bucket holds all values above the last bound.
 #[derive(Debug)]
-pub struct Histogram<const FIRST: u64, const STEP: u32, const BUCKETS: usize> {
-    buckets: [Counter; BUCKETS],
+pub struct Histogram {
+    bounds: &'static [u64],
+    /// The first bucket for values of so many bits: a value is in this bucket or in one of the few
+    /// that follow, which is quicker to find than by a binary search.
+    first: [u8; u64::BITS as usize + 1],
+    buckets: Box<[Counter]>,
     sum: Counter,
 }
 
@@ -59,28 +81,32 @@ pub struct HistogramSnapshot {
     pub sum: u64,
 }
 
-impl<const FIRST: u64, const STEP: u32, const BUCKETS: usize> Default for Histogram<FIRST, STEP, BUCKETS> {
-    fn default() -> Self {
-        Self { buckets: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
+impl Histogram {
+    /// Creates an empty histogram with these upper bounds, at most 255 and in ascending order.
+    pub fn new(bounds: &'static [u64]) -> Self {
+        let least = |bits: usize| if bits == 0 { 0 } else { 1 << (bits - 1) };
+        let first = std::array::from_fn(|bits| bounds.partition_point(|&bound| bound < least(bits)) as u8);
+        let buckets = (0..=bounds.len()).map(|_| Counter::default()).collect();
+        Self { bounds, first, buckets, sum: Counter::default() }
     }
-}
 
-impl<const FIRST: u64, const STEP: u32, const BUCKETS: usize> Histogram<FIRST, STEP, BUCKETS> {
     /// Records a value.
     #[inline]
     pub fn record(&self, value: u64) {
-        let beyond = value.saturating_sub(1) / FIRST;
-        let at = (u64::BITS - beyond.leading_zeros()).div_ceil(STEP) as usize;
-        self.buckets[at.min(BUCKETS - 1)].add(1);
+        self.buckets[self.bucket_of(value)].add(1);
         self.sum.add(value);
+    }
+
+    #[inline]
+    fn bucket_of(&self, value: u64) -> usize {
+        let from = usize::from(self.first[(u64::BITS - value.leading_zeros()) as usize]);
+        from + self.bounds[from..].iter().take_while(|&&bound| bound < value).count()
     }
 
     /// Returns the current contents.
     pub fn snapshot(&self) -> HistogramSnapshot {
-        let bound = |at| {
-            if at + 1 == BUCKETS { f64::INFINITY } else { (FIRST << (STEP as usize * at)) as f64 }
-        };
-        let buckets = self.buckets.iter().enumerate().map(|(at, count)| (bound(at), count.get()));
+        let bounds = self.bounds.iter().map(|&bound| bound as f64).chain([f64::INFINITY]);
+        let buckets = bounds.zip(&self.buckets).map(|(bound, count)| (bound, count.get()));
         HistogramSnapshot { buckets: buckets.collect(), sum: self.sum.get() }
     }
 }
@@ -108,20 +134,30 @@ mod tests {
 
     #[test]
     fn buckets_hold_what_their_bounds_say() {
-        let coarse = Histogram::<1000, 2, 10>::default();
-        for value in [0, 1, 1000, 1001, 4000, 4001, 16_000, u64::MAX >> 8] {
-            coarse.record(value);
+        static BOUNDS: [u64; 4] = one_two_five(1000);
+        assert_eq!(BOUNDS, [1000, 2000, 5000, 10_000]);
+        let histogram = Histogram::new(&BOUNDS);
+        for value in [0, 1, 1000, 1001, 2000, 2001, 10_000, 10_001, u64::MAX >> 8] {
+            histogram.record(value);
         }
-        let mut sum = coarse.snapshot();
-        assert_eq!(sum.buckets[..4], [(1000.0, 3), (4000.0, 2), (16_000.0, 2), (64_000.0, 0)]);
-        assert_eq!(sum.buckets[9], (f64::INFINITY, 1));
-        assert_eq!(sum.count(), 8);
-        let fine = Histogram::<1000, 1, 24>::default();
-        for value in [1000, 1001, 2000, 2001, 8_000] {
-            fine.record(value);
+        let mut sum = histogram.snapshot();
+        let expected = [(1000.0, 3), (2000.0, 2), (5000.0, 1), (10_000.0, 1), (f64::INFINITY, 2)];
+        assert_eq!(sum.buckets, expected);
+        assert_eq!(sum.count(), 9);
+        sum += histogram.snapshot();
+        assert_eq!((sum.count(), sum.buckets[1]), (18, (2000.0, 4)));
+    }
+
+    #[test]
+    fn durations_are_counted_from_a_microsecond_to_five_seconds() {
+        assert_eq!(NANOS_BOUNDS[..4], [1000, 2000, 5000, 10_000]);
+        assert_eq!(NANOS_BOUNDS[18..], [1_000_000_000, 2_000_000_000, 5_000_000_000]);
+        let histogram = Histogram::new(&NANOS_BOUNDS);
+        let beside = NANOS_BOUNDS.iter().flat_map(|bound| [bound - 1, *bound, bound + 1]);
+        let powers = (0..u64::BITS).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1]);
+        for value in beside.chain(powers).chain([0, u64::MAX]) {
+            let expected = NANOS_BOUNDS.partition_point(|&bound| bound < value);
+            assert_eq!(histogram.bucket_of(value), expected, "{value}");
         }
-        assert_eq!(fine.snapshot().buckets[..4], [(1000.0, 1), (2000.0, 2), (4000.0, 1), (8000.0, 1)]);
-        sum += coarse.snapshot();
-        assert_eq!((sum.count(), sum.buckets[1]), (16, (4000.0, 4)));
     }
 }

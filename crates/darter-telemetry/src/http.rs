@@ -5,7 +5,7 @@
 //! for a whole exchange, one request per connection, and responses at a time that need more than a
 //! look at counters.
 
-use header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use header::{ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::MissedTickBehavior;
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;
@@ -35,6 +36,8 @@ const BLOCKING_MAX: usize = 4;
 const BLOCKING_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Before the next attempt to accept a connection when the system refused one.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The interval between two calls of [`Handler::tick`].
+const TICK: Duration = Duration::from_secs(1);
 /// How long a response in progress may take when the port closes.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
 
@@ -45,6 +48,9 @@ pub type HttpResponse = Response<Full<Bytes>>;
 pub trait Handler: Send + Sync + 'static {
     /// Handles a GET (or a HEAD, whose response is sent without its body).
     fn handle(self: Arc<Self>, request: &HttpRequest<'_>) -> Outcome;
+
+    /// Called every second in the port's own thread, so it must not block.
+    fn tick(&self) {}
 }
 
 /// A request.
@@ -58,6 +64,8 @@ pub struct HttpRequest<'r> {
     pub host: Option<&'r str>,
     /// The header `Authorization`.
     pub authorization: Option<&'r str>,
+    /// The header `Accept`: the media types that the client can read.
+    pub accept: Option<&'r str>,
 }
 
 /// How a request is answered.
@@ -136,6 +144,7 @@ impl HttpPort {
         let thread = std::thread::Builder::new()
             .name("http".to_owned())
             .spawn(move || {
+                runtime.spawn(tick(Arc::clone(&handler)));
                 runtime.spawn(accept(listener, handler));
                 // An error is the other end being dropped, which is all it does; the runtime takes
                 // its tasks along.
@@ -158,6 +167,15 @@ impl Drop for HttpPort {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+async fn tick(handler: Arc<impl Handler>) {
+    let mut seconds = tokio::time::interval(TICK);
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        seconds.tick().await;
+        handler.tick();
     }
 }
 
@@ -204,6 +222,7 @@ async fn respond(
         query: request.uri().query().unwrap_or_default(),
         host: header(HOST),
         authorization: header(AUTHORIZATION),
+        accept: header(ACCEPT),
     };
     let work = match handler.handle(&request) {
         Outcome::Ready(response) => return Ok(response),

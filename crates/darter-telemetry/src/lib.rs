@@ -3,6 +3,7 @@
 //! pool.
 
 pub mod counters;
+pub mod exposition;
 pub mod http;
 pub mod log_limit;
 pub mod openmetrics;

@@ -1,17 +1,16 @@
-//! Metrics in the `OpenMetrics` text format, as Prometheus scrapes them: how each kind of number is
-//! written.
+//! How each kind of number is written for `prometheus_client`, which encodes metrics in the
+//! `OpenMetrics` text format.
 
 use crate::counters::HistogramSnapshot;
-use crate::http::{HttpResponse, StatusCode, response, text};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
 use std::fmt::Error;
 
-/// The factor that turns nanoseconds into seconds.
-pub const SECONDS_PER_NANO: f64 = 1e-9;
+/// The divisor that turns nanoseconds into seconds.
+pub const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Writes metrics one after another to an encoder of `prometheus_client`.
 ///
@@ -90,7 +89,11 @@ impl<'e> MetricsWriter<'e> {
         self.each(name, help, unit, MetricType::Gauge, gauges)
     }
 
-    fn each<L: EncodeLabelSet, M: EncodeMetric>(
+    /// Writes one metric of a type for each set of labels.
+    ///
+    /// # Errors
+    /// If the encoder fails.
+    pub fn each<L: EncodeLabelSet, M: EncodeMetric>(
         &mut self,
         name: &str,
         help: &str,
@@ -105,7 +108,7 @@ impl<'e> MetricsWriter<'e> {
         Ok(())
     }
 
-    /// Writes a histogram without labels; its bounds and its sum are multiplied by `scale`.
+    /// Writes a histogram without labels; its bounds and its sum are divided by `divisor`.
     ///
     /// # Errors
     /// If the encoder fails.
@@ -114,16 +117,16 @@ impl<'e> MetricsWriter<'e> {
         name: &str,
         help: &str,
         unit: Option<&Unit>,
-        scale: f64,
+        divisor: f64,
         values: &HistogramSnapshot,
     ) -> Result<(), Error> {
         let mut metric = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
-        let buckets = scaled(values, scale);
-        metric.encode_histogram::<NoLabelSet>(values.sum as f64 * scale, values.count(), &buckets, None)
+        let buckets = divided(values, divisor);
+        metric.encode_histogram::<NoLabelSet>(values.sum as f64 / divisor, values.count(), &buckets, None)
     }
 
-    /// Writes one histogram for each set of labels; its bounds and its sum are multiplied by
-    /// `scale`.
+    /// Writes one histogram for each set of labels; its bounds and its sum are divided by
+    /// `divisor`.
     ///
     /// # Errors
     /// If the encoder fails.
@@ -132,12 +135,12 @@ impl<'e> MetricsWriter<'e> {
         name: &str,
         help: &str,
         unit: Option<&Unit>,
-        scale: f64,
+        divisor: f64,
         all: impl Iterator<Item = (L, HistogramSnapshot)>,
     ) -> Result<(), Error> {
         let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
         for (labels, values) in all {
-            let (sum, buckets) = (values.sum as f64 * scale, scaled(&values, scale));
+            let (sum, buckets) = (values.sum as f64 / divisor, divided(&values, divisor));
             let mut metric = family.encode_family(&labels)?;
             metric.encode_histogram::<NoLabelSet>(sum, values.count(), &buckets, None)?;
         }
@@ -145,17 +148,8 @@ impl<'e> MetricsWriter<'e> {
     }
 }
 
-fn scaled(values: &HistogramSnapshot, scale: f64) -> Vec<(f64, u64)> {
-    values.buckets.iter().map(|(bound, count)| (bound * scale, *count)).collect()
-}
-
-/// Returns the response to a scrape of a registry.
-pub fn scrape(registry: &Registry) -> HttpResponse {
-    let mut page = String::new();
-    match prometheus_client::encoding::text::encode(&mut page, registry) {
-        Ok(()) => {
-            response(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", page)
-        }
-        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, ""),
-    }
+/// Returns the buckets with their bounds divided: a division rounds to the decimal number that
+/// people write, where a multiplication by the inverse would not.
+fn divided(values: &HistogramSnapshot, divisor: f64) -> Vec<(f64, u64)> {
+    values.buckets.iter().map(|(bound, count)| (bound / divisor, *count)).collect()
 }

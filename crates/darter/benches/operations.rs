@@ -57,14 +57,14 @@ fn sorted_pairs() -> Vec<KeyValue> {
 
 /// Opens a store with [`RECORDS`] records.
 fn loaded_session() -> Session {
-    let mut session = Store::open(POOL).unwrap().session().unwrap();
+    let session = Store::open(POOL).unwrap().session().unwrap();
     session.bulk_load(sorted_pairs()).unwrap();
     session
 }
 
 #[divan::bench]
 fn get(bencher: Bencher<'_, '_>) {
-    let (mut session, mut records) = (loaded_session(), records());
+    let (session, mut records) = (loaded_session(), records());
     bencher.counter(ItemsCount::new(1_u32)).bench_local(|| {
         let found = session.get(key(records.next().unwrap())).unwrap();
         assert!(found.is_some());
@@ -74,15 +74,15 @@ fn get(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(max_time = 2)]
 fn insert(bencher: Bencher<'_, '_>) {
-    let (mut session, mut fresh) = (loaded_session(), RECORDS..);
+    let (session, mut fresh) = (loaded_session(), RECORDS..);
     bencher.counter(ItemsCount::new(1_u32)).bench_local(|| {
-        assert!(session.insert(key(fresh.next().unwrap()), [2_u8; VALUE_BYTES]).unwrap());
+        assert!(session.insert_if_absent(key(fresh.next().unwrap()), [2_u8; VALUE_BYTES]).unwrap());
     });
 }
 
 #[divan::bench(max_time = 2)]
 fn update(bencher: Bencher<'_, '_>) {
-    let (mut session, mut records) = (loaded_session(), records());
+    let (session, mut records) = (loaded_session(), records());
     bencher.counter(ItemsCount::new(1_u32)).bench_local(|| {
         assert!(session.update(key(records.next().unwrap()), [3_u8; VALUE_BYTES]).unwrap());
     });
@@ -91,7 +91,7 @@ fn update(bencher: Bencher<'_, '_>) {
 /// Time and items are of a whole scan and of the pairs that it returns.
 #[divan::bench]
 fn scan(bencher: Bencher<'_, '_>) {
-    let (mut session, mut records) = (loaded_session(), records());
+    let (session, mut records) = (loaded_session(), records());
     bencher.counter(ItemsCount::new(SCAN_PAIRS)).bench_local(|| {
         let from = key(records.next().unwrap());
         session.scan(&from[..]..).limit(SCAN_PAIRS).map(|pair| pair.unwrap().1[0]).map(u64::from).sum::<u64>()

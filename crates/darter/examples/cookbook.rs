@@ -2,7 +2,8 @@
 //!
 //! `cargo run -p darter --example cookbook`
 
-use darter::{Check, Condition, Decision, Error, OpKind, PutOutcome, ScanRange, Store, block_on};
+use darter::report::Check;
+use darter::{Change, Condition, Error, OpKind, PutOutcome, ScanRange, Store, Table, block_on};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -10,14 +11,14 @@ fn open() -> Result<Store, Error> {
     Store::options()
         .cache_bytes(4 << 20) // hints and the skip table's directory, per process
         .lease(Duration::from_secs(2)) // silence after which others check whether this process is dead
-        .sweep(true) // one long-lived process of a pool frees what dead ones left
+        .sweep(false) // leave what dead processes left to others: by default each process frees it
         .open("mem:64M?nodes=2")
 }
 
 fn conditions(store: &Store) -> Result<(), Error> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     assert_eq!(session.put("fig", "green")?, PutOutcome::Inserted);
-    assert!(!session.insert("fig", "brown")?, "present: insert changes nothing");
+    assert!(!session.insert_if_absent("fig", "brown")?, "present: insert changes nothing");
     assert!(session.update("fig", "brown")?, "present: update replaces the value");
     assert!(session.replace_if_equal("fig", "brown", "black")?);
     let outcome = session.put_if("fig", "blue", Condition::Equals(b"brown"))?;
@@ -27,19 +28,18 @@ fn conditions(store: &Store) -> Result<(), Error> {
 }
 
 fn count_visit(store: &Store, page: &str) -> Result<u64, Error> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     let mut count = 0;
-    session.modify(page, |old, new| {
+    session.modify(page, |old| {
         let old = old.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
         count = old + 1;
-        new.extend(count.to_be_bytes());
-        Decision::Put
+        Change::Put(count.to_be_bytes().to_vec())
     })?;
     Ok(count)
 }
 
 fn work_queue(store: &Store) -> Result<(), Error> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     for job in 0..3_u64 {
         session.put([b"job/", &job.to_be_bytes()[..]].concat(), format!("job {job}"))?;
     }
@@ -54,7 +54,7 @@ fn work_queue(store: &Store) -> Result<(), Error> {
 }
 
 fn many_keys(store: &Store) -> Result<(), Error> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     for n in 0..100_u32 {
         session.put(n.to_be_bytes(), n.to_string())?;
     }
@@ -63,11 +63,33 @@ fn many_keys(store: &Store) -> Result<(), Error> {
     assert!(values.iter().all(Option::is_some));
     let length = session.get_with(7_u32.to_be_bytes(), <[u8]>::len)?; // no copy of the value
     assert_eq!(length, Some(1));
+    let pairs: Vec<_> = (100..200_u32).map(|n| (n.to_be_bytes(), n.to_string())).collect();
+    session.put_many(&pairs)?; // several at a time: on memory nodes a fraction of the round trips
+    assert_eq!(session.delete_range(150_u32.to_be_bytes()..200_u32.to_be_bytes())?, 50);
+    Ok(())
+}
+
+/// By city and year.
+const PEOPLE: Table<(String, u16), u64> = Table::new("people");
+
+fn typed_tables(store: &Store) -> Result<(), Error> {
+    let session = store.session()?;
+    let people = session.table(&PEOPLE);
+    let key = |city: &str, year| (city.to_owned(), year);
+    people.put_many(&[
+        (key("Berne", 2000), 122_484),
+        (key("Berne", 2020), 134_591),
+        (key("Biel", 2020), 55_206),
+    ])?;
+    people.modify(&key("Biel", 2020), |count| Change::Put(count.unwrap_or(0) + 1))?;
+    let latest = people.range(key("Berne", 0)..key("Biel", 0)).next_back().transpose()?;
+    assert_eq!(latest, Some((key("Berne", 2020), 134_591)));
+    assert_eq!(session.tables()?, ["people"]);
     Ok(())
 }
 
 fn ranges(store: &Store) -> Result<(), Error> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     for key in ["2024-05", "2024-06", "2025-01", "2025-02"] {
         session.put(key, "")?;
     }
@@ -78,7 +100,7 @@ fn ranges(store: &Store) -> Result<(), Error> {
 }
 
 fn pages(store: &Store, size: usize) -> Result<usize, Error> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     let mut range = ScanRange::prefix(b"20");
     let mut pages = 0;
     loop {
@@ -91,7 +113,7 @@ fn pages(store: &Store, size: usize) -> Result<usize, Error> {
 
 fn bulk_load() -> Result<(), Error> {
     let store = Store::open("mem:64M")?;
-    let mut session = store.session()?;
+    let session = store.session()?;
     let sorted = (0..10_000_u32).map(|n| (n.to_be_bytes(), n.to_string())); // ascending, no duplicates
     assert_eq!(session.bulk_load(sorted)?, 10_000);
     store.adjust()?; // fits the skip table to the keys now, instead of when upkeep finds it worthwhile
@@ -114,7 +136,7 @@ fn threads(store: &Store) -> Result<(), Error> {
         let writers: Vec<_> = (0..4_u8)
             .map(|thread| {
                 scope.spawn(move || -> Result<(), Error> {
-                    let mut session = store.session()?;
+                    let session = store.session()?;
                     (0..100_u8).try_for_each(|n| session.put([b't', thread, n], "x").map(drop))
                 })
             })
@@ -143,7 +165,7 @@ fn put_or_explain(store: &Store, key: &[u8], value: &[u8]) -> Result<(), Error> 
 }
 
 fn costs(store: &Store) -> Result<f64, Error> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     let before = session.counters();
     session.get("kiwi")?;
     let cost = (session.counters() - before)[OpKind::Get];
@@ -161,7 +183,7 @@ fn inspect(store: &Store) -> Result<Check, Error> {
 
 fn without_a_thread() -> Result<(), Error> {
     let store = Store::options().maintenance(false).open("mem:64M")?;
-    let mut session = store.session()?;
+    let session = store.session()?;
     for n in 0..1000_u32 {
         session.put(n.to_be_bytes(), "x")?;
         if n % 100 == 0 {
@@ -177,6 +199,7 @@ fn main() -> Result<(), Error> {
     assert_eq!((count_visit(&store, "index")?, count_visit(&store, "index")?), (1, 2));
     work_queue(&store)?;
     many_keys(&store)?;
+    typed_tables(&store)?;
     ranges(&store)?;
     assert_eq!(pages(&store, 3)?, 2);
     bulk_load()?;

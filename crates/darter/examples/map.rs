@@ -8,7 +8,7 @@ fn main() -> Result<(), Error> {
     // `DARTER_POOL` names another pool without keys, on memory nodes say.
     let pool = std::env::var("DARTER_POOL").unwrap_or_else(|_| "mem:64M".to_owned());
     let store = Store::open(&pool)?;
-    let mut session = store.session()?;
+    let session = store.session()?;
 
     // Keys and values are any bytes; keys are ordered bytewise, and one may begin with another.
     for (name, note) in [("fly", "agaric"), ("flying", "fish"), ("flow", "chart"), ("", "the empty key")] {
@@ -17,7 +17,7 @@ fn main() -> Result<(), Error> {
     assert_eq!(session.get("fly")?.as_deref(), Some(&b"agaric"[..]));
 
     // Conditions make read-modify-write safe against everyone else.
-    assert!(!session.insert("fly", "trap")?, "present already");
+    assert!(!session.insert_if_absent("fly", "trap")?, "present already");
     assert!(session.replace_if_equal("fly", "agaric", "wheel")?);
     assert!(session.delete("flow")?);
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Error> {
             .map(|worker| {
                 let store = &store;
                 scope.spawn(move || -> Result<(), Error> {
-                    let mut session = store.session()?;
+                    let session = store.session()?;
                     (0..1000_u16).try_for_each(|n| {
                         session.put([&[worker][..], &n.to_be_bytes()].concat(), b"x").map(drop)
                     })

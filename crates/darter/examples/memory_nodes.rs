@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("set DARTER_POOL to a pool on memory nodes");
         return Ok(());
     };
-    let mut session = open_nodes(&url)?.session()?;
+    let session = open_nodes(&url)?.session()?;
     session.put("pear", "green")?;
     println!("{:?}", session.get("pear")?);
     Ok(())

@@ -13,7 +13,7 @@ fn main() -> Result<(), Error> {
     // `DARTER_POOL` names another pool without keys, on memory nodes say.
     let pool = std::env::var("DARTER_POOL").unwrap_or_else(|_| "mem:64M?nodes=2".to_owned());
     let store = Store::open(&pool)?;
-    let mut session = store.session()?;
+    let session = store.session()?;
 
     // Sorted input is loaded in one go into an empty store.
     let cities = ["Aachen", "Bremen", "Coburg"];

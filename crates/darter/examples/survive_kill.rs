@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let acknowledged = kill_in_mid_write(&mut child)?;
     println!("killed the writer after {acknowledged} acknowledged writes");
 
-    let mut session = store.session()?;
+    let session = store.session()?;
     for n in 1..=acknowledged {
         assert_eq!(
             session.get(n.to_be_bytes())?.as_deref(),
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The child: writes pair after pair, and says so after each.
 fn write_for_ever(url: &str) -> Result<(), Box<dyn Error>> {
-    let mut session = Store::open(url)?.session()?;
+    let session = Store::open(url)?.session()?;
     let mut out = std::io::stdout().lock();
     for n in 1_u64.. {
         session.put(n.to_be_bytes(), n.to_string())?;

@@ -4,13 +4,37 @@
 //! are single atomic words, and the pool keeps the session pinned until its posted verbs have
 //! completed (design rule R6).
 
-use crate::Error;
+use crate::batch::{self, Lanes};
+use crate::inspect::{self, Check, Stats};
 use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
+use crate::{Change, Error, KeyRange};
 use darter_fabric::{Counters, Endpoint, Fabric};
-use darter_index::{Condition, Decision, KeyValue, OrderedIndex, PutOutcome, ScanRange};
-use darter_pool::Client;
+use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_pool::{Client, PoolUsage};
+use std::ops::Bound;
 use std::sync::Arc;
+
+/// Sweeps of what the dead left that an operation waits for when it finds the pool full.
+const SWEEPS_MAX: usize = 2;
+
+/// Attempts an operation again after the pool was full and a sweep has made room. A macro, since
+/// no closure can lend what the attempt borrows to a future that is `Send`.
+macro_rules! with_room {
+    ($session:ident, $attempt:expr) => {{
+        let mut sweeps = 0;
+        loop {
+            match $attempt {
+                Err(error)
+                    if error.is_out_of_space() && sweeps < SWEEPS_MAX && $session.store.make_room().await =>
+                {
+                    sweeps += 1;
+                }
+                outcome => break outcome,
+            }
+        }
+    }};
+}
 
 /// One task's access to a [`crate::Store`]. Methods take `&mut self`: a session does one operation
 /// at a time.
@@ -18,11 +42,19 @@ pub struct AsyncSession<F: Fabric = crate::DefaultFabric> {
     client: Client<F>,
     open: Arc<OpenIndex<F>>,
     store: Arc<OpenStore<F>>,
+    /// More clients, for operations on many keys at a time.
+    lanes: Lanes<F>,
 }
 
 impl<F: Fabric> AsyncSession<F> {
-    pub(crate) fn new(client: Client<F>, store: Arc<OpenStore<F>>) -> Self {
-        Self { client, open: Arc::clone(&store.open), store }
+    pub(crate) fn open(store: &Arc<OpenStore<F>>) -> Result<Self, Error> {
+        let client = store.open.pool.client()?;
+        let open = Arc::clone(&store.open);
+        Ok(Self { client, open, store: Arc::clone(store), lanes: Lanes::default() })
+    }
+
+    pub(crate) fn store(&self) -> &Arc<OpenStore<F>> {
+        &self.store
     }
 
     /// Returns the value of a key.
@@ -30,6 +62,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// # Errors
     /// Fails if the pool is damaged or fails, or the key is too long.
     #[inline]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.open.index.get_with(&mut self.client, key.as_ref(), <[u8]>::to_vec).await?)
     }
@@ -39,12 +72,46 @@ impl<F: Fabric> AsyncSession<F> {
     /// # Errors
     /// Fails as [`AsyncSession::get`] does.
     #[inline]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn get_with<R>(
         &mut self,
         key: impl AsRef<[u8]>,
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>, Error> {
         Ok(self.open.index.get_with(&mut self.client, key.as_ref(), f).await?)
+    }
+
+    /// Returns whether a key is present.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::get`] does.
+    #[inline]
+    pub async fn contains_key(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.get_with(key, |_| ()).await?.is_some())
+    }
+
+    /// Returns the pair with the least key.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::get`] does.
+    pub async fn first(&mut self) -> Result<Option<KeyValue>, Error> {
+        Ok(self.scan_chunk(&ScanRange::all(), 1).await?.pop())
+    }
+
+    /// Returns the pair with the greatest key.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::get`] does.
+    pub async fn last(&mut self) -> Result<Option<KeyValue>, Error> {
+        Ok(self.scan_chunk(&ScanRange::all().reversed(), 1).await?.pop())
+    }
+
+    /// Returns whether the store has no key.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::get`] does.
+    pub async fn is_empty(&mut self) -> Result<bool, Error> {
+        Ok(self.scan_with(&ScanRange::all(), 1, |_, _| ()).await? == 0)
     }
 
     /// Stores a value under a key, whether or not the key is there: an upsert.
@@ -57,12 +124,36 @@ impl<F: Fabric> AsyncSession<F> {
         self.put_if(key, value, Condition::Always).await
     }
 
+    /// Stores a value under a key and returns the value that it replaces, as a map of the standard
+    /// library does. [`AsyncSession::put`] spares the copy of the old value.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::put`] does.
+    pub async fn insert(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let mut replaced = None;
+        let value = value.as_ref();
+        let decide = |old: Option<&[u8]>| {
+            replaced = old.map(<[u8]>::to_vec);
+            Change::Put(value.to_vec())
+        };
+        self.modify(key, decide).await?;
+        Ok(replaced)
+    }
+
     /// Stores a value under a key if the key is absent; returns whether it was.
     ///
     /// # Errors
     /// Fails as [`AsyncSession::put`] does.
     #[inline]
-    pub async fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+    pub async fn insert_if_absent(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<bool, Error> {
         Ok(self.put_if(key, value, Condition::Absent).await? != PutOutcome::Refused)
     }
 
@@ -94,13 +185,37 @@ impl<F: Fabric> AsyncSession<F> {
     /// # Errors
     /// Fails as [`AsyncSession::put`] does.
     #[inline]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn put_if(
         &mut self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
-        Ok(self.open.index.put(&mut self.client, key.as_ref(), value.as_ref(), condition).await?)
+        let (key, value) = (key.as_ref(), value.as_ref());
+        Ok(with_room!(self, self.open.index.put(&mut self.client, key, value, condition).await)?)
+    }
+
+    /// Stores many pairs, several at a time: on memory nodes in a fraction of the round trips that
+    /// one after the other take. Returns what became of each, in their order. Of pairs with the same
+    /// key the last one stays. Each put is linearizable by itself, and all of them together are not:
+    /// others may see some and not yet the rest.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::put`] does, with the first error of any of them; each of the others
+    /// is then stored or not.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
+    pub async fn put_many<K, V>(&mut self, pairs: &[(K, V)]) -> Result<Vec<PutOutcome>, Error>
+    where
+        K: AsRef<[u8]> + Sync,
+        V: AsRef<[u8]> + Sync,
+    {
+        let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| key.as_ref()).collect();
+        let puts = batch::Puts { index: &self.open.index, pairs };
+        with_room!(self, {
+            let clients = self.lanes.clients(&self.open.pool, &mut self.client, keys.len())?;
+            batch::run(clients, &keys, &puts).await
+        })
     }
 
     /// Removes a key; returns whether it was there.
@@ -109,8 +224,10 @@ impl<F: Fabric> AsyncSession<F> {
     /// As [`AsyncSession::put`]: a collapse may need space, but a full pool never keeps a key from
     /// going.
     #[inline]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        Ok(self.open.index.delete(&mut self.client, key.as_ref()).await?)
+        let key = key.as_ref();
+        Ok(with_room!(self, self.open.index.delete(&mut self.client, key).await)?)
     }
 
     /// Removes a key if `is_wanted` returns true for its value; returns whether it did. `is_wanted`
@@ -119,28 +236,81 @@ impl<F: Fabric> AsyncSession<F> {
     /// # Errors
     /// Fails as [`AsyncSession::delete`] does.
     #[inline]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn delete_if(
         &mut self,
         key: impl AsRef<[u8]>,
-        is_wanted: impl FnMut(&[u8]) -> bool + Send,
+        mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
-        Ok(self.open.index.delete_if(&mut self.client, key.as_ref(), is_wanted).await?)
+        let key = key.as_ref();
+        Ok(with_room!(self, self.open.index.delete_if(&mut self.client, key, &mut is_wanted).await)?)
     }
 
-    /// Puts, changes or removes a key as `decide` returns for its value, `None` if the key is
-    /// absent; for [`Decision::Put`] it writes the new value into the buffer. `decide` is called
-    /// again, with an empty buffer, if another client came between: its last decision takes effect,
-    /// and is returned. [`Decision::Remove`] of a key that is absent changes nothing.
+    /// Removes the keys of a range that are present while it runs; returns how many it removed. Not
+    /// atomic: others see the range shrink, and keys that come meanwhile may stay.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::delete`] does; what was removed by then stays so.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
+    pub async fn delete_range(&mut self, range: impl KeyRange) -> Result<u64, Error> {
+        let mut left = ScanRange { reverse: false, ..range.into_scan_range() };
+        let mut removed = 0;
+        loop {
+            let mut keys = Vec::new();
+            let met = self.scan_with(&left, batch::KEYS, |key, _| keys.push(key.to_vec())).await?;
+            let Some(last) = keys.last() else { return Ok(removed) };
+            left.from = Bound::Excluded(last.clone());
+            removed += self.delete_many(&keys).await?;
+            if met < batch::KEYS {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// Removes all keys; returns how many. As [`AsyncSession::delete_range`] of `..`.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::delete_range`] does.
+    pub async fn clear(&mut self) -> Result<u64, Error> {
+        self.delete_range(..).await
+    }
+
+    /// Removes many keys, several at a time, as [`AsyncSession::put_many`] stores them; returns how
+    /// many were there.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::delete`] does; each of the others is then removed or not.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
+    pub async fn delete_many<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<u64, Error> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let clients = self.lanes.clients(&self.open.pool, &mut self.client, keys.len())?;
+        let deletes = batch::Deletes { index: &self.open.index, keys: &keys };
+        let removed = batch::run(clients, &keys, &deletes).await?;
+        Ok(removed.into_iter().map(u64::from).sum())
+    }
+
+    /// Puts, keeps or removes a key as `decide` returns for its value, `None` if the key is absent.
+    /// `decide` is called again if another client came between: its last decision takes effect.
+    /// Returns whether that changed anything; the removal of an absent key does not.
     ///
     /// # Errors
     /// Fails as [`AsyncSession::put`] does.
     #[inline]
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn modify(
         &mut self,
         key: impl AsRef<[u8]>,
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
-    ) -> Result<Decision, Error> {
-        Ok(self.open.index.modify(&mut self.client, key.as_ref(), decide).await?)
+        mut decide: impl FnMut(Option<&[u8]>) -> Change + Send,
+    ) -> Result<bool, Error> {
+        let mut changes = false;
+        let mut decide = |old: Option<&[u8]>, new: &mut Vec<u8>| {
+            let (decision, changed) = decide(old).split(old, new);
+            changes = changed;
+            decision
+        };
+        let key = key.as_ref();
+        with_room!(self, self.open.index.modify(&mut self.client, key, &mut decide).await)?;
+        Ok(changes)
     }
 
     /// Returns the values of several keys, in their order, in the round trips of the longest search
@@ -148,6 +318,7 @@ impl<F: Fabric> AsyncSession<F> {
     ///
     /// # Errors
     /// Fails as [`AsyncSession::get`] does.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn multi_get<K: AsRef<[u8]> + Sync>(
         &mut self,
         keys: &[K],
@@ -169,6 +340,7 @@ impl<F: Fabric> AsyncSession<F> {
     ///
     /// # Errors
     /// Fails as [`AsyncSession::get`] does.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
         Ok(self.open.index.scan(&mut self.client, range, limit).await?)
     }
@@ -178,6 +350,7 @@ impl<F: Fabric> AsyncSession<F> {
     ///
     /// # Errors
     /// Fails as [`AsyncSession::get`] does.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn scan_with(
         &mut self,
         range: &ScanRange,
@@ -193,6 +366,7 @@ impl<F: Fabric> AsyncSession<F> {
     /// # Errors
     /// Fails if the index has keys, the input is out of order, or as [`AsyncSession::put`]. The
     /// index is then still empty.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
@@ -200,6 +374,10 @@ impl<F: Fabric> AsyncSession<F> {
         I: IntoIterator<Item = (K, V)>,
         I::IntoIter: Send,
     {
+        // What is taken from the iterator cannot be taken again, so room is made before.
+        if let Some(sweeper) = &self.store.sweeper {
+            sweeper.finish().await;
+        }
         let sorted = sorted.into_iter().map(|(key, value)| (key.into(), value.into()));
         Ok(self.open.index.bulk_load(&mut self.client, sorted).await?)
     }
@@ -208,14 +386,51 @@ impl<F: Fabric> AsyncSession<F> {
     ///
     /// # Errors
     /// Fails if the pool fails; call again later.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub async fn maintain(&mut self) -> Result<(), Error> {
         self.open.maintain(&mut self.client, self.store.auto_adjust).await
+    }
+
+    /// Counts and sizes, by a walk of the whole index.
+    ///
+    /// # Errors
+    /// Fails if the pool is damaged or fails.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    pub async fn stats(&mut self) -> Result<Stats, Error> {
+        inspect::stats(&self.open, &mut self.client).await
+    }
+
+    /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
+    ///
+    /// # Errors
+    /// Fails if the pool fails.
+    pub async fn usage(&mut self) -> Result<PoolUsage, Error> {
+        Ok(self.open.pool.usage(&mut self.client).await?)
+    }
+
+    /// Verifies every invariant and counts what is leaked; see [`crate::Store::check`].
+    ///
+    /// # Errors
+    /// Fails if a walk cannot go on.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    pub async fn check(&mut self) -> Result<Check, Error> {
+        inspect::check(&self.open, &mut self.client).await
+    }
+
+    /// Gives back what dead processes left behind, then checks; see [`crate::Store::repair`].
+    ///
+    /// # Errors
+    /// Fails as [`AsyncSession::check`] does.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    pub async fn repair(&mut self) -> Result<Check, Error> {
+        inspect::repair(&self.open, &mut self.client).await
     }
 
     /// Returns what this session's operations have cost so far: round trips, verbs, bytes, retries,
     /// by kind of operation. All zero when the fabric does not count.
     pub fn counters(&self) -> Counters {
-        self.client.endpoint().counters().copied().unwrap_or_default()
+        let own = self.client.endpoint().counters().copied().unwrap_or_default();
+        own + self.lanes.counters()
     }
 }
 

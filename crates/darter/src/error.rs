@@ -68,11 +68,21 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The thread that does the store's upkeep could not be started.
+    /// A thread that opens the store or does its upkeep could not be started.
     #[error(
-        "cannot start the upkeep thread: {0}; free threads, or open with `maintenance(false)` and call `maintain`"
+        "cannot start a thread: {0}; free threads, or open with `maintenance(false)` and call `maintain`"
     )]
     Thread(std::io::Error),
+    /// A pair of a table is not of the table's types.
+    #[error("table `{table}` {what}: {why}; use the types that it was written with")]
+    Table {
+        /// The table's name.
+        table: String,
+        /// What is wrong.
+        what: &'static str,
+        /// What the decoder says.
+        why: String,
+    },
     /// The index refused or failed: a key or value too long, damage, unsorted bulk load.
     #[error(transparent)]
     Index(IndexError),

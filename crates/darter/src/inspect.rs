@@ -5,10 +5,10 @@
 //! back. A repair frees only when the index's walk found nothing wrong: what a broken walk did not
 //! reach may be alive.
 
+use crate::Error;
 use crate::open_index::OpenIndex;
-use crate::{Error, Store};
-use darter_fabric::{Fabric, block_on};
-use darter_index::{Census, CheckReport, IndexStats, OrderedIndex, Swept};
+use darter_fabric::{Fabric, counted};
+use darter_index::{CheckReport, IndexStats, OrderedIndex, Swept};
 use darter_pool::{Client, PoolUsage};
 
 /// Counts and sizes of a store.
@@ -51,66 +51,16 @@ impl Check {
     }
 }
 
-impl<F: Fabric> Store<F> {
-    /// Counts and sizes, by a walk of the whole index.
-    ///
-    /// # Errors
-    /// Fails if the pool is damaged or fails.
-    pub fn stats(&self) -> Result<Stats, Error> {
-        let mut client = self.pool().client()?;
-        block_on(async {
-            Ok(Stats {
-                index: self.index().stats(&mut client).await?,
-                pool: self.pool().usage(&mut client).await?,
-                cache_used_bytes: self.index().cache_used_bytes(),
-                prefix_list: self.index().prefix_list(),
-            })
-        })
-    }
-
-    /// Counts one more part of the index, a few thousand inner nodes; returns the sums after the
-    /// last part. So a large index can be counted again and again beside everything else.
-    ///
-    /// # Errors
-    /// Fails as [`Store::stats`] does; the same part is then counted again.
-    pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.index().count_some(&mut client, census))?)
-    }
-
-    /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
-    ///
-    /// # Errors
-    /// Fails if the pool fails.
-    pub fn usage(&self) -> Result<PoolUsage, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.pool().usage(&mut client))?)
-    }
-
-    /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of
-    /// this process must rest meanwhile, or what they have in hand counts as leaked; other
-    /// processes may go on.
-    ///
-    /// # Errors
-    /// Fails if a walk cannot go on. What it merely finds wrong is in the result.
-    pub fn check(&self) -> Result<Check, Error> {
-        let mut client = self.pool().client()?;
-        block_on(check(self.open_index(), &mut client))
-    }
-
-    /// Gives back what dead processes left behind, then checks. Does nothing but report when an
-    /// invariant is broken.
-    ///
-    /// # Errors
-    /// Fails as [`Store::check`] does. What was not given back stays leaked, and another repair can
-    /// be tried.
-    pub fn repair(&self) -> Result<Check, Error> {
-        let mut client = self.pool().client()?;
-        block_on(repair(self.open_index(), &mut client))
-    }
+pub(crate) async fn stats<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Stats, Error> {
+    Ok(Stats {
+        index: open.index.stats(client).await?,
+        pool: open.pool.usage(client).await?,
+        cache_used_bytes: open.index.cache_used_bytes(),
+        prefix_list: open.index.prefix_list(),
+    })
 }
 
-async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+pub(crate) async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
     open.settle(client).await?;
     let CheckReport { mut violations, mut remarks, reachable, stats, stale_hints: _ } =
         open.index.check(client).await?;
@@ -118,12 +68,12 @@ async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result
     let usage = open.pool.usage(client).await?;
     violations.extend(audit.violations);
     if usage.bad_frees > 0 {
-        violations.push(format!("{} frees named no object in use", usage.bad_frees));
+        violations.push(format!("{} named no object in use", counted(usage.bad_frees, "free")));
     }
     if audit.dead_blocks > 0 {
         remarks.push(format!(
-            "{} blocks were left by processes that died; a repair sweeps them",
-            audit.dead_blocks
+            "processes that died left {}, to be swept by a repair",
+            counted(audit.dead_blocks, "block")
         ));
     }
     if audit.own_leaked_bytes > 0 {
@@ -144,7 +94,7 @@ async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result
     })
 }
 
-async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+pub(crate) async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
     let mut before = check(open, client).await?;
     if !before.is_sound() {
         before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());
@@ -155,7 +105,8 @@ async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Resul
     match swept {
         Swept::Refused(violations) => after.violations.extend(violations),
         Swept::Done(report) => {
-            after.repaired_bytes = report.reclaimed_bytes;
+            // By the same account as what leaks: blocks that were swept had free space before.
+            after.repaired_bytes = before.leaked_bytes.saturating_sub(after.leaked_bytes);
             after.violations.extend(report.violations);
             if !report.finished {
                 after.remarks.push(format!(
@@ -166,46 +117,4 @@ async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Resul
         }
     }
     Ok(after)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_index_is_counted_in_steps_as_at_once() {
-        let store = Store::open("mem:64M").unwrap();
-        let mut session = store.session().unwrap();
-        // Spread, so that there are more inner nodes than one step counts.
-        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-        for number in 0..60_000 {
-            session.put(key(number), b"value").unwrap();
-        }
-        let (mut census, mut steps) = (Census::default(), 1);
-        let counted = loop {
-            if let Some(stats) = store.count_some(&mut census).unwrap() {
-                break stats;
-            }
-            assert!(census.nodes() > 0);
-            steps += 1;
-        };
-        assert!(steps > 1 && census.nodes() == 0, "{steps} steps");
-        let whole = store.stats().unwrap().index;
-        assert_eq!(
-            (counted.keys, counted.kv_bytes, &counted.levels),
-            (60_000, whole.kv_bytes, &whole.levels)
-        );
-        let bytes =
-            |stats: &IndexStats| stats.nodes.iter().map(|node| (node.count, node.bytes)).collect::<Vec<_>>();
-        assert_eq!(bytes(&counted), bytes(&whole));
-
-        let before = store.index().samples();
-        for number in 0..6_400 {
-            session.get(key(number)).unwrap();
-        }
-        let after = store.index().samples();
-        let (searches, express) = (after.searches - before.searches, after.express - before.express);
-        assert!(searches >= 99, "one of 64: {searches}");
-        assert!(express * 2 > searches && express <= searches, "{express} of {searches} led past the root");
-    }
 }

@@ -10,7 +10,7 @@
 //!
 //! # fn main() -> Result<(), Error> {
 //! let store = Store::open("mem:64M")?; // or `file:/dev/shm/pool?size=8G`, shared with other processes
-//! let mut session = store.session()?;
+//! let session = store.session()?;
 //! session.put("fly", "agaric")?;
 //! session.put("flying", "fish")?;
 //! assert_eq!(session.get("fly")?.as_deref(), Some(&b"agaric"[..]));
@@ -36,10 +36,19 @@
 //! # Features
 //! - `tcp` (default): pools on memory nodes over TCP (`tcp://`).
 //! - `tls` (default): TLS with memory nodes; needs a C compiler.
+//! - `tables` (default): typed tables, [`Table`].
+//! - `stream` (default): [`AsyncScan`] is a `futures_core::Stream`.
 //!
-//! Without them, `mem:` and `file:` pools remain.
+//! - `tracing`: each operation of a session is a span, of level trace; checks and repairs are of
+//!   level debug.
+//!
+//! Without `tcp`, `mem:` and `file:` pools remain.
 
 mod async_session;
+mod batch;
+mod blocking;
+mod change;
+mod cursor;
 mod error;
 mod inspect;
 mod key_range;
@@ -48,36 +57,38 @@ mod open_index;
 mod open_store;
 mod options;
 mod provision;
+pub mod report;
 mod scan;
 mod session;
 mod store;
 mod sweeper;
+#[cfg(feature = "tables")]
+mod table;
 mod upkeep;
 
 pub use async_session::AsyncSession;
+pub use change::Change;
 pub use error::Error;
-pub use inspect::{Check, Stats};
 pub use key_range::KeyRange;
 pub use options::StoreOptions;
 pub use provision::DefaultFabric;
 pub use scan::{AsyncScan, Scan};
 pub use session::Session;
 pub use store::Store;
+#[cfg(feature = "tables")]
+pub use table::{AsyncRows, AsyncTableSession, Rows, Table, TableKey, TableSession, TableValue};
 
 #[cfg(feature = "tcp")]
 pub use darter_fabric::TcpOptions;
 #[cfg(feature = "tls")]
 pub use darter_fabric::wire::{ClientTls, IdentityFiles, TlsError};
 pub use darter_fabric::{
-    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpCounters, OpKind, PoolUrl, Scheme, UrlError,
-    block_on,
+    ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpKind, PoolUrl, Scheme, UrlError, block_on,
 };
 pub use darter_index::{
-    AdjustReport, Census, CheckReport, Condition, Dart, DartOptions, Decision, EstStats, IndexError,
-    IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, SearchSamples,
-    TreeView,
+    Condition, Dart, DartOptions, IndexError, KEY_BYTES_MAX, KeyValue, OrderedIndex, PutOutcome, ScanRange,
 };
-pub use darter_pool::{MemberUsage, NodeUsage, Pool, PoolError, PoolUsage};
+pub use darter_pool::{Pool, PoolError};
 
 /// The README's example, compiled and run.
 #[cfg(doctest)]

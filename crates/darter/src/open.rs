@@ -1,6 +1,6 @@
 //! Opening stores: by a pool's name, or over a fabric that the program made.
 
-use crate::{DefaultFabric, Error, Store, StoreOptions, provision};
+use crate::{DefaultFabric, Error, Store, StoreOptions, blocking, provision};
 use darter_fabric::{Fabric, PoolUrl, block_on};
 use darter_pool::Pool;
 
@@ -11,6 +11,14 @@ impl Store {
     /// Fails as [`StoreOptions::open`] does.
     pub fn open(url: &str) -> Result<Self, Error> {
         Self::options().open(url)
+    }
+
+    /// [`Store::open`] for tasks; see [`StoreOptions::open_async`].
+    ///
+    /// # Errors
+    /// Fails as [`StoreOptions::open`] does.
+    pub async fn open_async(url: &str) -> Result<Self, Error> {
+        Self::options().open_async(url).await
     }
 
     /// Returns the default options, to be changed and then opened with.
@@ -28,6 +36,16 @@ impl StoreOptions {
     /// memory or the file.
     pub fn open(&self, url: &str) -> Result<Store, Error> {
         self.open_url(&url.parse()?)
+    }
+
+    /// [`StoreOptions::open`] for tasks: connecting and mapping block, so a thread of its own does
+    /// that.
+    ///
+    /// # Errors
+    /// Fails as [`StoreOptions::open`] does.
+    pub async fn open_async(&self, url: &str) -> Result<Store, Error> {
+        let (options, url) = (self.clone(), url.parse()?);
+        blocking::on_a_thread(move || options.open_url(&url)).await
     }
 
     /// [`StoreOptions::open`] for a name already read.

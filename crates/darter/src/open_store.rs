@@ -2,6 +2,7 @@
 //! dropped.
 
 use crate::open_index::OpenIndex;
+use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use darter_fabric::{Fabric, PoolUrl, block_on};
 use std::sync::Arc;
@@ -10,17 +11,34 @@ use std::sync::Arc;
 pub(crate) struct OpenStore<F: Fabric> {
     /// `None` for a program that does the upkeep itself.
     pub(crate) upkeep: Option<Upkeep>,
+    /// `None` for a program that does not want what the dead left to be swept.
+    pub(crate) sweeper: Option<Arc<Sweeper<F>>>,
     pub(crate) open: Arc<OpenIndex<F>>,
     pub(crate) url: Option<PoolUrl>,
     pub(crate) auto_adjust: bool,
 }
 
+impl<F: Fabric> OpenStore<F> {
+    /// Sweeps what the dead left, after an operation has found the pool full. Returns whether that
+    /// has made room.
+    #[cold]
+    pub(crate) async fn make_room(&self) -> bool {
+        match &self.sweeper {
+            Some(sweeper) => Box::pin(sweeper.make_room()).await,
+            None => false,
+        }
+    }
+}
+
 impl<F: Fabric> Drop for OpenStore<F> {
-    /// Ends the thread, then frees what was retired: only the index can scrub what it has unlinked,
-    /// so this comes before the pool closes. What cannot be freed, because others hold it back or
-    /// the fabric fails, is left to a repair.
+    /// Ends the threads, then frees what was retired: only the index can scrub what it has
+    /// unlinked, so this comes before the pool closes. What cannot be freed, because others hold it
+    /// back or the fabric fails, is left to a repair.
     fn drop(&mut self) {
         drop(self.upkeep.take());
+        if let Some(sweeper) = self.sweeper.take() {
+            sweeper.stop();
+        }
         if let Ok(mut client) = self.open.pool.client() {
             let _ = block_on(self.open.settle(&mut client));
         }

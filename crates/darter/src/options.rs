@@ -26,6 +26,7 @@ pub struct StoreOptions {
     pub(crate) must_exist: bool,
     pub(crate) overwrite: bool,
     pub(crate) create: bool,
+    pub(crate) snapshot: bool,
     #[cfg(feature = "tcp")]
     pub(crate) tcp: TcpOptions,
 }
@@ -37,10 +38,11 @@ impl Default for StoreOptions {
             index: DartOptions::default(),
             auto_adjust: true,
             maintenance: true,
-            sweep: false,
+            sweep: true,
             must_exist: false,
             overwrite: false,
             create: false,
+            snapshot: false,
             #[cfg(feature = "tcp")]
             tcp: TcpOptions::default(),
         }
@@ -70,10 +72,10 @@ impl StoreOptions {
         self
     }
 
-    /// Whether the upkeep sweeps what dead processes left, in a thread of its own. Default: no,
-    /// since each sweep walks the whole index, and blocks that are being swept are out of use
-    /// meanwhile; one long-lived process of a pool is enough. Without it that waits for a
-    /// [`crate::Store::repair`].
+    /// Whether this process sweeps what dead ones left: soon after opening, after it has noticed a
+    /// death, and when the pool is full, before an operation fails for it. A sweep walks the whole
+    /// index, in a thread of its own beside the upkeep. Default: yes. Without it, or without
+    /// [`StoreOptions::maintenance`], that waits for another process or a [`crate::Store::repair`].
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;
         self
@@ -125,6 +127,14 @@ impl StoreOptions {
     /// Default: no. A pool that is in use is refused all the same.
     pub fn overwrite(mut self, yes: bool) -> Self {
         self.overwrite = yes;
+        self
+    }
+
+    /// Whether to open a pool file as it is now, for a program that may not write it, or must not.
+    /// Default: no. What the store writes stays in this process. Fails if another process has the
+    /// file open; [`crate::Store::verify`] says whether one has opened it since.
+    pub fn snapshot(mut self, yes: bool) -> Self {
+        self.snapshot = yes;
         self
     }
 

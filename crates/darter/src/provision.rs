@@ -9,9 +9,9 @@
 use crate::{Error, StoreOptions};
 #[cfg(feature = "tcp")]
 use darter_fabric::Tcp;
-use darter_fabric::local::{FileOptions, Space};
+use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
-use darter_index::Dart;
+use darter_index::{Dart, OrderedIndex};
 use darter_pool::Pool;
 use std::ffi::OsString;
 use std::fs;
@@ -27,6 +27,12 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
     match url.scheme() {
         Scheme::Memory if options.must_exist => Err(Error::NeverExists { pool: url.to_string() }),
         Scheme::Memory => create_in_memory(url, options),
+        Scheme::File(path) if options.snapshot => {
+            if PathState::of(path)? != PathState::Taken {
+                return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
+            }
+            open_over(url, Local::file_snapshot(path)?)
+        }
         Scheme::File(path) => {
             let state = PathState::of(path)?;
             if state != PathState::Taken || options.overwrite {
@@ -39,7 +45,7 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
                     create_at(url, path, options)?;
                 }
             }
-            open_file(url, path)
+            open_over(url, Local::file_open(path)?)
         }
         #[cfg(feature = "tcp")]
         Scheme::Tcp(addresses) => open_nodes(url, addresses, options),
@@ -65,7 +71,12 @@ fn open_nodes(
     addresses: &[String],
     options: &StoreOptions,
 ) -> Result<Pool<DefaultFabric>, Error> {
-    let fabric = Counting::new(Provider::Tcp(Tcp::connect(addresses, options.tcp.clone())?));
+    let connected = if options.create {
+        Tcp::connect(addresses, options.tcp.clone())
+    } else {
+        Tcp::connect_present(addresses, options.tcp.clone())
+    };
+    let fabric = Counting::new(Provider::Tcp(connected?));
     let opened = if options.create {
         block_on(Pool::create(fabric, &options.pool))
     } else {
@@ -88,7 +99,9 @@ pub(crate) fn open_existing<F: Fabric>(
         }
         Scheme::File(path) => counted(Local::file_open(path)?),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp(addresses) => Counting::new(Provider::Tcp(Tcp::connect(addresses, options.tcp.clone())?)),
+        Scheme::Tcp(addresses) => {
+            Counting::new(Provider::Tcp(Tcp::connect_present(addresses, options.tcp.clone())?))
+        }
         _ => return Err(unsupported(url)),
     };
     block_on(Pool::open(decorate(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
@@ -104,8 +117,7 @@ fn create_in_memory(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<Defaul
         .map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
-fn open_file(url: &PoolUrl, path: &Path) -> Result<Pool<DefaultFabric>, Error> {
-    let fabric = Local::file_open(path)?;
+fn open_over(url: &PoolUrl, fabric: Local) -> Result<Pool<DefaultFabric>, Error> {
     block_on(Pool::open(counted(fabric))).map_err(|source| Error::Open { pool: url.to_string(), source })
 }
 
@@ -167,8 +179,7 @@ fn create_aside(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<()
 /// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a
 /// file in use.
 fn create_at(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<(), Error> {
-    let space = if url.preallocate() { Space::Reserved } else { Space::Sparse };
-    let how = FileOptions { overwrite: options.overwrite, space };
+    let how = FileOptions { overwrite: options.overwrite, space: url.space() };
     let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
     fill(counted(fabric), options).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },

@@ -1,119 +1,39 @@
-//! Scans as iterators: a cursor that fetches chunks from either end of what is left of a range.
-//!
-//! A chunk is one scan of the index. The cursor narrows the range past every chunk it fetched, so
-//! the two ends never overlap and no key comes twice. Chunks begin small and double while their
-//! bytes stay below [`CHUNK_BYTES`], so that a look at a few keys reads little and a long scan few
-//! times, and large values do not fill memory.
-//!
-//! The cursor changes only after a chunk has arrived: a future dropped in between has lost nothing.
+//! Scans as iterators and streams over what a [cursor](crate::cursor) fetches.
 
-use crate::{AsyncSession, DefaultFabric, Error, KeyRange};
-use darter_fabric::{Fabric, block_on};
+use crate::cursor::{Cursor, End, Step};
+use crate::{AsyncSession, DefaultFabric, Error, KeyRange, Session};
+use darter_fabric::Fabric;
 use darter_index::{KeyValue, ScanRange};
-use std::collections::VecDeque;
-use std::ops::Bound;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-/// Pairs in the first chunk when no limit was given.
-const CHUNK_FIRST: usize = 16;
-/// Pairs in the first chunk at most when a limit was given.
-const CHUNK_FIRST_LIMITED: usize = 128;
-/// Pairs in any chunk at most.
-const CHUNK_MAX: usize = 512;
-/// Bytes of keys and values that a chunk should not exceed, going by the one before it.
-const CHUNK_BYTES: usize = 1 << 20;
-
-/// An end of what is left of a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Low,
-    High,
-}
-
-/// What is left of a scan, and what was fetched and not yet handed out.
-#[derive(Debug)]
-pub(crate) struct Cursor {
-    /// What no chunk has covered yet, ascending.
-    left: ScanRange,
-    /// Whether the caller's first end is the high one.
-    descending: bool,
-    /// Nothing is left beyond the buffers.
-    exhausted: bool,
-    /// Fetched from the low end, ascending.
-    low: VecDeque<KeyValue>,
-    /// Fetched from the high end, descending.
-    high: VecDeque<KeyValue>,
-    /// Pairs that may still be handed out.
-    limit: usize,
-    /// Pairs in the next chunk.
-    chunk: usize,
-}
-
-impl Cursor {
-    pub(crate) fn new(range: ScanRange) -> Self {
-        Self {
-            descending: range.reverse,
-            left: ScanRange { reverse: false, ..range },
-            exhausted: false,
-            low: VecDeque::new(),
-            high: VecDeque::new(),
-            limit: usize::MAX,
-            chunk: CHUNK_FIRST,
-        }
+impl<F: Fabric> Session<F> {
+    /// Returns the pairs whose keys lie in a range, in order, from either end. The session serves
+    /// other calls meanwhile: the loop over a scan may put and delete.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let session = darter::Store::open("mem:16M")?.session()?;
+    /// for key in ["a", "b", "c"] {
+    ///     session.put(key, "")?;
+    /// }
+    /// let keys = session.scan("a".."c").rev().map(|pair| Ok(pair?.0)).collect::<Result<Vec<_>, darter::Error>>()?;
+    /// assert_eq!(keys, [b"b", b"a"]);
+    /// for pair in session.scan("b"..) {
+    ///     session.delete(pair?.0)?;
+    /// }
+    /// assert!(!session.contains_key("c")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(&self, range: impl KeyRange) -> Scan<'_, F> {
+        Scan::new(self, Cursor::new(range.into_scan_range()))
     }
 
-    fn limit(&mut self, limit: usize) {
-        self.limit = limit;
-        self.chunk = limit.clamp(1, CHUNK_FIRST_LIMITED);
-    }
-
-    /// Returns the end the caller means by "front" or "back".
-    fn end(&self, front: bool) -> End {
-        if front == self.descending { End::High } else { End::Low }
-    }
-
-    /// Returns the next pair from the buffers, when it is known.
-    fn pop(&mut self, end: End) -> Option<KeyValue> {
-        if self.limit == 0 {
-            return None;
-        }
-        let (near, far) = match end {
-            End::Low => (&mut self.low, &mut self.high),
-            End::High => (&mut self.high, &mut self.low),
-        };
-        let pair = near.pop_front().or_else(|| if self.exhausted { far.pop_back() } else { None });
-        self.limit -= usize::from(pair.is_some());
-        pair
-    }
-
-    /// Returns the chunk to fetch when [`Cursor::pop`] had none; `None` when the scan is over.
-    fn wanted(&self, end: End) -> Option<(ScanRange, usize)> {
-        if self.exhausted || self.limit == 0 {
-            return None;
-        }
-        Some((ScanRange { reverse: end == End::High, ..self.left.clone() }, self.chunk.min(self.limit)))
-    }
-
-    /// Accepts a chunk of at most `asked` pairs.
-    fn accept(&mut self, end: End, asked: usize, pairs: Vec<KeyValue>) {
-        self.exhausted = pairs.len() < asked;
-        if let Some((last, _)) = pairs.last() {
-            let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
-            let fitting = CHUNK_BYTES / (bytes / pairs.len()).max(1);
-            self.chunk = (self.chunk * 2).min(CHUNK_MAX).min(fitting).max(1);
-            match end {
-                End::Low => self.left.from = Bound::Excluded(last.clone()),
-                End::High => self.left.to = Bound::Excluded(last.clone()),
-            }
-        }
-        match end {
-            End::Low => self.low = pairs.into(),
-            End::High => self.high = pairs.into(),
-        }
-    }
-
-    /// Ends the scan after an error.
-    fn end_now(&mut self) {
-        self.limit = 0;
+    /// Returns the pairs whose keys begin with `prefix`, in order, from either end.
+    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Scan<'_, F> {
+        self.scan(ScanRange::prefix(prefix.as_ref()))
     }
 }
 
@@ -129,28 +49,6 @@ impl<F: Fabric> AsyncSession<F> {
     }
 }
 
-/// Returns the next pair from one end of a scan.
-async fn next_from<F: Fabric>(
-    session: &mut AsyncSession<F>,
-    cursor: &mut Cursor,
-    front: bool,
-) -> Option<Result<KeyValue, Error>> {
-    let end = cursor.end(front);
-    loop {
-        if let Some(pair) = cursor.pop(end) {
-            return Some(Ok(pair));
-        }
-        let (range, asked) = cursor.wanted(end)?;
-        match session.scan_chunk(&range, asked).await {
-            Ok(pairs) => cursor.accept(end, asked, pairs),
-            Err(error) => {
-                cursor.end_now();
-                return Some(Err(error));
-            }
-        }
-    }
-}
-
 /// A scan as an iterator over pairs of key and value; `rev()` goes from the other end. It ends
 /// after an error.
 ///
@@ -159,12 +57,12 @@ async fn next_from<F: Fabric>(
 #[derive(Debug)]
 #[must_use = "a scan does nothing until iterated"]
 pub struct Scan<'s, F: Fabric = DefaultFabric> {
-    session: &'s mut AsyncSession<F>,
+    session: &'s Session<F>,
     cursor: Cursor,
 }
 
 impl<'s, F: Fabric> Scan<'s, F> {
-    pub(crate) fn new(session: &'s mut AsyncSession<F>, cursor: Cursor) -> Self {
+    pub(crate) fn new(session: &'s Session<F>, cursor: Cursor) -> Self {
         Self { session, cursor }
     }
 
@@ -174,35 +72,56 @@ impl<'s, F: Fabric> Scan<'s, F> {
         self.cursor.limit(limit);
         self
     }
+
+    fn next_from(&mut self, front: bool) -> Option<Result<KeyValue, Error>> {
+        let end = self.cursor.end(front);
+        loop {
+            let (range, asked) = match self.cursor.step(end) {
+                Step::Pair(pair) => return pair.map(Ok),
+                Step::Fetch(range, asked) => (range, asked),
+            };
+            let fetched = self.session.scan_chunk(&range, asked);
+            if let Err(error) = self.cursor.accept(end, asked, fetched) {
+                return Some(Err(error));
+            }
+        }
+    }
 }
 
 impl<F: Fabric> Iterator for Scan<'_, F> {
     type Item = Result<KeyValue, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        block_on(next_from(self.session, &mut self.cursor, true))
+        self.next_from(true)
     }
 }
 
 impl<F: Fabric> DoubleEndedIterator for Scan<'_, F> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        block_on(next_from(self.session, &mut self.cursor, false))
+        self.next_from(false)
     }
 }
 
 impl<F: Fabric> std::iter::FusedIterator for Scan<'_, F> {}
 
-/// A scan whose pairs are awaited; otherwise as [`Scan`].
-#[derive(Debug)]
+/// A chunk on its way, and the session that fetches it.
+type Fetch<'s, F> =
+    Pin<Box<dyn Future<Output = (&'s mut AsyncSession<F>, Result<Vec<KeyValue>, Error>)> + Send + 's>>;
+
+/// A scan whose pairs are awaited; otherwise as [`Scan`]. With the feature `stream` it is a
+/// `futures_core::Stream`.
 #[must_use = "a scan does nothing until asked for its next pair"]
 pub struct AsyncScan<'s, F: Fabric = DefaultFabric> {
-    session: &'s mut AsyncSession<F>,
+    /// `None` while it fetches.
+    session: Option<&'s mut AsyncSession<F>>,
+    /// The chunk on its way, from which end, and of how many pairs at most.
+    fetch: Option<(Fetch<'s, F>, End, usize)>,
     cursor: Cursor,
 }
 
 impl<'s, F: Fabric> AsyncScan<'s, F> {
     pub(crate) fn new(session: &'s mut AsyncSession<F>, cursor: Cursor) -> Self {
-        Self { session, cursor }
+        Self { session: Some(session), fetch: None, cursor }
     }
 
     /// As [`Scan::limit`].
@@ -213,90 +132,56 @@ impl<'s, F: Fabric> AsyncScan<'s, F> {
 
     /// Returns the next pair in the range's direction. A future dropped in mid-air loses no pair.
     pub async fn next(&mut self) -> Option<Result<KeyValue, Error>> {
-        next_from(self.session, &mut self.cursor, true).await
+        poll_fn(|context| self.poll_next_from(true, context)).await
     }
 
     /// Returns the next pair from the other end.
     pub async fn next_back(&mut self) -> Option<Result<KeyValue, Error>> {
-        next_from(self.session, &mut self.cursor, false).await
+        poll_fn(|context| self.poll_next_from(false, context)).await
+    }
+
+    fn poll_next_from(
+        &mut self,
+        front: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<KeyValue, Error>>> {
+        let end = self.cursor.end(front);
+        loop {
+            // A chunk whose future was dropped before its arrival may be of the other end.
+            if let Some((fetch, end, asked)) = &mut self.fetch {
+                let (session, fetched) = ready!(fetch.as_mut().poll(context));
+                self.session = Some(session);
+                let accepted = self.cursor.accept(*end, *asked, fetched);
+                self.fetch = None;
+                if let Err(error) = accepted {
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+            let (range, asked) = match self.cursor.step(end) {
+                Step::Pair(pair) => return Poll::Ready(pair.map(Ok)),
+                Step::Fetch(range, asked) => (range, asked),
+            };
+            let Some(session) = self.session.take() else { return Poll::Ready(None) };
+            let fetch = async move {
+                let fetched = session.scan_chunk(&range, asked).await;
+                (session, fetched)
+            };
+            self.fetch = Some((Box::pin(fetch), end, asked));
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[cfg(feature = "stream")]
+impl<F: Fabric> futures_core::Stream for AsyncScan<'_, F> {
+    type Item = Result<KeyValue, Error>;
 
-    /// A model of the index: the keys `0..keys` as one byte each.
-    fn fetch(keys: u8, range: &ScanRange, limit: usize) -> Vec<KeyValue> {
-        let inside = |key: &u8| {
-            let key = &[*key][..];
-            let above = match &range.from {
-                Bound::Included(from) => key >= &from[..],
-                Bound::Excluded(from) => key > &from[..],
-                Bound::Unbounded => true,
-            };
-            above
-                && match &range.to {
-                    Bound::Included(to) => key <= &to[..],
-                    Bound::Excluded(to) => key < &to[..],
-                    Bound::Unbounded => true,
-                }
-        };
-        let pairs = (0..keys).filter(inside).map(|key| (vec![key], vec![]));
-        if range.reverse { pairs.rev().take(limit).collect() } else { pairs.take(limit).collect() }
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_next_from(true, context)
     }
+}
 
-    fn next(cursor: &mut Cursor, keys: u8, front: bool) -> Option<u8> {
-        let end = cursor.end(front);
-        loop {
-            if let Some((key, _)) = cursor.pop(end) {
-                return Some(key[0]);
-            }
-            let (range, asked) = cursor.wanted(end)?;
-            let pairs = fetch(keys, &range, asked);
-            cursor.accept(end, asked, pairs);
-        }
-    }
-
-    /// Whichever ends are taken from, in whatever order, every key comes once and from its end.
-    #[test]
-    fn both_ends_meet_without_gap_or_double() {
-        for keys in [0, 1, 15, 16, 17, 48, 100, 200] {
-            for pattern in 0..64_u32 {
-                for descending in [false, true] {
-                    let range = ScanRange { reverse: descending, ..ScanRange::all() };
-                    let mut cursor = Cursor::new(range);
-                    let mut expected: VecDeque<u8> =
-                        if descending { (0..keys).rev().collect() } else { (0..keys).collect() };
-                    for step in 0.. {
-                        let front = pattern >> (step % 6) & 1 == 0;
-                        let want = if front { expected.pop_front() } else { expected.pop_back() };
-                        assert_eq!(next(&mut cursor, keys, front), want, "{keys} keys, pattern {pattern:b}");
-                        if want.is_none() {
-                            break;
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_limit_bounds_what_is_fetched() {
-        let mut cursor = Cursor::new(ScanRange::all());
-        cursor.limit(20);
-        assert_eq!(cursor.wanted(End::Low).map(|(_, asked)| asked), Some(20));
-        assert_eq!((0..).map_while(|_| next(&mut cursor, 200, true)).count(), 20);
-        assert!(cursor.wanted(End::Low).is_none());
-        cursor.limit(0);
-        assert_eq!(next(&mut cursor, 200, true), None);
-    }
-
-    #[test]
-    fn chunks_shrink_when_values_are_large() {
-        let mut cursor = Cursor::new(ScanRange::all());
-        let large = (0..16).map(|key| (vec![key], vec![0; CHUNK_BYTES / 4])).collect();
-        cursor.accept(End::Low, 16, large);
-        assert_eq!(cursor.chunk, 3);
+impl<F: Fabric> std::fmt::Debug for AsyncScan<'_, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AsyncScan").field("cursor", &self.cursor).finish_non_exhaustive()
     }
 }

@@ -2,22 +2,53 @@
 //!
 //! Each call runs the matching future of [`AsyncSession`] on the calling thread. On the local
 //! provider that future is ready at its first poll, so the two faces compile to the same.
+//!
+//! Calls take `&self`, so that a loop over a scan may delete what the scan returns, and a closure
+//! that decides about one key may read another. A session therefore holds an `AsyncSession` for
+//! each call under way, one inside another, and opens one more only when a call begins within
+//! another for the first time.
 
-use crate::scan::{Cursor, Scan};
-use crate::{AsyncSession, Error, KeyRange};
+use crate::open_store::OpenStore;
+use crate::{AsyncSession, Change, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
-use darter_index::{Condition, Decision, KeyValue, PutOutcome, ScanRange};
+use darter_index::{Condition, KeyValue, PutOutcome, ScanRange};
+use send_wrapper::SendWrapper;
+use std::cell::RefCell;
+use std::sync::Arc;
 
-/// One thread's access to a [`crate::Store`]. It may move between threads, but does one operation
-/// at a time.
-#[derive(Debug)]
+/// One thread's access to a [`crate::Store`]. It may move between threads, but is not shared by
+/// several: open one for each.
 pub struct Session<F: Fabric = crate::DefaultFabric> {
-    inner: AsyncSession<F>,
+    /// Those that no call uses now.
+    idle: RefCell<Vec<Box<AsyncSession<F>>>>,
+    store: Arc<OpenStore<F>>,
 }
 
 impl<F: Fabric> Session<F> {
     pub(crate) fn new(inner: AsyncSession<F>) -> Self {
-        Self { inner }
+        let store = Arc::clone(inner.store());
+        Self { idle: RefCell::new(vec![Box::new(inner)]), store }
+    }
+
+    /// Runs an operation on an idle session, or on a new one inside another operation.
+    #[inline]
+    pub(crate) fn run<R>(
+        &self,
+        operation: impl FnOnce(&mut AsyncSession<F>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let idle = self.idle.borrow_mut().pop();
+        let mut session = match idle {
+            Some(session) => session,
+            None => self.open_another()?,
+        };
+        let result = operation(&mut session);
+        self.idle.borrow_mut().push(session);
+        result
+    }
+
+    #[cold]
+    fn open_another(&self) -> Result<Box<AsyncSession<F>>, Error> {
+        Ok(Box::new(AsyncSession::open(&self.store)?))
     }
 
     /// Returns the value of a key.
@@ -25,8 +56,8 @@ impl<F: Fabric> Session<F> {
     /// # Errors
     /// Fails if the pool is damaged or fails, or the key is too long.
     #[inline]
-    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        block_on(self.inner.get(key))
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        self.run(|session| block_on(session.get(key)))
     }
 
     /// Returns what `f` makes of a key's value, without copying the value out first.
@@ -34,12 +65,42 @@ impl<F: Fabric> Session<F> {
     /// # Errors
     /// Fails as [`Session::get`] does.
     #[inline]
-    pub fn get_with<R>(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        f: impl FnOnce(&[u8]) -> R + Send,
-    ) -> Result<Option<R>, Error> {
-        block_on(self.inner.get_with(key, f))
+    pub fn get_with<R>(&self, key: impl AsRef<[u8]>, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        let f = SendWrapper::new(f);
+        self.run(|session| block_on(session.get_with(key, move |value| f.take()(value))))
+    }
+
+    /// Returns whether a key is present.
+    ///
+    /// # Errors
+    /// Fails as [`Session::get`] does.
+    #[inline]
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.run(|session| block_on(session.contains_key(key)))
+    }
+
+    /// Returns the pair with the least key.
+    ///
+    /// # Errors
+    /// Fails as [`Session::get`] does.
+    pub fn first(&self) -> Result<Option<KeyValue>, Error> {
+        self.run(|session| block_on(session.first()))
+    }
+
+    /// Returns the pair with the greatest key.
+    ///
+    /// # Errors
+    /// Fails as [`Session::get`] does.
+    pub fn last(&self) -> Result<Option<KeyValue>, Error> {
+        self.run(|session| block_on(session.last()))
+    }
+
+    /// Returns whether the store has no key.
+    ///
+    /// # Errors
+    /// Fails as [`Session::get`] does.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        self.run(|session| block_on(session.is_empty()))
     }
 
     /// Stores a value under a key, whether or not the key is there: an upsert.
@@ -48,8 +109,18 @@ impl<F: Fabric> Session<F> {
     /// Fails if the pool is full ([`Error::is_out_of_space`]), damaged or failing, or key or value
     /// are too long.
     #[inline]
-    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
-        block_on(self.inner.put(key, value))
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<PutOutcome, Error> {
+        self.run(|session| block_on(session.put(key, value)))
+    }
+
+    /// Stores a value under a key and returns the value that it replaces, as a map of the standard
+    /// library does. [`Session::put`] spares the copy of the old value.
+    ///
+    /// # Errors
+    /// Fails as [`Session::put`] does.
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        self.run(|session| block_on(session.insert(key, value)))
     }
 
     /// Stores a value under a key if the key is absent; returns whether it was.
@@ -57,8 +128,8 @@ impl<F: Fabric> Session<F> {
     /// # Errors
     /// Fails as [`Session::put`] does.
     #[inline]
-    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
-        block_on(self.inner.insert(key, value))
+    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.run(|session| block_on(session.insert_if_absent(key, value)))
     }
 
     /// Replaces a key's value if the key is present; returns whether it was.
@@ -66,8 +137,8 @@ impl<F: Fabric> Session<F> {
     /// # Errors
     /// Fails as [`Session::put`] does.
     #[inline]
-    pub fn update(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
-        block_on(self.inner.update(key, value))
+    pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.run(|session| block_on(session.update(key, value)))
     }
 
     /// Replaces a key's value if it equals `expected`; returns whether it did.
@@ -76,12 +147,12 @@ impl<F: Fabric> Session<F> {
     /// Fails as [`Session::put`] does.
     #[inline]
     pub fn replace_if_equal(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
         expected: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<bool, Error> {
-        block_on(self.inner.replace_if_equal(key, expected, value))
+        self.run(|session| block_on(session.replace_if_equal(key, expected, value)))
     }
 
     /// Stores a value under a key if `condition` holds.
@@ -90,12 +161,37 @@ impl<F: Fabric> Session<F> {
     /// Fails as [`Session::put`] does.
     #[inline]
     pub fn put_if(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
-        block_on(self.inner.put_if(key, value, condition))
+        self.run(|session| block_on(session.put_if(key, value, condition)))
+    }
+
+    /// Stores many pairs, several at a time: on memory nodes in a fraction of the round trips that
+    /// one after the other take. Returns what became of each, in their order. Of pairs with the same
+    /// key the last one stays. Each put is linearizable by itself, and all of them together are not:
+    /// others may see some and not yet the rest.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let session = darter::Store::open("mem:16M")?.session()?;
+    /// session.put_many(&[("pear", "green"), ("plum", "blue"), ("pear", "yellow")])?;
+    /// assert_eq!(session.get("pear")?.as_deref(), Some(&b"yellow"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as [`Session::put`] does, with the first error of any of them; each of the others is
+    /// then stored or not.
+    pub fn put_many<K, V>(&self, pairs: &[(K, V)]) -> Result<Vec<PutOutcome>, Error>
+    where
+        K: AsRef<[u8]> + Sync,
+        V: AsRef<[u8]> + Sync,
+    {
+        self.run(|session| block_on(session.put_many(pairs)))
     }
 
     /// Removes a key; returns whether it was there.
@@ -104,8 +200,8 @@ impl<F: Fabric> Session<F> {
     /// Fails if the pool is damaged or fails, or the key is too long. A full pool never keeps a key
     /// from going.
     #[inline]
-    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        block_on(self.inner.delete(key))
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.run(|session| block_on(session.delete(key)))
     }
 
     /// Removes a key if `is_wanted` returns true for its value; returns whether it did. `is_wanted`
@@ -113,7 +209,7 @@ impl<F: Fabric> Session<F> {
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
-    /// # let mut session = darter::Store::open("mem:16M")?.session()?;
+    /// # let session = darter::Store::open("mem:16M")?.session()?;
     /// session.put("token", "expires 7")?;
     /// assert!(!session.delete_if("token", |value| value == b"expires 5")?);
     /// assert!(session.delete_if("token", |value| value == b"expires 7")?);
@@ -125,27 +221,52 @@ impl<F: Fabric> Session<F> {
     /// Fails as [`Session::delete`] does.
     #[inline]
     pub fn delete_if(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
-        is_wanted: impl FnMut(&[u8]) -> bool + Send,
+        is_wanted: impl FnMut(&[u8]) -> bool,
     ) -> Result<bool, Error> {
-        block_on(self.inner.delete_if(key, is_wanted))
+        let mut is_wanted = SendWrapper::new(is_wanted);
+        self.run(|session| block_on(session.delete_if(key, move |value| (*is_wanted)(value))))
     }
 
-    /// Puts, changes or removes a key as `decide` returns for its value, `None` if the key is
-    /// absent; for [`Decision::Put`] it writes the new value into the buffer. `decide` is called
-    /// again, with an empty buffer, if another client came between: its last decision takes effect,
-    /// and is returned. [`Decision::Remove`] of a key that is absent changes nothing.
+    /// Removes the keys of a range that are present while it runs; returns how many it removed. Not
+    /// atomic: others see the range shrink, and keys that come meanwhile may stay.
     ///
     /// ```
-    /// # use darter::Decision;
     /// # fn main() -> Result<(), darter::Error> {
-    /// # let mut session = darter::Store::open("mem:16M")?.session()?;
+    /// # let session = darter::Store::open("mem:16M")?.session()?;
+    /// session.put_many(&[("log/1", ""), ("log/2", ""), ("log/3", "")])?;
+    /// assert_eq!(session.delete_range("log/2"..)?, 2);
+    /// assert_eq!(session.clear()?, 1);
+    /// assert!(session.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as [`Session::delete`] does; what was removed by then stays so.
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<u64, Error> {
+        self.run(|session| block_on(session.delete_range(range)))
+    }
+
+    /// Removes all keys; returns how many. As [`Session::delete_range`] of `..`.
+    ///
+    /// # Errors
+    /// Fails as [`Session::delete_range`] does.
+    pub fn clear(&self) -> Result<u64, Error> {
+        self.delete_range(..)
+    }
+
+    /// Puts, keeps or removes a key as `decide` returns for its value, `None` if the key is absent.
+    /// `decide` is called again if another client came between: its last decision takes effect.
+    /// Returns whether that changed anything; the removal of an absent key does not.
+    ///
+    /// ```
+    /// # use darter::Change;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let session = darter::Store::open("mem:16M")?.session()?;
     /// for _ in 0..3 {
-    ///     session.modify("visits", |count, new| {
-    ///         new.push(count.map_or(1, |count| count[0] + 1));
-    ///         Decision::Put
-    ///     })?;
+    ///     session.modify("visits", |count| Change::Put(vec![count.map_or(1, |count| count[0] + 1)]))?;
     /// }
     /// assert_eq!(session.get("visits")?.as_deref(), Some(&[3][..]));
     /// # Ok(())
@@ -156,11 +277,12 @@ impl<F: Fabric> Session<F> {
     /// Fails as [`Session::put`] does.
     #[inline]
     pub fn modify(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
-        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
-    ) -> Result<Decision, Error> {
-        block_on(self.inner.modify(key, decide))
+        decide: impl FnMut(Option<&[u8]>) -> Change,
+    ) -> Result<bool, Error> {
+        let mut decide = SendWrapper::new(decide);
+        self.run(|session| block_on(session.modify(key, move |value| (*decide)(value))))
     }
 
     /// Returns the values of several keys, in their order, in the round trips of the longest search
@@ -168,30 +290,8 @@ impl<F: Fabric> Session<F> {
     ///
     /// # Errors
     /// Fails as [`Session::get`] does.
-    pub fn multi_get<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        block_on(self.inner.multi_get(keys))
-    }
-
-    /// Returns the pairs whose keys lie in a range, in order, from either end.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), darter::Error> {
-    /// # let mut session = darter::Store::open("mem:16M")?.session()?;
-    /// for key in ["a", "b", "c"] {
-    ///     session.put(key, "")?;
-    /// }
-    /// let keys = session.scan("a".."c").rev().map(|pair| Ok(pair?.0)).collect::<Result<Vec<_>, darter::Error>>()?;
-    /// assert_eq!(keys, [b"b", b"a"]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn scan(&mut self, range: impl KeyRange) -> Scan<'_, F> {
-        Scan::new(&mut self.inner, Cursor::new(range.into_scan_range()))
-    }
-
-    /// Returns the pairs whose keys begin with `prefix`, in order, from either end.
-    pub fn scan_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Scan<'_, F> {
-        self.scan(ScanRange::prefix(prefix.as_ref()))
+    pub fn multi_get<K: AsRef<[u8]> + Sync>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.run(|session| block_on(session.multi_get(keys)))
     }
 
     /// Returns the first `limit` pairs of a range in its direction, in one go. Fewer mean the range
@@ -199,8 +299,8 @@ impl<F: Fabric> Session<F> {
     ///
     /// # Errors
     /// Fails as [`Session::get`] does.
-    pub fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
-        block_on(self.inner.scan_chunk(range, limit))
+    pub fn scan_chunk(&self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
+        self.run(|session| block_on(session.scan_chunk(range, limit)))
     }
 
     /// Hands the first `limit` pairs of a range, in its direction, to `visit` where they lie,
@@ -209,12 +309,13 @@ impl<F: Fabric> Session<F> {
     /// # Errors
     /// Fails as [`Session::get`] does.
     pub fn scan_with(
-        &mut self,
+        &self,
         range: &ScanRange,
         limit: usize,
-        visit: impl FnMut(&[u8], &[u8]) + Send,
+        visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Error> {
-        block_on(self.inner.scan_with(range, limit, visit))
+        let mut visit = SendWrapper::new(visit);
+        self.run(|session| block_on(session.scan_with(range, limit, move |key, value| (*visit)(key, value))))
     }
 
     /// Fills an empty index from strictly ascending keys; returns how many. Nothing is visible
@@ -223,27 +324,33 @@ impl<F: Fabric> Session<F> {
     /// # Errors
     /// Fails if the index has keys, the input is out of order, or as [`Session::put`]. The index is
     /// then still empty.
-    pub fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
+    pub fn bulk_load<K, V, I>(&self, sorted: I) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
         V: Into<Vec<u8>>,
         I: IntoIterator<Item = (K, V)>,
         I::IntoIter: Send,
     {
-        block_on(self.inner.bulk_load(sorted))
+        self.run(|session| block_on(session.bulk_load(sorted)))
     }
 
     /// Does the upkeep that is due, for programs that run without the upkeep thread.
     ///
     /// # Errors
     /// Fails if the pool fails; call again later.
-    pub fn maintain(&mut self) -> Result<(), Error> {
-        block_on(self.inner.maintain())
+    pub fn maintain(&self) -> Result<(), Error> {
+        self.run(|session| block_on(session.maintain()))
     }
 
     /// Returns what this session's operations have cost so far: round trips, verbs, bytes, retries,
-    /// by kind of operation.
+    /// by kind of operation. An operation under way counts when it is over.
     pub fn counters(&self) -> Counters {
-        self.inner.counters()
+        self.idle.borrow().iter().map(|session| session.counters()).sum()
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for Session<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("counters", &self.counters().total()).finish_non_exhaustive()
     }
 }

@@ -1,12 +1,14 @@
 //! An open pool with its index, shared by every session of the process.
 
+use crate::inspect::{self, Check, Stats};
 use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
+use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use crate::{AsyncSession, DefaultFabric, Error, Session, StoreOptions};
 use darter_fabric::{Fabric, PoolUrl, block_on};
-use darter_index::{AdjustReport, Dart, TreeView};
-use darter_pool::Pool;
+use darter_index::{AdjustReport, Census, Dart, IndexStats, OrderedIndex, TreeView};
+use darter_pool::{Pool, PoolUsage};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,12 +51,13 @@ impl<F: Fabric> Store<F> {
         drop(client);
         let open = Arc::new(OpenIndex::new(index, pool));
         let auto_adjust = options.auto_adjust;
+        let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
         let upkeep = if options.maintenance {
-            Some(Upkeep::start(Arc::clone(&open), auto_adjust, options.sweep)?)
+            Some(Upkeep::start(Arc::clone(&open), auto_adjust, sweeper.clone())?)
         } else {
             None
         };
-        Ok(Self { inner: Arc::new(OpenStore { upkeep, open, url, auto_adjust }) })
+        Ok(Self { inner: Arc::new(OpenStore { upkeep, sweeper, open, url, auto_adjust }) })
     }
 
     /// Opens a session for one thread: every call returns when its operation is done.
@@ -70,8 +73,7 @@ impl<F: Fabric> Store<F> {
     /// # Errors
     /// Fails if a memory node cannot be reached.
     pub fn async_session(&self) -> Result<AsyncSession<F>, Error> {
-        let client = self.pool().client()?;
-        Ok(AsyncSession::new(client, Arc::clone(&self.inner)))
+        AsyncSession::open(&self.inner)
     }
 
     /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
@@ -93,12 +95,83 @@ impl<F: Fabric> Store<F> {
         Ok(block_on(self.index().tree(&mut client, prefix, levels, width))?)
     }
 
+    /// Counts and sizes, by a walk of the whole index.
+    ///
+    /// # Errors
+    /// Fails if the pool is damaged or fails.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        let mut client = self.pool().client()?;
+        block_on(inspect::stats(self.open_index(), &mut client))
+    }
+
+    /// Counts one more part of the index, a few thousand inner nodes; returns the sums after the
+    /// last part. So a large index can be counted again and again beside everything else.
+    ///
+    /// # Errors
+    /// Fails as [`Store::stats`] does; the same part is then counted again.
+    pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.index().count_some(&mut client, census))?)
+    }
+
+    /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
+    ///
+    /// # Errors
+    /// Fails if the pool fails.
+    pub fn usage(&self) -> Result<PoolUsage, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.pool().usage(&mut client))?)
+    }
+
+    /// Walks index and pool, verifies every invariant, and counts what is leaked. Operations of
+    /// this process must rest meanwhile, or what they have in hand counts as leaked; other
+    /// processes may go on. What dead processes left is swept before, unless the store was opened
+    /// without that.
+    ///
+    /// # Errors
+    /// Fails if a walk cannot go on. What it merely finds wrong is in the result.
+    pub fn check(&self) -> Result<Check, Error> {
+        let mut client = self.pool().client()?;
+        block_on(async {
+            if let Some(sweeper) = self.sweeper() {
+                sweeper.finish().await;
+            }
+            inspect::check(self.open_index(), &mut client).await
+        })
+    }
+
+    /// Gives back what dead processes left behind, then checks. Does nothing but report when an
+    /// invariant is broken.
+    ///
+    /// # Errors
+    /// Fails as [`Store::check`] does. What was not given back stays leaked, and another repair can
+    /// be tried.
+    pub fn repair(&self) -> Result<Check, Error> {
+        let mut client = self.pool().client()?;
+        block_on(async {
+            if let Some(sweeper) = self.sweeper() {
+                sweeper.rest().await;
+            }
+            inspect::repair(self.open_index(), &mut client).await
+        })
+    }
+
     /// Makes everything stored so far survive a power failure, where the medium does.
     ///
     /// # Errors
     /// Fails if the medium refuses.
     pub fn persist(&self) -> Result<(), Error> {
         Ok(self.pool().fabric().persist()?)
+    }
+
+    /// Says whether all that was read is of one state of the pool. That is always so but for a
+    /// [snapshot](crate::StoreOptions::snapshot) of a file, where it is so unless another process
+    /// has opened the file since.
+    ///
+    /// # Errors
+    /// Fails if it is not so: read again.
+    pub fn verify(&self) -> Result<(), Error> {
+        Ok(self.pool().fabric().verify()?)
     }
 
     /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process
@@ -138,8 +211,54 @@ impl<F: Fabric> Store<F> {
         &self.inner.open
     }
 
+    pub(crate) fn sweeper(&self) -> Option<&Arc<Sweeper<F>>> {
+        self.inner.sweeper.as_ref()
+    }
+
     /// Returns the pool itself.
     pub fn pool(&self) -> &Pool<F> {
         &self.inner.open.pool
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_counted_in_steps_as_at_once() {
+        let store = Store::open("mem:64M").unwrap();
+        let session = store.session().unwrap();
+        // Spread, so that there are more inner nodes than one step counts.
+        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        for number in 0..60_000 {
+            session.put(key(number), b"value").unwrap();
+        }
+        let (mut census, mut steps) = (Census::default(), 1);
+        let counted = loop {
+            if let Some(stats) = store.count_some(&mut census).unwrap() {
+                break stats;
+            }
+            assert!(census.nodes() > 0);
+            steps += 1;
+        };
+        assert!(steps > 1 && census.nodes() == 0, "{steps} steps");
+        let whole = store.stats().unwrap().index;
+        assert_eq!(
+            (counted.keys, counted.kv_bytes, &counted.levels),
+            (60_000, whole.kv_bytes, &whole.levels)
+        );
+        let bytes =
+            |stats: &IndexStats| stats.nodes.iter().map(|node| (node.count, node.bytes)).collect::<Vec<_>>();
+        assert_eq!(bytes(&counted), bytes(&whole));
+
+        let before = store.index().samples();
+        for number in 0..6_400 {
+            session.get(key(number)).unwrap();
+        }
+        let after = store.index().samples();
+        let (searches, express) = (after.searches - before.searches, after.express - before.express);
+        assert!(searches >= 99, "one of 64: {searches}");
+        assert!(express * 2 > searches && express <= searches, "{express} of {searches} led past the root");
     }
 }

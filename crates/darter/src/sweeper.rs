@@ -1,98 +1,252 @@
-//! Background sweeps of what dead processes left, so that no repair is needed.
+//! Sweeps of what dead processes left, so that no repair is needed.
 //!
-//! The process that ended a dead one's membership sweeps, one lease later: by then a short-lived
-//! command has exited, and other processes that died at the same time have been found. A sweep
-//! walks the whole index, so it runs in a thread of its own beside the upkeep. After a sweep that
-//! could not finish, the next one waits ten times as long as that one took.
+//! | a sweep is due | because |
+//! |---|---|
+//! | soon after opening | members that died before may have left blocks |
+//! | a lease after this process has ended a member | others that died with it have been found |
+//! | at once, when an operation finds the pool full | it is tried again if there is room then |
+//! | at once, when a check is asked for | what the dead left is not to count as leaked |
+//!
+//! A process that ends sooner leaves the sweep to the next one. A sweep walks the whole index, so
+//! it runs in a thread of its own, one at a time, and only when there are blocks to be swept. It
+//! works for a third of the time unless somebody waits for it. After one that could not finish, or
+//! that an operation has waited for in vain, the next one waits ten times as long as that one took.
 
 use crate::open_index::OpenIndex;
 use darter_fabric::{Fabric, block_on};
 use darter_index::{IndexError, OrderedIndex, Swept};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How many times as long as a sweep took to wait before it is tried again.
 const REST: u32 = 10;
+/// The part of a lease between opening and the first sweep, and the least between two in vain.
+const LEASE_PART: u32 = 10;
+/// How long a sweep that nobody waits for works and rests in turns.
+const WORK: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The sweeps of a process.
 pub(crate) struct Sweeper<F: Fabric> {
     open: Arc<OpenIndex<F>>,
-    stop: Arc<AtomicBool>,
-    /// When the next one is due.
+    stop: AtomicBool,
+    /// Somebody waits for the sweep that is under way.
+    is_awaited: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// When the next sweep is due without anyone's request.
     due: Option<Instant>,
-    /// The one under way. Its thread returns whether all is done, and how long that took.
-    running: Option<JoinHandle<(bool, Duration)>>,
+    /// Members were ended since the last sweep: closed blocks may hold what they had retired.
+    has_evicted: bool,
+    /// The thread of the last sweep.
+    thread: Option<JoinHandle<()>>,
+    is_running: bool,
+    /// Sweeps that have ended.
+    ended: u64,
+    /// Whether the last one has made room.
+    made_room: bool,
+    /// Until when a full pool is believed to be full.
+    in_vain_until: Option<Instant>,
+    waiting: Vec<Waker>,
+}
+
+/// What came of a sweep. By default nothing, and nothing is left to be done.
+#[derive(Clone, Copy, Default)]
+struct Outcome {
+    is_cut_short: bool,
+    made_room: bool,
 }
 
 impl<F: Fabric> Sweeper<F> {
-    pub(crate) fn new(open: Arc<OpenIndex<F>>) -> Self {
-        Self { open, stop: Arc::default(), due: None, running: None }
+    /// Returns the sweeps of a process that has just opened the pool.
+    pub(crate) fn new(open: Arc<OpenIndex<F>>) -> Arc<Self> {
+        let state = State {
+            due: Some(Instant::now() + open.pool.lease() / LEASE_PART),
+            has_evicted: false,
+            thread: None,
+            is_running: false,
+            ended: 0,
+            made_room: false,
+            in_vain_until: None,
+            waiting: Vec::new(),
+        };
+        Arc::new(Self {
+            open,
+            stop: AtomicBool::new(false),
+            is_awaited: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
     }
 
-    /// Begins a sweep if one is due, and records the end of the last one.
-    pub(crate) fn tend(&mut self) {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a sweep if one is due.
+    pub(crate) fn tend(self: &Arc<Self>) {
+        let mut state = self.lock();
         let now = Instant::now();
         if self.open.pool.take_evicted() {
-            self.due.get_or_insert(now + self.open.pool.lease());
+            state.has_evicted = true;
+            state.due.get_or_insert(now + self.open.pool.lease());
         }
-        if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            // A panic of the thread was reported by the thread.
-            let (is_done, took) = running.join().unwrap_or((true, Duration::ZERO));
-            if !is_done {
-                self.due = Some(now + took * REST + self.open.pool.lease());
+        if !state.is_running && state.due.is_some_and(|due| due <= now) {
+            self.begin(&mut state, false);
+        }
+    }
+
+    /// Waits for the sweep that is under way, or for one that begins now. Returns whether it has
+    /// made room; `false` at once if the last one has made none and ended just now.
+    pub(crate) async fn make_room(self: &Arc<Self>) -> bool {
+        let awaited = {
+            let mut state = self.lock();
+            let is_in_vain = state.in_vain_until.is_some_and(|until| Instant::now() < until);
+            if !state.is_running && (is_in_vain || !self.begin(&mut state, true)) {
+                return false;
             }
-        }
-        if self.running.is_none() && self.due.is_some_and(|due| due <= now) {
-            self.due = None;
-            let (open, stop) = (Arc::clone(&self.open), Arc::clone(&self.stop));
-            let sweep = move || {
-                let begin = Instant::now();
-                let is_done = block_on(unless(&stop, sweep(&open)));
-                (is_done.is_none_or(|done| done.unwrap_or(false)), begin.elapsed())
-            };
-            // Without a thread, the sweep is left to another process or to a repair.
-            self.running = std::thread::Builder::new().name("darter-sweep".to_owned()).spawn(sweep).ok();
-        }
+            state.ended + 1
+        };
+        self.ended(awaited).await
     }
-}
 
-impl<F: Fabric> Drop for Sweeper<F> {
-    /// What an interrupted sweep has adopted stays with this process until it ends, then another
-    /// process sweeps it.
-    fn drop(&mut self) {
+    /// Sweeps what the dead have left up to now, if anything.
+    pub(crate) async fn finish(self: &Arc<Self>) {
+        self.rest().await;
+        let awaited = {
+            let mut state = self.lock();
+            if !state.is_running && !self.begin(&mut state, false) {
+                return;
+            }
+            state.ended + 1
+        };
+        self.ended(awaited).await;
+    }
+
+    /// Waits until no sweep is under way; none begins unasked from then on until members die.
+    pub(crate) async fn rest(&self) {
+        let awaited = {
+            let mut state = self.lock();
+            state.due = None;
+            state.ended + u64::from(state.is_running)
+        };
+        self.ended(awaited).await;
+    }
+
+    /// Waits until so many sweeps have ended. Returns whether the last one has made room.
+    async fn ended(&self, sweeps: u64) -> bool {
+        std::future::poll_fn(|context| {
+            let mut state = self.lock();
+            if state.ended >= sweeps {
+                return Poll::Ready(state.made_room);
+            }
+            self.is_awaited.store(true, Ordering::Relaxed);
+            state.waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Starts the thread of a sweep; returns whether there is one. Without a thread, the sweep is
+    /// left to another process or to a repair.
+    fn begin(self: &Arc<Self>, state: &mut State, is_full: bool) -> bool {
+        if let Some(thread) = state.thread.take() {
+            // It has ended. A panic was reported by the thread.
+            let _ = thread.join();
+        }
+        state.due = None;
+        let takes_closed = std::mem::take(&mut state.has_evicted) || is_full;
+        let sweeper = Arc::clone(self);
+        let sweep = move || {
+            let mut end = End { sweeper: &sweeper, begin: Instant::now(), outcome: Outcome::default() };
+            let swept = block_on(sweeper.paced(sweep(&sweeper.open, takes_closed)));
+            let failed = Outcome { is_cut_short: true, made_room: false };
+            end.outcome = swept.map_or(Outcome::default(), |swept| swept.unwrap_or(failed));
+        };
+        state.thread = std::thread::Builder::new().name("darter-sweep".to_owned()).spawn(sweep).ok();
+        state.is_running = state.thread.is_some();
+        state.is_running
+    }
+
+    /// Returns the output of a sweep, or nothing when it is to stop at one of its awaits. Rests the
+    /// thread now and then unless somebody waits.
+    async fn paced<T>(&self, sweep: impl Future<Output = T>) -> Option<T> {
+        let mut sweep = pin!(sweep);
+        let mut rested = Instant::now();
+        std::future::poll_fn(|context| {
+            if self.stop.load(Ordering::Relaxed) {
+                return Poll::Ready(None);
+            }
+            if rested.elapsed() > WORK && !self.is_awaited.load(Ordering::Relaxed) {
+                std::thread::sleep(PAUSE);
+                rested = Instant::now();
+            }
+            sweep.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
+    /// Ends the sweep that is under way, and waits for it. What it has adopted stays with this
+    /// process until it ends, then another process sweeps it.
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(running) = self.running.take() {
-            let _ = running.join();
+        let thread = self.lock().thread.take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
         }
     }
 }
 
-/// Sweeps if there is anything to sweep; returns whether all is done.
-async fn sweep<F: Fabric>(open: &OpenIndex<F>) -> Result<bool, IndexError> {
+/// Records the end of a sweep when dropped, also by a panic.
+struct End<'a, F: Fabric> {
+    sweeper: &'a Sweeper<F>,
+    begin: Instant,
+    outcome: Outcome,
+}
+
+impl<F: Fabric> Drop for End<'_, F> {
+    fn drop(&mut self) {
+        let (now, lease) = (Instant::now(), self.sweeper.open.pool.lease());
+        let took = now - self.begin;
+        let mut state = self.sweeper.lock();
+        self.sweeper.is_awaited.store(false, Ordering::Relaxed);
+        state.is_running = false;
+        state.ended += 1;
+        state.made_room = self.outcome.made_room;
+        state.in_vain_until = (!self.outcome.made_room).then(|| now + (took * REST).max(lease / LEASE_PART));
+        if self.outcome.is_cut_short {
+            state.has_evicted = true;
+            state.due = Some(now + took * REST + lease);
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Sweeps if there is anything to sweep: blocks of the dead; or, when closed ones are to be taken
+/// too, those.
+async fn sweep<F: Fabric>(open: &OpenIndex<F>, takes_closed: bool) -> Result<Outcome, IndexError> {
     let mut client = open.pool.client()?;
+    client.set_yielding(true);
+    open.pool.evict(&mut client).await?;
+    let takes_closed = open.pool.take_evicted() || takes_closed;
     let usage = open.pool.usage(&mut client).await?;
-    if usage.nodes.iter().all(|node| node.dead + node.sweeping == 0) {
-        return Ok(true);
+    let is_left =
+        |node: &darter_pool::NodeUsage| node.dead + node.sweeping > 0 || takes_closed && node.closed > 0;
+    if !usage.nodes.iter().any(is_left) {
+        return Ok(Outcome::default());
     }
     Ok(match open.index.sweep_dead(&mut client).await? {
-        Swept::Done(report) => report.finished,
-        // A check reports what is broken; another sweep would not repair it.
-        Swept::Refused(_) => true,
-    })
-}
-
-/// Returns the future's output, or nothing when it is to stop at one of its awaits.
-async fn unless<T>(stop: &AtomicBool, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| {
-        if stop.load(Ordering::Relaxed) {
-            return Poll::Ready(None);
+        Swept::Done(report) => {
+            Outcome { is_cut_short: !report.finished, made_room: report.reclaimed_bytes > 0 }
         }
-        future.as_mut().poll(context).map(Some)
+        // A check reports what is broken; another sweep would not repair it.
+        Swept::Refused(_) => Outcome::default(),
     })
-    .await
 }

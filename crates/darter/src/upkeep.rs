@@ -44,24 +44,21 @@ impl Stop {
 }
 
 impl Upkeep {
-    /// Starts the thread, which sweeps too if `sweep`.
+    /// Starts the thread, which also begins sweeps when they are due.
     ///
     /// # Errors
     /// Fails if the pool does or the system has no thread.
     pub(crate) fn start<F: Fabric>(
         open: Arc<OpenIndex<F>>,
         adjust: bool,
-        sweep: bool,
+        sweeper: Option<Arc<Sweeper<F>>>,
     ) -> Result<Self, Error> {
         let stop = Arc::new(Stop::default());
         let client = open.pool.client()?;
         let signal = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("darter-upkeep".to_owned())
-            .spawn(move || {
-                let sweeper = sweep.then(|| Sweeper::new(Arc::clone(&open)));
-                keep_up(&open, client, sweeper, &signal, adjust);
-            })
+            .spawn(move || keep_up(&open, client, sweeper.as_ref(), &signal, adjust))
             .map_err(Error::Thread)?;
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -80,7 +77,7 @@ impl Drop for Upkeep {
 fn keep_up<F: Fabric>(
     open: &OpenIndex<F>,
     mut client: Client<F>,
-    mut sweeper: Option<Sweeper<F>>,
+    sweeper: Option<&Arc<Sweeper<F>>>,
     stop: &Stop,
     adjust: bool,
 ) {
@@ -90,7 +87,7 @@ fn keep_up<F: Fabric>(
     while !stop.wait(interval) {
         let outcome = block_on(open.maintain(&mut client, adjust));
         interval = if outcome.is_ok() { INTERVAL } else { (interval * 2).min(interval_max) };
-        if let Some(sweeper) = &mut sweeper {
+        if let Some(sweeper) = sweeper {
             sweeper.tend();
         }
         open.note_upkeep(outcome.err().as_ref());

@@ -6,20 +6,15 @@
 //! Other clients may be at work: the walk stays pinned, so what it meets cannot be reused.
 
 use super::Art;
-use super::node::{self, Header, Held, NodeType, Part, Slot};
+use super::node::{self, Content, Header, NodeType, Part, Slot};
 use super::scan::check_depth;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_index::radix::leaf;
 use darter_index::radix::path::{Path, Step};
 use darter_index::radix::seal::SEAL;
 use darter_index::radix::slot::END;
 use darter_index::radix::tally::Tally;
-use darter_index::{CheckReport, IndexError, IndexStats};
+use darter_index::{CheckReport, IndexStats, Result};
 use darter_pool::Client;
-use darter_pool::size_class::class_bytes;
-
-/// Leaf bytes read in one round trip.
-const LEAF_BATCH_BYTES: u64 = 1 << 20;
 
 /// A walk in progress.
 struct Inspection {
@@ -32,16 +27,16 @@ struct Inspection {
 
 impl<F: Fabric> Art<F> {
     /// Walks and verifies everything.
-    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.walk(client, true).await
     }
 
     /// Counts everything without reading a leaf.
-    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         Ok(self.walk(client, false).await?.stats)
     }
 
-    async fn walk(&self, client: &mut Client<F>, verifies: bool) -> Result<CheckReport, IndexError> {
+    async fn walk(&self, client: &mut Client<F>, verifies: bool) -> Result<CheckReport> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let mut walk = Inspection {
             report: CheckReport::default(),
@@ -60,24 +55,13 @@ impl<F: Fabric> Art<F> {
     }
 
     /// Reads the node that a slot points to, verifies it and its leaves, and puts it on the path.
-    async fn inspect_node(
-        &self,
-        client: &mut Client<F>,
-        walk: &mut Inspection,
-        slot: Slot,
-    ) -> Result<(), IndexError> {
-        let Held::Node { addr, ty, .. } = slot.held() else { return Ok(()) };
+    async fn inspect_node(&self, client: &mut Client<F>, walk: &mut Inspection, slot: Slot) -> Result<()> {
+        let Content::Node { addr, ty, .. } = slot.content() else { return Ok(()) };
         if !walk.report.reach(addr, ty.pool_bytes(), "inner node") {
             return Ok(());
         }
-        let mut batch = client.batch();
-        let read = batch.read(addr, ty.words());
-        let words = match client.submit(batch).await {
-            Ok(done) => {
-                let words = done.words(read).to_vec();
-                client.recycle(done);
-                words
-            }
+        let words = match client.read(addr, ty.words()).await {
+            Ok(words) => words,
             Err(error) => {
                 return walk.report.unreadable(format_args!("{} at {addr}", ty.name()), error);
             }
@@ -92,56 +76,12 @@ impl<F: Fabric> Art<F> {
         if walk.verifies {
             verify_node(walk, addr, ty, &words, live.len());
         }
-        let is_node = |slot: &&Slot| matches!(slot.held(), Held::Node { .. });
+        let is_node = |slot: &&Slot| matches!(slot.content(), Content::Node { .. });
         let children = live.iter().filter(is_node).map(|&slot| (slot.edge().unwrap_or(END), slot));
         let step = Step { addr, name: ty.name(), depth: header.depth(), identity: header.identity() };
         walk.path.enter(step, children);
-        self.inspect_leaves(client, walk, &live).await
-    }
-
-    async fn inspect_leaves(
-        &self,
-        client: &mut Client<F>,
-        walk: &mut Inspection,
-        slots: &[Slot],
-    ) -> Result<(), IndexError> {
-        let levels = walk.path.levels();
-        let mut slots = slots.iter().filter_map(|&slot| match slot.held() {
-            Held::Leaf { addr, class } => Some((slot, addr, class)),
-            _ => None,
-        });
-        loop {
-            let mut batch = client.batch();
-            let mut reads = Vec::new();
-            let mut bytes = 0;
-            for (slot, addr, class) in slots.by_ref() {
-                if walk.report.reach(addr, class_bytes(class), "leaf") {
-                    walk.tally.note_leaf(class_bytes(class), levels);
-                    if walk.verifies {
-                        reads.push((slot, batch.read(addr, leaf::class_words(class))));
-                        bytes += class_bytes(class);
-                    }
-                }
-                if bytes >= LEAF_BATCH_BYTES {
-                    break;
-                }
-            }
-            if reads.is_empty() {
-                client.recycle(batch);
-                return Ok(());
-            }
-            match client.submit(batch).await {
-                Ok(done) => {
-                    for (slot, read) in reads {
-                        walk.path.verify_leaf(&mut walk.report, slot.edge(), slot.addr(), done.words(read));
-                    }
-                    client.recycle(done);
-                }
-                Err(error) => {
-                    walk.report.unreadable(format_args!("leaves at {}", reads[0].0.addr()), error)?;
-                }
-            }
-        }
+        let Inspection { report, tally, path, verifies } = walk;
+        path.visit_leaves(client, (report, tally), &live, *verifies).await
     }
 }
 
@@ -167,7 +107,8 @@ fn verify_node(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, words: &[u
     }
     if live < 2 && walk.path.levels() > 0 {
         walk.report.remarks.push(format!(
-            "{name} at {addr}: {live} live children; a dead client left it; the next delete near it takes it out"
+            "{name} at {addr}: live children: {live}; left by a client that died, or by many deletes at a time; \
+             the next delete near it takes it out"
         ));
     }
 }

@@ -11,16 +11,16 @@
 //! the edge skipped nothing; if it did, and the bucket is another, that bucket costs one more round
 //! trip.
 
-use super::node::{HEADER_WORDS, Header, Held, NodeType, Part, Slot};
+use super::node::{Content, HEADER_WORDS, Header, NodeType, Part, Slot};
 use super::shared::Shared;
 use super::situations::ROOT_STALE;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
-use darter_index::IndexError;
 use darter_index::checker::note;
 use darter_index::radix::leaf;
 use darter_index::radix::prefix_hash::HashedKey;
 use darter_index::radix::search::Search;
 use darter_index::radix::slot::END;
+use darter_index::{IndexError, Result};
 
 /// A slot, where it lies and what it held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Here {
     }
 
     /// The root, by its pointer.
-    fn root(shared: &Shared, slot: Slot) -> Result<Self, IndexError> {
+    fn root(shared: &Shared, slot: Slot) -> Result<Self> {
         let (addr, ty) = shared.node_of_root(slot)?;
         let incoming = SlotAt { addr: shared.words.root, slot };
         Ok(Self { addr, ty, header: Header::default(), incoming, above: None })
@@ -110,12 +110,7 @@ pub(super) struct Descent<'k> {
 impl<'k> Descent<'k> {
     /// Begins at the remembered root. The caller is pinned at this epoch and has called
     /// [`Shared::refresh`].
-    pub(super) fn new(
-        shared: &Shared,
-        epoch: u64,
-        key: &'k [u8],
-        purpose: Purpose,
-    ) -> Result<Self, IndexError> {
+    pub(super) fn new(shared: &Shared, epoch: u64, key: &'k [u8], purpose: Purpose) -> Result<Self> {
         Ok(Self {
             key: HashedKey::new(shared.keys, key),
             purpose,
@@ -142,7 +137,7 @@ impl<'k> Descent<'k> {
 impl Search<Shared> for Descent<'_> {
     type End = End;
 
-    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
         let here = self.here;
         match &mut self.stage {
             Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
@@ -166,7 +161,7 @@ impl Search<Shared> for Descent<'_> {
         Ok(())
     }
 
-    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>, IndexError> {
+    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>> {
         match self.stage {
             Stage::RootWord(Some(read)) => {
                 let slot = Slot::from_word(batch.words(read)[0]);
@@ -182,10 +177,7 @@ impl Search<Shared> for Descent<'_> {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(read))?;
                 Ok(Some(End::Leaf { at, read, is_key: leaf.key == self.key.bytes() }))
             }
-            _ => Err(IndexError::Corrupt {
-                addr: self.here.addr,
-                what: "descent absorbed before it was posted",
-            }),
+            _ => Err(IndexError::corrupt(self.here.addr, "descent absorbed before it was posted")),
         }
     }
 }
@@ -197,7 +189,7 @@ impl Descent<'_> {
         batch: &Batch,
         node: ReadId,
         bucket: Option<(usize, ReadId)>,
-    ) -> Result<Option<End>, IndexError> {
+    ) -> Result<Option<End>> {
         let words = batch.words(node);
         let header = Header::new(words);
         let predicted = self.here.predicted();
@@ -213,10 +205,7 @@ impl Descent<'_> {
         let is_root = self.here.above.is_none();
         // Depths grow along every path, so pointers of a damaged pool cannot lead in circles.
         if header.depth() < predicted || is_root && header.depth() > 0 {
-            return Err(IndexError::Corrupt {
-                addr: self.here.addr,
-                what: "node less deep than the one that points to it",
-            });
+            return Err(IndexError::corrupt(self.here.addr, "node less deep than the one that points to it"));
         }
         if !header.is_on_path(&mut self.key) {
             return Ok(Some(End::Diverged));
@@ -233,7 +222,7 @@ impl Descent<'_> {
         }
     }
 
-    fn absorb_part(&mut self, at: usize, words: &[u64]) -> Result<Option<End>, IndexError> {
+    fn absorb_part(&mut self, at: usize, words: &[u64]) -> Result<Option<End>> {
         if self.purpose == Purpose::Write {
             self.words.clear();
             self.words.extend_from_slice(words);
@@ -244,19 +233,19 @@ impl Descent<'_> {
         let edge = self.edge();
         let Some((at, slot)) = part.find(edge) else { return Ok(Some(End::Vacant)) };
         let at = SlotAt { addr: here.addr.plus(at as u64 * 8), slot };
-        match slot.held() {
-            Held::Empty | Held::Tomb => Ok(Some(End::Vacant)),
-            Held::Leaf { class, .. } => {
+        match slot.content() {
+            Content::Empty | Content::Tomb => Ok(Some(End::Vacant)),
+            Content::Leaf { class, .. } => {
                 self.stage = Stage::Leaf { at, class, read: None };
                 Ok(None)
             }
-            Held::Node { addr, ty, .. } => {
+            Content::Node { addr, ty, .. } => {
                 let above = Some((here.addr, here.header.depth()));
                 self.here = Here { addr, ty, header: Header::default(), incoming: at, above };
                 self.stage = Stage::Node(None);
                 Ok(None)
             }
-            Held::Invalid => Err(IndexError::Corrupt { addr: at.addr, what: "slot of no known type" }),
+            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known type")),
         }
     }
 }

@@ -4,10 +4,10 @@
 //! Readers never lock (ROWEX). A writer that needs two locks takes them in the order of their lock
 //! words, whatever the order of the nodes, so that no circle of writers waits for itself.
 
-use super::Art;
+use super::shared::Operation;
 use crate::hocl::Locked;
 use darter_fabric::{Batch, Fabric, GlobalAddr};
-use darter_index::IndexError;
+use darter_index::Result;
 use darter_pool::Pinned;
 use smallvec::SmallVec;
 
@@ -17,9 +17,9 @@ use smallvec::SmallVec;
 pub(super) struct Locks(SmallVec<[Locked; 2]>);
 
 impl Locks {
-    /// Adds the unlocking WRITEs to the last batch that is posted under the locks.
-    pub(super) fn unlock_in(&mut self, batch: &mut Batch) {
-        self.0.iter_mut().for_each(|locked| locked.unlock_in(batch));
+    /// Adds the unlocking verbs to the last batch that is posted under the locks.
+    pub(super) fn unlock_in<F: Fabric>(&mut self, fabric: &F, batch: &mut Batch) {
+        self.0.iter_mut().for_each(|locked| locked.unlock_in(fabric, batch));
     }
 
     /// Ends the locks when all verbs under them have completed; a round trip for each that no batch
@@ -27,7 +27,7 @@ impl Locks {
     ///
     /// # Errors
     /// Those of the fabric.
-    pub(super) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
+    pub(super) async fn end<F: Fabric>(self, client: &mut Pinned<'_, F>) -> Result<()> {
         for locked in self.0 {
             locked.end(client).await?;
         }
@@ -35,30 +35,21 @@ impl Locks {
     }
 }
 
-impl<F: Fabric> Art<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// Locks a node, or the root word.
-    pub(super) async fn lock(
-        &self,
-        client: &mut Pinned<'_, F>,
-        page: GlobalAddr,
-    ) -> Result<Locks, IndexError> {
+    pub(super) async fn lock(&mut self, page: GlobalAddr) -> Result<Locks> {
         let mut locks = Locks::default();
         if !self.shared.options.without_locks {
-            locks.0.push(self.shared.hocl.lock(client, page).await?);
+            locks.0.push(self.shared.hocl.lock(&mut self.client, page).await?);
         }
         Ok(locks)
     }
 
     /// Locks a node, and what points to it.
-    pub(super) async fn lock_both(
-        &self,
-        client: &mut Pinned<'_, F>,
-        above: GlobalAddr,
-        node: GlobalAddr,
-    ) -> Result<Locks, IndexError> {
+    pub(super) async fn lock_both(&mut self, above: GlobalAddr, node: GlobalAddr) -> Result<Locks> {
         let mut locks = Locks::default();
         if !self.shared.options.without_locks {
-            let (first, second) = self.shared.hocl.lock_two(client, above, node).await?;
+            let (first, second) = self.shared.hocl.lock_two(&mut self.client, above, node).await?;
             locks.0.push(first);
             locks.0.extend(second);
         }

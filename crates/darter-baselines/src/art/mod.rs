@@ -34,7 +34,7 @@ use crate::hocl::{self, Hocl, HoclOptions};
 use darter_fabric::{Fabric, OpKind};
 use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
 use darter_index::{
-    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
+    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
 };
 use darter_pool::{AllocKind, Client};
 use node::{HASHED, NodeType, PUBLISHED, Slot};
@@ -87,78 +87,62 @@ impl<F: Fabric> Clone for Art<F> {
     }
 }
 
-impl<F: Fabric> Art<F> {
-    /// Makes an empty root and the locks' descriptor; of several creators one wins each word, and
-    /// the kind word comes last.
-    async fn create(client: &mut Client<F>, options: ArtOptions) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let words = RootWords::of(client.pool());
-        let keys = HashKeys::new(client.pool().secret());
-        let descriptor = Hocl::create(&mut client, options.lock_words.into()).await?;
-        let ty = if options.hashed { HASHED[0] } else { PUBLISHED[0] };
-        let root = match client.alloc(0, ty.bytes(), AllocKind::Inner).await {
-            Ok(root) => root,
-            Err(error) => {
-                Hocl::free_unpublished(&mut client, descriptor);
-                return Err(error.into());
-            }
-        };
-        let image = node::image(ty, node::identity_of(&mut HashedKey::new(keys, &[]), 0), &[]);
-        let mut batch = client.batch();
-        batch.write(root, &image);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        let mut batch = client.batch();
-        let locks_cas = batch.cas(words.locks, 0, descriptor.bits());
-        let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, 0, root).word());
-        batch.cas(words.kind, 0, KIND);
-        let done = client.submit(batch).await?;
-        let (locks_won, root_won) = (done.swapped(locks_cas), done.swapped(root_cas));
-        client.recycle(done);
-        if !root_won {
-            client.free_unpublished(root, ty.bytes(), AllocKind::Inner);
-        }
-        if !locks_won {
-            Hocl::free_unpublished(&mut client, descriptor);
-        }
-        Ok(())
-    }
-}
-
 impl<F: Fabric> OrderedIndex<F> for Art<F> {
     const NAME: &'static str = "art";
 
     type Options = ArtOptions;
 
-    async fn open(client: &mut Client<F>, options: ArtOptions) -> Result<Self, IndexError> {
+    async fn open(client: &mut Client<F>, options: ArtOptions) -> Result<Self> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let mut batch = client.batch();
-        let reads = [words.kind, words.root, words.locks].map(|addr| batch.read(addr, 1));
-        let done = client.submit(batch).await?;
-        let [kind, root, locks] = reads.map(|read| done.words(read)[0]);
-        client.recycle(done);
+        let [kind, root, locks] = client.read_each([words.kind, words.root, words.locks]).await?;
         if kind != KIND {
             return Err(IndexError::NoIndex { expected: "art", found: kind });
         }
         let descriptor = darter_fabric::GlobalAddr::from_bits(locks);
         let hocl = Hocl::open(&mut client, descriptor, options.hocl).await?;
         let root = Slot::from_word(root);
-        let layout = match root.held() {
-            node::Held::Node { ty, .. } => NodeType::layout(ty),
-            _ => return Err(IndexError::Corrupt { addr: words.root, what: "root word names no node" }),
+        let layout = match root.content() {
+            node::Content::Node { ty, .. } => NodeType::layout(ty),
+            _ => return Err(IndexError::corrupt(words.root, "root word names no node")),
         };
         let shared = Shared::new(keys, words, (root, client.epoch()), layout, hocl, options);
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 
-    async fn open_or_create(client: &mut Client<F>, options: ArtOptions) -> Result<Self, IndexError> {
-        match Self::open(client, options).await {
-            Err(IndexError::NoIndex { found: 0, .. }) => {}
-            other => return other,
+    /// Makes an empty root and the locks' descriptor; of several creators one wins each word, and
+    /// the kind word comes last.
+    async fn create(client: &mut Client<F>, options: ArtOptions) -> Result<Self> {
+        {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let words = RootWords::of(client.pool());
+            let keys = HashKeys::new(client.pool().secret());
+            let descriptor = Hocl::create(&mut client, options.lock_words.into()).await?;
+            let ty = if options.hashed { HASHED[0] } else { PUBLISHED[0] };
+            let root = match client.alloc(0, ty.bytes(), AllocKind::Inner).await {
+                Ok(root) => root,
+                Err(error) => {
+                    Hocl::free_unpublished(&mut client, descriptor);
+                    return Err(error.into());
+                }
+            };
+            let image = node::image(ty, node::identity_of(&mut HashedKey::new(keys, &[]), 0), &[]);
+            client.post(|batch| batch.write(root, &image)).await?;
+            let mut batch = client.batch();
+            let locks_cas = batch.cas(words.locks, 0, descriptor.bits());
+            let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, 0, root).word());
+            batch.fence().cas(words.kind, 0, KIND);
+            let done = client.submit(batch).await?;
+            let (locks_won, root_won) = (done.swapped(locks_cas), done.swapped(root_cas));
+            client.recycle(done);
+            if !root_won {
+                client.free_unpublished(root, ty.bytes(), AllocKind::Inner);
+            }
+            if !locks_won {
+                Hocl::free_unpublished(&mut client, descriptor);
+            }
         }
-        Self::create(client, options).await?;
         let index = Self::open(client, options).await?;
         if !options.without_locks {
             index.shared.hocl.make_tables(client).await?;
@@ -166,7 +150,7 @@ impl<F: Fabric> OrderedIndex<F> for Art<F> {
         Ok(index)
     }
 
-    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_value(client, key).await
     }
 
@@ -176,32 +160,23 @@ impl<F: Fabric> OrderedIndex<F> for Art<F> {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         self.put_value(client, key, value, condition).await
     }
 
-    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
         self.delete_key(client, key).await
     }
 
-    async fn multi_get(
-        &self,
-        client: &mut Client<F>,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-        self.multi_get_values(client, keys).await
+    async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.values_of(client, keys).await
     }
 
-    async fn scan(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
         self.scan_chunk(client, range, limit).await
     }
 
-    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
@@ -209,15 +184,15 @@ impl<F: Fabric> OrderedIndex<F> for Art<F> {
     }
 
     /// There is nothing to keep up.
-    async fn maintain(&self, _client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn maintain(&self, _client: &mut Client<F>) -> Result<()> {
         Ok(())
     }
 
-    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.check_all(client).await
     }
 
-    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         self.collect_stats(client).await
     }
 

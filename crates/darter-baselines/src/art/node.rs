@@ -25,10 +25,10 @@
 //! leaves a tombstone.
 
 use darter_fabric::{GlobalAddr, mutant};
-use darter_index::IndexError;
 use darter_index::radix::prefix_hash::{HashedKey, identity_depth};
 use darter_index::radix::seal::SEAL;
 use darter_index::radix::slot::{END, FANOUT, NodeCode, order_of};
+use darter_index::{IndexError, Result};
 use darter_pool::size_class::{class_bytes, class_of};
 use smallvec::SmallVec;
 
@@ -36,7 +36,7 @@ use smallvec::SmallVec;
 /// header tells its depth.
 pub(super) type Slot = darter_index::radix::slot::Slot<NodeType>;
 /// What a slot holds, seal aside.
-pub(super) type Held = darter_index::radix::slot::Held<NodeType>;
+pub(super) type Content = darter_index::radix::slot::Content<NodeType>;
 
 /// The types of inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,45 +78,19 @@ pub(super) const HASHED: Layout = &[
     NodeType::H256,
 ];
 
-const ALL: [NodeType; 11] = [
-    NodeType::N4,
-    NodeType::N16,
-    NodeType::N48,
-    NodeType::N256,
-    NodeType::H4,
-    NodeType::H8,
-    NodeType::H16,
-    NodeType::H32,
-    NodeType::H64,
-    NodeType::H128,
-    NodeType::H256,
-];
-
 impl NodeCode for NodeType {
     fn code(self) -> u8 {
         self as u8
     }
 
     fn from_code(code: u64) -> Option<Self> {
-        ALL.get(code as usize).copied()
+        PUBLISHED.iter().chain(HASHED).nth(code as usize).copied()
     }
 }
 
 impl NodeType {
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::N4 => "N4",
-            Self::N16 => "N16",
-            Self::N48 => "N48",
-            Self::N256 => "N256",
-            Self::H4 => "H4",
-            Self::H8 => "H8",
-            Self::H16 => "H16",
-            Self::H32 => "H32",
-            Self::H64 => "H64",
-            Self::H128 => "H128",
-            Self::H256 => "H256",
-        }
+        ["N4", "N16", "N48", "N256", "H4", "H8", "H16", "H32", "H64", "H128", "H256"][self as usize]
     }
 
     /// The layout it belongs to.
@@ -384,7 +358,7 @@ pub(super) fn slots(ty: NodeType, words: &[u64]) -> impl Iterator<Item = (usize,
 pub(super) fn seals(ty: NodeType) -> impl Fn(usize, u64) -> bool {
     move |at, word| {
         let is_slot = at == END_AT || at >= ty.slots_at();
-        let is_open = is_slot && matches!(Slot::from_word(word).held(), Held::Leaf { .. });
+        let is_open = is_slot && matches!(Slot::from_word(word).content(), Content::Leaf { .. });
         at == 0 || is_open && !mutant!("art-leaf-slots-not-sealed")
     }
 }
@@ -393,11 +367,11 @@ pub(super) fn seals(ty: NodeType) -> impl Fn(usize, u64) -> bool {
 ///
 /// # Errors
 /// [`IndexError::Corrupt`] when there are any.
-pub(super) fn verify_edges(addr: GlobalAddr, ty: NodeType, words: &[u64]) -> Result<(), IndexError> {
+pub(super) fn verify_edges(addr: GlobalAddr, ty: NodeType, words: &[u64]) -> Result<()> {
     let mut seen = [false; FANOUT];
     for (at, slot) in Part::whole(ty, words).live() {
         let edge = slot.edge().unwrap_or(END);
-        let what = if slot.held() == Held::Invalid {
+        let what = if slot.content() == Content::Invalid {
             "slot of no known type"
         } else if (edge == END) != (at == END_AT) {
             "slot in the place of another edge"
@@ -406,7 +380,7 @@ pub(super) fn verify_edges(addr: GlobalAddr, ty: NodeType, words: &[u64]) -> Res
         } else {
             continue;
         };
-        return Err(IndexError::Corrupt { addr, what });
+        return Err(IndexError::corrupt(addr, what));
     }
     Ok(())
 }
@@ -470,7 +444,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_stays_with_its_edge() {
-        for &ty in &ALL {
+        for &ty in PUBLISHED.iter().chain(HASHED) {
             let mut words = image(ty, 0, &[leaf(7), leaf(9), leaf(END)]);
             for edge in [7, END] {
                 let (at, _) = Part::whole(ty, &words).find(edge).unwrap();

@@ -1,13 +1,12 @@
 //! Publishing a change: what is new is written, then linked by one CAS, and the locks are given
 //! back with it.
 
-use super::Art;
 use super::descent::SlotAt;
 use super::locks::Locks;
 use super::node::Slot;
+use super::shared::Operation;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_index::IndexError;
-use darter_pool::Pinned;
+use darter_index::Result;
 
 /// One published change: what is written before, the word that names the slot's edge, and the slot.
 pub(super) struct Change<'a> {
@@ -17,42 +16,31 @@ pub(super) struct Change<'a> {
     pub(super) new: Slot,
 }
 
-impl<F: Fabric> Art<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// Writes what is new and links it by one CAS, the locks given back with it: one round trip
     /// when all of it is on one memory node.
-    pub(super) async fn publish(
-        &self,
-        client: &mut Pinned<'_, F>,
-        change: Change<'_>,
-        mut locks: Locks,
-    ) -> Result<bool, IndexError> {
-        let lost = self.post(client, change, &mut locks).await?;
-        locks.end(client).await?;
+    pub(super) async fn publish(&mut self, change: Change<'_>, mut locks: Locks) -> Result<bool> {
+        let lost = self.post(change, &mut locks).await?;
+        locks.end(&mut self.client).await?;
         Ok(lost.is_none())
     }
 
     /// Does so. Returns what the slot holds instead if the CAS lost. The locks still have to be
     /// ended.
-    pub(super) async fn post(
-        &self,
-        client: &mut Pinned<'_, F>,
-        change: Change<'_>,
-        locks: &mut Locks,
-    ) -> Result<Option<Slot>, IndexError> {
+    pub(super) async fn post(&mut self, change: Change<'_>, locks: &mut Locks) -> Result<Option<Slot>> {
         let Change { writes, key, at, new } = change;
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         for (addr, words) in writes {
             batch.write(*addr, words);
         }
         if writes.iter().any(|(addr, _)| addr.node() != at.addr.node()) {
             // Complete before the CAS that links it: batches order verbs of one memory node only.
-            batch = client.submit(batch).await?;
-            batch.clear();
+            self.client.send(&mut batch).await?;
         }
         let (is_key_late, is_unlocked_first) =
             (mutant!("art-key-byte-behind-its-slot"), mutant!("art-unlocks-before-it-publishes"));
         if is_unlocked_first {
-            locks.unlock_in(&mut batch);
+            locks.unlock_in(self.client.pool().fabric(), &mut batch);
         }
         if let Some((addr, word)) = key.filter(|_| !is_key_late) {
             batch.write(addr, &[word]);
@@ -62,11 +50,11 @@ impl<F: Fabric> Art<F> {
             batch.write(addr, &[word]);
         }
         if !is_unlocked_first {
-            locks.unlock_in(&mut batch);
+            locks.unlock_in(self.client.pool().fabric(), &mut batch);
         }
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let lost = (!done.swapped(cas)).then(|| Slot::from_word(done.found(cas)));
-        client.recycle(done);
+        self.client.recycle(done);
         Ok(lost)
     }
 }

@@ -10,20 +10,20 @@
 //! does the same steps again. Memory for the successor is allocated before the first seal, so that
 //! running out of space leaves the node as it was.
 
-use super::Art;
 use super::descent::{Here, SlotAt};
 use super::locks::Locks;
-use super::node::{self, Header, Held, NodeType, Part, Slot};
+use super::node::{self, Content, Header, NodeType, Part, Slot};
 use super::publish::Change;
+use super::shared::Operation;
 use super::situations::{self, HELPED, REPLACE_LATE};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_index::IndexError;
 use darter_index::checker::note;
 use darter_index::radix::build::Built;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::seal::seal_all;
 use darter_index::radix::slot::END;
-use darter_pool::{AllocKind, Pinned};
+use darter_index::{IndexError, Result};
+use darter_pool::AllocKind;
 
 /// What is to come in a node's place.
 #[derive(Clone, Copy, Debug)]
@@ -57,31 +57,26 @@ enum Successor {
     Node(NodeType, Vec<Slot>),
 }
 
-impl<F: Fabric> Art<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// Replaces the node `here`, whose header need not be known.
-    pub(super) async fn replace(
-        &self,
-        client: &mut Pinned<'_, F>,
-        here: &Here,
-        wanted: Wanted<'_>,
-    ) -> Result<Replaced, IndexError> {
+    pub(super) async fn replace(&mut self, here: &Here, wanted: Wanted<'_>) -> Result<Replaced> {
         let above = here.above.map_or(here.incoming.addr, |(addr, _)| addr);
-        let locks = self.lock_both(client, above, here.addr).await?;
+        let locks = self.lock_both(above, here.addr).await?;
         let mut drafts = Drafts::new();
-        match self.replace_locked(client, here, wanted, &mut drafts).await {
+        match self.replace_locked(here, wanted, &mut drafts).await {
             Ok(Ok((slot, image, added))) => {
-                self.link(client, here, wanted, (slot, image, added), (drafts, locks)).await
+                self.link(here, wanted, (slot, image, added), (drafts, locks)).await
             }
             Ok(Err(outcome)) => {
-                drafts.discard(client);
-                locks.end(client).await?;
+                drafts.discard(&mut self.client);
+                locks.end(&mut self.client).await?;
                 Ok(outcome)
             }
             Err(error) => {
                 if let IndexError::Pool(_) = error {
                     // Nothing was begun; for any other error the locks are left to be taken over.
-                    drafts.discard(client);
-                    locks.end(client).await?;
+                    drafts.discard(&mut self.client);
+                    locks.end(&mut self.client).await?;
                 }
                 Err(error)
             }
@@ -92,26 +87,25 @@ impl<F: Fabric> Art<F> {
     /// written before, and whether the new child is in it; or why not.
     #[allow(clippy::type_complexity)] // one caller, which takes it apart
     async fn replace_locked(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         here: &Here,
         wanted: Wanted<'_>,
         drafts: &mut Drafts,
-    ) -> Result<Result<(Slot, Option<(GlobalAddr, Vec<u64>)>, bool), Replaced>, IndexError> {
+    ) -> Result<Result<(Slot, Option<(GlobalAddr, Vec<u64>)>, bool), Replaced>> {
         let (ty, incoming) = (here.ty, here.incoming);
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         let holder = here.above.map(|(addr, _)| batch.read(addr, 1));
         let pointer = batch.read(incoming.addr, 1);
         let node = batch.read(here.addr, ty.words());
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let holder_is_sealed =
             holder.is_some_and(|read| done.words(read)[0] & darter_index::radix::seal::SEAL != 0);
         let is_linked = done.words(pointer)[0] == incoming.slot.word();
         let mut words = done.words(node).to_vec();
-        client.recycle(done);
+        self.client.recycle(done);
         if here.above.is_none() && !is_linked {
             // What was remembered of the root word is out of date.
-            self.shared.read_root(client).await?;
+            self.shared.read_root(&mut self.client).await?;
         }
         let holder_is_sealed = holder_is_sealed && !mutant!("art-replaces-below-a-replaced-node");
         if holder_is_sealed || !is_linked {
@@ -134,10 +128,10 @@ impl<F: Fabric> Art<F> {
             _ => {}
         }
         let room = match planned {
-            Successor::Node(ty, _) => Some((ty, self.alloc_node(client, here, ty, drafts).await?)),
+            Successor::Node(ty, _) => Some((ty, self.alloc_node(here, ty, drafts).await?)),
             Successor::Slot(_) => None,
         };
-        seal_all(client, here.addr, &mut words, node::seals(ty)).await?;
+        seal_all(&mut self.client, here.addr, &mut words, node::seals(ty)).await?;
         let identity = Header::new(&words).identity();
         let (successor, added) = self.successor(here, &words, wanted);
         Ok(Ok(match (successor, room) {
@@ -153,13 +147,12 @@ impl<F: Fabric> Art<F> {
 
     /// Writes the successor, links it, unlocks, and retires the old node.
     async fn link(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         here: &Here,
         wanted: Wanted<'_>,
         (slot, image, added): (Slot, Option<(GlobalAddr, Vec<u64>)>, bool),
         (mut drafts, locks): (Drafts, Locks),
-    ) -> Result<Replaced, IndexError> {
+    ) -> Result<Replaced> {
         let mut writes: Vec<(GlobalAddr, &[u64])> = Vec::with_capacity(2);
         if let Some((addr, image)) = &image {
             writes.push((*addr, image));
@@ -168,33 +161,27 @@ impl<F: Fabric> Art<F> {
             writes.push((slot.addr(), leaf));
         }
         let change = Change { writes: &writes, key: None, at: here.incoming, new: slot };
-        if !self.publish(client, change, locks).await? {
-            drafts.discard(client);
+        if !self.publish(change, locks).await? {
+            drafts.discard(&mut self.client);
             return Ok(Replaced::Lost);
         }
         drafts.keep();
         note(situations::replaced(here.ty, slot, image.is_some()));
         if here.above.is_none() {
-            self.shared.remember_root(slot, client.epoch());
+            self.shared.remember_root(slot, self.client.epoch());
         }
-        client.retire(here.addr, here.ty.bytes(), AllocKind::Inner);
+        self.client.retire(here.addr, here.ty.bytes(), AllocKind::Inner);
         Ok(Replaced::Done { added: added || mutant!("art-added-though-it-was-there") })
     }
 
     /// Room for a successor: large nodes, which sit near the root, are spread over the memory nodes
     /// by their address; small ones stay with the slot that points to them, so that they are linked
     /// in one round trip.
-    async fn alloc_node(
-        &self,
-        client: &mut Pinned<'_, F>,
-        here: &Here,
-        ty: NodeType,
-        drafts: &mut Drafts,
-    ) -> Result<GlobalAddr, IndexError> {
+    async fn alloc_node(&mut self, here: &Here, ty: NodeType, drafts: &mut Drafts) -> Result<GlobalAddr> {
         let parent = here.incoming.addr.node();
-        let nodes = u64::from(client.pool().nodes());
+        let nodes = u64::from(self.client.pool().nodes());
         let home = if ty.capacity() > 16 { ((here.addr.offset() >> 6) % nodes) as u8 } else { parent };
-        drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await
+        drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await
     }
 
     /// What the node's content calls for, and whether the new child is in it.
@@ -229,37 +216,26 @@ impl<F: Fabric> Art<F> {
 
     /// Takes the lowest node out of a subtree without keys. One step: anyone who wants the subtree
     /// gone looks again.
-    pub(super) async fn remove_empty(
-        &self,
-        client: &mut Pinned<'_, F>,
-        here: &Here,
-    ) -> Result<(), IndexError> {
+    pub(super) async fn remove_empty(&mut self, here: &Here) -> Result<()> {
         let mut here = *here;
         loop {
-            let mut batch = client.batch();
-            let read = batch.read(here.addr, here.ty.words());
-            let done = client.submit(batch).await?;
-            let words = done.words(read).to_vec();
-            client.recycle(done);
+            let words = self.client.read(here.addr, here.ty.words()).await?;
             let whole = Part::whole(here.ty, &words);
             let depth = whole.header.depth();
             if here.above.is_some_and(|(_, above)| depth <= above) {
-                return Err(IndexError::Corrupt {
-                    addr: here.addr,
-                    what: "node less deep than the one that points to it",
-                });
+                return Err(IndexError::corrupt(here.addr, "node less deep than the one that points to it"));
             }
             let child = whole.live().next();
-            match child.map(|(at, slot)| (at, slot, slot.held())) {
-                Some((at, slot, Held::Node { addr, ty, .. })) if !whole.header.is_sealed() => {
+            match child.map(|(at, slot)| (at, slot, slot.content())) {
+                Some((at, slot, Content::Node { addr, ty, .. })) if !whole.header.is_sealed() => {
                     let incoming = SlotAt { addr: here.addr.plus(at as u64 * 8), slot };
                     let above = Some((here.addr, depth));
                     here = Here { addr, ty, header: Header::default(), incoming, above };
                 }
                 // A key came back, and with it the prefix.
-                Some((_, _, Held::Leaf { .. })) => return Ok(()),
+                Some((_, _, Content::Leaf { .. })) => return Ok(()),
                 _ => {
-                    self.replace(client, &here, Wanted::AsItIs).await?;
+                    self.replace(&here, Wanted::AsItIs).await?;
                     return Ok(());
                 }
             }

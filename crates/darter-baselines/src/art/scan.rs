@@ -7,15 +7,16 @@
 
 use super::Art;
 use super::descend_any::keys_below;
-use super::node::{Held, Part, Slot};
+use super::node::{Content, Part, Slot};
+use super::shared::Operation;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::frontier::{Weight, put_between, put_children, put_front, window};
 use darter_index::radix::limits::{Limits, Standing, Touches};
 use darter_index::radix::sink::{Sink, emit, is_void};
 use darter_index::radix::slot::END;
-use darter_index::{IndexError, KeyValue, ScanRange};
+use darter_index::{IndexError, KeyValue, Result, ScanRange};
+use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
-use darter_pool::{Client, Pinned};
 use std::collections::VecDeque;
 
 /// A subtree or a leaf that lies in the range, at least in part.
@@ -44,13 +45,13 @@ impl<F: Fabric> Art<F> {
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    ) -> Result<Vec<KeyValue>> {
         let mut pairs = Vec::new();
         if limit == 0 || is_void(range) {
             return Ok(pairs);
         }
-        let mut client = client.pin(OpKind::Scan).await?;
-        self.shared.refresh(&mut client).await?;
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Scan).await?;
+        self.shared.refresh(&mut operation.client).await?;
         let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
         let mut sink = Sink::new(visit, limit, range.reverse);
         let mut limits = Limits::new(self.shared.keys, range);
@@ -61,16 +62,16 @@ impl<F: Fabric> Art<F> {
             let (count, has_nodes) = window(&frontier, sink.left, weight);
             let run: Vec<Item> = frontier.drain(..count).collect();
             if !has_nodes {
-                let leaves = run.iter().filter_map(|item| match item.slot.held() {
-                    Held::Leaf { addr, class } => Some((addr, class, item.touches)),
+                let leaves = run.iter().filter_map(|item| match item.slot.content() {
+                    Content::Leaf { addr, class } => Some((addr, class, item.touches)),
                     _ => None,
                 });
-                emit(&mut client, &limits, leaves, &mut sink).await?;
+                emit(&mut operation.client, &limits, leaves, &mut sink).await?;
                 continue;
             }
-            let items = match self.expand(&mut client, &mut limits, &run, root_known).await? {
+            let items = match operation.expand(&mut limits, &run, root_known).await? {
                 Some(items) => items,
-                None => vec![Item { slot: self.shared.read_root(&mut client).await?, ..root }],
+                None => vec![Item { slot: self.shared.read_root(&mut operation.client).await?, ..root }],
             };
             root_known = true;
             put_front(&mut frontier, items);
@@ -78,25 +79,26 @@ impl<F: Fabric> Art<F> {
         drop(sink);
         Ok(pairs)
     }
+}
 
+impl<F: Fabric> Operation<'_, F> {
     /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
     /// when the remembered root was being replaced.
     async fn expand(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         limits: &mut Limits<'_>,
         run: &[Item],
         root_known: bool,
-    ) -> Result<Option<Vec<Item>>, IndexError> {
-        let mut batch = client.batch();
+    ) -> Result<Option<Vec<Item>>> {
+        let mut batch = self.client.batch();
         let mut reads = Vec::with_capacity(run.len());
         for item in run {
-            reads.push(match item.slot.held() {
-                Held::Node { addr, ty, .. } => Some((addr, ty, batch.read(addr, ty.words()))),
+            reads.push(match item.slot.content() {
+                Content::Node { addr, ty, .. } => Some((addr, ty, batch.read(addr, ty.words()))),
                 _ => None,
             });
         }
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let mut items = Vec::with_capacity(run.len() * 4);
         let mut unclear = Vec::new();
         for (&item, read) in run.iter().zip(reads) {
@@ -106,7 +108,7 @@ impl<F: Fabric> Art<F> {
             };
             let part = Part::whole(ty, done.words(read));
             if item.above.is_none() && !root_known && !self.shared.is_root(part.header) {
-                client.recycle(done);
+                self.client.recycle(done);
                 return Ok(None);
             }
             let depth = part.header.depth();
@@ -117,26 +119,25 @@ impl<F: Fabric> Art<F> {
                 Standing::Unknown => unclear.push(Unclear { at: items.len(), item, depth, children }),
             }
         }
-        client.recycle(done);
-        Ok(Some(self.settle_unclear(client, limits, items, unclear).await?))
+        self.client.recycle(done);
+        Ok(Some(self.settle_unclear(limits, items, unclear).await?))
     }
 
     async fn settle_unclear(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         limits: &Limits<'_>,
         items: Vec<Item>,
         unclear: Vec<Unclear>,
-    ) -> Result<Vec<Item>, IndexError> {
+    ) -> Result<Vec<Item>> {
         if unclear.is_empty() {
             return Ok(items);
         }
-        let node_of = |unclear: &Unclear| match unclear.item.slot.held() {
-            Held::Node { addr, ty, .. } => Some((addr, ty)),
+        let node_of = |unclear: &Unclear| match unclear.item.slot.content() {
+            Content::Node { addr, ty, .. } => Some((addr, ty)),
             _ => None,
         };
         let nodes: Vec<_> = unclear.iter().filter_map(node_of).collect();
-        let keys = keys_below(client, &nodes).await?;
+        let keys = keys_below(&mut self.client, &nodes).await?;
         let settled = unclear.into_iter().zip(keys).map(|(Unclear { at, item, depth, children }, key)| {
             let mut found = Vec::new();
             if let Some(touches) = key.and_then(|key| limits.standing_by_key(depth, &key, item.touches)) {
@@ -149,9 +150,9 @@ impl<F: Fabric> Art<F> {
 }
 
 /// Depths grow along every path, so pointers of a damaged pool cannot lead in circles.
-pub(super) fn check_depth(addr: GlobalAddr, depth: usize, above: Option<usize>) -> Result<(), IndexError> {
+pub(super) fn check_depth(addr: GlobalAddr, depth: usize, above: Option<usize>) -> Result<()> {
     if above.map_or(depth > 0, |above| depth <= above) {
-        return Err(IndexError::Corrupt { addr, what: "node less deep than the one that points to it" });
+        return Err(IndexError::corrupt(addr, "node less deep than the one that points to it"));
     }
     Ok(())
 }
@@ -173,9 +174,9 @@ fn add_children(
 }
 
 fn weight(item: &Item) -> Weight {
-    match item.slot.held() {
-        Held::Node { ty, .. } => Weight::node(ty.capacity(), ty.bytes()),
-        Held::Leaf { class, .. } => Weight::leaf(class_bytes(class)),
+    match item.slot.content() {
+        Content::Node { ty, .. } => Weight::node(ty.capacity(), ty.bytes()),
+        Content::Leaf { class, .. } => Weight::leaf(class_bytes(class)),
         _ => Weight { keys: 0, bytes: 0, is_node: false },
     }
 }

@@ -14,16 +14,17 @@
 use super::ArtOptions;
 use super::node::{Header, Layout, NodeType, Slot, identity_of};
 use crate::hocl::Hocl;
+use crate::sync::lock;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_index::IndexError;
 use darter_index::radix::prefix_hash::{HashKeys, HashedKey};
-use darter_index::radix::slot::Held;
+use darter_index::radix::slot::Content;
+use darter_index::{IndexError, Result};
 use darter_pool::{Client, Pool};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// "ART" and the format's version, in the kind word of a pool's root.
-pub(super) const KIND: u64 = u64::from_le_bytes(*b"ART\x01\0\0\0\0");
+pub(super) const KIND: u64 = u64::from_le_bytes(*b"ART\x02\0\0\0\0");
 
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,10 @@ impl RootWords {
     }
 }
 
-/// The state that all clients of a handle share.
+/// An operation under way.
+pub(super) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
+
+/// What the clients of a compute node share of the index.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) keys: HashKeys,
@@ -53,7 +57,7 @@ pub(super) struct Shared {
     /// The root pointer as last seen: of `root_epoch`, or of a later epoch that is not stored yet.
     root: AtomicU64,
     root_epoch: AtomicU64,
-    /// Held while these two change.
+    /// Content while these two change.
     remembering: Mutex<()>,
     /// The identity of roots: nobody who does not know the pool's secret can imitate it.
     root_identity: u64,
@@ -82,7 +86,7 @@ impl Shared {
 
     /// Remembers the root pointer, which an operation pinned at `epoch` has read or written.
     pub(super) fn remember_root(&self, slot: Slot, epoch: u64) {
-        let _remembering = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
+        let _remembering = lock(&self.remembering);
         if epoch >= self.root_epoch.load(Ordering::Relaxed) {
             // In this order: anyone who sees the epoch sees a root of that epoch or a later one.
             self.root.store(slot.word(), Ordering::Release);
@@ -99,7 +103,7 @@ impl Shared {
     /// Sees to it that the remembered root pointer is of the caller's epoch or a later one. The
     /// caller is pinned.
     #[inline]
-    pub(super) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(super) async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
         if self.root_epoch.load(Ordering::Acquire) < client.epoch() {
             self.read_root(client).await?;
         }
@@ -111,12 +115,9 @@ impl Shared {
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
     #[cold]
-    pub(super) async fn read_root<F: Fabric>(&self, client: &mut Client<F>) -> Result<Slot, IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(self.words.root, 1);
-        let done = client.submit(batch).await?;
-        let slot = Slot::from_word(done.words(read)[0]);
-        client.recycle(done);
+    pub(super) async fn read_root<F: Fabric>(&self, client: &mut Client<F>) -> Result<Slot> {
+        let [word] = client.read_words(self.words.root).await?;
+        let slot = Slot::from_word(word);
         self.node_of_root(slot)?;
         self.remember_root(slot, client.epoch());
         Ok(slot)
@@ -126,10 +127,10 @@ impl Shared {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`] when it names none.
-    pub(super) fn node_of_root(&self, slot: Slot) -> Result<(GlobalAddr, NodeType), IndexError> {
-        match slot.held() {
-            Held::Node { addr, ty, .. } => Ok((addr, ty)),
-            _ => Err(IndexError::Corrupt { addr: self.words.root, what: "root word names no node" }),
+    pub(super) fn node_of_root(&self, slot: Slot) -> Result<(GlobalAddr, NodeType)> {
+        match slot.content() {
+            Content::Node { addr, ty, .. } => Ok((addr, ty)),
+            _ => Err(IndexError::corrupt(self.words.root, "root word names no node")),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::locks::Locks;
 use super::node::{self, HEADER_WORDS, Header, Part, Slot, Vacancy};
 use super::publish::Change;
 use super::replace::{Replaced, Wanted};
+use super::shared::Operation;
 use super::situations::{ROOM_GONE, SEALED_SLOT, SPLIT_ABOVE, SPLIT_LEAF};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_index::check_key;
@@ -20,9 +21,13 @@ use darter_index::checker::note;
 use darter_index::radix::drafts::{Draft, Drafts};
 use darter_index::radix::slot::edge_of;
 use darter_index::radix::{TURNS_MAX, common_prefix, leaf, no_progress};
-use darter_index::{Condition, IndexError, PutOutcome};
+use darter_index::{Condition, IndexError, PutOutcome, Result};
 use darter_pool::size_class::class_bytes;
-use darter_pool::{AllocKind, Pinned};
+use darter_pool::{AllocKind, Client, Pinned};
+
+/// Deletes from one node at the same time, beside a client's own, for which it looks whether they
+/// left the node sparse together. What more of them leave, the next delete takes out.
+const RIVALS: usize = 4;
 
 /// What one look at the tree led to.
 enum Turn {
@@ -34,24 +39,24 @@ impl<F: Fabric> Art<F> {
     /// Stores a value under a key when the condition holds.
     pub(super) async fn put_value(
         &self,
-        client: &mut darter_pool::Client<F>,
+        client: &mut Client<F>,
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         let mut draft = Draft::new(client, key, value)?;
         let kind = condition.op_kind();
-        let mut client = client.pin(kind).await?;
+        let mut operation = Operation::pin(&*self.shared, client, kind).await?;
         for _ in 0..TURNS_MAX {
-            match self.put_turn(&mut client, &mut draft, condition).await {
+            match operation.put_turn(&mut draft, condition).await {
                 Ok(Turn::Done(outcome)) => {
-                    draft.discard(&mut client);
+                    draft.discard(&mut operation.client);
                     return Ok(outcome);
                 }
-                Ok(Turn::Again) => client.retried(),
+                Ok(Turn::Again) => operation.client.retried(),
                 Err(error) => {
                     if error.is_out_of_space() || mutant!("art-frees-leaf-after-lost-reply") {
-                        draft.discard(&mut client);
+                        draft.discard(&mut operation.client);
                     }
                     return Err(error);
                 }
@@ -60,55 +65,78 @@ impl<F: Fabric> Art<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    async fn put_turn(
-        &self,
-        client: &mut Pinned<'_, F>,
-        draft: &mut Draft<'_>,
-        condition: Condition<'_>,
-    ) -> Result<Turn, IndexError> {
+    /// Removes a key. Returns whether it was there.
+    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Delete).await?;
+        for _ in 0..TURNS_MAX {
+            let (descent, end, done) = operation.descend(key, Purpose::Write).await?;
+            operation.client.recycle(done);
+            match end {
+                End::Leaf { at, is_key: true, .. } => {
+                    if let Some(is_thin) = operation.clear_slot(&descent, at).await? {
+                        if is_thin {
+                            operation.tidy(key).await?;
+                        }
+                        return Ok(true);
+                    }
+                }
+                End::Sealed => {
+                    operation.replace(&descent.here, Wanted::AsItIs).await?;
+                }
+                _ => {
+                    // A delete that was cut short may have left this to be done.
+                    if matches!(end, End::Vacant) && operation.is_thin(&descent, &descent.part(), 0) {
+                        operation.tidy(key).await?;
+                    }
+                    return Ok(false);
+                }
+            }
+            operation.client.retried();
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Turn> {
         let key = draft.key;
-        let (mut descent, end, done) = self.descend(client, key, Purpose::Write).await?;
+        let (mut descent, end, done) = self.descend(key, Purpose::Write).await?;
         if let End::Leaf { at, read, is_key } = end {
-            let leaf = leaf::parse(at.slot.addr(), done.words(read))?;
+            let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
             let refused = !condition.holds_for(is_key.then_some(leaf.value));
             let other = (!is_key && !refused).then(|| leaf.key.to_vec());
-            client.recycle(done);
+            self.client.recycle(done);
             return match other {
                 _ if refused => Ok(Turn::Done(PutOutcome::Refused)),
-                Some(other) => self.split_leaf(client, draft, &mut descent, at, &other).await,
+                Some(other) => self.split_leaf(draft, &mut descent, at, &other).await,
                 None if self.shared.options.locked_updates && !at.slot.is_sealed() => {
-                    self.replace_leaf_locked(client, draft, (&descent.here, at), condition).await
+                    self.replace_leaf_locked(draft, (&descent.here, at), condition).await
                 }
-                None => self.replace_leaf(client, draft, &descent.here, at).await,
+                None => self.replace_leaf(draft, &descent.here, at).await,
             };
         }
-        client.recycle(done);
+        self.client.recycle(done);
         match end {
             End::Sealed => {
-                self.replace(client, &descent.here, Wanted::AsItIs).await?;
+                self.replace(&descent.here, Wanted::AsItIs).await?;
                 Ok(Turn::Again)
             }
             _ if condition.wants_key() => Ok(Turn::Done(PutOutcome::Refused)),
-            End::Diverged => self.split_above(client, draft, &mut descent).await,
-            _ => self.fill_vacancy(client, draft, &descent).await,
+            End::Diverged => self.split_above(draft, &mut descent).await,
+            _ => self.fill_vacancy(draft, &descent).await,
         }
     }
 
     /// The key is there: swings its slot to a new leaf.
-    async fn replace_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
-        draft: &mut Draft<'_>,
-        here: &Here,
-        at: SlotAt,
-    ) -> Result<Turn, IndexError> {
-        let addr = draft.place(client, at.addr.node()).await?;
-        let Some(locks) = self.lock_if_sealed(client, here, at).await? else { return Ok(Turn::Again) };
+    async fn replace_leaf(&mut self, draft: &mut Draft<'_>, here: &Here, at: SlotAt) -> Result<Turn> {
+        let addr = draft.place(&mut self.client, at.addr.node()).await?;
+        let Some(locks) = self.lock_if_sealed(here, at).await? else { return Ok(Turn::Again) };
         let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
         let change = Change { writes: &[(addr, &draft.words)], key: None, at, new };
-        if self.publish(client, change, locks).await? {
+        if self.publish(change, locks).await? {
             draft.linked();
-            retire_leaf(client, at.slot);
+            retire_leaf(&mut self.client, at.slot);
         } else if !self.shared.options.without_locks {
             return Ok(Turn::Again);
         }
@@ -118,73 +146,54 @@ impl<F: Fabric> Art<F> {
     /// A sealed slot in a node that is not sealed was left by a client that died early in a
     /// replacement: under the node's lock it is as good as any. No lock for any other slot; `None`
     /// when the node is sealed by now.
-    async fn lock_if_sealed(
-        &self,
-        client: &mut Pinned<'_, F>,
-        here: &Here,
-        at: SlotAt,
-    ) -> Result<Option<Locks>, IndexError> {
-        if at.slot.is_sealed() { self.lock_mending(client, here).await } else { Ok(Some(Locks::default())) }
+    async fn lock_if_sealed(&mut self, here: &Here, at: SlotAt) -> Result<Option<Locks>> {
+        if at.slot.is_sealed() { self.lock_mending(here).await } else { Ok(Some(Locks::default())) }
     }
 
     /// The same with the node locked from beginning to end: who waited for the lock finds that the
     /// slot changed, and goes on from what it holds now.
     async fn replace_leaf_locked(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         (here, mut at): (&Here, SlotAt),
         condition: Condition<'_>,
-    ) -> Result<Turn, IndexError> {
-        let addr = draft.place(client, at.addr.node()).await?;
-        let locks = self.lock(client, here.addr).await?;
+    ) -> Result<Turn> {
+        let addr = draft.place(&mut self.client, at.addr.node()).await?;
+        let locks = self.lock(here.addr).await?;
         let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
         let mut first: &[(GlobalAddr, &[u64])] = &[(addr, &draft.words)];
         let won = loop {
             let change = Change { writes: first, key: None, at, new };
-            let Some(found) = self.post(client, change, &mut Locks::default()).await? else { break true };
+            let Some(found) = self.post(change, &mut Locks::default()).await? else { break true };
             (first, at.slot) = (&[], found);
-            if !self.holds_key(client, found, draft.key, condition).await? {
+            if !self.holds_key(found, draft.key, condition).await? {
                 break false;
             }
         };
-        locks.end(client).await?;
+        locks.end(&mut self.client).await?;
         if !won {
             return Ok(Turn::Again);
         }
         draft.linked();
-        retire_leaf(client, at.slot);
+        retire_leaf(&mut self.client, at.slot);
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
     /// Whether an unsealed slot leads to the leaf of a key for which the condition holds.
-    async fn holds_key(
-        &self,
-        client: &mut Pinned<'_, F>,
-        slot: Slot,
-        key: &[u8],
-        condition: Condition<'_>,
-    ) -> Result<bool, IndexError> {
-        let node::Held::Leaf { addr, class } = slot.held() else { return Ok(false) };
+    async fn holds_key(&mut self, slot: Slot, key: &[u8], condition: Condition<'_>) -> Result<bool> {
+        let node::Content::Leaf { addr, class } = slot.content() else { return Ok(false) };
         if slot.is_sealed() {
             return Ok(false);
         }
-        let mut batch = client.batch();
-        let read = batch.read(addr, class_bytes(class) as usize / 8);
-        let done = client.submit(batch).await?;
-        let leaf = leaf::parse(addr, done.words(read))?;
+        let words = self.client.read(addr, class_bytes(class) as usize / 8).await?;
+        let leaf = leaf::parse(addr, &words)?;
         let holds = leaf.key == key && condition.holds_for(Some(leaf.value));
-        client.recycle(done);
         Ok(holds)
     }
 
     /// Locks a node for a change of a sealed slot.
-    async fn lock_mending(
-        &self,
-        client: &mut Pinned<'_, F>,
-        here: &Here,
-    ) -> Result<Option<Locks>, IndexError> {
-        let locks = self.lock_open(client, here.addr).await?;
+    async fn lock_mending(&mut self, here: &Here) -> Result<Option<Locks>> {
+        let locks = self.lock_open(here.addr).await?;
         if locks.is_some() {
             note(SEALED_SLOT);
         }
@@ -192,20 +201,12 @@ impl<F: Fabric> Art<F> {
     }
 
     /// Locks a node; `None` when it is sealed.
-    async fn lock_open(
-        &self,
-        client: &mut Pinned<'_, F>,
-        page: GlobalAddr,
-    ) -> Result<Option<Locks>, IndexError> {
-        let locks = self.lock(client, page).await?;
-        let mut batch = client.batch();
-        let read = batch.read(page, HEADER_WORDS);
-        let done = client.submit(batch).await?;
-        let is_sealed =
-            Header::new(done.words(read)).is_sealed() && !mutant!("art-seal-not-looked-at-under-the-lock");
-        client.recycle(done);
+    async fn lock_open(&mut self, page: GlobalAddr) -> Result<Option<Locks>> {
+        let locks = self.lock(page).await?;
+        let words = self.client.read(page, HEADER_WORDS).await?;
+        let is_sealed = Header::new(&words).is_sealed() && !mutant!("art-seal-not-looked-at-under-the-lock");
         if is_sealed {
-            locks.end(client).await?;
+            locks.end(&mut self.client).await?;
             return Ok(None);
         }
         Ok(Some(locks))
@@ -213,33 +214,28 @@ impl<F: Fabric> Art<F> {
 
     /// No child under the key's edge: takes a slot, or replaces the node by a larger one when it
     /// has none to spare.
-    async fn fill_vacancy(
-        &self,
-        client: &mut Pinned<'_, F>,
-        draft: &mut Draft<'_>,
-        descent: &Descent<'_>,
-    ) -> Result<Turn, IndexError> {
+    async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &Descent<'_>) -> Result<Turn> {
         let (here, edge) = (descent.here, descent.edge());
-        let addr = draft.place(client, here.addr.node()).await?;
+        let addr = draft.place(&mut self.client, here.addr.node()).await?;
         let new = Slot::leaf(edge, draft.class, addr);
         if descent.part().vacancy(edge).is_none() {
             let wanted = Wanted::With { slot: new, leaf: &draft.words };
-            let replaced = self.replace(client, &here, wanted).await?;
+            let replaced = self.replace(&here, wanted).await?;
             if replaced == (Replaced::Done { added: true }) {
                 draft.linked();
                 return Ok(Turn::Done(PutOutcome::Inserted));
             }
             return Ok(Turn::Again);
         }
-        let locks = self.lock(client, here.addr).await?;
+        let locks = self.lock(here.addr).await?;
         let vacancy = if self.shared.options.without_locks || mutant!("art-vacancy-not-looked-at-again") {
             descent.part().vacancy(edge)
         } else {
-            self.look_again(client, descent, edge).await?
+            self.look_again(descent, edge).await?
         };
         let Some(Vacancy { at, slot, key }) = vacancy else {
             note(ROOM_GONE);
-            locks.end(client).await?;
+            locks.end(&mut self.client).await?;
             return Ok(Turn::Again);
         };
         let change = Change {
@@ -248,7 +244,7 @@ impl<F: Fabric> Art<F> {
             at: SlotAt { addr: here.addr.plus(at as u64 * 8), slot },
             new,
         };
-        if !self.publish(client, change, locks).await? {
+        if !self.publish(change, locks).await? {
             return Ok(Turn::Again);
         }
         draft.linked();
@@ -257,20 +253,15 @@ impl<F: Fabric> Art<F> {
 
     /// Reads again, under the lock, what a descent read of the node where it ended. Returns where
     /// there is room for the edge if nobody has taken it and the node is not being replaced.
-    async fn look_again(
-        &self,
-        client: &mut Pinned<'_, F>,
-        descent: &Descent<'_>,
-        edge: u16,
-    ) -> Result<Option<Vacancy>, IndexError> {
+    async fn look_again(&mut self, descent: &Descent<'_>, edge: u16) -> Result<Option<Vacancy>> {
         let (here, at, len) = (descent.here, descent.words_at, descent.words.len());
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         let reads = if at == HEADER_WORDS {
             (batch.read(here.addr, HEADER_WORDS + len), None)
         } else {
             (batch.read(here.addr, HEADER_WORDS), Some(batch.read(here.addr.plus(at as u64 * 8), len)))
         };
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let words = done.words(reads.0);
         let header = Header::new(words);
         let words = reads.1.map_or(&words[HEADER_WORDS..], |read| done.words(read));
@@ -278,49 +269,40 @@ impl<F: Fabric> Art<F> {
         let is_taken = part.find(edge).is_some_and(|(_, slot)| slot.is_live());
         let is_sealed = header.is_sealed() && !mutant!("art-fills-a-replaced-node");
         let vacancy = if is_taken || is_sealed { None } else { part.vacancy(edge) };
-        client.recycle(done);
+        self.client.recycle(done);
         Ok(vacancy)
     }
 
     /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two
     /// keys.
     async fn split_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
         at: SlotAt,
         other: &[u8],
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let here = descent.here;
         let depth = common_prefix(draft.key, other);
         if depth <= here.header.depth() {
-            return Err(IndexError::Corrupt {
-                addr: at.slot.addr(),
-                what: "leaf under a prefix it does not have",
-            });
+            return Err(IndexError::corrupt(at.slot.addr(), "leaf under a prefix it does not have"));
         }
         let child = at.slot.unsealed().moved(edge_of(other, depth), 0);
         note(SPLIT_LEAF);
         // A slot that is not sealed proves by the CAS that the node is not.
         let needs_look = at.slot.is_sealed();
-        self.insert_node(client, draft, descent, (at, here.addr, needs_look), (depth, child)).await
+        self.insert_node(draft, descent, (at, here.addr, needs_look), (depth, child)).await
     }
 
     /// The key leaves the path in the bytes skipped before the node the descent ended at.
-    async fn split_above(
-        &self,
-        client: &mut Pinned<'_, F>,
-        draft: &mut Draft<'_>,
-        descent: &mut Descent<'_>,
-    ) -> Result<Turn, IndexError> {
+    async fn split_above(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
         let here = descent.here;
         let Some((holder, above)) = here.above else {
-            return Err(IndexError::Corrupt { addr: here.addr, what: "root with a prefix" });
+            return Err(IndexError::corrupt(here.addr, "root with a prefix"));
         };
-        let Some(other) = keys_below(client, &[(here.addr, here.ty)]).await?.pop().flatten() else {
+        let Some(other) = keys_below(&mut self.client, &[(here.addr, here.ty)]).await?.pop().flatten() else {
             // Every key below is gone; nothing stands in the way once the node is taken out.
-            self.remove_empty(client, &here).await?;
+            self.remove_empty(&here).await?;
             return Ok(Turn::Again);
         };
         let depth = common_prefix(draft.key, &other);
@@ -332,41 +314,36 @@ impl<F: Fabric> Art<F> {
         let at = here.incoming;
         let child = at.slot.moved(edge_of(&other, depth), 0);
         let needs_look = !mutant!("art-node-put-above-under-a-sealed-one");
-        self.insert_node(client, draft, descent, (at, holder, needs_look), (depth, child)).await
+        self.insert_node(draft, descent, (at, holder, needs_look), (depth, child)).await
     }
 
     /// Puts a node of depth `depth` into the slot `at` of the node `page`, hosting `child` and the
     /// new leaf.
     async fn insert_node(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
         (at, page, needs_look): (SlotAt, GlobalAddr, bool),
         (depth, child): (usize, Slot),
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let home = at.addr.node();
-        let leaf = draft.place(client, home).await?;
+        let leaf = draft.place(&mut self.client, home).await?;
         let new_leaf = Slot::leaf(edge_of(draft.key, depth), draft.class, leaf);
         let mut drafts = Drafts::new();
         let ty = self.shared.layout[0];
-        let addr = drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?;
+        let addr = drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await?;
         let image = node::image(ty, node::identity_of(&mut descent.key, depth), &[child, new_leaf]);
-        let locks = if needs_look {
-            self.lock_open(client, page).await?
-        } else {
-            Some(self.lock(client, page).await?)
-        };
+        let locks = if needs_look { self.lock_open(page).await? } else { Some(self.lock(page).await?) };
         let won = match locks {
             Some(locks) => {
                 let new = Slot::node(at.slot.edge().unwrap_or(0), ty, 0, addr);
                 let writes = [(addr, &image[..]), (leaf, &draft.words[..])];
-                self.publish(client, Change { writes: &writes, key: None, at, new }, locks).await?
+                self.publish(Change { writes: &writes, key: None, at, new }, locks).await?
             }
             None => false,
         };
         if !won {
-            drafts.discard(client);
+            drafts.discard(&mut self.client);
             return Ok(Turn::Again);
         }
         drafts.keep();
@@ -374,73 +351,49 @@ impl<F: Fabric> Art<F> {
         Ok(Turn::Done(PutOutcome::Inserted))
     }
 
-    /// Removes a key. Returns whether it was there.
-    pub(super) async fn delete_key(
-        &self,
-        client: &mut darter_pool::Client<F>,
-        key: &[u8],
-    ) -> Result<bool, IndexError> {
-        check_key(key)?;
-        let mut client = client.pin(OpKind::Delete).await?;
-        for _ in 0..TURNS_MAX {
-            let (descent, end, done) = self.descend(&mut client, key, Purpose::Write).await?;
-            client.recycle(done);
-            match end {
-                End::Leaf { at, is_key: true, .. } => {
-                    if self.clear_slot(&mut client, &descent.here, at).await? {
-                        if self.is_thin(&descent, 1) {
-                            self.tidy(&mut client, key).await?;
-                        }
-                        return Ok(true);
-                    }
-                }
-                End::Sealed => {
-                    self.replace(&mut client, &descent.here, Wanted::AsItIs).await?;
-                }
-                _ => {
-                    // A delete that was cut short may have left this to be done.
-                    if matches!(end, End::Vacant) && self.is_thin(&descent, 0) {
-                        self.tidy(&mut client, key).await?;
-                    }
-                    return Ok(false);
-                }
-            }
-            client.retried();
-        }
-        Err(no_progress(self.shared.words.root))
-    }
-
-    /// Puts a tombstone in the place of a leaf.
-    async fn clear_slot(
-        &self,
-        client: &mut Pinned<'_, F>,
-        here: &Here,
-        at: SlotAt,
-    ) -> Result<bool, IndexError> {
-        let locks = if at.slot.is_sealed() && !mutant!("art-sealed-slot-cleared") {
-            match self.lock_mending(client, here).await? {
+    /// Puts a tombstone in the place of a leaf. Returns whether the node may be sparse now; `None`
+    /// when another client changed the slot.
+    async fn clear_slot(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<Option<bool>> {
+        let here = &descent.here;
+        let mut locks = if at.slot.is_sealed() && !mutant!("art-sealed-slot-cleared") {
+            match self.lock_mending(here).await? {
                 Some(locks) => locks,
-                None => return Ok(false),
+                None => return Ok(None),
             }
         } else {
-            self.lock(client, here.addr).await?
+            self.lock(here.addr).await?
         };
-        let new = Slot::tomb(at.slot.edge().unwrap_or(0));
-        let won = self.publish(client, Change { writes: &[], key: None, at, new }, locks).await?;
+        let was_thin = self.is_thin(descent, &descent.part(), 1);
+        let may_be_thin = self.is_thin(descent, &descent.part(), 1 + RIVALS);
+        let mut batch = self.client.batch();
+        let tomb = Slot::tomb(at.slot.edge().unwrap_or(0));
+        let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
+        // Behind the CAS: of deletes at the same time the last sees what all of them have left.
+        let looks = may_be_thin && !was_thin && !mutant!("art-delete-looks-for-no-rivals");
+        let part_addr = here.addr.plus(descent.words_at as u64 * 8);
+        let look = looks.then(|| batch.read(part_addr, descent.words.len()));
+        locks.unlock_in(self.client.pool().fabric(), &mut batch);
+        let done = self.client.submit(batch).await?;
+        let won = done.swapped(cas);
+        let is_thin = look.map_or(was_thin, |read| {
+            self.is_thin(descent, &Part { words: done.words(read), ..descent.part() }, 0)
+        });
+        self.client.recycle(done);
+        locks.end(&mut self.client).await?;
         if won {
-            retire_leaf(client, at.slot);
+            retire_leaf(&mut self.client, at.slot);
         }
-        Ok(won)
+        Ok(won.then_some(is_thin))
     }
 
-    /// Whether the node where a descent ended may be sparse, with `fewer` children than the descent
-    /// saw.
-    fn is_thin(&self, descent: &Descent<'_>, fewer: usize) -> bool {
+    /// Whether the node where a descent ended may be sparse, with `fewer` children than a part of
+    /// it shows.
+    fn is_thin(&self, descent: &Descent<'_>, part: &Part<'_>, fewer: usize) -> bool {
         let ty = descent.here.ty;
         if descent.here.above.is_none() && ty == self.shared.layout[0] {
             return false;
         }
-        let live = descent.part().live().count().saturating_sub(fewer);
+        let live = part.live().count().saturating_sub(fewer);
         if ty.bucket(0).is_none() {
             return ty.is_sparse(live);
         }
@@ -450,19 +403,19 @@ impl<F: Fabric> Art<F> {
 
     /// Rebuilds smaller, or takes out, the node where a key ends, then the one above, as long as
     /// they are sparse.
-    async fn tidy(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
+    async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
-            let (descent, end, done) = self.descend(client, key, Purpose::Write).await?;
-            client.recycle(done);
+            let (descent, end, done) = self.descend(key, Purpose::Write).await?;
+            self.client.recycle(done);
             let is_due = match end {
                 End::Sealed => true,
-                End::Vacant | End::Leaf { is_key: false, .. } => self.is_thin(&descent, 0),
+                End::Vacant | End::Leaf { is_key: false, .. } => self.is_thin(&descent, &descent.part(), 0),
                 End::Diverged | End::Leaf { .. } => false,
             };
             if !is_due {
                 return Ok(());
             }
-            match self.replace(client, &descent.here, Wanted::AsItIs).await {
+            match self.replace(&descent.here, Wanted::AsItIs).await {
                 Ok(Replaced::Unneeded) => return Ok(()),
                 Ok(_) => {}
                 // The key is gone whatever becomes of the tidying: another delete does it.
@@ -475,7 +428,7 @@ impl<F: Fabric> Art<F> {
 }
 
 fn retire_leaf<F: Fabric>(client: &mut Pinned<'_, F>, slot: Slot) {
-    if let node::Held::Leaf { addr, class } = slot.held() {
+    if let node::Content::Leaf { addr, class } = slot.content() {
         client.retire(addr, class_bytes(class), AllocKind::Leaf);
     }
 }

@@ -4,16 +4,17 @@
 //! A lock exists while a client has it or waits for it, so any number of locks costs memory for
 //! those in use alone. Who asks for a lock that is taken waits in its queue. The holder's guard
 //! passes the lock on when it is dropped, to the first in the queue; [`LocalGuard::hand_over`]
-//! passes a `T` with it, such as the hold on a lock in the pool (Sherman's handover). A waiter that
+//! passes a `T` with it, such as the token in a lock of the pool (Sherman's handover). A waiter that
 //! is dropped leaves the queue; one that had already been given the lock passes it on, and drops
 //! the `T`, which has to make sense by itself then.
 
+use crate::sync::lock;
 use darter_fabric::mutant;
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 /// Parts of the table with a mutex each.
@@ -37,20 +38,16 @@ struct Lock<T> {
 }
 
 #[derive(Debug)]
-struct Waiter<T>(Mutex<Turn<T>>);
+struct Waiter<T>(Mutex<WaiterState<T>>);
 
 /// Where a waiter stands.
 #[derive(Debug)]
-enum Turn<T> {
+enum WaiterState<T> {
     Waits(Option<Waker>),
     /// It has the lock, and what was handed over with it.
     Has(Option<T>),
     /// It took what it was given, or went away.
     Gone,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T> Default for LocalLocks<T> {
@@ -86,10 +83,10 @@ impl<T> LocalLocks<T> {
         let entry = shard.get_mut(&number)?;
         while let Some(next) = entry.queue.pop_front() {
             let mut turn = lock(&next.0);
-            if let Turn::Waits(waker) = &mut *turn {
+            if let WaiterState::Waits(waker) = &mut *turn {
                 let waker = waker.take();
                 entry.handovers = if handed.is_some() { entry.handovers + 1 } else { 0 };
-                *turn = Turn::Has(handed.take());
+                *turn = WaiterState::Has(handed.take());
                 drop(turn);
                 drop(shard);
                 if let Some(waker) = waker {
@@ -127,7 +124,7 @@ impl<T> Future for Waiting<'_, T> {
                 drop(shard);
                 return self.poll(context);
             };
-            let waiter = Arc::new(Waiter(Mutex::new(Turn::Waits(Some(context.waker().clone())))));
+            let waiter = Arc::new(Waiter(Mutex::new(WaiterState::Waits(Some(context.waker().clone())))));
             entry.queue.push_back(Arc::clone(&waiter));
             drop(shard);
             self.waiter = Some(waiter);
@@ -135,16 +132,16 @@ impl<T> Future for Waiting<'_, T> {
         };
         let mut turn = lock(&waiter.0);
         match &mut *turn {
-            Turn::Waits(waker) => {
+            WaiterState::Waits(waker) => {
                 *waker = Some(context.waker().clone());
                 Poll::Pending
             }
-            Turn::Has(handed) => {
+            WaiterState::Has(handed) => {
                 let handed = handed.take();
-                *turn = Turn::Gone;
+                *turn = WaiterState::Gone;
                 Poll::Ready(LocalGuard { locks: Arc::clone(self.locks), number: self.number, handed })
             }
-            Turn::Gone => Poll::Pending,
+            WaiterState::Gone => Poll::Pending,
         }
     }
 }
@@ -152,8 +149,8 @@ impl<T> Future for Waiting<'_, T> {
 impl<T> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
         let Some(waiter) = &self.waiter else { return };
-        let turn = std::mem::replace(&mut *lock(&waiter.0), Turn::Gone);
-        if let Turn::Has(handed) = turn
+        let turn = std::mem::replace(&mut *lock(&waiter.0), WaiterState::Gone);
+        if let WaiterState::Has(handed) = turn
             && !mutant!("lock-dropped-waiter-keeps-its-turn")
         {
             drop(handed);

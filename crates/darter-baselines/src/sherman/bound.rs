@@ -12,10 +12,10 @@
 
 use super::format::SHORT_MAX;
 use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId};
-use darter_index::IndexError;
 use darter_index::radix::common_prefix;
 use darter_index::radix::drafts::Drafts;
-use darter_pool::{AllocKind, Client};
+use darter_index::{IndexError, Result};
+use darter_pool::{AllocKind, Client, Pinned};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
@@ -125,7 +125,7 @@ impl Bound {
         fresh: &mut Drafts,
         batch: &mut Batch,
         key: &[u8],
-    ) -> Result<Self, IndexError> {
+    ) -> Result<Self> {
         let mut bound = Self::short(key);
         if bound.is_long() {
             let bytes = Self::block_bytes(key.len());
@@ -138,7 +138,7 @@ impl Bound {
     }
 
     /// Its node no longer has it, and the change is published.
-    pub(super) fn retire<F: Fabric>(&self, client: &mut Client<F>) {
+    pub(super) fn retire<F: Fabric>(&self, client: &mut Pinned<'_, F>) {
         if let Some((addr, bytes)) = self.object() {
             client.retire(addr, bytes, AllocKind::Leaf);
         }
@@ -159,14 +159,11 @@ impl Bound {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(super) fn absorb(&mut self, words: &[u64]) -> Result<(), IndexError> {
+    pub(super) fn absorb(&mut self, words: &[u64]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         let whole = bytes.get(..self.len).filter(|whole| whole.starts_with(&self.bytes));
         let Some(whole) = whole else {
-            return Err(IndexError::Corrupt {
-                addr: self.block,
-                what: "a bound that does not begin as its node says",
-            });
+            return Err(IndexError::corrupt(self.block, "a bound that does not begin as its node says"));
         };
         self.bytes = SmallVec::from_slice(whole);
         Ok(())
@@ -180,7 +177,7 @@ impl Bound {
 pub(super) async fn fetch<F: Fabric>(
     client: &mut Client<F>,
     bounds: impl Iterator<Item = &mut Bound>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let mut unknown: Vec<&mut Bound> = bounds.filter(|bound| bound.whole().is_none()).collect();
     if unknown.is_empty() {
         return Ok(());

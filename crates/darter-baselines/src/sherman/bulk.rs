@@ -4,17 +4,17 @@
 //! topmost node's contents become the root's, by one rewrite; nothing is visible before, so a
 //! failure gives everything back.
 
-use super::Sherman;
 use super::bound::{Bound, separator};
-use super::entry::{Block, Entry, EntryState, Words};
+use super::entry::{Block, Entry, Words};
 use super::format::HEADER_WORDS;
 use super::nodes::{Change, Seen, is_harmless};
 use super::page::{Body, Draft, Link, Page};
 use super::split::{Item, leaf_body};
+use super::{Operation, Sherman};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::leaf as pair;
 use darter_index::radix::writes::Backlog;
-use darter_index::{IndexError, KeyValue};
+use darter_index::{IndexError, KeyValue, Result};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
@@ -55,17 +55,16 @@ fn stored_bytes(key: &[u8]) -> usize {
 
 impl<F: Fabric> Sherman<F> {
     /// Fills an empty index.
-    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
         {
-            let mut client = client.pin(OpKind::Load).await?;
-            let batch = client.batch();
-            let locked = self.shared.locks.lock(&mut client, self.shared.root.addr()).await?;
-            let seen = self.read_locked(&mut client, self.shared.root, batch, false).await;
-            locked.end(&mut client).await?;
-            self.empty_root(seen?)?;
+            let mut operation = Operation::pin(&*self.shared, client, OpKind::Load).await?;
+            let locked = operation.lock_root().await?;
+            let empty = operation.empty_root().await;
+            locked.end(&mut operation.client).await?;
+            empty?;
         }
         let mut builder = Builder {
             sherman: self,
@@ -95,38 +94,34 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// The root, when it is a leaf without entries.
-    fn empty_root(&self, seen: Seen) -> Result<Box<Page>, IndexError> {
-        let format = &self.shared.format;
-        match seen {
-            Seen::Alive(page) => {
-                let is_empty = |slot| page.entry(format, slot) == EntryState::Empty;
-                let empty = page.is_leaf() && (0..page.slots(format)).all(is_empty);
-                if empty { Ok(page) } else { Err(IndexError::NotEmpty) }
-            }
-            _ => Err(IndexError::Corrupt { addr: self.shared.root.addr(), what: "a root that is dead" }),
-        }
-    }
-
-    async fn publish_root(&self, client: &mut Client<F>, draft: &Draft) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Load).await?;
-        let mut locked = self.shared.locks.lock(&mut client, self.shared.root.addr()).await?;
+    async fn publish_root(&self, client: &mut Client<F>, draft: &Draft) -> Result<()> {
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Load).await?;
+        let mut locked = operation.lock_root().await?;
         let published = async {
-            let batch = client.batch();
-            let page =
-                self.empty_root(self.read_locked(&mut client, self.shared.root, batch, false).await?)?;
-            self.rewrite(&mut client, &mut Change::default(), &page, draft, vec![&mut locked]).await
+            let page = operation.empty_root().await?;
+            operation.rewrite(&mut Change::default(), &page, draft, vec![&mut locked]).await
         };
         match published.await {
-            Ok(_) => locked.end(&mut client).await,
-            Err(error) => self.give_up(&mut client, locked, error).await,
+            Ok(_) => locked.end(&mut operation.client).await,
+            Err(error) => operation.give_up(locked, error).await,
+        }
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// The root, which the caller has locked, when it is a leaf without entries.
+    async fn empty_root(&mut self) -> Result<Box<Page>> {
+        match self.read_locked(self.shared.root, false).await? {
+            Seen::Alive(page) if page.is_leaf() && page.is_empty(&self.shared.format) => Ok(page),
+            Seen::Alive(_) => Err(IndexError::NotEmpty),
+            _ => Err(IndexError::corrupt(self.shared.root.addr(), "a root that is dead")),
         }
     }
 }
 
 impl<F: Fabric> Builder<'_, F> {
     /// Takes all keys. Returns what the root is to hold.
-    async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Draft, IndexError>
+    async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Draft>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
@@ -163,24 +158,14 @@ impl<F: Fabric> Builder<'_, F> {
         whole * usize::from(self.sherman.shared.options.fill_percent.clamp(10, 100)) / 100
     }
 
-    async fn payload(
-        &mut self,
-        client: &mut Client<F>,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<Words, IndexError> {
+    async fn payload(&mut self, client: &mut Client<F>, key: &[u8], value: &[u8]) -> Result<Words> {
         let format = &self.sherman.shared.format;
         if format.is_inline() {
             let mut words: Words = SmallVec::from_elem(0, format.payload_words());
             bytemuck::cast_slice_mut(&mut words)[..value.len()].copy_from_slice(value);
             return Ok(words);
         }
-        let max = client.pool().object_bytes_max();
-        let class = pair::leaf_class(key.len(), value.len()).filter(|&class| class_bytes(class) <= max);
-        let Some(class) = class else {
-            let max = (max as usize).saturating_sub(pair::HEADER_BYTES + key.len());
-            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
-        };
+        let class = pair::class_within(client.pool().object_bytes_max(), key.len(), value.len())?;
         let node = (self.count / PAIR_RUN % u64::from(client.pool().nodes())) as u8;
         let addr = client.alloc(node, class_bytes(class), AllocKind::Leaf).await?;
         let image = pair::image(key, value);
@@ -190,8 +175,8 @@ impl<F: Fabric> Builder<'_, F> {
     }
 
     /// Allocates a node that is known to nobody else.
-    async fn new_node(&mut self, client: &mut Client<F>) -> Result<Link, IndexError> {
-        let link = self.sherman.new_node(client, &mut self.change.fresh).await?;
+    async fn new_node(&mut self, client: &mut Client<F>) -> Result<Link> {
+        let link = self.sherman.shared.new_node(client, &mut self.change.fresh).await?;
         self.change.fresh.keep();
         self.unwritten.push(link);
         Ok(link)
@@ -199,7 +184,7 @@ impl<F: Fabric> Builder<'_, F> {
 
     /// Writes the leaf being filled, which ends before `parts`, and begins the next. Where the
     /// fences take more room than those before, it becomes two.
-    async fn close_leaf(&mut self, client: &mut Client<F>, parts: Vec<u8>) -> Result<(), IndexError> {
+    async fn close_leaf(&mut self, client: &mut Client<F>, parts: Vec<u8>) -> Result<()> {
         let mut fences = vec![(self.items.len(), parts)];
         while let Some((count, parts)) = fences.pop() {
             let next = self.new_node(client).await?;
@@ -219,10 +204,7 @@ impl<F: Fabric> Builder<'_, F> {
             self.free_loose(client);
             let half = count / 2;
             if half == 0 {
-                return Err(IndexError::Corrupt {
-                    addr: self.leaf.addr(),
-                    what: "an entry that fits in no leaf",
-                });
+                return Err(IndexError::corrupt(self.leaf.addr(), "an entry that fits in no leaf"));
             }
             let between = separator(&self.items[half - 1].0, &self.items[half].0).to_vec();
             fences.push((count - half, parts));
@@ -231,7 +213,7 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(())
     }
 
-    async fn bound(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<Bound, IndexError> {
+    async fn bound(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<Bound> {
         let Change { fresh, batch } = &mut self.change;
         let bound = Bound::make(client, fresh, batch, key).await?;
         fresh.keep();
@@ -250,13 +232,8 @@ impl<F: Fabric> Builder<'_, F> {
     }
 
     /// Writes a node. Returns whether its contents fit.
-    async fn write_node(
-        &mut self,
-        client: &mut Client<F>,
-        link: Link,
-        draft: &Draft,
-    ) -> Result<bool, IndexError> {
-        if self.sherman.write_new(&mut self.change, link, draft).is_none() {
+    async fn write_node(&mut self, client: &mut Client<F>, link: Link, draft: &Draft) -> Result<bool> {
+        if self.sherman.shared.write_new(&mut self.change, link, draft).is_none() {
             return Ok(false);
         }
         self.nodes.push(link.addr());
@@ -268,12 +245,7 @@ impl<F: Fabric> Builder<'_, F> {
     }
 
     /// Adds a finished child of level `at` to the node being filled above it.
-    async fn push_child(
-        &mut self,
-        client: &mut Client<F>,
-        at: usize,
-        child: (Vec<u8>, Link),
-    ) -> Result<(), IndexError> {
+    async fn push_child(&mut self, client: &mut Client<F>, at: usize, child: (Vec<u8>, Link)) -> Result<()> {
         let (mut at, mut child) = (at, child);
         loop {
             if self.inner.len() == at {
@@ -298,10 +270,7 @@ impl<F: Fabric> Builder<'_, F> {
             let (low, link) = (full.low.clone(), full.link);
             let draft = self.inner_draft(client, at, full, Some((child.0, next))).await?;
             if !self.write_node(client, link, &draft).await? {
-                return Err(IndexError::Corrupt {
-                    addr: link.addr(),
-                    what: "two children that fit in no node",
-                });
+                return Err(IndexError::corrupt(link.addr(), "two children that fit in no node"));
             }
             (at, child) = (at + 1, (low, link));
         }
@@ -313,7 +282,7 @@ impl<F: Fabric> Builder<'_, F> {
         at: usize,
         open: Open,
         next: Option<(Vec<u8>, Link)>,
-    ) -> Result<Draft, IndexError> {
+    ) -> Result<Draft> {
         let low = self.bound(client, &open.low).await?;
         let mut children: Vec<(Bound, Link)> = Vec::new();
         for (index, (key, link)) in open.children.iter().enumerate() {
@@ -329,7 +298,7 @@ impl<F: Fabric> Builder<'_, F> {
 
     /// Writes what is still open. Returns what the root is to hold. The topmost node's own place is
     /// not needed.
-    async fn finish(&mut self, client: &mut Client<F>) -> Result<Draft, IndexError> {
+    async fn finish(&mut self, client: &mut Client<F>) -> Result<Draft> {
         let items = std::mem::take(&mut self.items);
         let lower = self.bound(client, &self.low.clone()).await?;
         let body = leaf_body(&self.sherman.shared.format, &lower, None, &items);
@@ -338,7 +307,7 @@ impl<F: Fabric> Builder<'_, F> {
         let mut at = 0;
         while at < self.inner.len() {
             if !self.write_node(client, link, &draft).await? {
-                return Err(IndexError::Corrupt { addr: link.addr(), what: "a node that does not fit" });
+                return Err(IndexError::corrupt(link.addr(), "a node that does not fit"));
             }
             self.push_child(client, at, (low, link)).await?;
             let placeholder = Open { link: Link::NONE, low: Vec::new(), children: Vec::new(), bytes: 0 };
@@ -353,7 +322,7 @@ impl<F: Fabric> Builder<'_, F> {
     }
 
     /// Frees everything built, none of which was ever visible.
-    async fn give_back(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn give_back(mut self, client: &mut Client<F>) -> Result<()> {
         self.backlog.send(client, &mut self.change.batch).await?;
         let format = &self.sherman.shared.format;
         let free_pair = |client: &mut Client<F>, entry: &Entry| {
@@ -365,11 +334,8 @@ impl<F: Fabric> Builder<'_, F> {
             free_pair(client, entry);
         }
         for &addr in &self.nodes {
-            let mut batch = client.batch();
-            let read = batch.read(addr, format.node_words);
-            let done = client.submit(batch).await?;
-            let page = Page::parse(format, addr, done.words(read));
-            client.recycle(done);
+            let words = client.read(addr, format.node_words).await?;
+            let page = Page::parse(format, addr, &words);
             let Some(page) = page else { continue };
             if let Body::Leaf { entries, .. } = page.draft(format).body {
                 for entry in &entries {

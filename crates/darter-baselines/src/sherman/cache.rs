@@ -7,7 +7,7 @@
 //! rest fits: every step drops one, so eviction ends whatever the copies' sizes.
 
 use super::format::mix;
-use super::page::{Aim, Page, Place};
+use super::page::{Aim, Page, Position};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,7 +96,7 @@ impl Cache {
             .iter()
             .skip(usize::from(level))
             .filter_map(low)
-            .find(|copy| copy.page.place(aim) == Some(Place::Within));
+            .find(|copy| copy.page.place(aim) == Some(Position::Within));
         let found = found.or_else(|| copies.root.clone().filter(|root| root.page.level >= level))?;
         found.used_at.store(self.insertions.load(Ordering::Relaxed), Ordering::Relaxed);
         Some(found)

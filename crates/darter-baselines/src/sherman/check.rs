@@ -7,19 +7,16 @@
 //! Others may be at work meanwhile.
 
 use super::bound::Bound;
-use super::entry::{EntryState, key_words};
-use super::page::{Aim, Link, Page, Place, redo_image, state_of};
+use super::entry::{Entry, EntryState, key_words};
+use super::page::{Aim, Link, Page, Position, redo_image, state_of};
 use super::search::entry_key;
 use super::walk::fetch_bounds;
-use super::{DESCRIPTOR_BYTES, Sherman};
+use super::{DESCRIPTOR_BYTES, Operation, Sherman};
 use darter_fabric::{Fabric, OpKind};
 use darter_index::radix::leaf as pair;
-use darter_index::{CheckReport, IndexError, NodeTypeStats};
-use darter_pool::{Client, Pinned};
+use darter_index::{CheckReport, NodeTypeStats, Result};
+use darter_pool::Client;
 use std::collections::HashMap;
-
-/// Bytes of pairs read in one round trip.
-const PAIR_BATCH_BYTES: u64 = 1 << 20;
 
 /// A walk in progress.
 struct Inspection {
@@ -34,12 +31,8 @@ struct Inspection {
 
 impl<F: Fabric> Sherman<F> {
     /// Walks and verifies everything; without pairs it only counts.
-    pub(super) async fn inspect(
-        &self,
-        client: &mut Client<F>,
-        reads_pairs: bool,
-    ) -> Result<CheckReport, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
+    pub(super) async fn inspect(&self, client: &mut Client<F>, reads_pairs: bool) -> Result<CheckReport> {
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
         let format = &self.shared.format;
         let mut walk = Inspection {
             report: CheckReport::default(),
@@ -50,15 +43,15 @@ impl<F: Fabric> Sherman<F> {
         };
         walk.report.reach(self.shared.descriptor, DESCRIPTOR_BYTES, "descriptor");
         walk.report.stats.index_bytes += DESCRIPTOR_BYTES;
-        self.shared.locks.report(&mut client, &mut walk.report).await?;
+        self.shared.locks.report(&mut operation.client, &mut walk.report).await?;
         let mut first = self.shared.root;
         let mut height = None;
         loop {
-            let Some(leftmost) = self.sound_node(&mut client, &mut walk, first).await? else { break };
+            let Some(leftmost) = operation.sound_node(&mut walk, first).await? else { break };
             let level = leftmost.level;
             let inner_levels = usize::from(*height.get_or_insert(level));
             let below = leftmost.children().checked_sub(1).map(|_| leftmost.child(0));
-            self.inspect_level(&mut client, &mut walk, leftmost).await?;
+            operation.inspect_level(&mut walk, leftmost).await?;
             if level == 0 {
                 walk.report.stats.levels = vec![0; inner_levels + 1];
                 walk.report.stats.levels[inner_levels] = walk.report.stats.keys;
@@ -86,23 +79,20 @@ impl<F: Fabric> Sherman<F> {
         Ok(report)
     }
 
-    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.inspect(client, true).await
     }
+}
 
+impl<F: Fabric> Operation<'_, F> {
     /// Reads a node that the tree leads to; one that something is left to be done at is mended
     /// first. `None` after a violation.
-    async fn sound_node(
-        &self,
-        client: &mut Pinned<'_, F>,
-        walk: &mut Inspection,
-        link: Link,
-    ) -> Result<Option<Box<Page>>, IndexError> {
+    async fn sound_node(&mut self, walk: &mut Inspection, link: Link) -> Result<Option<Box<Page>>> {
         let format = &self.shared.format;
         for attempt in 0..3 {
-            let mut batch = client.batch();
+            let mut batch = self.client.batch();
             let read = batch.read(link.addr(), format.node_words);
-            let done = match client.submit(batch).await {
+            let done = match self.client.submit(batch).await {
                 Ok(done) => done,
                 Err(error) => {
                     walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
@@ -111,13 +101,13 @@ impl<F: Fabric> Sherman<F> {
             };
             let redo = redo_image(state_of(done.words(read))).is_some();
             let page = Page::parse(format, link.addr(), done.words(read));
-            client.recycle(done);
+            self.client.recycle(done);
             match page {
                 Some(page)
                     if page.tag == link.tag() && !redo && !(page.is_leaf() && page.is_torn(format)) =>
                 {
                     let mut page = Box::new(page);
-                    if let Err(error) = fetch_bounds(client, &mut page).await {
+                    if let Err(error) = fetch_bounds(&mut self.client, &mut page).await {
                         walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
                         return Ok(None);
                     }
@@ -127,7 +117,7 @@ impl<F: Fabric> Sherman<F> {
                 _ => {}
             }
             walk.report.remarks.push(format!("node at {}: a dead client's write was finished", link.addr()));
-            if let Err(error) = self.mend(client, link).await {
+            if let Err(error) = self.mend(link).await {
                 walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
                 return Ok(None);
             }
@@ -137,12 +127,7 @@ impl<F: Fabric> Sherman<F> {
     }
 
     /// Walks one level along its sibling links.
-    async fn inspect_level(
-        &self,
-        client: &mut Pinned<'_, F>,
-        walk: &mut Inspection,
-        leftmost: Box<Page>,
-    ) -> Result<(), IndexError> {
+    async fn inspect_level(&mut self, walk: &mut Inspection, leftmost: Box<Page>) -> Result<()> {
         let level = leftmost.level;
         let mut listed = std::mem::take(&mut walk.listed);
         let (mut page, mut low) = (leftmost, Vec::new());
@@ -155,7 +140,7 @@ impl<F: Fabric> Sherman<F> {
             }
             let next = match page.sibling {
                 Link::NONE => None,
-                sibling => match self.sound_node(client, walk, sibling).await? {
+                sibling => match self.sound_node(walk, sibling).await? {
                     Some(next) => Some(next),
                     None => return Ok(()),
                 },
@@ -165,8 +150,8 @@ impl<F: Fabric> Sherman<F> {
                 walk.report
                     .remarks
                     .push(format!("node at {}: a dead client's merge was finished", page.addr));
-                self.mend(client, page.link()).await?;
-                match self.sound_node(client, walk, page.link()).await? {
+                self.mend(page.link()).await?;
+                match self.sound_node(walk, page.link()).await? {
                     Some(again) => page = again,
                     None => return Ok(()),
                 }
@@ -184,7 +169,7 @@ impl<F: Fabric> Sherman<F> {
                 // The root, or one that its parent was not told of: its left neighbour leads to it.
                 None => {}
             }
-            self.inspect_node(client, walk, &page).await?;
+            self.inspect_node(walk, &page).await?;
             match (&page.high, next) {
                 (None, None) => break,
                 (Some(high), Some(next)) if high.bytes() > page.low.bytes() => {
@@ -203,12 +188,7 @@ impl<F: Fabric> Sherman<F> {
         Ok(())
     }
 
-    async fn inspect_node(
-        &self,
-        client: &mut Pinned<'_, F>,
-        walk: &mut Inspection,
-        page: &Page,
-    ) -> Result<(), IndexError> {
+    async fn inspect_node(&mut self, walk: &mut Inspection, page: &Page) -> Result<()> {
         for (addr, bytes) in page.bounds().filter_map(Bound::object) {
             walk.report.reach(addr, bytes, "bound");
             walk.report.stats.index_bytes += bytes;
@@ -216,13 +196,13 @@ impl<F: Fabric> Sherman<F> {
         let all: Vec<usize> = (0..page.slots(&self.shared.format)).collect();
         if page.is_leaf() {
             walk.leaves.0 += 1;
-            return self.inspect_entries(client, walk, page, &all).await;
+            return self.inspect_entries(walk, page, &all).await;
         }
         walk.inner.0 += 1;
         walk.inner.1 += page.children() as u64;
         for at in 0..page.children() {
             if at > 0 && page.child_low(at) <= page.child_low(at - 1)
-                || page.place(Aim::At(page.child_low(at))) != Some(Place::Within)
+                || page.place(Aim::At(page.child_low(at))) != Some(Position::Within)
             {
                 walk.report.violation(format!("node at {}: separator {at} is out of order", page.addr));
             }
@@ -232,13 +212,7 @@ impl<F: Fabric> Sherman<F> {
     }
 
     /// Verifies some entries of a leaf.
-    async fn inspect_entries(
-        &self,
-        client: &mut Pinned<'_, F>,
-        walk: &mut Inspection,
-        page: &Page,
-        slots: &[usize],
-    ) -> Result<(), IndexError> {
+    async fn inspect_entries(&mut self, walk: &mut Inspection, page: &Page, slots: &[usize]) -> Result<()> {
         let format = &self.shared.format;
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut entries = Vec::new();
@@ -267,45 +241,28 @@ impl<F: Fabric> Sherman<F> {
             entries.retain(|entry| walk.report.reach(entry.block().addr, entry.block().bytes(), "pair"));
             walk.report.stats.kv_bytes += entries.iter().map(|entry| entry.block().bytes()).sum::<u64>();
         }
-        let mut rest = if format.is_inline() || !walk.reads_pairs { &[] } else { &entries[..] };
-        while !rest.is_empty() {
-            let mut bytes = 0;
-            let fits = rest.iter().take_while(|entry| {
-                bytes += entry.block().bytes();
-                bytes <= PAIR_BATCH_BYTES
+        if walk.reads_pairs && !format.is_inline() {
+            let pairs = entries.into_iter().map(|entry| {
+                let block = entry.block();
+                (entry, block.addr, block.words())
             });
-            let (now, later) = rest.split_at(fits.count().max(1));
-            rest = later;
-            let mut batch = client.batch();
-            let reads: Vec<_> = now
-                .iter()
-                .map(|entry| (entry, batch.read(entry.block().addr, entry.block().words())))
-                .collect();
-            match client.submit(batch).await {
-                Ok(done) => {
-                    for (entry, read) in reads {
-                        match pair::parse(entry.block().addr, done.words(read)) {
-                            Ok(held) if key_words(format, held.key, page.prefix) == entry.key => {
-                                if format.key.is_none() {
-                                    keys.push(held.key.to_vec());
-                                }
-                            }
-                            Ok(_) => walk.report.violation(format!(
-                                "pair at {}: not the key its leaf's entry is for",
-                                entry.block().addr
-                            )),
-                            Err(error) => walk.report.violation(error.to_string()),
-                        }
+            let pairs: Vec<_> = pairs.collect();
+            let verify = |report: &mut CheckReport, entry: &Entry, words: &[u64]| {
+                let addr = entry.block().addr;
+                match pair::parse(addr, words) {
+                    Ok(held) if key_words(format, held.key, page.prefix) == entry.key => {
+                        keys.extend(format.key.is_none().then(|| held.key.to_vec()));
                     }
-                    client.recycle(done);
+                    Ok(_) => {
+                        report.violation(format!("pair at {addr}: not the key its leaf's entry is for"));
+                    }
+                    Err(error) => report.violation(error.to_string()),
                 }
-                Err(error) => {
-                    walk.report.unreadable(format_args!("pairs of the leaf at {}", page.addr), error)?;
-                }
-            }
+            };
+            walk.report.verify_each(&mut self.client, &pairs, verify).await?;
         }
         keys.sort();
-        if keys.iter().any(|key| page.place(Aim::At(key)) != Some(Place::Within)) {
+        if keys.iter().any(|key| page.place(Aim::At(key)) != Some(Position::Within)) {
             walk.report.violation(format!("leaf at {}: a key outside its fences", page.addr));
         }
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {

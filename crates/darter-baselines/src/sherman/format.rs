@@ -1,7 +1,7 @@
 //! The shape of what is stored, as a root word keeps it, and how nodes are read and written in it.
 
 use super::options::{Records, ShermanOptions};
-use darter_index::IndexError;
+use darter_index::{IndexError, Result};
 use std::ops::Deref;
 
 /// Words before the fences.
@@ -25,7 +25,7 @@ pub(super) struct Shape {
 impl Shape {
     /// # Errors
     /// [`IndexError::Options`].
-    pub(super) fn of(options: &ShermanOptions) -> Result<Self, IndexError> {
+    pub(super) fn of(options: &ShermanOptions) -> Result<Self> {
         let (key, value) = match options.records {
             Records::Any => (None, None),
             Records::FixedKeys { key_bytes } => (Some(key_bytes), None),

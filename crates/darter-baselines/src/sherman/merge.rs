@@ -17,16 +17,15 @@
 //! in three quarters of a node.
 
 use super::bound::Bound;
-use super::entry::EntryState;
-use super::nodes::{Change, Seen, is_harmless};
+use super::nodes::{Change, Seen, is_harmless, write_dead};
 use super::page::{Aim, Body, Draft, Link, Page};
 use super::split::leaf_body;
 use super::walk::fetch_bounds;
-use super::{Sherman, situations};
+use super::{Operation, Shared, Sherman, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Fabric, OpKind, mutant};
-use darter_index::IndexError;
 use darter_index::checker::note;
+use darter_index::{IndexError, Result};
 use darter_pool::{Client, Pinned, PoolError};
 
 /// Locks that an operation holds, in the order of locking; one can cover several nodes.
@@ -38,11 +37,7 @@ struct Holding {
 impl Holding {
     /// Ends the locks, unless something went wrong with what was posted under them: then they are
     /// left to be taken over.
-    async fn end<F: Fabric, R>(
-        self,
-        client: &mut Pinned<'_, F>,
-        outcome: Result<R, IndexError>,
-    ) -> Result<R, IndexError> {
+    async fn end<F: Fabric, R>(self, client: &mut Pinned<'_, F>, outcome: Result<R>) -> Result<R> {
         if outcome.as_ref().is_ok() || outcome.as_ref().is_err_and(is_harmless) {
             for locked in self.locks {
                 locked.end(client).await?;
@@ -61,19 +56,37 @@ enum Merged {
 }
 
 impl<F: Fabric> Sherman<F> {
+    /// Tries again to merge leaves that deletes have left empty, because a client had a lock or the
+    /// pool was full.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::merge_upwards`].
+    pub(super) async fn merge_left_over(&self, client: &mut Client<F>) -> Result<()> {
+        let keys = std::mem::take(&mut *self.shared.unmerged());
+        for key in keys {
+            let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
+            let leaf = operation.page_at(Aim::At(&key), 0, false).await?;
+            let Shared { format, root, .. } = &*self.shared;
+            if leaf.is_some_and(|leaf| leaf.addr != root.addr() && leaf.is_empty(format))
+                && !operation.merge_upwards(&key).await?
+            {
+                self.shared.note_unmerged(&key);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
     /// Merges the leaf of a key with a neighbour, then its parent, and so on for as long as there
     /// is something to merge. Returns whether the leaf was merged.
     ///
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is none.
-    pub(super) async fn merge_upwards(
-        &self,
-        client: &mut Pinned<'_, F>,
-        key: &[u8],
-    ) -> Result<bool, IndexError> {
+    pub(super) async fn merge_upwards(&mut self, key: &[u8]) -> Result<bool> {
         let mut level = 0;
         loop {
-            match self.merge_at(client, key, level).await {
+            match self.merge_at(key, level).await {
                 Ok(Merged::Yes) => level += 1,
                 Ok(Merged::No) | Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => return Ok(level > 0),
                 Err(error) => return Err(error),
@@ -81,111 +94,67 @@ impl<F: Fabric> Sherman<F> {
         }
     }
 
-    /// Tries again to merge leaves that deletes have left empty, because a client had a lock or the
-    /// pool was full.
-    ///
-    /// # Errors
-    /// Those of [`Sherman::merge_upwards`].
-    pub(super) async fn merge_left_over(&self, client: &mut Client<F>) -> Result<(), IndexError> {
-        let keys = std::mem::take(&mut *self.shared.unmerged());
-        for key in keys {
-            let mut client = client.pin(OpKind::Maintain).await?;
-            let leaf = self.page_at(&mut client, Aim::At(&key), 0, false).await?;
-            let format = &self.shared.format;
-            let is_empty = |leaf: &Page| {
-                (0..leaf.slots(format)).all(|slot| leaf.entry(format, slot) == EntryState::Empty)
-            };
-            if leaf.is_some_and(|leaf| leaf.addr != self.shared.root.addr() && is_empty(&leaf))
-                && !self.merge_upwards(&mut client, &key).await?
-            {
-                self.shared.note_unmerged(&key);
-            }
-        }
-        Ok(())
-    }
-
-    async fn merge_at(
-        &self,
-        client: &mut Pinned<'_, F>,
-        key: &[u8],
-        level: u8,
-    ) -> Result<Merged, IndexError> {
-        let Some(mut parent) = self.page_at(client, Aim::At(key), level + 1, true).await? else {
+    async fn merge_at(&mut self, key: &[u8], level: u8) -> Result<Merged> {
+        let Some(mut parent) = self.page_at(Aim::At(key), level + 1, true).await? else {
             if level > 0 {
-                self.take_in_only_child(client).await?;
+                self.take_in_only_child().await?;
             }
             return Ok(Merged::No);
         };
         if parent.children() < 2 && parent.addr != self.shared.root.addr() {
             // Its neighbour's children would be this one's neighbours: merge the parents first.
-            Box::pin(self.merge_at(client, key, level + 1)).await?;
-            match self.page_at(client, Aim::At(key), level + 1, true).await? {
+            Box::pin(self.merge_at(key, level + 1)).await?;
+            match self.page_at(Aim::At(key), level + 1, true).await? {
                 Some(page) => parent = page,
                 None => return Ok(Merged::No),
             }
         }
-        fetch_bounds(client, &mut parent).await?;
+        fetch_bounds(&mut self.client, &mut parent).await?;
         let at = parent.last_child(|low| low <= key);
         let left = if at + 1 < parent.children() || at == 0 { at } else { at - 1 };
         let mut holding = Holding::default();
-        let outcome = self.merge_under_locks(client, &mut holding, &parent, left).await;
-        let outcome = holding.end(client, outcome).await;
+        let outcome = self.merge_under_locks(&mut holding, &parent, left).await;
+        let outcome = holding.end(&mut self.client, outcome).await;
         if matches!(outcome, Ok(Merged::No)) && parent.children() < 2 {
-            self.take_in_only_child(client).await?;
+            self.take_in_only_child().await?;
         }
         outcome
     }
 
     /// Locks a further node unless that would mean to wait, and reads it.
-    async fn take(
-        &self,
-        client: &mut Pinned<'_, F>,
-        holding: &mut Holding,
-        link: Link,
-    ) -> Result<Option<Box<Page>>, IndexError> {
+    async fn take(&mut self, holding: &mut Holding, link: Link) -> Result<Option<Box<Page>>> {
         let mut covered = false;
         for locked in &holding.locks {
-            covered |= locked.covers(&self.shared.locks, client, link.addr()).await?;
+            covered |= locked.covers(&self.shared.locks, &mut self.client, link.addr()).await?;
         }
         if !covered {
-            match self.shared.locks.try_lock(client, link.addr()).await? {
+            match self.shared.locks.try_lock(&mut self.client, link.addr()).await? {
                 Some(locked) => holding.locks.push(locked),
                 None => return Ok(None),
             }
         }
-        self.read_taken(client, link).await
+        self.read_taken(link).await
     }
 
-    async fn read_taken(
-        &self,
-        client: &mut Pinned<'_, F>,
-        link: Link,
-    ) -> Result<Option<Box<Page>>, IndexError> {
-        let batch = client.batch();
-        match self.read_locked(client, link, batch, true).await? {
+    async fn read_taken(&mut self, link: Link) -> Result<Option<Box<Page>>> {
+        match self.read_locked(link, true).await? {
             Seen::Alive(mut page) => {
-                fetch_bounds(client, &mut page).await?;
+                fetch_bounds(&mut self.client, &mut page).await?;
                 Ok(Some(page))
             }
             _ => Ok(None),
         }
     }
 
-    async fn merge_under_locks(
-        &self,
-        client: &mut Pinned<'_, F>,
-        holding: &mut Holding,
-        parent: &Page,
-        at: usize,
-    ) -> Result<Merged, IndexError> {
+    async fn merge_under_locks(&mut self, holding: &mut Holding, parent: &Page, at: usize) -> Result<Merged> {
         let left_link = parent.child(at);
-        holding.locks.push(self.shared.locks.lock(client, left_link.addr()).await?);
-        let Some(left) = self.read_taken(client, left_link).await? else { return Ok(Merged::No) };
+        holding.locks.push(self.shared.locks.lock(&mut self.client, left_link.addr()).await?);
+        let Some(left) = self.read_taken(left_link).await? else { return Ok(Merged::No) };
         if left.sibling.is_none() {
             return Ok(Merged::No);
         }
-        let Some(right) = self.take(client, holding, left.sibling).await? else { return Ok(Merged::No) };
-        let Some(parent) = self.take(client, holding, parent.link()).await? else { return Ok(Merged::No) };
+        let Some(right) = self.take(holding, left.sibling).await? else { return Ok(Merged::No) };
+        let Some(parent) = self.take(holding, parent.link()).await? else { return Ok(Merged::No) };
         if left.level + 1 != parent.level || right.level != left.level {
             return Ok(Merged::No);
         }
@@ -204,43 +173,38 @@ impl<F: Fabric> Sherman<F> {
         if !is_listed && is_another_s && !mutant!("sherman-merges-across-parents") {
             return Ok(Merged::No);
         }
-        let Some(draft) = self.joined(client, &left, &right).await? else { return Ok(Merged::No) };
+        let Some(draft) = self.joined(&left, &right).await? else { return Ok(Merged::No) };
         if is_listed {
             let mut without = parent.draft(&self.shared.format);
             let mut gone = None;
             if let Body::Inner(children) = &mut without.body {
                 gone = Some(children.remove(at + 1).0);
             }
-            self.rewrite(client, &mut Change::default(), &parent, &without, Vec::new()).await?;
+            self.rewrite(&mut Change::default(), &parent, &without, Vec::new()).await?;
             if let Some(bound) = gone {
-                bound.retire(client);
+                bound.retire(&mut self.client);
             }
         }
         let mut change = Change::default();
         if !mutant!("sherman-merged-node-not-marked-dead") {
-            Self::write_dead(&mut change.batch, &right);
+            write_dead(&mut change.batch, &right);
         }
         let locks = holding.locks.iter_mut().collect();
-        if self.rewrite(client, &mut change, &left, &draft, locks).await? {
+        if self.rewrite(&mut change, &left, &draft, locks).await? {
             note(situations::MERGED);
-            self.retire_joined(client, &left, &right);
+            self.retire_joined(&left, &right);
         }
         Ok(if is_listed { Merged::Yes } else { Merged::No })
     }
 
     /// The contents of two neighbours as one node's, when both fit in three quarters of it, or one
     /// is as good as empty.
-    async fn joined(
-        &self,
-        client: &mut Pinned<'_, F>,
-        left: &Page,
-        right: &Page,
-    ) -> Result<Option<Draft>, IndexError> {
+    async fn joined(&mut self, left: &Page, right: &Page) -> Result<Option<Draft>> {
         let format = &self.shared.format;
         let (low, high, sibling) = (left.low.clone(), right.high.clone(), right.sibling);
         let (body, sizes) = if left.is_leaf() {
-            let mut items = self.items(client, left).await?;
-            let sizes = (items.len(), self.items(client, right).await?);
+            let mut items = self.items(left).await?;
+            let sizes = (items.len(), self.items(right).await?);
             let (of_left, of_right) = (sizes.0, sizes.1.len());
             items.extend(sizes.1);
             (leaf_body(format, &low, high.as_ref(), &items), (of_left, of_right, left.slots(format)))
@@ -262,53 +226,52 @@ impl<F: Fabric> Sherman<F> {
     }
 
     /// Retires what a left node that took in its right one leaves over.
-    fn retire_joined(&self, client: &mut Pinned<'_, F>, left: &Page, right: &Page) {
+    fn retire_joined(&mut self, left: &Page, right: &Page) {
         if let Some(high) = &left.high {
-            high.retire(client);
+            high.retire(&mut self.client);
         }
         if right.is_leaf() {
-            right.low.retire(client);
+            right.low.retire(&mut self.client);
         }
-        self.retire_node(client, right);
+        self.retire_node(right);
     }
 
     /// Finishes a merge: the right neighbour of a locked node may be dead and still linked.
     /// Unlocks.
     pub(super) async fn absorb_dead_sibling(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         mut locked: Locked,
         mut left: Box<Page>,
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         let done = async {
             if left.sibling.is_none() {
                 return Ok(());
             }
-            let Some(mut right) = self.read_dead(client, left.sibling).await? else { return Ok(()) };
+            let Some(mut right) = self.read_dead(left.sibling).await? else { return Ok(()) };
             note(situations::MERGE_FINISHED);
-            fetch_bounds(client, &mut left).await?;
-            fetch_bounds(client, &mut right).await?;
+            fetch_bounds(&mut self.client, &mut left).await?;
+            fetch_bounds(&mut self.client, &mut right).await?;
             let mut change = Change::default();
-            if let Some(draft) = self.joined(client, &left, &right).await? {
-                if self.rewrite(client, &mut change, &left, &draft, vec![&mut locked]).await? {
-                    self.retire_joined(client, &left, &right);
+            if let Some(draft) = self.joined(&left, &right).await? {
+                if self.rewrite(&mut change, &left, &draft, vec![&mut locked]).await? {
+                    self.retire_joined(&left, &right);
                 }
                 return Ok(());
             }
             // The left one has grown since: the right one's contents move to a node that is alive.
-            let link = self.new_node(client, &mut change.fresh).await?;
-            let written = self.write_new(&mut change, link, &right.draft(&self.shared.format));
+            let link = self.shared.new_node(&mut self.client, &mut change.fresh).await?;
+            let written = self.shared.write_new(&mut change, link, &right.draft(&self.shared.format));
             let draft = Draft { sibling: link, ..left.draft(&self.shared.format) };
             let moved = match written {
-                Some(()) => self.rewrite(client, &mut change, &left, &draft, vec![&mut locked]).await,
+                Some(()) => self.rewrite(&mut change, &left, &draft, vec![&mut locked]).await,
                 None => Ok(false),
             };
             match moved {
-                Ok(true) => self.retire_node(client, &right),
-                Ok(false) => change.fresh.discard(client),
+                Ok(true) => self.retire_node(&right),
+                Ok(false) => change.fresh.discard(&mut self.client),
                 Err(error) => {
                     if is_harmless(&error) {
-                        change.fresh.discard(client);
+                        change.fresh.discard(&mut self.client);
                     }
                     return Err(error);
                 }
@@ -316,89 +279,77 @@ impl<F: Fabric> Sherman<F> {
             Ok(())
         };
         match done.await {
-            Ok(()) => locked.end(client).await,
-            Err(error) => self.give_up(client, locked, error).await,
+            Ok(()) => locked.end(&mut self.client).await,
+            Err(error) => self.give_up(locked, error).await,
         }
     }
 
     /// Reads a node that a link of the tree leads to. Returns it if it is dead.
-    async fn read_dead(
-        &self,
-        client: &mut Pinned<'_, F>,
-        link: Link,
-    ) -> Result<Option<Box<Page>>, IndexError> {
+    async fn read_dead(&mut self, link: Link) -> Result<Option<Box<Page>>> {
         let format = &self.shared.format;
-        let mut batch = client.batch();
-        let read = batch.read(link.addr(), format.node_words);
-        let done = client.submit(batch).await?;
-        let page = Page::parse(format, link.addr(), done.words(read));
-        client.recycle(done);
+        let words = self.client.read(link.addr(), format.node_words).await?;
+        let page = Page::parse(format, link.addr(), &words);
         Ok(page.filter(|page| page.is_dead() && page.tag == link.tag()).map(Box::new))
     }
 
     /// The root takes in its only child, and that one's only child, and so on.
-    async fn take_in_only_child(&self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
+    async fn take_in_only_child(&mut self) -> Result<()> {
         loop {
             let mut holding = Holding::default();
-            holding.locks.push(self.shared.locks.lock(client, self.shared.root.addr()).await?);
-            let outcome = self.lower_root(client, &mut holding).await;
-            if !holding.end(client, outcome).await? {
+            holding.locks.push(self.lock_root().await?);
+            let outcome = self.lower_root(&mut holding).await;
+            if !holding.end(&mut self.client, outcome).await? {
                 return Ok(());
             }
         }
     }
 
-    async fn lower_root(
-        &self,
-        client: &mut Pinned<'_, F>,
-        holding: &mut Holding,
-    ) -> Result<bool, IndexError> {
-        let Some(root) = self.read_taken(client, self.shared.root).await? else { return Ok(false) };
+    async fn lower_root(&mut self, holding: &mut Holding) -> Result<bool> {
+        let Some(root) = self.read_taken(self.shared.root).await? else { return Ok(false) };
         if root.children() != 1 {
             return Ok(false);
         }
-        let Some(child) = self.take(client, holding, root.child(0)).await? else { return Ok(false) };
+        let Some(child) = self.take(holding, root.child(0)).await? else { return Ok(false) };
         if child.high.is_some() {
             return Ok(false);
         }
         let mut change = Change::default();
-        Self::write_dead(&mut change.batch, &child);
-        self.become_child(client, &mut change, &root, &child, holding).await
+        write_dead(&mut change.batch, &child);
+        self.become_child(&mut change, &root, &child, holding).await
     }
 
     /// Rewrites the root with its only child's contents, and unlocks.
     async fn become_child(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         change: &mut Change,
         root: &Page,
         child: &Page,
         holding: &mut Holding,
-    ) -> Result<bool, IndexError> {
+    ) -> Result<bool> {
         let draft = child.draft(&self.shared.format);
         let locks = holding.locks.iter_mut().collect();
-        let lowered = self.rewrite(client, change, root, &draft, locks).await?;
+        let lowered = self.rewrite(change, root, &draft, locks).await?;
         if lowered {
             note(situations::ROOT_LOWERED);
-            self.retire_node(client, child);
+            self.retire_node(child);
         }
         Ok(lowered)
     }
 
     /// Finishes the root's taking in of its only child, which may be dead and still linked.
-    pub(super) async fn absorb_dead_child(&self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
+    pub(super) async fn absorb_dead_child(&mut self) -> Result<()> {
         let mut holding = Holding::default();
-        holding.locks.push(self.shared.locks.lock(client, self.shared.root.addr()).await?);
+        holding.locks.push(self.lock_root().await?);
         let done = async {
-            let Some(root) = self.read_taken(client, self.shared.root).await? else { return Ok(()) };
+            let Some(root) = self.read_taken(self.shared.root).await? else { return Ok(()) };
             if root.children() != 1 {
                 return Ok(());
             }
-            let Some(mut child) = self.read_dead(client, root.child(0)).await? else { return Ok(()) };
-            fetch_bounds(client, &mut child).await?;
-            self.become_child(client, &mut Change::default(), &root, &child, &mut holding).await.map(drop)
+            let Some(mut child) = self.read_dead(root.child(0)).await? else { return Ok(()) };
+            fetch_bounds(&mut self.client, &mut child).await?;
+            self.become_child(&mut Change::default(), &root, &child, &mut holding).await.map(drop)
         };
         let outcome = done.await;
-        holding.end(client, outcome).await
+        holding.end(&mut self.client, outcome).await
     }
 }

@@ -23,6 +23,8 @@ mod merge;
 mod nodes;
 mod options;
 mod page;
+#[cfg(test)]
+mod races;
 mod scan;
 mod search;
 mod situations;
@@ -37,14 +39,16 @@ pub use options::{Records, ShermanOptions};
 pub use situations::sherman_situations;
 
 use crate::hocl::Hocl;
+use crate::lock_token::LockTokens;
+use crate::sync::lock;
 use bound::Bound;
 use cache::Cache;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::check_key;
 use darter_index::{
-    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
+    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
 };
-use darter_pool::{AllocKind, Client, LockToken};
+use darter_pool::{AllocKind, Client};
 use entry::STAMP_BITS;
 use format::Shape;
 use format::{Format, mix};
@@ -52,10 +56,10 @@ use page::{Body, Draft, Link, is_plausible, tag_of};
 use split::Parted;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// "SHERMAN" and the format's version, in the kind word of a pool's root.
-const KIND: u64 = u64::from_le_bytes(*b"SHERMAN\x01");
+const KIND: u64 = u64::from_le_bytes(*b"SHERMAN\x02");
 const KIND_WORD: usize = 3;
 const DESCRIPTOR_WORD: usize = 8;
 /// Words of the descriptor: shape, root, locks.
@@ -66,7 +70,10 @@ const UNTOLD_MAX: usize = 256;
 const UNTOLD_MANY: usize = 16;
 const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 
-/// What the clients of a compute node share.
+/// An operation under way.
+type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
+
+/// What the clients of a compute node share of the index.
 #[derive(Debug)]
 struct Shared {
     format: Format,
@@ -86,7 +93,7 @@ struct Shared {
 
 impl Shared {
     fn untold(&self) -> MutexGuard<'_, Vec<(u8, Parted, bool)>> {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.untold)
     }
 
     /// A node of this level may be unknown to its parent: the next maintenance tells it.
@@ -104,7 +111,7 @@ impl Shared {
     }
 
     fn unmerged(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.unmerged.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.unmerged)
     }
 
     /// The leaf of this key is empty: the next maintenance tries to merge it.
@@ -144,114 +151,8 @@ impl<F: Fabric> Clone for Sherman<F> {
 }
 
 impl<F: Fabric> Sherman<F> {
-    /// Opens the pool's Sherman index.
-    ///
-    /// # Errors
-    /// [`IndexError::NoIndex`] when the pool holds none; [`IndexError::Corrupt`].
-    pub async fn open(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let pool = client.pool();
-        let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
-        let mut batch = client.batch();
-        let (kind, descriptor) = (batch.read(kind_word, 1), batch.read(descriptor_word, 1));
-        let done = client.submit(batch).await?;
-        let (kind, descriptor) = (done.words(kind)[0], GlobalAddr::from_bits(done.words(descriptor)[0]));
-        client.recycle(done);
-        if kind != KIND {
-            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
-        }
-        let mut batch = client.batch();
-        let read = batch.read(descriptor, DESCRIPTOR_WORDS);
-        let done = client.submit(batch).await?;
-        let words = done.words(read).to_vec();
-        client.recycle(done);
-        let root = Link::from_word(words[1]);
-        let mut shape = Shape::from_word(words[0])
-            .filter(|shape| is_plausible(client.pool(), root.addr(), shape.node_bytes()))
-            .ok_or(IndexError::Corrupt { addr: descriptor, what: "no Sherman index has this shape" })?;
-        shape.redo &= options.redo_images;
-        let format = Format::new(shape, client.pool().secret());
-        // No other handle has the word of this token.
-        let hold = LockToken::new(&mut client)?;
-        let dice = AtomicU64::new(mix(format.seed, hold.word()));
-        hold.release();
-        let locks = Hocl::open(&mut client, GlobalAddr::from_bits(words[2]), options.locks).await?;
-        let shared = Shared {
-            format,
-            descriptor,
-            root,
-            locks,
-            cache: Cache::new(options.cache_bytes),
-            options,
-            untold: Mutex::default(),
-            unmerged: Mutex::default(),
-            dice,
-        };
-        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
-    }
-
-    /// Opens the pool's Sherman index, creating it in a pool that holds none.
-    ///
-    /// # Errors
-    /// [`IndexError::NoIndex`] when the pool holds another kind; [`IndexError::Options`]; out of
-    /// space.
-    pub async fn open_or_create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
-        match Self::open(client, options).await {
-            Err(IndexError::NoIndex { found: 0, .. }) => {}
-            other => return other,
-        }
-        Self::create(client, &options).await?;
-        let index = Self::open(client, options).await?;
-        index.shared.locks.make_tables(client).await?;
-        Ok(index)
-    }
-
-    /// Makes an empty root and its locks; of several creators one wins.
-    async fn create(client: &mut Client<F>, options: &ShermanOptions) -> Result<(), IndexError> {
-        let shape = Shape::of(options)?;
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let pool = client.pool();
-        let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
-        let format = Format::new(shape, pool.secret());
-        let locks = Hocl::create(&mut client, u64::from(options.lock_words)).await?;
-        let mut drafts = darter_index::radix::drafts::Drafts::new();
-        let made = async {
-            let root = drafts.alloc(&mut client, 0, shape.node_bytes(), AllocKind::Inner).await?;
-            let descriptor = drafts.alloc(&mut client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
-            Ok::<_, IndexError>((root, descriptor))
-        };
-        let (root, descriptor) = match made.await {
-            Ok(made) => made,
-            Err(error) => {
-                drafts.discard(&mut client);
-                Hocl::free_unpublished(&mut client, locks);
-                return Err(error);
-            }
-        };
-        let root = Link::new(root, tag_of(mix(format.seed, root.bits())));
-        let image = Draft::empty().image(&format, root.addr(), root.tag(), 1).unwrap_or_default();
-        let mut batch = client.batch();
-        batch.write(root.addr(), &image);
-        batch.write(descriptor, &[shape.word(), root.word(), locks.bits()]);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        let mut batch = client.batch();
-        let cas = batch.cas(descriptor_word, 0, descriptor.bits());
-        batch.cas(kind_word, 0, KIND);
-        let done = client.submit(batch).await?;
-        let won = done.swapped(cas);
-        client.recycle(done);
-        if won {
-            drafts.keep();
-        } else {
-            drafts.discard(&mut client);
-            Hocl::free_unpublished(&mut client, locks);
-        }
-        Ok(())
-    }
-
     /// Refuses keys and values that the index's shape has no room for.
-    fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), IndexError> {
+    fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
         let shape = &self.shared.format;
         match (shape.key, shape.value, value) {
@@ -279,16 +180,95 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
 
     type Options = ShermanOptions;
 
-    async fn open(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
-        Self::open(client, options).await
+    async fn open(client: &mut Client<F>, options: ShermanOptions) -> Result<Self> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let pool = client.pool();
+        let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
+        let [kind, descriptor] = client.read_each([kind_word, descriptor_word]).await?;
+        let descriptor = GlobalAddr::from_bits(descriptor);
+        if kind != KIND {
+            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
+        }
+        let words = client.read(descriptor, DESCRIPTOR_WORDS).await?;
+        let root = Link::from_word(words[1]);
+        let mut shape = Shape::from_word(words[0])
+            .filter(|shape| is_plausible(client.pool(), root.addr(), shape.node_bytes()))
+            .ok_or(IndexError::corrupt(descriptor, "no Sherman index has this shape"))?;
+        shape.redo &= options.redo_images;
+        let format = Format::new(shape, client.pool().secret());
+        // No other handle has the word of this token.
+        let token = LockTokens::of(client.pool()).issue(&mut client)?;
+        let dice = AtomicU64::new(mix(format.seed, token.word()));
+        token.release();
+        let locks = Hocl::open(&mut client, GlobalAddr::from_bits(words[2]), options.locks).await?;
+        let shared = Shared {
+            format,
+            descriptor,
+            root,
+            locks,
+            cache: Cache::new(options.cache_bytes),
+            options,
+            untold: Mutex::default(),
+            unmerged: Mutex::default(),
+            dice,
+        };
+        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 
-    async fn open_or_create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self, IndexError> {
-        Self::open_or_create(client, options).await
+    /// Makes an empty root and its locks; of several creators one wins.
+    async fn create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self> {
+        let shape = Shape::of(&options)?;
+        {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let pool = client.pool();
+            let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
+            let format = Format::new(shape, pool.secret());
+            let locks = Hocl::create(&mut client, u64::from(options.lock_words)).await?;
+            let mut drafts = darter_index::radix::drafts::Drafts::new();
+            let made = async {
+                let root = drafts.alloc(&mut client, 0, shape.node_bytes(), AllocKind::Inner).await?;
+                let descriptor = drafts.alloc(&mut client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
+                Ok::<_, IndexError>((root, descriptor))
+            };
+            let (root, descriptor) = match made.await {
+                Ok(made) => made,
+                Err(error) => {
+                    drafts.discard(&mut client);
+                    Hocl::free_unpublished(&mut client, locks);
+                    return Err(error);
+                }
+            };
+            let root = Link::new(root, tag_of(mix(format.seed, root.bits())));
+            let image = Draft::empty().image(&format, root.addr(), root.tag(), 1).unwrap_or_default();
+            let mut batch = client.batch();
+            batch.write(root.addr(), &image);
+            batch.write(descriptor, &[shape.word(), root.word(), locks.bits()]);
+            client.complete(batch).await?;
+            let mut batch = client.batch();
+            let cas = batch.cas(descriptor_word, 0, descriptor.bits());
+            batch.fence().cas(kind_word, 0, KIND);
+            let done = client.submit(batch).await?;
+            let won = done.swapped(cas);
+            client.recycle(done);
+            if won {
+                drafts.keep();
+            } else {
+                drafts.discard(&mut client);
+                Hocl::free_unpublished(&mut client, locks);
+            }
+        }
+        let index = Self::open(client, options).await?;
+        index.shared.locks.make_tables(client).await?;
+        Ok(index)
     }
 
-    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
-        self.get_value(client, key).await
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        self.check_sizes(key, None)
+    }
+
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_sizes(key, None)?;
+        Ok(self.values_of(client, &[key], OpKind::Get).await?.pop().flatten())
     }
 
     async fn put(
@@ -297,48 +277,39 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         self.put_value(client, key, value, condition).await
     }
 
-    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
         self.delete_key(client, key).await
     }
 
-    async fn multi_get(
-        &self,
-        client: &mut Client<F>,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-        self.multi_get_values(client, keys).await
+    async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.values_of(client, keys, OpKind::MultiGet).await
     }
 
-    async fn scan(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
         self.scan_pairs(client, range, limit).await
     }
 
-    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
         self.load_sorted(client, sorted).await
     }
 
-    async fn maintain(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn maintain(&self, client: &mut Client<F>) -> Result<()> {
         self.tell_parents(client).await?;
         self.merge_left_over(client).await
     }
 
-    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.check_all(client).await
     }
 
-    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         Ok(self.inspect(client, false).await?.stats)
     }
 

@@ -16,16 +16,16 @@
 use super::entry::{Entry, EntryState, mended};
 use super::format::HEADER_WORDS;
 use super::page::{
-    Aim, DEAD, Draft, Link, Page, Place, is_alive, is_plausible, redo_image, redo_state, state_of, tag_of,
+    Aim, DEAD, Draft, Link, Page, Position, is_alive, is_plausible, redo_image, redo_state, state_of, tag_of,
 };
 use super::walk::fetch_bounds;
-use super::{Sherman, situations};
+use super::{Operation, Shared, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
-use darter_index::IndexError;
 use darter_index::checker::note;
 use darter_index::radix::drafts::Drafts;
-use darter_pool::{AllocKind, Client, Pinned, PoolError};
+use darter_index::{IndexError, Result};
+use darter_pool::{AllocKind, Client, PoolError};
 
 /// What a READ under the lock brought.
 pub(super) enum Seen {
@@ -35,6 +35,17 @@ pub(super) enum Seen {
     Dead,
     /// Another node, or none.
     Other,
+}
+
+/// A node under its lock, and whether another, read with it, is alive.
+type Covering = (Locked, Box<Page>, bool);
+
+/// What came of going right under locks.
+enum Locking {
+    /// This node's range holds the key.
+    Covering(Covering),
+    /// No such node: this is the last that led on.
+    DeadEnd(Link),
 }
 
 /// A change of whole nodes that nobody can see yet: what was allocated for it, and the WRITEs that
@@ -48,11 +59,10 @@ pub(super) struct Change {
 impl Change {
     /// Posts the WRITEs collected unless all of them go to `node`: then they may lead another batch
     /// there.
-    async fn settle<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<(), IndexError> {
+    async fn settle<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<()> {
         if self.batch.verbs().iter().any(|verb| verb.addr.node() != node) {
             let next = client.batch();
-            let done = client.submit(std::mem::replace(&mut self.batch, next)).await?;
-            client.recycle(done);
+            client.complete(std::mem::replace(&mut self.batch, next)).await?;
         }
         Ok(())
     }
@@ -63,51 +73,84 @@ pub(super) fn is_harmless(error: &IndexError) -> bool {
     !matches!(error, IndexError::Fabric(_) | IndexError::Pool(PoolError::Fabric(_)))
 }
 
-impl<F: Fabric> Sherman<F> {
-    /// Reads a node whose lock the caller has, in a batch that may already hold other verbs.
+impl Shared {
+    /// Allocates a new node, away from the last one.
+    ///
+    /// # Errors
+    /// Those of the pool.
+    pub(super) async fn new_node<F: Fabric>(
+        &self,
+        client: &mut Client<F>,
+        fresh: &mut Drafts,
+    ) -> Result<Link> {
+        let node = (self.random() % u64::from(client.pool().nodes())) as u8;
+        let bytes = self.format.node_bytes();
+        let addr = fresh.alloc(client, node, bytes, AllocKind::Inner).await?;
+        Ok(Link::new(addr, tag_of(self.random())))
+    }
+
+    /// Adds the WRITE of a new node to a change; `None` when its contents do not fit.
+    pub(super) fn write_new(&self, change: &mut Change, link: Link, draft: &Draft) -> Option<()> {
+        let stamp = self.stamp_after(0);
+        let image = draft.image(&self.format, link.addr(), link.tag(), stamp)?;
+        change.batch.write(link.addr(), &image);
+        Some(())
+    }
+}
+
+/// Says that a node is no longer in the tree: one word, so that it is said or not.
+pub(super) fn write_dead(batch: &mut Batch, page: &Page) {
+    batch.write(page.addr, &[DEAD]);
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Reads a node whose lock the caller has.
     ///
     /// # Errors
     /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`] for a node that cannot be mended;
     /// those of the fabric.
-    pub(super) async fn read_locked(
-        &self,
-        client: &mut Pinned<'_, F>,
-        link: Link,
-        mut batch: Batch,
-        by_hint: bool,
-    ) -> Result<Seen, IndexError> {
-        Ok(self.read_locked_with(client, link, &mut batch, by_hint, None).await?.0)
+    pub(super) async fn read_locked(&mut self, link: Link, by_hint: bool) -> Result<Seen> {
+        let mut batch = self.client.batch();
+        Ok(self.read_locked_with(link, &mut batch, by_hint, None).await?.0)
     }
 
-    /// The same, with a probe of another node: whether it is alive.
+    /// Locks the root.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub(super) async fn lock_root(&mut self) -> Result<Locked> {
+        self.shared.locks.lock(&mut self.client, self.shared.root.addr()).await
+    }
+
+    /// Reads a node whose lock the caller has, in a batch that may hold other verbs, with a probe of
+    /// another node: whether it is alive.
     async fn read_locked_with(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         link: Link,
         batch: &mut Batch,
         by_hint: bool,
         probe: Option<Link>,
-    ) -> Result<(Seen, bool), IndexError> {
+    ) -> Result<(Seen, bool)> {
         let format = &self.shared.format;
         let addr = link.addr();
         let read = batch.read(addr, format.node_words);
         let probe = probe.map(|link| (link, batch.read(link.addr(), HEADER_WORDS)));
-        let done = client.submit(std::mem::take(batch)).await?;
+        let done = self.client.submit(std::mem::take(batch)).await?;
         let words = done.words(read).to_vec();
         let alive = probe.is_none_or(|(link, read)| is_alive(done.words(read), link));
-        client.recycle(done);
+        self.client.recycle(done);
         let state = state_of(&words);
         let named =
-            redo_image(state).filter(|&image| is_plausible(client.pool(), image, format.node_bytes()));
+            redo_image(state).filter(|&image| is_plausible(self.client.pool(), image, format.node_bytes()));
         let redone = match named {
-            Some(image) if !mutant!("sherman-redo-not-done") => self.redo(client, link, image).await?,
+            Some(image) if !mutant!("sherman-redo-not-done") => self.redo(link, image).await?,
             _ => None,
         };
         let page = match redone.or_else(|| Page::parse(format, addr, &words)) {
             Some(page) => page,
             None if by_hint => return Ok((Seen::Other, alive)),
             None if format.redo => {
-                return Err(IndexError::Corrupt { addr, what: "a node whose words do not belong together" });
+                return Err(IndexError::corrupt(addr, "a node whose words do not belong together"));
             }
             None => return Err(IndexError::LostInWrite { addr }),
         };
@@ -119,40 +162,30 @@ impl<F: Fabric> Sherman<F> {
             return Ok((Seen::Dead, alive));
         }
         if page.is_leaf() && !mutant!("sherman-torn-entries-not-mended") {
-            self.mend_entries(client, &mut page).await?;
+            self.mend_entries(&mut page).await?;
         }
         Ok((Seen::Alive(page), alive))
     }
 
     /// Puts a redo image in its node's place.
-    async fn redo(
-        &self,
-        client: &mut Pinned<'_, F>,
-        link: Link,
-        image: GlobalAddr,
-    ) -> Result<Option<Page>, IndexError> {
+    async fn redo(&mut self, link: Link, image: GlobalAddr) -> Result<Option<Page>> {
         let format = &self.shared.format;
-        let mut batch = client.batch();
-        let read = batch.read(image, format.node_words);
-        let done = client.submit(batch).await?;
-        let words = done.words(read).to_vec();
-        client.recycle(done);
+        let words = self.client.read(image, format.node_words).await?;
         let Some(page) = Page::parse(format, link.addr(), &words).filter(|page| page.tag == link.tag())
         else {
             return Ok(None);
         };
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         batch.write(link.addr().plus(8), &words[1..]);
         batch.write(link.addr(), &[0]);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        client.retire(image, format.node_bytes(), AllocKind::Inner);
+        self.client.complete(batch).await?;
+        self.client.retire(image, format.node_bytes(), AllocKind::Inner);
         note(situations::REDONE);
         Ok(Some(page))
     }
 
     /// Mends inline entries whose writer died.
-    async fn mend_entries(&self, client: &mut Pinned<'_, F>, page: &mut Page) -> Result<(), IndexError> {
+    async fn mend_entries(&mut self, page: &mut Page) -> Result<()> {
         let format = &self.shared.format;
         let torn = |page: &Page, slot| page.entry(format, slot) == EntryState::Torn;
         let slots: Vec<usize> = (0..page.slots(format)).filter(|&slot| torn(page, slot)).collect();
@@ -162,21 +195,20 @@ impl<F: Fabric> Sherman<F> {
         if !format.is_inline() {
             let addr = page.addr;
             return Err(if format.redo {
-                IndexError::Corrupt { addr, what: "an entry that does not belong to its node" }
+                IndexError::corrupt(addr, "an entry that does not belong to its node")
             } else {
                 IndexError::LostInWrite { addr }
             });
         }
         note(situations::ENTRY_MENDED);
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         for slot in slots {
             let entry = mended(format, page.slot(format, slot));
             let image = Entry::image(format, (page.addr, page.stamp, slot), Some(&entry));
             batch.write(page.slot_addr(format, slot), &image[..1]);
             page.set_slot(format, slot, &image);
         }
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+        self.client.complete(batch).await?;
         Ok(())
     }
 
@@ -186,13 +218,12 @@ impl<F: Fabric> Sherman<F> {
     /// # Errors
     /// Those of [`Sherman::lock_covering`].
     pub(super) async fn lock_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         key: &[u8],
         first: (Link, Batch),
-    ) -> Result<(Locked, Box<Page>), IndexError> {
-        let locked = self.lock_covering(client, key, 0, Some(first), None).await?;
-        let missing = IndexError::Corrupt { addr: self.shared.root.addr(), what: "a tree without leaves" };
+    ) -> Result<(Locked, Box<Page>)> {
+        let locked = self.lock_covering(key, 0, Some(first), None).await?;
+        let missing = IndexError::corrupt(self.shared.root.addr(), "a tree without leaves");
         locked.map(|(locked, page, _)| (locked, page)).ok_or(missing)
     }
 
@@ -202,13 +233,12 @@ impl<F: Fabric> Sherman<F> {
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`].
     pub(super) async fn lock_covering(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         key: &[u8],
         level: u8,
         first: Option<(Link, Batch)>,
         probe: Option<Link>,
-    ) -> Result<Option<(Locked, Box<Page>, bool)>, IndexError> {
+    ) -> Result<Option<Covering>> {
         let (mut hint, mut first) = match first {
             Some((link, batch)) => (Some(link), Some(batch)),
             None => (None, None),
@@ -216,63 +246,84 @@ impl<F: Fabric> Sherman<F> {
         let (mut dead_ends, mut mended) = (0, 0);
         loop {
             let by_hint = dead_ends == 0;
-            let mut link = match hint.take() {
+            let link = match hint.take() {
                 Some(link) => link,
-                None => match self.link_to(client, Aim::At(key), level, !by_hint).await? {
+                None => match self.link_to(Aim::At(key), level, !by_hint).await? {
                     Some(link) => link,
                     None => return Ok(None),
                 },
             };
-            let mut left = None;
-            loop {
-                let locked = self.shared.locks.lock(client, link.addr()).await?;
-                if locked.is_taken_over {
-                    // Nothing else to do: whatever was left half done shows in the node, now or
-                    // when it is locked next.
-                    note(situations::TAKEN_OVER);
-                }
-                let mut batch = first.take().unwrap_or_else(|| client.batch());
-                let by_hint = by_hint && left.is_none();
-                let (seen, alive) =
-                    match self.read_locked_with(client, link, &mut batch, by_hint, probe).await {
-                        Ok(seen) => seen,
-                        Err(error) => return self.give_up(client, locked, error).await,
-                    };
-                if let Seen::Alive(mut page) = seen
-                    && page.level == level
-                {
-                    fetch_bounds(client, &mut page).await?;
-                    match page.place(Aim::At(key)) {
-                        Some(Place::Within) => return Ok(Some((locked, page, alive))),
-                        Some(Place::Beyond) if mutant!("sherman-fences-not-looked-at-under-the-lock") => {
-                            return Ok(Some((locked, page, alive)));
-                        }
-                        Some(Place::Beyond) if !page.sibling.is_none() => {
-                            locked.end(client).await?;
-                            if let Some(high) = &page.high {
-                                let parted = (high.bytes().to_vec(), page.sibling);
-                                self.shared.note_untold(level, parted, false);
-                            }
-                            note(situations::MOVED_RIGHT);
-                            if let Some(copy) = self.shared.cache.find(Aim::At(key), level + 1) {
-                                self.shared.cache.drop_copy(&copy);
-                            }
-                            left = Some(link);
-                            link = page.sibling;
-                            client.retried();
-                            continue;
-                        }
-                        _ => {}
-                    }
-                }
-                locked.end(client).await?;
-                break;
-            }
-            client.retried();
+            let stuck_at = match self.lock_rightwards((key, level), link, by_hint, &mut first, probe).await? {
+                Locking::Covering(covering) => return Ok(Some(covering)),
+                Locking::DeadEnd(from) => from,
+            };
+            self.client.retried();
             dead_ends += 1;
             if dead_ends > 2 {
-                self.mend_stuck(client, left.unwrap_or(link), &mut mended).await?;
+                self.mend_stuck(stuck_at, &mut mended).await?;
             }
+        }
+    }
+
+    /// Locks a node of `level`, then those to its right, one at a time, until one's range holds the
+    /// key.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::read_locked`].
+    async fn lock_rightwards(
+        &mut self,
+        (key, level): (&[u8], u8),
+        mut link: Link,
+        by_hint: bool,
+        first: &mut Option<Batch>,
+        probe: Option<Link>,
+    ) -> Result<Locking> {
+        let mut left = None;
+        loop {
+            let locked = self.shared.locks.lock(&mut self.client, link.addr()).await?;
+            if locked.is_taken_over {
+                // Nothing else to do: whatever was left half done shows in the node, now or when it
+                // is locked next.
+                note(situations::TAKEN_OVER);
+            }
+            let mut batch = first.take().unwrap_or_else(|| self.client.batch());
+            let by_hint = by_hint && left.is_none();
+            let (seen, alive) = match self.read_locked_with(link, &mut batch, by_hint, probe).await {
+                Ok(seen) => seen,
+                Err(error) => return self.give_up(locked, error).await,
+            };
+            let mut right = None;
+            if let Seen::Alive(mut page) = seen
+                && page.level == level
+            {
+                fetch_bounds(&mut self.client, &mut page).await?;
+                let position = page.place(Aim::At(key));
+                let is_beyond = position == Some(Position::Beyond);
+                let is_taken = is_beyond && mutant!("sherman-fences-not-looked-at-under-the-lock");
+                if position == Some(Position::Within) || is_taken {
+                    return Ok(Locking::Covering((locked, page, alive)));
+                }
+                right = Some(page).filter(|page| is_beyond && !page.sibling.is_none());
+            }
+            locked.end(&mut self.client).await?;
+            let Some(page) = right else { return Ok(Locking::DeadEnd(left.unwrap_or(link))) };
+            self.note_moved_right(key, &page);
+            left = Some(link);
+            link = page.sibling;
+            self.client.retried();
+        }
+    }
+
+    /// The key lies to the right of this node, whose parent may not have been told of its
+    /// neighbour.
+    fn note_moved_right(&self, key: &[u8], page: &Page) {
+        if let Some(high) = &page.high {
+            let parted = (high.bytes().to_vec(), page.sibling);
+            self.shared.note_untold(page.level, parted, false);
+        }
+        note(situations::MOVED_RIGHT);
+        if let Some(copy) = self.shared.cache.find(Aim::At(key), page.level + 1) {
+            self.shared.cache.drop_copy(&copy);
         }
     }
 
@@ -282,17 +333,16 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// Those of [`Sherman::read_locked`].
-    pub(super) async fn mend(&self, client: &mut Pinned<'_, F>, link: Link) -> Result<(), IndexError> {
-        let locked = self.shared.locks.lock(client, link.addr()).await?;
-        let batch = client.batch();
-        match self.read_locked(client, link, batch, false).await {
-            Ok(Seen::Alive(page)) => self.absorb_dead_sibling(client, locked, page).await,
+    pub(super) async fn mend(&mut self, link: Link) -> Result<()> {
+        let locked = self.shared.locks.lock(&mut self.client, link.addr()).await?;
+        match self.read_locked(link, false).await {
+            Ok(Seen::Alive(page)) => self.absorb_dead_sibling(locked, page).await,
             Ok(_) if link != self.shared.root => {
-                locked.end(client).await?;
-                self.absorb_dead_child(client).await
+                locked.end(&mut self.client).await?;
+                self.absorb_dead_child().await
             }
-            Ok(_) => locked.end(client).await,
-            Err(error) => self.give_up(client, locked, error).await,
+            Ok(_) => locked.end(&mut self.client).await,
+            Err(error) => self.give_up(locked, error).await,
         }
     }
 
@@ -301,39 +351,11 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// The one given.
-    pub(super) async fn give_up<T>(
-        &self,
-        client: &mut Pinned<'_, F>,
-        locked: Locked,
-        error: IndexError,
-    ) -> Result<T, IndexError> {
+    pub(super) async fn give_up<T>(&mut self, locked: Locked, error: IndexError) -> Result<T> {
         if is_harmless(&error) || mutant!("sherman-unlocks-after-lost-reply") {
-            locked.end(client).await?;
+            locked.end(&mut self.client).await?;
         }
         Err(error)
-    }
-
-    /// Allocates a new node, away from the last one.
-    ///
-    /// # Errors
-    /// Those of the pool.
-    pub(super) async fn new_node(
-        &self,
-        client: &mut Client<F>,
-        fresh: &mut Drafts,
-    ) -> Result<Link, IndexError> {
-        let node = (self.shared.random() % u64::from(client.pool().nodes())) as u8;
-        let bytes = self.shared.format.node_bytes();
-        let addr = fresh.alloc(client, node, bytes, AllocKind::Inner).await?;
-        Ok(Link::new(addr, tag_of(self.shared.random())))
-    }
-
-    /// Adds the WRITE of a new node to a change; `None` when its contents do not fit.
-    pub(super) fn write_new(&self, change: &mut Change, link: Link, draft: &Draft) -> Option<()> {
-        let stamp = self.shared.stamp_after(0);
-        let image = draft.image(&self.shared.format, link.addr(), link.tag(), stamp)?;
-        change.batch.write(link.addr(), &image);
-        Some(())
     }
 
     /// Writes a node anew, with the WRITEs of `change` before it, and unlocks. Answers `false` and
@@ -342,13 +364,12 @@ impl<F: Fabric> Sherman<F> {
     /// # Errors
     /// Those of the pool, before anything can be seen; those of the fabric.
     pub(super) async fn rewrite(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         change: &mut Change,
         page: &Page,
         draft: &Draft,
         locked: Vec<&mut Locked>,
-    ) -> Result<bool, IndexError> {
+    ) -> Result<bool> {
         let format = &self.shared.format;
         let is_kept = mutant!("sherman-stamp-kept");
         let stamp = if is_kept { page.stamp } else { self.shared.stamp_after(page.stamp) };
@@ -357,12 +378,12 @@ impl<F: Fabric> Sherman<F> {
         if format.redo {
             let mut drafts = Drafts::new();
             let node = page.addr.node();
-            let addr = drafts.alloc(client, node, format.node_bytes(), AllocKind::Inner).await?;
+            let addr = drafts.alloc(&mut self.client, node, format.node_bytes(), AllocKind::Inner).await?;
             change.batch.write(addr, &image);
             second = Some((addr, drafts));
         }
-        change.settle(client, page.addr.node()).await?;
-        let next = client.batch();
+        change.settle(&mut self.client, page.addr.node()).await?;
+        let next = self.client.batch();
         let mut batch = std::mem::replace(&mut change.batch, next);
         if mutant!("sherman-redo-named-too-late") {
             batch.write(page.addr.plus(8), &image[1..]);
@@ -374,10 +395,10 @@ impl<F: Fabric> Sherman<F> {
         if second.is_some() {
             batch.write(page.addr, &[0]);
         }
-        self.submit_and_unlock(client, batch, locked).await?;
+        self.submit_and_unlock(batch, locked).await?;
         change.fresh.keep();
         if let Some((_, mut drafts)) = second {
-            drafts.discard(client);
+            drafts.discard(&mut self.client);
         }
         Ok(true)
     }
@@ -388,26 +409,19 @@ impl<F: Fabric> Sherman<F> {
     /// # Errors
     /// Those of the fabric.
     pub(super) async fn submit_and_unlock(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         mut batch: Batch,
         locked: Vec<&mut Locked>,
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         for locked in locked {
-            locked.unlock_in(&mut batch);
+            locked.unlock_in(self.client.pool().fabric(), &mut batch);
         }
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+        self.client.complete(batch).await?;
         Ok(())
     }
 
-    /// Says that a node is no longer in the tree: one word, so that it is said or not.
-    pub(super) fn write_dead(batch: &mut Batch, page: &Page) {
-        batch.write(page.addr, &[DEAD]);
-    }
-
     /// A node has been replaced in the tree, and is dead.
-    pub(super) fn retire_node(&self, client: &mut Client<F>, page: &Page) {
-        client.retire(page.addr, self.shared.format.node_bytes(), AllocKind::Inner);
+    pub(super) fn retire_node(&mut self, page: &Page) {
+        self.client.retire(page.addr, self.shared.format.node_bytes(), AllocKind::Inner);
     }
 }

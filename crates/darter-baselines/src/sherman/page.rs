@@ -121,7 +121,7 @@ pub(super) struct Page {
 
 /// Where a key stands to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Position {
     Below,
     Within,
     Beyond,
@@ -226,20 +226,20 @@ impl Page {
     }
 
     /// Where an aim stands to the fences; `None` when that takes bytes of a long fence.
-    pub(super) fn place(&self, aim: Aim<'_>) -> Option<Place> {
+    pub(super) fn place(&self, aim: Aim<'_>) -> Option<Position> {
         let (key, below) = match aim {
             Aim::At(key) => (key, false),
             Aim::Below(key) => (key, true),
-            Aim::Last => return Some(if self.high.is_some() { Place::Beyond } else { Place::Within }),
+            Aim::Last => return Some(if self.high.is_some() { Position::Beyond } else { Position::Within }),
         };
         let to_low = self.low.place(key)?;
         if to_low == Ordering::Less || below && to_low == Ordering::Equal && !self.low.bytes().is_empty() {
-            return Some(Place::Below);
+            return Some(Position::Below);
         }
-        let Some(high) = &self.high else { return Some(Place::Within) };
+        let Some(high) = &self.high else { return Some(Position::Within) };
         let to_high = high.place(key)?;
         let within = to_high == Ordering::Less || below && to_high == Ordering::Equal;
-        Some(if within { Place::Within } else { Place::Beyond })
+        Some(if within { Position::Within } else { Position::Beyond })
     }
 
     /// The child that an aim leads to.
@@ -342,12 +342,20 @@ impl Page {
         EntryState::parse(format, (self.addr, self.stamp, slot), self.slot(format, slot))
     }
 
+    /// The entries of a leaf that hold keys.
+    pub(super) fn entries(&self, format: &Format) -> impl Iterator<Item = Entry> {
+        (0..self.slots(format)).filter_map(|slot| self.entry(format, slot).entry())
+    }
+
+    /// Whether no entry of a leaf is taken.
+    pub(super) fn is_empty(&self, format: &Format) -> bool {
+        (0..self.slots(format)).all(|slot| self.entry(format, slot) == EntryState::Empty)
+    }
+
     /// What the node holds, to be changed and written again.
     pub(super) fn draft(&self, format: &Format) -> Draft {
         let body = if self.level == 0 {
-            let entries =
-                (0..self.slots(format)).filter_map(|slot| self.entry(format, slot).entry()).collect();
-            Body::Leaf { prefix: self.prefix, entries }
+            Body::Leaf { prefix: self.prefix, entries: self.entries(format).collect() }
         } else {
             let low = |at| match self.longs.iter().find(|(child, _)| *child == at) {
                 Some((_, bound)) => bound.clone(),

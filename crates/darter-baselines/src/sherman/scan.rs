@@ -5,16 +5,17 @@
 //! what has changed since the node was cached shows in the fences, and the next turn goes on from
 //! the last leaf that fitted.
 
-use super::Sherman;
-use super::entry::{Entry, EntryState, key_words, order_of};
-use super::page::{Aim, Link, Page, Place};
+use super::entry::{Entry, key_words, order_of};
+use super::format::Format;
+use super::page::{Aim, Link, Page, Position};
 use super::search::{entry_key, inline_value};
 use super::walk::fetch_bounds;
+use super::{Operation, Sherman};
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::radix::leaf as pair;
 use darter_index::radix::sink::is_void;
-use darter_index::{IndexError, KeyValue, ScanRange};
-use darter_pool::{Client, Pinned};
+use darter_index::{IndexError, KeyValue, Result, ScanRange};
+use darter_pool::Client;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
@@ -81,7 +82,7 @@ impl<F: Fabric> Sherman<F> {
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    ) -> Result<Vec<KeyValue>> {
         let mut pairs = Vec::new();
         if is_void(range) || limit == 0 {
             return Ok(pairs);
@@ -91,11 +92,11 @@ impl<F: Fabric> Sherman<F> {
         // before the cursor too.
         let mut rest = range.clone();
         while let Some(at) = cursor.take().filter(|at| !at.is_out_of(range) && pairs.len() < limit) {
-            let mut client = client.pin(OpKind::Scan).await?;
-            let leaves = self.leaves_from(&mut client, &at, range.reverse, limit - pairs.len()).await?;
+            let mut operation = Operation::pin(&*self.shared, client, OpKind::Scan).await?;
+            let leaves = operation.leaves_from(&at, range.reverse, limit - pairs.len()).await?;
             for leaf in leaves {
                 let left = limit - pairs.len();
-                self.take_leaf(&mut client, &leaf, &rest, left, &mut pairs).await?;
+                operation.take_leaf(&leaf, &rest, left, &mut pairs).await?;
                 cursor = Cursor::past(&leaf, range.reverse);
                 match &cursor {
                     Some(Cursor::From(key, _)) => rest.from = Bound::Included(key.clone()),
@@ -110,15 +111,11 @@ impl<F: Fabric> Sherman<F> {
         pairs.truncate(limit);
         Ok(pairs)
     }
+}
 
+impl<F: Fabric> Operation<'_, F> {
     /// At least one leaf from a place on, sound and without gaps, in the scan's direction.
-    async fn leaves_from(
-        &self,
-        client: &mut Pinned<'_, F>,
-        cursor: &Cursor,
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Vec<Box<Page>>, IndexError> {
+    async fn leaves_from(&mut self, cursor: &Cursor, reverse: bool, limit: usize) -> Result<Vec<Box<Page>>> {
         let format = &self.shared.format;
         let likely = limit / (format.node_words / format.entry_words() / 2).max(1) + 1;
         let mut leaves: Vec<Box<Page>> = Vec::new();
@@ -137,9 +134,9 @@ impl<F: Fabric> Sherman<F> {
             _ => Vec::new(),
         };
         if !links.is_empty() {
-            let mut batch = client.batch();
+            let mut batch = self.client.batch();
             let reads: Vec<_> = links.iter().map(|link| batch.read(link.addr(), format.node_words)).collect();
-            let done = client.submit(batch).await?;
+            let done = self.client.submit(batch).await?;
             let pages: Vec<_> = links
                 .iter()
                 .zip(reads)
@@ -148,11 +145,11 @@ impl<F: Fabric> Sherman<F> {
                     (page.tag == link.tag() && !page.is_dead() && page.is_leaf()).then_some(page)
                 })
                 .collect();
-            client.recycle(done);
+            self.client.recycle(done);
             for mut page in pages {
-                fetch_bounds(client, &mut page).await?;
+                fetch_bounds(&mut self.client, &mut page).await?;
                 let follows = match leaves.last() {
-                    None => page.place(cursor.aim()) == Some(Place::Within),
+                    None => page.place(cursor.aim()) == Some(Position::Within),
                     Some(last) if reverse => {
                         page.high.as_ref().is_some_and(|high| high.bytes() == last.low.bytes())
                     }
@@ -169,18 +166,18 @@ impl<F: Fabric> Sherman<F> {
         let mut mended = 0;
         let mut torn = 0;
         while leaves.is_empty() {
-            let Some(mut page) = self.page_at(client, cursor.aim(), 0, false).await? else {
+            let Some(mut page) = self.page_at(cursor.aim(), 0, false).await? else {
                 let addr = self.shared.root.addr();
-                return Err(IndexError::Corrupt { addr, what: "a tree without leaves" });
+                return Err(IndexError::corrupt(addr, "a tree without leaves"));
             };
             if page.is_torn(format) {
                 torn += 1;
                 if torn % 16 == 0 {
-                    self.mend_stuck(client, page.link(), &mut mended).await?;
+                    self.mend_stuck(page.link(), &mut mended).await?;
                 }
                 continue;
             }
-            fetch_bounds(client, &mut page).await?;
+            fetch_bounds(&mut self.client, &mut page).await?;
             leaves.push(page);
         }
         Ok(leaves)
@@ -188,82 +185,24 @@ impl<F: Fabric> Sherman<F> {
 
     /// Appends a leaf's pairs that lie in the range, in its direction.
     async fn take_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         leaf: &Page,
         range: &ScanRange,
         limit: usize,
         pairs: &mut Vec<KeyValue>,
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         let format = &self.shared.format;
-        let may_hold = |entry: &Entry| {
-            let stands = |bound: &Bound<Vec<u8>>, out: Ordering| match bound {
-                Bound::Included(key) | Bound::Excluded(key) => {
-                    // Digests tell only of keys that share the leaf's prefix; the bound may lie
-                    // outside.
-                    let comparable = key.get(..leaf.prefix) == leaf.low.bytes().get(..leaf.prefix);
-                    !comparable || order_of(format, &entry.key, key, leaf.prefix) != out
-                }
-                Bound::Unbounded => true,
-            };
-            stands(&range.from, Ordering::Less) && stands(&range.to, Ordering::Greater)
-        };
-        let mut entries: Vec<Entry> = (0..leaf.slots(format))
-            .filter_map(|slot| match leaf.entry(format, slot) {
-                EntryState::Holds(entry) => Some(entry),
-                _ => None,
-            })
-            .filter(may_hold)
-            .collect();
+        let mut entries: Vec<Entry> =
+            leaf.entries(format).filter(|entry| may_hold(format, leaf, range, entry)).collect();
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         if range.reverse {
             entries.reverse();
         }
-        let mut found: Vec<KeyValue> = Vec::new();
-        if format.is_inline() {
-            for entry in &entries {
-                let key = entry_key(format, entry).unwrap_or_default();
-                if range.contains(&key) {
-                    found.push((key, inline_value(format, leaf.addr, entry)?));
-                }
-            }
+        let mut found = if format.is_inline() {
+            inline_pairs(format, leaf, range, &entries)?
         } else {
-            let mut rest = &entries[..];
-            while !rest.is_empty() && found.len() < limit {
-                let mut bytes = 0;
-                let wanted = limit - found.len();
-                let mut take = rest
-                    .iter()
-                    .take_while(|entry| {
-                        bytes += entry.block().bytes();
-                        bytes <= BLOCK_BYTES_MAX
-                    })
-                    .take(wanted)
-                    .count()
-                    .max(1);
-                // Keys whose digests agree in order can lie in any: take all of them.
-                while take < rest.len() && self.may_tie(&rest[take - 1], &rest[take]) {
-                    take += 1;
-                }
-                let (now, later) = rest.split_at(take);
-                rest = later;
-                let mut batch = client.batch();
-                let reads: Vec<_> = now
-                    .iter()
-                    .map(|entry| (entry, batch.read(entry.block().addr, entry.block().words())))
-                    .collect();
-                let done = client.submit(batch).await?;
-                for (entry, read) in reads {
-                    let held = pair::parse(entry.block().addr, done.words(read))?;
-                    // One that was put during the READ of the leaf can have another's digest: its
-                    // place is not known.
-                    if range.contains(held.key) && key_words(format, held.key, leaf.prefix) == entry.key {
-                        found.push((held.key.to_vec(), held.value.to_vec()));
-                    }
-                }
-                client.recycle(done);
-            }
-        }
+            self.pairs_in_blocks(leaf, range, limit, &entries).await?
+        };
         found.sort_by(|a, b| a.0.cmp(&b.0));
         found.dedup_by(|a, b| a.0 == b.0);
         if range.reverse {
@@ -273,8 +212,81 @@ impl<F: Fabric> Sherman<F> {
         Ok(())
     }
 
+    /// Pairs of the range whose blocks a leaf's entries name, in the order of the entries; at least
+    /// `limit` if there are as many.
+    async fn pairs_in_blocks(
+        &mut self,
+        leaf: &Page,
+        range: &ScanRange,
+        limit: usize,
+        entries: &[Entry],
+    ) -> Result<Vec<KeyValue>> {
+        let format = &self.shared.format;
+        let (mut found, mut rest): (Vec<KeyValue>, _) = (Vec::new(), entries);
+        while !rest.is_empty() && found.len() < limit {
+            let (now, later) = rest.split_at(self.blocks_at_once(rest, limit - found.len()));
+            rest = later;
+            let mut batch = self.client.batch();
+            let reads: Vec<_> = now
+                .iter()
+                .map(|entry| (entry, batch.read(entry.block().addr, entry.block().words())))
+                .collect();
+            let done = self.client.submit(batch).await?;
+            for (entry, read) in reads {
+                let held = pair::parse(entry.block().addr, done.words(read))?;
+                // One that was put during the READ of the leaf can have another's digest: its
+                // place is not known.
+                if range.contains(held.key) && key_words(format, held.key, leaf.prefix) == entry.key {
+                    found.push((held.key.to_vec(), held.value.to_vec()));
+                }
+            }
+            self.client.recycle(done);
+        }
+        Ok(found)
+    }
+
+    /// How many of these entries' blocks to read in one round trip when so many are wanted.
+    fn blocks_at_once(&self, entries: &[Entry], wanted: usize) -> usize {
+        let mut bytes = 0;
+        let fits = |entry: &&Entry| {
+            bytes += entry.block().bytes();
+            bytes <= BLOCK_BYTES_MAX
+        };
+        let mut take = entries.iter().take_while(fits).take(wanted).count().max(1);
+        // Keys whose digests agree in order can lie in any: take all of them.
+        while take < entries.len() && self.may_tie(&entries[take - 1], &entries[take]) {
+            take += 1;
+        }
+        take
+    }
+
     /// Whether two entries' words leave open which key comes first.
     fn may_tie(&self, a: &Entry, b: &Entry) -> bool {
         self.shared.format.key.is_none() && super::entry::same_order(a, b)
     }
+}
+
+/// Whether an entry's key, as far as its words tell, may lie in the range.
+fn may_hold(format: &Format, leaf: &Page, range: &ScanRange, entry: &Entry) -> bool {
+    let stands = |bound: &Bound<Vec<u8>>, out: Ordering| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => {
+            // Digests tell only of keys that share the leaf's prefix; the bound may lie outside.
+            let comparable = key.get(..leaf.prefix) == leaf.low.bytes().get(..leaf.prefix);
+            !comparable || order_of(format, &entry.key, key, leaf.prefix) != out
+        }
+        Bound::Unbounded => true,
+    };
+    stands(&range.from, Ordering::Less) && stands(&range.to, Ordering::Greater)
+}
+
+/// Pairs of the range that a leaf's entries hold themselves.
+fn inline_pairs(format: &Format, leaf: &Page, range: &ScanRange, entries: &[Entry]) -> Result<Vec<KeyValue>> {
+    let mut found = Vec::new();
+    for entry in entries {
+        let key = entry_key(format, entry).unwrap_or_default();
+        if range.contains(&key) {
+            found.push((key, inline_value(format, leaf.addr, entry)?));
+        }
+    }
+    Ok(found)
 }

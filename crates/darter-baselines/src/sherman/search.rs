@@ -5,12 +5,12 @@ use super::format::Format;
 use super::holes::ShermanHole;
 use super::page::{Aim, Link, Page};
 use super::walk::{End, Walk};
-use super::{Shared, Sherman};
+use super::{Operation, Shared, Sherman};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, ReadId};
-use darter_index::IndexError;
 use darter_index::radix::leaf as pair;
-use darter_index::radix::search::{self, MULTI_GET_WIDTH, Search};
-use darter_pool::{Client, Pinned};
+use darter_index::radix::search::{self, Search};
+use darter_index::{IndexError, Result};
+use darter_pool::Client;
 use smallvec::SmallVec;
 
 /// Entries of a leaf that may hold a key.
@@ -44,7 +44,7 @@ impl Page {
 ///
 /// # Errors
 /// [`IndexError::LostInWrite`].
-pub(super) fn inline_value(format: &Format, addr: GlobalAddr, entry: &Entry) -> Result<Vec<u8>, IndexError> {
+pub(super) fn inline_value(format: &Format, addr: GlobalAddr, entry: &Entry) -> Result<Vec<u8>> {
     if entry.lost {
         return Err(IndexError::LostInWrite { addr });
     }
@@ -58,7 +58,7 @@ pub(super) fn entry_key(format: &Format, entry: &Entry) -> Option<Vec<u8>> {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum SearchState {
     Walking,
     /// The leaf, and the blocks of its matching entries.
     Blocks(Box<Page>, SmallVec<[(Block, Option<ReadId>); 2]>),
@@ -75,13 +75,13 @@ enum Found {
 struct KeySearch<'k> {
     key: &'k [u8],
     walk: Walk<'k>,
-    stage: Stage,
+    stage: SearchState,
     mended: u32,
 }
 
 impl<'k> KeySearch<'k> {
     fn new(key: &'k [u8], fresh: bool, mended: u32) -> Self {
-        Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: Stage::Walking, mended }
+        Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: SearchState::Walking, mended }
     }
 
     fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
@@ -97,10 +97,10 @@ impl<'k> KeySearch<'k> {
 impl Search<Shared> for KeySearch<'_> {
     type End = Found;
 
-    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
         match &mut self.stage {
-            Stage::Walking => self.walk.post(shared, batch).map(drop),
-            Stage::Blocks(_, blocks) => {
+            SearchState::Walking => self.walk.post(shared, batch).map(drop),
+            SearchState::Blocks(_, blocks) => {
                 for (block, read) in blocks {
                     *read = Some(batch.read(block.addr, block.words()));
                 }
@@ -109,15 +109,15 @@ impl Search<Shared> for KeySearch<'_> {
         }
     }
 
-    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<Found>, IndexError> {
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<Found>> {
         let format = &shared.format;
-        let page = match std::mem::replace(&mut self.stage, Stage::Walking) {
-            Stage::Walking => match self.walk.absorb(shared, done)? {
+        let page = match std::mem::replace(&mut self.stage, SearchState::Walking) {
+            SearchState::Walking => match self.walk.absorb(shared, done)? {
                 Some(End::Page(page)) => page,
                 Some(End::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
                 _ => return Ok(None),
             },
-            Stage::Blocks(page, blocks) => {
+            SearchState::Blocks(page, blocks) => {
                 for (block, read) in blocks {
                     let Some(read) = read else { continue };
                     let found = pair::parse(block.addr, done.words(read))?;
@@ -138,7 +138,7 @@ impl Search<Shared> for KeySearch<'_> {
             }
             Some(matches) => {
                 let blocks = matches.iter().map(|(_, entry)| (entry.block(), None)).collect();
-                self.stage = Stage::Blocks(page, blocks);
+                self.stage = SearchState::Blocks(page, blocks);
                 Ok(None)
             }
         }
@@ -146,16 +146,34 @@ impl Search<Shared> for KeySearch<'_> {
 }
 
 impl<F: Fabric> Sherman<F> {
+    /// The values of several keys, in their order, in the same round trips.
+    pub(super) async fn values_of(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+        kind: OpKind,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut operation = Operation::pin(&*self.shared, client, kind).await?;
+        let mut values = vec![None; keys.len()];
+        let searches = keys.iter().enumerate().map(|(at, key)| (at, KeySearch::new(key, false, 0)));
+        let mut searches: Vec<_> = searches.collect();
+        while !searches.is_empty() {
+            operation.step(&mut searches, &mut values).await?;
+        }
+        Ok(values)
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
     /// Does a step of several searches; those that end leave the list.
     async fn step(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         searches: &mut Vec<(usize, KeySearch<'_>)>,
         values: &mut [Option<Vec<u8>>],
-    ) -> Result<(), IndexError> {
-        let shared = &*self.shared;
+    ) -> Result<()> {
+        let shared = self.shared;
         let mut stuck = Vec::new();
-        search::step(client, shared, searches, |at, search, found, _| {
+        search::step(&mut self.client, shared, searches, |at, search, found, _| {
             match found {
                 Found::Value(value) => values[at] = value,
                 Found::Stuck(link) => stuck.push((at, search.key, search.mended, link)),
@@ -164,45 +182,9 @@ impl<F: Fabric> Sherman<F> {
         })
         .await?;
         for (at, key, mut mended, link) in stuck {
-            self.mend_stuck(client, link, &mut mended).await?;
+            self.mend_stuck(link, &mut mended).await?;
             searches.push((at, KeySearch::new(key, true, mended)));
         }
         Ok(())
-    }
-
-    pub(super) async fn get_value(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-    ) -> Result<Option<Vec<u8>>, IndexError> {
-        self.check_sizes(key, None)?;
-        let mut client = client.pin(OpKind::Get).await?;
-        let mut value = [None];
-        let mut searches = vec![(0, KeySearch::new(key, false, 0))];
-        while !searches.is_empty() {
-            self.step(&mut client, &mut searches, &mut value).await?;
-        }
-        let [value] = value;
-        Ok(value)
-    }
-
-    pub(super) async fn multi_get_values(
-        &self,
-        client: &mut Client<F>,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-        for key in keys {
-            self.check_sizes(key, None)?;
-        }
-        let mut values = vec![None; keys.len()];
-        for (keys, values) in keys.chunks(MULTI_GET_WIDTH).zip(values.chunks_mut(MULTI_GET_WIDTH)) {
-            let mut client = client.pin(OpKind::MultiGet).await?;
-            let mut searches: Vec<_> =
-                keys.iter().enumerate().map(|(at, key)| (at, KeySearch::new(key, false, 0))).collect();
-            while !searches.is_empty() {
-                self.step(&mut client, &mut searches, values).await?;
-            }
-        }
-        Ok(values)
     }
 }

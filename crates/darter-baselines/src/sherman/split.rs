@@ -6,19 +6,19 @@
 //! stays and no parent has to be told.
 
 use super::bound::{Bound, separator};
-use super::entry::{Entry, EntryState, Words, key_words};
+use super::entry::{Entry, Words, key_words};
 use super::format::Format;
 use super::nodes::{Change, is_harmless};
 use super::page::{Body, Draft, LEVELS_MAX, Link, Page};
 use super::search::entry_key;
-use super::{Sherman, situations};
+use super::{Operation, Sherman, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Fabric, OpKind, mutant};
-use darter_index::IndexError;
 use darter_index::checker::note;
 use darter_index::radix::common_prefix;
 use darter_index::radix::leaf as pair;
-use darter_pool::{Client, Pinned, PoolError};
+use darter_index::{IndexError, Result};
+use darter_pool::{Client, PoolError};
 
 /// Words of a block that its key's length is read with, and mostly the key.
 const HEAD_WORDS: usize = 32;
@@ -57,37 +57,52 @@ fn middle(children: &[(Bound, Link)]) -> usize {
 }
 
 impl<F: Fabric> Sherman<F> {
+    /// Tells parents what they may not have been told, by this compute node or by one that died.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::post_separator`].
+    pub(super) async fn tell_parents(&self, client: &mut Client<F>) -> Result<()> {
+        let untold = std::mem::take(&mut *self.shared.untold());
+        for (level, parted, _) in untold {
+            let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
+            operation.post_separator(level, Some(parted)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
     /// The keys that the blocks of some entries hold.
-    async fn keys_of(&self, client: &mut Client<F>, entries: &[Entry]) -> Result<Vec<Vec<u8>>, IndexError> {
+    async fn keys_of(&mut self, entries: &[Entry]) -> Result<Vec<Vec<u8>>> {
         let mut heads = Vec::with_capacity(entries.len());
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         let reads: Vec<_> = entries
             .iter()
             .map(|entry| batch.read(entry.block().addr, entry.block().words().min(HEAD_WORDS)))
             .collect();
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         heads.extend(reads.iter().map(|&read| done.words(read).to_vec()));
-        client.recycle(done);
-        let mut batch = client.batch();
+        self.client.recycle(done);
+        let mut batch = self.client.batch();
         let mut more = Vec::new();
         for (at, (head, entry)) in heads.iter().zip(entries).enumerate() {
             let words = 1 + pair::lengths(head[0]).0.div_ceil(8);
             if words > entry.block().words() {
                 let addr = entry.block().addr;
-                return Err(IndexError::Corrupt { addr, what: "a key longer than its block" });
+                return Err(IndexError::corrupt(addr, "a key longer than its block"));
             }
             if words > head.len() {
                 more.push((at, batch.read(entry.block().addr, words)));
             }
         }
         if more.is_empty() {
-            client.recycle(batch);
+            self.client.recycle(batch);
         } else {
-            let done = client.submit(batch).await?;
+            let done = self.client.submit(batch).await?;
             for (at, read) in more {
                 heads[at] = done.words(read).to_vec();
             }
-            client.recycle(done);
+            self.client.recycle(done);
         }
         let key = |head: &Vec<u64>| {
             bytemuck::cast_slice::<u64, u8>(&head[1..])[..pair::lengths(head[0]).0].to_vec()
@@ -99,18 +114,13 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; those of the fabric.
-    pub(super) async fn items(&self, client: &mut Client<F>, page: &Page) -> Result<Vec<Item>, IndexError> {
+    pub(super) async fn items(&mut self, page: &Page) -> Result<Vec<Item>> {
         let format = &self.shared.format;
-        let entries: Vec<Entry> = (0..page.slots(format))
-            .filter_map(|slot| match page.entry(format, slot) {
-                EntryState::Holds(entry) => Some(entry),
-                _ => None,
-            })
-            .collect();
+        let entries: Vec<Entry> = page.entries(format).collect();
         let keys = match format.key {
             Some(_) => entries.iter().filter_map(|entry| entry_key(format, entry)).collect(),
             None if entries.is_empty() => Vec::new(),
-            None => self.keys_of(client, &entries).await?,
+            None => self.keys_of(&entries).await?,
         };
         let mut items: Vec<Item> = keys.into_iter().zip(entries).collect();
         items.sort_by(|a, b| a.0.cmp(&b.0));
@@ -123,109 +133,94 @@ impl<F: Fabric> Sherman<F> {
     /// # Errors
     /// Those of the pool, before anything can be seen; those of the fabric.
     pub(super) async fn split_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         locked: &mut Locked,
         page: &Page,
         (key, payload): (&[u8], &Words),
-    ) -> Result<Option<Parted>, IndexError> {
-        let mut items = self.items(client, page).await?;
+    ) -> Result<Option<Parted>> {
+        let mut items = self.items(page).await?;
         let at = items.partition_point(|(other, _)| &other[..] < key);
         let entry = Entry { key: Words::new(), payload: payload.clone(), lost: false };
         items.insert(at, (key.to_vec(), entry));
         let right = items.split_off(items.len() / 2);
         let (Some((below, _)), Some((above, _))) = (items.last(), right.first()) else {
-            return Err(IndexError::Corrupt { addr: page.addr, what: "a full leaf of one entry" });
+            return Err(IndexError::corrupt(page.addr, "a full leaf of one entry"));
         };
         let parts = separator(below, above).to_vec();
         let mut change = Change::default();
         let format = &self.shared.format;
         let split = async {
-            let upper = Bound::make(client, &mut change.fresh, &mut change.batch, &parts).await?;
-            let lower = Bound::make(client, &mut change.fresh, &mut change.batch, &parts).await?;
+            let upper = Bound::make(&mut self.client, &mut change.fresh, &mut change.batch, &parts).await?;
+            let lower = Bound::make(&mut self.client, &mut change.fresh, &mut change.batch, &parts).await?;
             let bodies = (
                 leaf_body(format, &page.low, Some(&upper), &items),
                 leaf_body(format, &lower, page.high.as_ref(), &right),
             );
-            self.part(client, &mut change, locked, page, (bodies.0, upper), (bodies.1, lower)).await
+            self.part(&mut change, locked, page, (bodies.0, upper), (bodies.1, lower)).await
         };
         let parted = split.await;
         if parted.as_ref().is_err_and(is_harmless) {
-            change.fresh.discard(client);
+            change.fresh.discard(&mut self.client);
         }
         parted
     }
 
     /// Splits an inner node whose children no longer fit, and unlocks it.
     async fn split_inner(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         change: &mut Change,
         locked: &mut Locked,
         page: &Page,
         mut children: Vec<(Bound, Link)>,
-    ) -> Result<Option<Parted>, IndexError> {
+    ) -> Result<Option<Parted>> {
         let right = children.split_off(middle(&children));
         let lower = right.first().map_or_else(Bound::least, |(low, _)| low.clone());
-        let upper = Bound::make(client, &mut change.fresh, &mut change.batch, lower.bytes()).await?;
+        let upper =
+            Bound::make(&mut self.client, &mut change.fresh, &mut change.batch, lower.bytes()).await?;
         let (left, right) = ((Body::Inner(children), upper), (Body::Inner(right), lower));
-        self.part(client, change, locked, page, left, right).await
+        self.part(change, locked, page, left, right).await
     }
 
     /// Writes the two halves of a node: the left one with its upper fence, the right one with its
     /// lower.
     async fn part(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         change: &mut Change,
         locked: &mut Locked,
         page: &Page,
         (left, upper): (Body, Bound),
         (right, lower): (Body, Bound),
-    ) -> Result<Option<Parted>, IndexError> {
-        let unfit = IndexError::Corrupt { addr: page.addr, what: "a node of which one half does not fit" };
+    ) -> Result<Option<Parted>> {
+        let unfit = IndexError::corrupt(page.addr, "a node of which one half does not fit");
         let level = page.level;
         let parts = lower.bytes().to_vec();
-        let right_link = self.new_node(client, &mut change.fresh).await?;
+        let right_link = self.shared.new_node(&mut self.client, &mut change.fresh).await?;
         let (high, sibling) = (page.high.clone(), page.sibling);
         let right = Draft { level, low: lower, high, sibling, body: right };
         let left = Draft { level, low: page.low.clone(), high: Some(upper), sibling: right_link, body: left };
-        if self.write_new(change, right_link, &right).is_none() {
+        if self.shared.write_new(change, right_link, &right).is_none() {
             return Err(unfit);
         }
         let is_root = page.addr == self.shared.root.addr();
         let draft = if is_root {
             if level == LEVELS_MAX {
-                return Err(IndexError::Corrupt { addr: page.addr, what: "a tree of impossible height" });
+                return Err(IndexError::corrupt(page.addr, "a tree of impossible height"));
             }
-            let left_link = self.new_node(client, &mut change.fresh).await?;
-            if self.write_new(change, left_link, &left).is_none() {
+            let left_link = self.shared.new_node(&mut self.client, &mut change.fresh).await?;
+            if self.shared.write_new(change, left_link, &left).is_none() {
                 return Err(unfit);
             }
-            let bound = Bound::make(client, &mut change.fresh, &mut change.batch, &parts).await?;
+            let bound = Bound::make(&mut self.client, &mut change.fresh, &mut change.batch, &parts).await?;
             let body = Body::Inner(vec![(Bound::least(), left_link), (bound, right_link)]);
             Draft { level: level + 1, low: Bound::least(), high: None, sibling: Link::NONE, body }
         } else {
             left
         };
-        if !self.rewrite(client, change, page, &draft, vec![locked]).await? {
+        if !self.rewrite(change, page, &draft, vec![locked]).await? {
             return Err(unfit);
         }
         note(if is_root { situations::ROOT_SPLIT } else { situations::SPLIT });
         Ok((!is_root).then_some((parts, right_link)))
-    }
-
-    /// Tells parents what they may not have been told, by this compute node or by one that died.
-    ///
-    /// # Errors
-    /// Those of [`Sherman::post_separator`].
-    pub(super) async fn tell_parents(&self, client: &mut Client<F>) -> Result<(), IndexError> {
-        let untold = std::mem::take(&mut *self.shared.untold());
-        for (level, parted, _) in untold {
-            let mut client = client.pin(OpKind::Maintain).await?;
-            self.post_separator(&mut client, level, Some(parted)).await?;
-        }
-        Ok(())
     }
 
     /// Tells the parents of a node of `level` that was split. When the pool has no room for that,
@@ -233,16 +228,10 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; those of the fabric.
-    pub(super) async fn post_separator(
-        &self,
-        client: &mut Pinned<'_, F>,
-        mut level: u8,
-        mut parted: Option<Parted>,
-    ) -> Result<(), IndexError> {
+    pub(super) async fn post_separator(&mut self, mut level: u8, mut parted: Option<Parted>) -> Result<()> {
         while let Some((parts, link)) = parted {
             level += 1;
-            let Some((mut locked, page, alive)) =
-                self.lock_covering(client, &parts, level, None, Some(link)).await?
+            let Some((mut locked, page, alive)) = self.lock_covering(&parts, level, None, Some(link)).await?
             else {
                 return Ok(());
             };
@@ -251,19 +240,19 @@ impl<F: Fabric> Sherman<F> {
             let alive = alive || mutant!("sherman-parent-told-of-the-dead");
             if known || !alive {
                 // Another client has told, or has merged the node meanwhile.
-                return locked.end(client).await;
+                return locked.end(&mut self.client).await;
             }
             let mut change = Change::default();
-            match self.add_child(client, &mut change, &mut locked, &page, &parts, link).await {
+            match self.add_child(&mut change, &mut locked, &page, &parts, link).await {
                 Ok(next) => {
-                    locked.end(client).await?;
+                    locked.end(&mut self.client).await?;
                     parted = next;
                 }
                 Err(error) => {
                     if is_harmless(&error) {
-                        change.fresh.discard(client);
+                        change.fresh.discard(&mut self.client);
                     }
-                    return match self.give_up(client, locked, error).await {
+                    return match self.give_up(locked, error).await {
                         Err(IndexError::Pool(PoolError::OutOfSpace { .. })) => {
                             self.shared.note_untold(level - 1, (parts, link), true);
                             Ok(())
@@ -277,24 +266,23 @@ impl<F: Fabric> Sherman<F> {
     }
 
     async fn add_child(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         change: &mut Change,
         locked: &mut Locked,
         page: &Page,
         parts: &[u8],
         link: Link,
-    ) -> Result<Option<Parted>, IndexError> {
-        let bound = Bound::make(client, &mut change.fresh, &mut change.batch, parts).await?;
+    ) -> Result<Option<Parted>> {
+        let bound = Bound::make(&mut self.client, &mut change.fresh, &mut change.batch, parts).await?;
         let mut draft = page.draft(&self.shared.format);
         let Body::Inner(children) = &mut draft.body else {
-            return Err(IndexError::Corrupt { addr: page.addr, what: "a leaf above a leaf" });
+            return Err(IndexError::corrupt(page.addr, "a leaf above a leaf"));
         };
         children.insert(page.last_child(|low| low <= parts) + 1, (bound, link));
         let children = children.clone();
-        if self.rewrite(client, change, page, &draft, vec![locked]).await? {
+        if self.rewrite(change, page, &draft, vec![locked]).await? {
             return Ok(None);
         }
-        self.split_inner(client, change, locked, page, children).await
+        self.split_inner(change, locked, page, children).await
     }
 }

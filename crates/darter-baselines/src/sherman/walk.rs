@@ -7,12 +7,12 @@
 
 use super::bound::{self, Bound};
 use super::cache::Copy;
-use super::page::{Aim, Link, Page, Place};
-use super::{Shared, Sherman, situations};
+use super::page::{Aim, Link, Page, Position};
+use super::{Operation, Shared, situations};
 use darter_fabric::{Batch, Fabric, ReadId, mutant};
-use darter_index::IndexError;
 use darter_index::checker::note;
-use darter_pool::{Client, Pinned};
+use darter_index::{IndexError, Result};
+use darter_pool::Client;
 use std::sync::Arc;
 
 /// READs of a node that do not fit together before it is looked at under its lock.
@@ -34,7 +34,7 @@ enum Via {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum WalkState {
     Start,
     Node(Link),
     /// A node of which bounds have to be fetched.
@@ -64,7 +64,7 @@ pub(super) struct Walk<'k> {
     level: u8,
     /// Whether the node aimed at is read too.
     reads: bool,
-    stage: Stage,
+    stage: WalkState,
     via: Via,
     /// Copies are not used any more.
     fresh: bool,
@@ -75,13 +75,13 @@ pub(super) struct Walk<'k> {
 
 impl<'k> Walk<'k> {
     pub(super) fn new(aim: Aim<'k>, level: u8, reads: bool, fresh: bool) -> Self {
-        let (stage, via) = (Stage::Start, Via::Tree);
+        let (stage, via) = (WalkState::Start, Via::Tree);
         Self { aim, level, reads, stage, via, fresh, torn: 0, dead_ends: 0, steps: 0 }
     }
 
     /// Has the node aimed at read again.
     pub(super) fn again(&mut self, page: &Page) -> Option<Link> {
-        self.stage = Stage::Node(page.link());
+        self.stage = WalkState::Node(page.link());
         self.torn += 1;
         (self.torn > TORN_MAX).then(|| page.link())
     }
@@ -90,12 +90,12 @@ impl<'k> Walk<'k> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(super) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<End>, IndexError> {
+    pub(super) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<End>> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
-            return Err(IndexError::Corrupt { addr: shared.root.addr(), what: "no way to a key's leaf" });
+            return Err(IndexError::corrupt(shared.root.addr(), "no way to a key's leaf"));
         }
-        if matches!(self.stage, Stage::Start) {
+        if matches!(self.stage, WalkState::Start) {
             let copy = if self.fresh { None } else { shared.cache.find(self.aim, self.level + 1) };
             let mut link = shared.root;
             self.via = Via::Tree;
@@ -107,13 +107,15 @@ impl<'k> Walk<'k> {
                     return Ok(Some(End::Link(link)));
                 }
             }
-            self.stage = Stage::Node(link);
+            self.stage = WalkState::Node(link);
         }
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Start) {
-            Stage::Node(link) => Stage::Reading(link, batch.read(link.addr(), shared.format.node_words)),
-            Stage::Bounds(mut page) => {
+        self.stage = match std::mem::replace(&mut self.stage, WalkState::Start) {
+            WalkState::Node(link) => {
+                WalkState::Reading(link, batch.read(link.addr(), shared.format.node_words))
+            }
+            WalkState::Bounds(mut page) => {
                 let reads = page.bounds_mut().map(|bound| bound.post(batch)).collect();
-                Stage::ReadingBounds(page, reads)
+                WalkState::ReadingBounds(page, reads)
             }
             other => other,
         };
@@ -124,31 +126,33 @@ impl<'k> Walk<'k> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(super) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>, IndexError> {
-        match std::mem::replace(&mut self.stage, Stage::Start) {
-            Stage::Reading(link, read) => match Page::parse(&shared.format, link.addr(), done.words(read)) {
-                Some(page)
-                    if (page.tag == link.tag() || mutant!("sherman-birth-tag-not-compared"))
-                        && (!page.is_dead() || mutant!("sherman-dead-node-believed")) =>
-                {
-                    self.arrive(shared, Box::new(page))
-                }
-                Some(_) => Ok(self.dead_end(shared, link)),
-                None => {
-                    self.torn += 1;
-                    if self.torn <= TORN_MAX {
-                        self.stage = Stage::Node(link);
-                        return Ok(None);
+    pub(super) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+        match std::mem::replace(&mut self.stage, WalkState::Start) {
+            WalkState::Reading(link, read) => {
+                match Page::parse(&shared.format, link.addr(), done.words(read)) {
+                    Some(page)
+                        if (page.tag == link.tag() || mutant!("sherman-birth-tag-not-compared"))
+                            && (!page.is_dead() || mutant!("sherman-dead-node-believed")) =>
+                    {
+                        self.arrive(shared, Box::new(page))
                     }
-                    self.torn = 0;
-                    // What a copy led to may be no node at all; what the tree led to is one.
-                    Ok(match self.via {
-                        Via::Copy(_) => self.dead_end(shared, link),
-                        _ => Some(End::Stuck(link)),
-                    })
+                    Some(_) => Ok(self.dead_end(shared, link)),
+                    None => {
+                        self.torn += 1;
+                        if self.torn <= TORN_MAX {
+                            self.stage = WalkState::Node(link);
+                            return Ok(None);
+                        }
+                        self.torn = 0;
+                        // What a copy led to may be no node at all; what the tree led to is one.
+                        Ok(match self.via {
+                            Via::Copy(_) => self.dead_end(shared, link),
+                            _ => Some(End::Stuck(link)),
+                        })
+                    }
                 }
-            },
-            Stage::ReadingBounds(mut page, reads) => {
+            }
+            WalkState::ReadingBounds(mut page, reads) => {
                 for (bound, read) in page.bounds_mut().zip(reads) {
                     if let Some(read) = read {
                         bound.absorb(done.words(read))?;
@@ -164,29 +168,26 @@ impl<'k> Walk<'k> {
     }
 
     /// Goes on from a node that was read.
-    fn arrive(&mut self, shared: &Shared, mut page: Box<Page>) -> Result<Option<End>, IndexError> {
+    fn arrive(&mut self, shared: &Shared, mut page: Box<Page>) -> Result<Option<End>> {
         let Some(place) = page.place(self.aim) else {
-            self.stage = Stage::Bounds(page);
+            self.stage = WalkState::Bounds(page);
             return Ok(None);
         };
         let is_root = page.addr == shared.root.addr();
         match place {
-            Place::Below => return Ok(self.dead_end(shared, page.link())),
-            Place::Beyond => {
+            Position::Below => return Ok(self.dead_end(shared, page.link())),
+            Position::Beyond => {
                 if let Via::Copy(copy) = &self.via {
                     shared.cache.drop_copy(copy);
                 }
                 if page.sibling.is_none() {
-                    return Err(IndexError::Corrupt {
-                        addr: page.addr,
-                        what: "an upper fence without a sibling",
-                    });
+                    return Err(IndexError::corrupt(page.addr, "an upper fence without a sibling"));
                 }
                 self.via = Via::Sibling(page.link());
-                self.stage = Stage::Node(page.sibling);
+                self.stage = WalkState::Node(page.sibling);
                 return Ok(None);
             }
-            Place::Within => {}
+            Position::Within => {}
         }
         if page.level == self.level {
             return Ok(Some(if self.reads { End::Page(page) } else { End::Link(page.link()) }));
@@ -198,7 +199,7 @@ impl<'k> Walk<'k> {
             return Ok(self.dead_end(shared, page.link()));
         }
         if page.bounds_mut().any(|bound| bound.whole().is_none()) {
-            self.stage = Stage::Bounds(page);
+            self.stage = WalkState::Bounds(page);
             return Ok(None);
         }
         let (link, level) = (page.child(page.towards(self.aim)), page.level - 1);
@@ -211,7 +212,7 @@ impl<'k> Walk<'k> {
         if level == self.level && !self.reads {
             return Ok(Some(End::Link(link)));
         }
-        self.stage = Stage::Node(link);
+        self.stage = WalkState::Node(link);
         Ok(None)
     }
 
@@ -219,7 +220,7 @@ impl<'k> Walk<'k> {
     fn dead_end(&mut self, shared: &Shared, link: Link) -> Option<End> {
         self.dead_ends += 1;
         self.fresh = true;
-        self.stage = Stage::Start;
+        self.stage = WalkState::Start;
         let via = std::mem::replace(&mut self.via, Via::Tree);
         if let Via::Copy(copy) = &via {
             note(situations::COPY_MISLED);
@@ -232,31 +233,27 @@ impl<'k> Walk<'k> {
     }
 }
 
-impl<F: Fabric> Sherman<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// Walks to the node aimed at, or to its link.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; those of pool and fabric.
-    pub(super) async fn walk(
-        &self,
-        client: &mut Pinned<'_, F>,
-        mut walk: Walk<'_>,
-    ) -> Result<End, IndexError> {
+    pub(super) async fn walk(&mut self, mut walk: Walk<'_>) -> Result<End> {
         let mut mended = 0;
         loop {
-            let mut batch = client.batch();
-            let mut end = walk.post(&self.shared, &mut batch)?;
+            let mut batch = self.client.batch();
+            let mut end = walk.post(self.shared, &mut batch)?;
             if end.is_none() {
-                let done = client.submit(batch).await?;
-                end = walk.absorb(&self.shared, &done)?;
-                client.recycle(done);
+                let done = self.client.submit(batch).await?;
+                end = walk.absorb(self.shared, &done)?;
+                self.client.recycle(done);
             } else {
-                client.recycle(batch);
+                self.client.recycle(batch);
             }
             match end {
                 None => {}
                 Some(End::Stuck(link)) => {
-                    self.mend_stuck(client, link, &mut mended).await?;
+                    self.mend_stuck(link, &mut mended).await?;
                     walk = Walk::new(walk.aim, walk.level, walk.reads, true);
                 }
                 Some(end) => return Ok(end),
@@ -268,14 +265,8 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// Those of [`Sherman::walk`].
-    pub(super) async fn link_to(
-        &self,
-        client: &mut Pinned<'_, F>,
-        aim: Aim<'_>,
-        level: u8,
-        fresh: bool,
-    ) -> Result<Option<Link>, IndexError> {
-        match self.walk(client, Walk::new(aim, level, false, fresh)).await? {
+    pub(super) async fn link_to(&mut self, aim: Aim<'_>, level: u8, fresh: bool) -> Result<Option<Link>> {
+        match self.walk(Walk::new(aim, level, false, fresh)).await? {
             End::Link(link) | End::Stuck(link) => Ok(Some(link)),
             End::Page(page) => Ok(Some(page.link())),
             End::TooLow => Ok(None),
@@ -286,8 +277,8 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// Those of [`Sherman::walk`].
-    pub(super) async fn leaf_of(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<Link, IndexError> {
-        Ok(self.link_to(client, Aim::At(key), 0, false).await?.unwrap_or(self.shared.root))
+    pub(super) async fn leaf_of(&mut self, key: &[u8]) -> Result<Link> {
+        Ok(self.link_to(Aim::At(key), 0, false).await?.unwrap_or(self.shared.root))
     }
 
     /// The node of `level` that is aimed at; `None` when the tree has no such level.
@@ -295,13 +286,12 @@ impl<F: Fabric> Sherman<F> {
     /// # Errors
     /// Those of [`Sherman::walk`].
     pub(super) async fn page_at(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         aim: Aim<'_>,
         level: u8,
         fresh: bool,
-    ) -> Result<Option<Box<Page>>, IndexError> {
-        match self.walk(client, Walk::new(aim, level, true, fresh)).await? {
+    ) -> Result<Option<Box<Page>>> {
+        match self.walk(Walk::new(aim, level, true, fresh)).await? {
             End::Page(page) => Ok(Some(page)),
             _ => Ok(None),
         }
@@ -309,17 +299,12 @@ impl<F: Fabric> Sherman<F> {
 
     /// Mends what a walk was stuck at; so many times, since a sound tree needs it once for each
     /// thing left half done.
-    pub(super) async fn mend_stuck(
-        &self,
-        client: &mut Pinned<'_, F>,
-        link: Link,
-        mended: &mut u32,
-    ) -> Result<(), IndexError> {
+    pub(super) async fn mend_stuck(&mut self, link: Link, mended: &mut u32) -> Result<()> {
         *mended += 1;
         if *mended > 1000 {
-            return Err(IndexError::Corrupt { addr: link.addr(), what: "a node that leads nowhere" });
+            return Err(IndexError::corrupt(link.addr(), "a node that leads nowhere"));
         }
-        self.mend(client, link).await
+        self.mend(link).await
     }
 }
 
@@ -327,10 +312,7 @@ impl<F: Fabric> Sherman<F> {
 ///
 /// # Errors
 /// Those of [`bound::fetch`].
-pub(super) async fn fetch_bounds<F: Fabric>(
-    client: &mut Client<F>,
-    page: &mut Page,
-) -> Result<(), IndexError> {
+pub(super) async fn fetch_bounds<F: Fabric>(client: &mut Client<F>, page: &mut Page) -> Result<()> {
     if page.bounds().all(|bound: &Bound| bound.whole().is_some()) {
         return Ok(());
     }

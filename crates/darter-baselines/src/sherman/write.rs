@@ -9,19 +9,19 @@
 //! The order of the WRITEs, kept by a doorbell batch, is what lets the next holder of the lock tell
 //! what a dead one did.
 
-use super::Sherman;
 use super::entry::{Block, Entry, EntryState, Words, key_words};
 use super::format::mix;
 use super::nodes::{Change, is_harmless};
 use super::page::{Body, Page};
 use super::search::{Matches, inline_value};
 use super::split::Parted;
+use super::{Operation, Sherman};
 use crate::hocl::Locked;
 use darter_fabric::{Batch, Fabric, OpKind, mutant};
 use darter_index::radix::drafts::Draft as Pair;
 use darter_index::radix::leaf as pair;
-use darter_index::{Condition, IndexError, PutOutcome};
-use darter_pool::{AllocKind, Client, Pinned, PoolError};
+use darter_index::{Condition, IndexError, PutOutcome, Result};
+use darter_pool::{AllocKind, Client, PoolError};
 use smallvec::SmallVec;
 
 /// An entry that holds a key, under the leaf's lock.
@@ -53,7 +53,7 @@ impl<F: Fabric> Sherman<F> {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         self.check_sizes(key, Some(value))?;
         let format = &self.shared.format;
         let kind = condition.op_kind();
@@ -61,13 +61,13 @@ impl<F: Fabric> Sherman<F> {
         if self.shared.cannot_tell() {
             self.tell_parents(client).await?;
         }
-        let mut client = client.pin(kind).await?;
-        let outcome = self.put_pair(&mut client, key, value, condition, pair.as_mut()).await;
+        let mut operation = Operation::pin(&*self.shared, client, kind).await?;
+        let outcome = operation.put_pair(key, value, condition, pair.as_mut()).await;
         if let Some(pair) = &mut pair {
             match &outcome {
-                Ok(PutOutcome::Refused) => pair.discard(&mut client),
+                Ok(PutOutcome::Refused) => pair.discard(&mut operation.client),
                 Err(error) if is_harmless(error) || mutant!("sherman-frees-pair-after-lost-reply") => {
-                    pair.discard(&mut client);
+                    pair.discard(&mut operation.client);
                 }
                 _ => {}
             }
@@ -75,27 +75,60 @@ impl<F: Fabric> Sherman<F> {
         outcome
     }
 
+    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+        self.check_sizes(key, None)?;
+        let format = &self.shared.format;
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Delete).await?;
+        let link = operation.leaf_of(key).await?;
+        let first = operation.client.batch();
+        let (mut locked, page) = operation.lock_leaf(key, (link, first)).await?;
+        let found = async {
+            let Some(present) = operation.find_locked(&page, key, false).await? else {
+                return Ok(None);
+            };
+            operation.write_entry(&mut locked, &page, present.slot, Edit::Clear).await?;
+            Ok(Some(present))
+        };
+        let present = match found.await {
+            Ok(present) => present,
+            Err(error) => return operation.give_up(locked, error).await,
+        };
+        let left = (0..page.slots(format)).filter(|&slot| page.entry(format, slot) != EntryState::Empty);
+        let left = left.count() - usize::from(present.is_some());
+        locked.end(&mut operation.client).await?;
+        let Some(present) = present else { return Ok(false) };
+        operation.retire_block(&present.entry);
+        // Not at every delete from a leaf that cannot be merged.
+        let is_due = left == 0 || left * 4 <= page.slots(format) && left.is_power_of_two();
+        let merged = is_due && operation.merge_upwards(key).await?;
+        if left == 0 && !merged && page.addr != self.shared.root.addr() {
+            self.shared.note_unmerged(key);
+        }
+        Ok(true)
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
     /// The memory node for a key's pair.
-    fn home(&self, client: &Client<F>, key: &[u8]) -> u8 {
+    fn home(&self, key: &[u8]) -> u8 {
         let words = key_words(&self.shared.format, key, 0);
         let hash = words.iter().fold(self.shared.format.seed, |hash, &word| mix(hash, word));
-        ((hash >> 32) % u64::from(client.pool().nodes())) as u8
+        ((hash >> 32) % u64::from(self.client.pool().nodes())) as u8
     }
 
     async fn put_pair(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
         pair: Option<&mut Pair<'_>>,
-    ) -> Result<PutOutcome, IndexError> {
-        let link = self.leaf_of(client, key).await?;
-        let mut first = client.batch();
+    ) -> Result<PutOutcome> {
+        let link = self.leaf_of(key).await?;
+        let mut first = self.client.batch();
         let mut block = None;
         let payload: Words = if let Some(pair) = pair {
-            let home = self.home(client, key);
-            let addr = pair.place(client, home).await?;
+            let home = self.home(key);
+            let addr = pair.place(&mut self.client, home).await?;
             first.write(addr, &pair.words);
             let placed = Block { addr, class: pair.class };
             block = Some(pair);
@@ -105,37 +138,36 @@ impl<F: Fabric> Sherman<F> {
             bytemuck::cast_slice_mut(&mut words)[..value.len()].copy_from_slice(value);
             words
         };
-        let (mut locked, page) = self.lock_leaf(client, key, (link, first)).await?;
-        let put = match self.put_locked(client, &mut locked, &page, (key, &payload), condition).await {
+        let (mut locked, page) = self.lock_leaf(key, (link, first)).await?;
+        let put = match self.put_locked(&mut locked, &page, (key, &payload), condition).await {
             Ok(put) => put,
-            Err(error) => return self.give_up(client, locked, error).await,
+            Err(error) => return self.give_up(locked, error).await,
         };
         if !matches!(put, Put::Done(PutOutcome::Refused))
             && let Some(pair) = block
         {
             pair.linked();
         }
-        locked.end(client).await?;
+        locked.end(&mut self.client).await?;
         match put {
             Put::Done(outcome) => Ok(outcome),
             Put::Split(parted) => {
-                self.post_separator(client, 0, parted).await?;
+                self.post_separator(0, parted).await?;
                 Ok(PutOutcome::Inserted)
             }
         }
     }
 
     async fn put_locked(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         locked: &mut Locked,
         page: &Page,
         (key, payload): (&[u8], &Words),
         condition: Condition<'_>,
-    ) -> Result<Put, IndexError> {
+    ) -> Result<Put> {
         let format = &self.shared.format;
         let reads_value = matches!(condition, Condition::Equals(_));
-        let present = self.find_locked(client, page, key, reads_value).await?;
+        let present = self.find_locked(page, key, reads_value).await?;
         let holds = match (condition, &present) {
             (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
             (Condition::Equals(wanted), Some(Present { value: Some(value), .. })) => value == wanted,
@@ -146,14 +178,14 @@ impl<F: Fabric> Sherman<F> {
         }
         let new = Entry { key: key_words(format, key, page.prefix), payload: payload.clone(), lost: false };
         if let Some(Present { slot, entry, .. }) = present {
-            self.write_entry(client, locked, page, slot, Edit::Replace(&new)).await?;
-            self.retire_block(client, &entry);
+            self.write_entry(locked, page, slot, Edit::Replace(&new)).await?;
+            self.retire_block(&entry);
             return Ok(Put::Done(PutOutcome::Replaced));
         }
         let free = (0..page.slots(format)).find(|&slot| page.entry(format, slot) == EntryState::Empty);
         match free {
             Some(slot) => {
-                self.write_entry(client, locked, page, slot, Edit::Insert(&new)).await?;
+                self.write_entry(locked, page, slot, Edit::Insert(&new)).await?;
                 Ok(Put::Done(PutOutcome::Inserted))
             }
             None if self.shared.cannot_tell() => {
@@ -163,7 +195,7 @@ impl<F: Fabric> Sherman<F> {
                 Err(PoolError::OutOfSpace { needed, node }.into())
             }
             None => {
-                let parted = self.split_leaf(client, locked, page, (key, payload)).await?;
+                let parted = self.split_leaf(locked, page, (key, payload)).await?;
                 Ok(Put::Split(parted))
             }
         }
@@ -171,13 +203,7 @@ impl<F: Fabric> Sherman<F> {
 
     /// The entry that holds a key, in a leaf whose lock the caller has. The value is fetched when
     /// asked for.
-    async fn find_locked(
-        &self,
-        client: &mut Pinned<'_, F>,
-        page: &Page,
-        key: &[u8],
-        reads_value: bool,
-    ) -> Result<Option<Present>, IndexError> {
+    async fn find_locked(&mut self, page: &Page, key: &[u8], reads_value: bool) -> Result<Option<Present>> {
         let format = &self.shared.format;
         let mut matches: Matches = page.matches(format, key).unwrap_or_default();
         if format.is_inline() {
@@ -191,10 +217,10 @@ impl<F: Fabric> Sherman<F> {
         if format.key.is_some() && !reads_value {
             return Ok(matches.pop().map(|(slot, entry)| Present { slot, entry, value: None }));
         }
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         let reads: Vec<_> =
             matches.iter().map(|(_, entry)| batch.read(entry.block().addr, entry.block().words())).collect();
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let mut present = None;
         for ((slot, entry), read) in matches.into_iter().zip(reads) {
             let found = pair::parse(entry.block().addr, done.words(read))?;
@@ -203,31 +229,30 @@ impl<F: Fabric> Sherman<F> {
                 break;
             }
         }
-        client.recycle(done);
+        self.client.recycle(done);
         Ok(present)
     }
 
     /// Writes one entry back, or the whole leaf where that is how it is done, and unlocks.
     async fn write_entry(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         locked: &mut Locked,
         page: &Page,
         slot: usize,
         edit: Edit<'_>,
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         let options = &self.shared.options;
         let moves = !matches!(edit, Edit::Replace(_));
         if !options.two_level_versions || moves && !options.unsorted_leaves {
-            match self.write_leaf(client, locked, page, slot, &edit).await {
+            match self.write_leaf(locked, page, slot, &edit).await {
                 // Room must be made in a full pool too: an entry can always be cleared.
                 Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if matches!(edit, Edit::Clear) => {}
                 other => return other,
             }
         }
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         self.post_entry(&mut batch, page, slot, &edit);
-        self.submit_and_unlock(client, batch, vec![locked]).await
+        self.submit_and_unlock(batch, vec![locked]).await
     }
 
     fn post_entry(&self, batch: &mut Batch, page: &Page, slot: usize, edit: &Edit<'_>) {
@@ -270,13 +295,12 @@ impl<F: Fabric> Sherman<F> {
 
     /// Writes the whole leaf back, its entries in order where that is asked for.
     async fn write_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         locked: &mut Locked,
         page: &Page,
         slot: usize,
         edit: &Edit<'_>,
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         let format = &self.shared.format;
         let mut draft = page.draft(format);
         if let Body::Leaf { entries, .. } = &mut draft.body {
@@ -294,45 +318,13 @@ impl<F: Fabric> Sherman<F> {
             }
         }
         let mut change = Change::default();
-        self.rewrite(client, &mut change, page, &draft, vec![locked]).await.map(drop)
-    }
-
-    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
-        self.check_sizes(key, None)?;
-        let format = &self.shared.format;
-        let mut client = client.pin(OpKind::Delete).await?;
-        let link = self.leaf_of(&mut client, key).await?;
-        let first = client.batch();
-        let (mut locked, page) = self.lock_leaf(&mut client, key, (link, first)).await?;
-        let found = async {
-            let Some(present) = self.find_locked(&mut client, &page, key, false).await? else {
-                return Ok(None);
-            };
-            self.write_entry(&mut client, &mut locked, &page, present.slot, Edit::Clear).await?;
-            Ok(Some(present))
-        };
-        let present = match found.await {
-            Ok(present) => present,
-            Err(error) => return self.give_up(&mut client, locked, error).await,
-        };
-        let left = (0..page.slots(format)).filter(|&slot| page.entry(format, slot) != EntryState::Empty);
-        let left = left.count() - usize::from(present.is_some());
-        locked.end(&mut client).await?;
-        let Some(present) = present else { return Ok(false) };
-        self.retire_block(&mut client, &present.entry);
-        // Not at every delete from a leaf that cannot be merged.
-        let is_due = left == 0 || left * 4 <= page.slots(format) && left.is_power_of_two();
-        let merged = is_due && self.merge_upwards(&mut client, key).await?;
-        if left == 0 && !merged && page.addr != self.shared.root.addr() {
-            self.shared.note_unmerged(key);
-        }
-        Ok(true)
+        self.rewrite(&mut change, page, &draft, vec![locked]).await.map(drop)
     }
 
     /// Retires the block of an entry that is no longer in its leaf.
-    pub(super) fn retire_block(&self, client: &mut Client<F>, entry: &Entry) {
+    pub(super) fn retire_block(&mut self, entry: &Entry) {
         if !self.shared.format.is_inline() {
-            client.retire(entry.block().addr, entry.block().bytes(), AllocKind::Leaf);
+            self.client.retire(entry.block().addr, entry.block().bytes(), AllocKind::Leaf);
         }
     }
 }

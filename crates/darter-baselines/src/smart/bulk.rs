@@ -9,7 +9,8 @@
 use super::Smart;
 use super::leaf::{self};
 use super::node::{self, HEADER_WORDS, Header, NODE_BYTES, NodeType};
-use super::slot::{Held, Slot, SlotAt};
+use super::shared::Operation;
+use super::slot::{Content, Slot, SlotAt};
 use super::split::{chain_image, chain_nodes, home};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::check_key;
@@ -17,7 +18,7 @@ use darter_index::radix::common_prefix;
 use darter_index::radix::drafts::alloc;
 use darter_index::radix::slot::edge_of;
 use darter_index::radix::writes::Writes;
-use darter_index::{IndexError, KeyValue};
+use darter_index::{IndexError, KeyValue, Result};
 use darter_pool::{AllocKind, Client};
 
 /// A node whose last child has not come yet.
@@ -37,14 +38,14 @@ struct Builder<'s, F: Fabric> {
 
 impl<F: Fabric> Smart<F> {
     /// Fills an empty index.
-    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
         {
-            let mut client = client.pin(OpKind::Load).await?;
-            let (_, (root, _)) = self.read_root(&mut client).await?;
-            let words = self.read_words(&mut client, root).await?;
+            let mut operation = Operation::pin(&*self.shared, client, OpKind::Load).await?;
+            let (_, (root, _)) = operation.read_root().await?;
+            let words = operation.read_words(root).await?;
             if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
                 return Err(IndexError::NotEmpty);
             }
@@ -65,33 +66,33 @@ impl<F: Fabric> Smart<F> {
     }
 
     /// Puts the built root in the place of the empty one.
-    async fn publish_root(&self, client: &mut Client<F>, new: Slot) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Load).await?;
-        let (slot, (old, _)) = self.read_root(&mut client).await?;
-        let mut words = self.read_words(&mut client, old).await?;
+    async fn publish_root(&self, client: &mut Client<F>, new: Slot) -> Result<()> {
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Load).await?;
+        let (slot, (old, _)) = operation.read_root().await?;
+        let mut words = operation.read_words(old).await?;
         if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
             return Err(IndexError::NotEmpty);
         }
-        self.seal(&mut client, old, &mut words).await?;
+        operation.seal(old, &mut words).await?;
         if super::node::live_count(&words[HEADER_WORDS..]) > 0 {
             // A client put a key while we were sealing: what the seals began is to be finished.
-            self.help(&mut client, &[], old).await?;
+            operation.help(&[], old).await?;
             return Err(IndexError::NotEmpty);
         }
         let at = SlotAt { addr: self.shared.words.root, slot };
-        if !self.publish(&mut client, &[], at, new, None).await? {
-            self.help(&mut client, &[], old).await?;
+        if !operation.publish(&[], at, new, None).await? {
+            operation.help(&[], old).await?;
             return Err(IndexError::NotEmpty);
         }
         self.shared.remember_root(new);
-        self.shared.set_aside(&mut client, old, NODE_BYTES, AllocKind::Inner);
+        operation.set_aside(old, NODE_BYTES, AllocKind::Inner);
         Ok(())
     }
 }
 
 impl<F: Fabric> Builder<'_, F> {
     /// Takes all keys. Returns the slot of the finished root.
-    async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Slot, IndexError>
+    async fn run<I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Slot>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
@@ -103,8 +104,8 @@ impl<F: Fabric> Builder<'_, F> {
                 if key <= previous.0 {
                     return Err(IndexError::NotSorted { at: self.count });
                 }
-                let shared = common_prefix(&previous.0, &key);
-                self.close(client, &previous, shared).await?;
+                let common = common_prefix(&previous.0, &key);
+                self.close(client, &previous, common).await?;
             }
             self.count += 1;
             last = Some((key, value));
@@ -121,7 +122,7 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(slot)
     }
 
-    async fn open(&mut self, client: &mut Client<F>, key: &[u8], depth: usize) -> Result<(), IndexError> {
+    async fn open(&mut self, client: &mut Client<F>, key: &[u8], depth: usize) -> Result<()> {
         let addr = alloc(client, home(client, &key[..depth]), NODE_BYTES, AllocKind::Inner).await?;
         self.stack.push(Open { depth, addr, children: Vec::new() });
         Ok(())
@@ -129,20 +130,15 @@ impl<F: Fabric> Builder<'_, F> {
 
     /// Takes a pair whose next one shares so many bytes with it: writes its leaf, and finishes
     /// every open node deeper than those.
-    async fn close(
-        &mut self,
-        client: &mut Client<F>,
-        (key, value): &KeyValue,
-        shared: usize,
-    ) -> Result<(), IndexError> {
-        if self.stack.last().is_none_or(|open| open.depth < shared) {
-            self.open(client, key, shared).await?;
+    async fn close(&mut self, client: &mut Client<F>, (key, value): &KeyValue, common: usize) -> Result<()> {
+        if self.stack.last().is_none_or(|open| open.depth < common) {
+            self.open(client, key, common).await?;
         }
         self.write_leaf(client, key, value).await?;
-        while self.stack.last().is_some_and(|open| open.depth > shared) {
-            if self.stack.len() < 2 || self.stack[self.stack.len() - 2].depth < shared {
+        while self.stack.last().is_some_and(|open| open.depth > common) {
+            if self.stack.len() < 2 || self.stack[self.stack.len() - 2].depth < common {
                 // The parent comes below the child on the stack.
-                self.open(client, key, shared).await?;
+                self.open(client, key, common).await?;
                 let top = self.stack.len() - 1;
                 self.stack.swap(top, top - 1);
             }
@@ -151,18 +147,9 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(())
     }
 
-    async fn write_leaf(
-        &mut self,
-        client: &mut Client<F>,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<(), IndexError> {
+    async fn write_leaf(&mut self, client: &mut Client<F>, key: &[u8], value: &[u8]) -> Result<()> {
         let (format, max) = (self.smart.shared.format, client.pool().object_bytes_max());
-        let len = format.len_for(key.len(), value.len()).filter(|&len| leaf::bytes_of(len) <= max);
-        let Some(len) = len else {
-            let max = format.value_max(key.len(), max);
-            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
-        };
+        let len = format.len_within(max, key.len(), value.len())?;
         let Some(parent) = self.stack.last_mut() else { unreachable!("the root is open") };
         let addr = alloc(client, parent.addr.node(), leaf::bytes_of(len), AllocKind::Leaf).await?;
         parent.children.push(Slot::leaf(edge_of(key, parent.depth), len, addr));
@@ -172,7 +159,7 @@ impl<F: Fabric> Builder<'_, F> {
 
     /// Writes the node on top of the stack, the chain above it, and attaches it to the one below on
     /// the stack.
-    async fn finish(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<(), IndexError> {
+    async fn finish(&mut self, client: &mut Client<F>, key: &[u8]) -> Result<()> {
         let [.., above, open] = &self.stack[..] else { return Ok(()) };
         let (above_addr, arrival, depth) = (above.addr, above.depth + 1, open.depth);
         let path = &key[arrival..depth];
@@ -207,7 +194,7 @@ impl<F: Fabric> Builder<'_, F> {
     }
 
     /// Frees everything built, none of which was ever visible.
-    async fn give_back(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn give_back(mut self, client: &mut Client<F>) -> Result<()> {
         self.writes.flush(client).await?;
         let mut doomed = Vec::new();
         for open in self.stack {
@@ -215,16 +202,13 @@ impl<F: Fabric> Builder<'_, F> {
             doomed.extend(open.children);
         }
         while let Some(slot) = doomed.pop() {
-            match slot.held() {
-                Held::Leaf { addr, len } => {
+            match slot.content() {
+                Content::Leaf { addr, len } => {
                     client.free_unpublished(addr, leaf::bytes_of(len), AllocKind::Leaf);
                 }
-                Held::Node { addr, ty } => {
-                    let mut batch = client.batch();
-                    let read = batch.read(node::slot_addr(addr, 0), ty.slots());
-                    let done = client.submit(batch).await?;
-                    doomed.extend(done.words(read).iter().map(|&word| Slot::from_word(word)));
-                    client.recycle(done);
+                Content::Node { addr, ty } => {
+                    let words = client.read(node::slot_addr(addr, 0), ty.slots()).await?;
+                    doomed.extend(words.iter().map(|&word| Slot::from_word(word)));
                     client.free_unpublished(addr, NODE_BYTES, AllocKind::Inner);
                 }
                 _ => {}

@@ -12,6 +12,7 @@
 
 use super::node_type::NodeType;
 use super::slot::Slot;
+use crate::sync::lock;
 use darter_fabric::GlobalAddr;
 use darter_index::radix::common_prefix;
 use darter_index::radix::slot::edge_of;
@@ -96,7 +97,7 @@ impl Cache {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// The deepest node remembered on a key's path, of a prefix shorter than `below`.

@@ -9,18 +9,17 @@
 //! reused; what they have half done are remarks, not violations.
 
 use super::Smart;
-use super::leaf::{self, Read};
+use super::leaf::{self, Format, Read};
 use super::node::{self, HEADER_WORDS, Header, NODE_BYTES, NODE_WORDS, NodeType, PUBLISHED_BYTES};
-use super::slot::{Held, Slot};
+use super::shared::Operation;
+use super::slot::{Content, Slot};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::slot::{END, FANOUT};
 use darter_index::radix::tally::Tally;
-use darter_index::{CheckReport, IndexError, IndexStats};
+use darter_index::{CheckReport, IndexStats, Result};
 use darter_pool::Client;
 use darter_pool::size_class::{class_bytes, class_of};
 
-/// Leaf bytes read in one round trip.
-const LEAF_BATCH_BYTES: u64 = 1 << 20;
 /// Nodes that the counts read in one round trip.
 const WIDTH: usize = 128;
 
@@ -52,22 +51,22 @@ struct Inspection {
 
 impl<F: Fabric> Smart<F> {
     /// Walks and verifies everything.
-    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let (root, _) = self.read_root(&mut client).await?;
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
+        let (root, _) = operation.read_root().await?;
         let mut walk = Inspection {
             report: CheckReport::default(),
             tally: tally(),
             frames: Vec::new(),
             path: Vec::new(),
         };
-        self.inspect_node(&mut client, &mut walk, root).await?;
+        operation.inspect_node(&mut walk, root).await?;
         while let Some(frame) = walk.frames.last_mut() {
             let depth = frame.depth;
             if let Some(child) = frame.children.pop() {
                 walk.path.truncate(depth);
                 walk.path.push(child.edge().unwrap_or(0) as u8);
-                self.inspect_node(&mut client, &mut walk, child).await?;
+                operation.inspect_node(&mut walk, child).await?;
             } else {
                 walk.frames.pop();
             }
@@ -76,13 +75,41 @@ impl<F: Fabric> Smart<F> {
         Ok(walk.report)
     }
 
+    /// Counts everything without reading a leaf, nodes side by side, under one pin. A leaf that was
+    /// killed or has moved and is still in its slot counts.
+    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
+        let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
+        let (root, _) = operation.read_root().await?;
+        let mut tally = tally();
+        let mut open = vec![(root, 1_usize)];
+        while !open.is_empty() {
+            let run = open.split_off(open.len().saturating_sub(WIDTH));
+            let mut batch = operation.client.batch();
+            let reads: Vec<_> =
+                run.into_iter().map(|(slot, level)| (level, batch.read(slot.addr(), NODE_WORDS))).collect();
+            let done = operation.client.complete(batch).await?;
+            for (level, read) in reads {
+                let words = done.words(read);
+                let live = node::children_in_order(&words[HEADER_WORDS..]);
+                if let Some(ty) = Header::from_word(words[1]).ty() {
+                    tally.note_node(ty.name(), PUBLISHED_BYTES, live.len());
+                }
+                for slot in live {
+                    match slot.content() {
+                        Content::Leaf { len, .. } => tally.note_leaf(allocated(leaf::bytes_of(len)), level),
+                        _ if level <= darter_index::KEY_BYTES_MAX => open.push((slot, level + 1)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(tally.finish())
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
     /// Reads the node of a slot, verifies it and its leaves, and puts it on the path.
-    async fn inspect_node(
-        &self,
-        client: &mut Client<F>,
-        walk: &mut Inspection,
-        slot: Slot,
-    ) -> Result<(), IndexError> {
+    async fn inspect_node(&mut self, walk: &mut Inspection, slot: Slot) -> Result<()> {
         let addr = slot.addr();
         let arrival = walk.path.len();
         if arrival > darter_index::KEY_BYTES_MAX
@@ -90,16 +117,10 @@ impl<F: Fabric> Smart<F> {
         {
             return Ok(());
         }
-        let mut batch = client.batch();
-        let read = batch.read(addr, NODE_WORDS);
-        let done = match client.submit(batch).await {
-            Ok(done) => done,
-            Err(error) => {
-                return walk.report.unreadable(format_args!("inner node at {addr}"), error);
-            }
+        let words = match self.read_words(addr).await {
+            Ok(words) => words,
+            Err(error) => return walk.report.unreadable(format_args!("inner node at {addr}"), error),
         };
-        let words = done.words(read).to_vec();
-        client.recycle(done);
         let header = Header::from_word(words[1]);
         let (Some(ty), Some(partial)) = (header.ty(), header.partial_from(arrival)) else {
             walk.report.violation(format!("inner node at {addr}: header {:#x} at byte {arrival}", words[1]));
@@ -120,7 +141,7 @@ impl<F: Fabric> Smart<F> {
         walk.tally.note_node(ty.name(), PUBLISHED_BYTES, live.len());
         let is_spare = match live[..] {
             [] => true,
-            [only] => matches!(only.held(), Held::Leaf { .. }),
+            [only] => matches!(only.content(), Content::Leaf { .. }),
             _ => false,
         };
         if is_spare && !walk.frames.is_empty() {
@@ -130,117 +151,71 @@ impl<F: Fabric> Smart<F> {
             ));
         }
         let (leaves, mut children): (Vec<Slot>, Vec<Slot>) =
-            live.into_iter().partition(|slot| matches!(slot.held(), Held::Leaf { .. }));
+            live.into_iter().partition(|slot| matches!(slot.content(), Content::Leaf { .. }));
         children.reverse();
         walk.frames.push(Frame { depth, children });
-        self.inspect_leaves(client, walk, leaves).await
+        self.inspect_leaves(walk, leaves).await
     }
 
-    async fn inspect_leaves(
-        &self,
-        client: &mut Client<F>,
-        walk: &mut Inspection,
-        mut leaves: Vec<Slot>,
-    ) -> Result<(), IndexError> {
+    async fn inspect_leaves(&mut self, walk: &mut Inspection, mut leaves: Vec<Slot>) -> Result<()> {
         while !leaves.is_empty() {
-            let mut batch = client.batch();
-            let (mut reads, mut bytes, mut count) = (Vec::new(), 0, 0);
-            for slot in &leaves {
-                let Held::Leaf { addr, len } = slot.held() else { continue };
-                if bytes > 0 && bytes + leaf::bytes_of(len) > LEAF_BATCH_BYTES {
-                    break;
+            let reached = leaves.drain(..).filter_map(|slot| match slot.content() {
+                Content::Leaf { addr, len } => {
+                    let is_fresh = walk.report.reach(addr, allocated(leaf::bytes_of(len)), "leaf");
+                    is_fresh.then_some(((slot, len), addr, leaf::words_of(len)))
                 }
-                bytes += leaf::bytes_of(len);
-                count += 1;
-                if walk.report.reach(addr, allocated(leaf::bytes_of(len)), "leaf") {
-                    reads.push((*slot, len, batch.read(addr, leaf::words_of(len))));
-                }
-            }
-            leaves.drain(..count.max(1).min(leaves.len()));
-            match client.submit(batch).await {
-                Ok(done) => {
-                    for (slot, len, read) in reads {
-                        if let Some(moved) = self.verify_leaf(walk, slot, len, done.words(read)) {
-                            leaves.push(moved);
-                        }
-                    }
-                    client.recycle(done);
-                }
-                Err(error) => walk.report.unreadable(format_args!("leaves of {count} slots"), error)?,
-            }
+                _ => None,
+            });
+            let reached: Vec<_> = reached.collect();
+            let Inspection { report, tally, frames, path } = &mut *walk;
+            let format = self.shared.format;
+            let verify = |report: &mut CheckReport, &(slot, len): &(Slot, u8), words: &[u64]| {
+                leaves.extend(verify_leaf(format, (report, tally), (path, frames.len()), slot, len, words));
+            };
+            report.verify_each(&mut self.client, &reached, verify).await?;
         }
         Ok(())
     }
+}
 
-    /// Verifies a leaf. Returns the slot that should point to where it has moved.
-    fn verify_leaf(&self, walk: &mut Inspection, slot: Slot, len: u8, words: &[u64]) -> Option<Slot> {
-        let (addr, edge) = (slot.addr(), slot.edge().unwrap_or(END));
-        match self.shared.format.parse(addr, words) {
-            Err(error) => walk.report.violation(error.to_string()),
-            Ok(Read::Pair(pair)) => {
-                walk.tally.note_leaf(allocated(leaf::bytes_of(len)), walk.frames.len());
-                let depth = walk.path.len();
-                let fits = pair.key.starts_with(&walk.path)
-                    && pair.key.get(depth).map_or(END, |&byte| u16::from(byte)) == edge;
-                if !fits {
-                    walk.report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
-                }
-                if pair.value.is_none() {
-                    walk.report.remark(format!(
-                        "leaf at {addr}: its value was lost; put the key again, or delete it"
-                    ));
-                }
+/// Verifies a leaf. Returns the slot that should point to where it has moved.
+fn verify_leaf(
+    format: Format,
+    (report, tally): (&mut CheckReport, &mut Tally),
+    (path, levels): (&[u8], usize),
+    slot: Slot,
+    len: u8,
+    words: &[u64],
+) -> Option<Slot> {
+    let (addr, edge) = (slot.addr(), slot.edge().unwrap_or(END));
+    match format.parse(addr, words) {
+        Err(error) => report.violation(error.to_string()),
+        Ok(Read::Pair(pair)) => {
+            tally.note_leaf(allocated(leaf::bytes_of(len)), levels);
+            let depth = path.len();
+            let fits = pair.key.starts_with(path)
+                && pair.key.get(depth).map_or(END, |&byte| u16::from(byte)) == edge;
+            if !fits {
+                report.violation(format!("leaf at {addr}: its key is not the one its path spells"));
             }
-            Ok(Read::Dead) => {
-                walk.report
-                    .remark(format!("leaf at {addr}: dead; the next writer of its key clears the slot"));
-            }
-            Ok(Read::Moved(to, len)) => {
-                walk.report.remark(format!(
-                    "leaf at {addr}: moved to {to}; the next writer of its key swings the slot"
-                ));
-                return Some(Slot::leaf(edge, len, to));
-            }
-            Ok(Read::Torn) => {
-                walk.tally.note_leaf(allocated(leaf::bytes_of(len)), walk.frames.len());
-                walk.report
-                    .remark(format!("leaf at {addr}: torn; it is being written, or its writer died amid"));
+            if pair.value.is_none() {
+                report.remark(format!("leaf at {addr}: its value was lost; put the key again, or delete it"));
             }
         }
-        None
-    }
-
-    /// Counts everything without reading a leaf, nodes side by side, under one pin. A leaf that was
-    /// killed or has moved and is still in its slot counts.
-    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let (root, _) = self.read_root(&mut client).await?;
-        let mut tally = tally();
-        let mut open = vec![(root, 1_usize)];
-        while !open.is_empty() {
-            let run = open.split_off(open.len().saturating_sub(WIDTH));
-            let mut batch = client.batch();
-            let reads: Vec<_> =
-                run.into_iter().map(|(slot, level)| (level, batch.read(slot.addr(), NODE_WORDS))).collect();
-            let done = client.submit(batch).await?;
-            for (level, read) in reads {
-                let words = done.words(read);
-                let live = node::children_in_order(&words[HEADER_WORDS..]);
-                if let Some(ty) = Header::from_word(words[1]).ty() {
-                    tally.note_node(ty.name(), PUBLISHED_BYTES, live.len());
-                }
-                for slot in live {
-                    match slot.held() {
-                        Held::Leaf { len, .. } => tally.note_leaf(allocated(leaf::bytes_of(len)), level),
-                        _ if level <= darter_index::KEY_BYTES_MAX => open.push((slot, level + 1)),
-                        _ => {}
-                    }
-                }
-            }
-            client.recycle(done);
+        Ok(Read::Dead) => {
+            report.remark(format!("leaf at {addr}: dead; the next writer of its key clears the slot"));
         }
-        Ok(tally.finish())
+        Ok(Read::Moved(to, len)) => {
+            report
+                .remark(format!("leaf at {addr}: moved to {to}; the next writer of its key swings the slot"));
+            return Some(Slot::leaf(edge, len, to));
+        }
+        Ok(Read::Torn) => {
+            tally.note_leaf(allocated(leaf::bytes_of(len)), levels);
+            report.remark(format!("leaf at {addr}: torn; it is being written, or its writer died amid"));
+        }
     }
+    None
 }
 
 fn verify_slots(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, slots: &[u64]) {
@@ -255,7 +230,7 @@ fn verify_slots(walk: &mut Inspection, addr: GlobalAddr, ty: NodeType, slots: &[
         }
         taken = index + 1;
         beyond += usize::from(index >= ty.slots());
-        if slot.held() == Held::Invalid {
+        if slot.content() == Content::Invalid {
             walk.report.violation(format!("inner node at {addr}: slot {word:#x} is of no known type"));
             continue;
         }

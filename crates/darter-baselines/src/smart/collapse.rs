@@ -17,16 +17,17 @@
 //! replaced by a copy. Published, a deleted node has a header of type zero, a CAS after the link;
 //! here the seals say it before.
 
-use super::Smart;
 use super::descent::{Descent, End, Purpose, Upper};
 use super::node::{self, HEADER_WORDS, Header, NODE_WORDS, NodeType, PARTIAL_MAX};
-use super::slot::{Held, SEAL, Slot};
+use super::shared::Operation;
+use super::slot::{Content, SEAL, Slot};
 use super::split::home;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_index::IndexError;
 use darter_index::radix::drafts::Drafts;
+use darter_index::radix::seal::seal_by;
 use darter_index::radix::{TURNS_MAX, no_progress};
-use darter_pool::{AllocKind, Pinned, PoolError};
+use darter_index::{IndexError, Result};
+use darter_pool::{AllocKind, PoolError};
 use smallvec::SmallVec;
 
 /// What became of taking a node out.
@@ -47,17 +48,17 @@ enum Successor {
     Copy,
 }
 
-impl<F: Fabric> Smart<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// Takes out the node where a key ends, then those above, as long as they have one child or
     /// none.
-    pub(super) async fn tidy(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
+    pub(super) async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
-            let (end, done) = self.run(client, &mut descent).await?;
-            client.recycle(done);
+            let (end, done) = self.run(&mut descent).await?;
+            self.client.recycle(done);
             let mut target = match end {
                 End::Sealed => {
-                    self.help(client, key, descent.node).await?;
+                    self.help(key, descent.node).await?;
                     continue;
                 }
                 End::Vacant { .. } | End::Leaf { is_key: false, .. } => descent.here(),
@@ -67,7 +68,7 @@ impl<F: Fabric> Smart<F> {
             };
             let mut is_lost = false;
             while let Some(node) = target.filter(|node| node.live <= 1 && !node.holder.is_null()) {
-                match self.take_out(client, key, node, false).await? {
+                match self.take_out(key, node, false).await? {
                     Taken::Kept => return Ok(()),
                     Taken::Out { vanished } => {
                         target = descent.uppers.pop();
@@ -84,23 +85,18 @@ impl<F: Fabric> Smart<F> {
             if !is_lost {
                 return Ok(());
             }
-            client.retried();
+            self.client.retried();
         }
         Err(no_progress(self.shared.words.root))
     }
 
     /// Finishes what the seals in `node`, met on a key's path, began.
-    pub(super) async fn help(
-        &self,
-        client: &mut Pinned<'_, F>,
-        key: &[u8],
-        node: GlobalAddr,
-    ) -> Result<(), IndexError> {
-        client.retried();
+    pub(super) async fn help(&mut self, key: &[u8], node: GlobalAddr) -> Result<()> {
+        self.client.retried();
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
-            let (end, done) = self.run(client, &mut descent).await?;
-            client.recycle(done);
+            let (end, done) = self.run(&mut descent).await?;
+            self.client.recycle(done);
             if !matches!(end, End::Sealed) && descent.node != node {
                 return Ok(());
             }
@@ -108,24 +104,18 @@ impl<F: Fabric> Smart<F> {
             if matches!(end, End::Diverged { .. }) {
                 return Ok(());
             }
-            self.take_out(client, key, target, true).await?;
+            self.take_out(key, target, true).await?;
             if descent.node == node {
                 return Ok(());
             }
-            client.retried();
+            self.client.retried();
         }
         Err(no_progress(node))
     }
 
     /// Replaces a node by its lone child, by nothing, or, when it is sealed already, by a copy.
-    async fn take_out(
-        &self,
-        client: &mut Pinned<'_, F>,
-        key: &[u8],
-        target: Upper,
-        is_begun: bool,
-    ) -> Result<Taken, IndexError> {
-        let mut words = self.read_words(client, target.node).await?;
+    async fn take_out(&mut self, key: &[u8], target: Upper, is_begun: bool) -> Result<Taken> {
+        let mut words = self.read_words(target.node).await?;
         let header = Header::from_word(words[1]);
         let Some(partial) = header.partial_from(target.arrival) else { return Ok(Taken::Lost) };
         let depth = target.arrival + partial.len();
@@ -134,7 +124,7 @@ impl<F: Fabric> Smart<F> {
             return Ok(Taken::Lost);
         }
         if !has_seal {
-            match self.successor(client, target, &words, false).await? {
+            match self.successor(target, &words, false).await? {
                 None => return Ok(Taken::Lost),
                 Some(Successor::Copy) => return Ok(Taken::Kept),
                 Some(Successor::Slot(_)) => {}
@@ -144,73 +134,82 @@ impl<F: Fabric> Smart<F> {
         // keep a node that can go, so without it the node is sealed all the same. Should it then
         // need a copy, who writes there is told until there is room.
         let mut drafts = Drafts::new();
-        let home = home(client, &key[..depth.min(key.len())]);
-        let mut copy = match drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await {
+        let home = home(&self.client, &key[..depth.min(key.len())]);
+        let copy = match drafts.alloc(&mut self.client, home, node::NODE_BYTES, AllocKind::Inner).await {
             Ok(addr) => Some(addr),
             Err(IndexError::Pool(PoolError::OutOfSpace { .. })) if !has_seal => None,
             Err(error) => return Err(error),
         };
-        self.seal(client, target.node, &mut words).await?;
-        let Some(successor) = self.successor(client, target, &words, true).await? else {
-            drafts.discard(client);
+        self.seal(target.node, &mut words).await?;
+        let Some(successor) = self.successor(target, &words, true).await? else {
+            drafts.discard(&mut self.client);
             return Ok(Taken::Lost);
         };
         let vanished = matches!(successor, Successor::Slot(slot) if !slot.is_live());
-        let edge = target.incoming.slot.edge().unwrap_or(0);
         let linked = match successor {
             Successor::Slot(slot) => {
-                drafts.discard(client);
-                let new = if slot.is_live() { slot.moved(edge) } else { Slot::tomb(edge) };
-                let aside = match slot.held() {
-                    Held::Node { addr, .. } => Some((addr, target.node.bits(), target.holder.bits())),
-                    _ => None,
-                };
-                self.publish(client, &[], target.incoming, new, aside).await?.then_some(new)
+                drafts.discard(&mut self.client);
+                self.link_child(target, slot).await?
             }
             Successor::Copy => {
-                let children = node::children_in_order(&words[HEADER_WORDS..]);
-                let ty = NodeType::fit(children.len());
-                let header = Header::from_word(words[1]).with_type(ty);
-                let image = node::image(target.holder, header, &children);
-                let copy = match copy.take() {
+                let copy = match copy {
                     Some(copy) => copy,
-                    None => drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await?,
+                    None => drafts.alloc(&mut self.client, home, node::NODE_BYTES, AllocKind::Inner).await?,
                 };
-                let new = Slot::node(edge, ty, copy);
-                let linked = self.publish(client, &[(copy, &image)], target.incoming, new, None).await?;
-                if linked {
+                let linked = self.link_copy(target, &words, copy).await?;
+                if linked.is_some() {
                     drafts.keep();
                 } else {
-                    drafts.discard(client);
+                    drafts.discard(&mut self.client);
                 }
-                linked.then_some(new)
+                linked
             }
         };
         let Some(new) = linked else { return Ok(Taken::Lost) };
-        {
-            self.shared.set_aside(client, target.node, node::NODE_BYTES, AllocKind::Inner);
-            if target.holder.is_null() {
-                self.shared.remember_root(new);
-                return Ok(Taken::Out { vanished });
-            }
-            if let Some(prefix) = key.get(..depth) {
-                self.shared.cache.remove(prefix, target.node);
-            }
-            let index = (target.incoming.addr.offset() - target.holder.offset()) as usize / 8 - HEADER_WORDS;
-            self.shared.cache.set_slot(&key[..target.arrival - 1], target.holder, index, new);
-        }
+        self.set_aside(target.node, node::NODE_BYTES, AllocKind::Inner);
+        self.note_replaced((key, depth), target, new);
         Ok(Taken::Out { vanished })
+    }
+
+    /// Links a sealed node's lone child, or a tombstone, in its place. Returns the new slot, `None`
+    /// if another client changed the old one.
+    async fn link_child(&mut self, target: Upper, child: Slot) -> Result<Option<Slot>> {
+        let edge = target.incoming.slot.edge().unwrap_or(0);
+        let new = if child.is_live() { child.moved(edge) } else { Slot::tomb(edge) };
+        let aside = match child.content() {
+            Content::Node { addr, .. } => Some((addr, target.node.bits(), target.holder.bits())),
+            _ => None,
+        };
+        Ok(self.publish(&[], target.incoming, new, aside).await?.then_some(new))
+    }
+
+    /// Links a copy of what is left in a sealed node in its place, likewise.
+    async fn link_copy(&mut self, target: Upper, words: &[u64], copy: GlobalAddr) -> Result<Option<Slot>> {
+        let children = node::children_in_order(&words[HEADER_WORDS..]);
+        let ty = NodeType::fit(children.len());
+        let header = Header::from_word(words[1]).with_type(ty);
+        let image = node::image(target.holder, header, &children);
+        let new = Slot::node(target.incoming.slot.edge().unwrap_or(0), ty, copy);
+        Ok(self.publish(&[(copy, &image)], target.incoming, new, None).await?.then_some(new))
+    }
+
+    /// Brings what this compute node remembers up to date: a node that ended at this depth of the
+    /// key was replaced by what `new` holds.
+    fn note_replaced(&self, (key, depth): (&[u8], usize), target: Upper, new: Slot) {
+        if target.holder.is_null() {
+            self.shared.remember_root(new);
+            return;
+        }
+        if let Some(prefix) = key.get(..depth) {
+            self.shared.cache.remove(prefix, target.node);
+        }
+        let index = (target.incoming.addr.offset() - target.holder.offset()) as usize / 8 - HEADER_WORDS;
+        self.shared.cache.set_slot(&key[..target.arrival - 1], target.holder, index, new);
     }
 
     /// What takes the place of a node with these words. A lone inner child's header is prepared if
     /// `joins`; `None` when the child is not what it was: look again.
-    async fn successor(
-        &self,
-        client: &mut Pinned<'_, F>,
-        target: Upper,
-        words: &[u64],
-        joins: bool,
-    ) -> Result<Option<Successor>, IndexError> {
+    async fn successor(&mut self, target: Upper, words: &[u64], joins: bool) -> Result<Option<Successor>> {
         let children = node::children_in_order(&words[HEADER_WORDS..]);
         if target.holder.is_null() {
             // There is always a root.
@@ -218,8 +217,8 @@ impl<F: Fabric> Smart<F> {
         }
         let (only, addr) = match children[..] {
             [] => return Ok(Some(Successor::Slot(Slot::EMPTY))),
-            [only] => match only.held() {
-                Held::Node { addr, .. } => (only, addr),
+            [only] => match only.content() {
+                Content::Node { addr, .. } => (only, addr),
                 _ => return Ok(Some(Successor::Slot(only))),
             },
             _ => return Ok(Some(Successor::Copy)),
@@ -229,13 +228,10 @@ impl<F: Fabric> Smart<F> {
         path.push(only.edge().unwrap_or(0) as u8);
         let below = target.arrival + path.len();
         loop {
-            let mut batch = client.batch();
-            let read = batch.read(node::header_addr(addr), 1);
-            let done = client.submit(batch).await?;
-            let child = Header::from_word(done.words(read)[0]);
-            client.recycle(done);
+            let [word] = self.client.read_words(node::header_addr(addr)).await?;
+            let child = Header::from_word(word);
             let (Some(ty), Some(partial)) = (child.ty(), child.partial_from(below)) else {
-                return Err(IndexError::Corrupt { addr, what: "inner node without the bytes above it" });
+                return Err(IndexError::corrupt(addr, "inner node without the bytes above it"));
             };
             if path.len() + partial.len() > PARTIAL_MAX {
                 return Ok(Some(Successor::Copy));
@@ -246,61 +242,29 @@ impl<F: Fabric> Smart<F> {
                 return Ok(Some(Successor::Slot(slot)));
             }
             let joined = Header::new(target.arrival, ty, &whole);
-            let mut batch = client.batch();
-            let cas = batch.cas(node::header_addr(addr), child.word(), joined.word());
-            let done = client.submit(batch).await?;
-            let swapped = done.swapped(cas);
-            client.recycle(done);
+            let swapped =
+                self.client.cas(node::header_addr(addr), child.word(), joined.word()).await?.swapped;
             if swapped {
                 return Ok(Some(Successor::Slot(slot)));
             }
-            client.retried();
+            self.client.retried();
         }
     }
 
     /// Seals every taken slot and the first empty one; afterwards `words` holds their final
     /// content.
-    pub(super) async fn seal(
-        &self,
-        client: &mut Pinned<'_, F>,
-        node: GlobalAddr,
-        words: &mut [u64],
-    ) -> Result<(), IndexError> {
-        loop {
-            let slots = &words[HEADER_WORDS..];
-            let taken = slots.iter().take_while(|&&word| !Slot::from_word(word).is_empty()).count();
-            let mut batch = client.batch();
-            let mut tries: SmallVec<[_; 16]> = SmallVec::new();
-            let first_empty = usize::from(!mutant!("smart-first-empty-slot-not-sealed"));
-            for (index, &word) in slots.iter().enumerate().take(taken + first_empty) {
-                if word & SEAL == 0 {
-                    tries.push((index, batch.cas(node::slot_addr(node, index), word, word | SEAL)));
-                }
-            }
-            if tries.is_empty() {
-                client.recycle(batch);
-                return Ok(());
-            }
-            let done = client.submit(batch).await?;
-            for (index, cas) in tries {
-                let word = &mut words[HEADER_WORDS + index];
-                *word = if done.swapped(cas) { *word | SEAL } else { done.found(cas) };
-            }
-            client.recycle(done);
-        }
+    pub(super) async fn seal(&mut self, node: GlobalAddr, words: &mut [u64]) -> Result<()> {
+        let includes_empty = !mutant!("smart-first-empty-slot-not-sealed");
+        // Slots are taken in order: the first empty one has none before it.
+        let seals = |slots: &[u64], at: usize| {
+            let is_taken = |&word: &u64| !Slot::from_word(word).is_empty();
+            slots[..at + usize::from(!includes_empty)].iter().all(is_taken)
+        };
+        seal_by(&mut self.client, node::slot_addr(node, 0), &mut words[HEADER_WORDS..], SEAL, seals).await
     }
 
     /// All words of a node.
-    pub(super) async fn read_words(
-        &self,
-        client: &mut Pinned<'_, F>,
-        node: GlobalAddr,
-    ) -> Result<Vec<u64>, IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(node, NODE_WORDS);
-        let done = client.submit(batch).await?;
-        let words = done.words(read).to_vec();
-        client.recycle(done);
-        Ok(words)
+    pub(super) async fn read_words(&mut self, node: GlobalAddr) -> Result<Vec<u64>> {
+        Ok(self.client.read(node, NODE_WORDS).await?)
     }
 }

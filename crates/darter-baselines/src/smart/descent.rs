@@ -27,12 +27,12 @@ use super::holes::SmartHole;
 use super::leaf::{self, Read};
 use super::node::{self, HEADER_WORDS, Header, NodeType};
 use super::shared::Shared;
-use super::slot::{Held, Slot, SlotAt};
+use super::slot::{Content, Slot, SlotAt};
 use darter_fabric::{Batch, CasId, GlobalAddr, ReadId, mutant};
-use darter_index::IndexError;
 use darter_index::radix::common_prefix;
 use darter_index::radix::search::Search;
 use darter_index::radix::slot::edge_of;
+use darter_index::{IndexError, Result};
 use smallvec::SmallVec;
 
 /// READs of a leaf that find it torn before the holder of the lock is looked up.
@@ -178,15 +178,17 @@ impl<'k> Descent<'k> {
             self.via = Via::HintedSlot;
             if let Some((index, slot)) = hint.slot {
                 let at = SlotAt { addr: node::slot_addr(hint.node, index), slot };
-                match slot.held() {
-                    Held::Node { addr, ty } => {
+                match slot.content() {
+                    Content::Node { addr, ty } => {
                         (self.incoming, self.holder, self.arrival) = (Some(at), hint.node, hint.depth + 1);
                         self.stage = Stage::Node { addr, ty, read: None };
                         return;
                     }
                     // In the out-of-place mode slot and leaf are read in this order, which holds on
                     // one memory node only.
-                    Held::Leaf { addr, len } if shared.format.in_place || addr.node() == hint.node.node() => {
+                    Content::Leaf { addr, len }
+                        if shared.format.in_place || addr.node() == hint.node.node() =>
+                    {
                         let leaf = LeafAt { at, index, addr, len };
                         self.stage = Stage::Leaf { leaf, read: None, slot_read: None };
                         return;
@@ -206,8 +208,8 @@ impl<'k> Descent<'k> {
         self.slots.clear();
         (self.arrival, self.holder) = (0, GlobalAddr::NULL);
         self.uppers.clear();
-        match root.held() {
-            Held::Node { addr, ty } => {
+        match root.content() {
+            Content::Node { addr, ty } => {
                 self.via = via;
                 self.incoming = Some(SlotAt { addr: shared.words.root, slot: root });
                 self.stage = Stage::Node { addr, ty, read: None };
@@ -238,7 +240,7 @@ impl<'k> Descent<'k> {
 impl Search<Shared> for Descent<'_> {
     type End = End;
 
-    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<(), IndexError> {
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
         if let Stage::Begin = self.stage {
             self.begin(shared);
         }
@@ -270,17 +272,14 @@ impl Search<Shared> for Descent<'_> {
         Ok(())
     }
 
-    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>, IndexError> {
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
         match self.stage {
             Stage::RootWord(Some(read)) => {
                 let root = Slot::from_word(done.words(read)[0]);
                 shared.remember_root(root);
                 self.start_at_root(root, shared, Via::Tree);
                 if let Stage::RootWord(_) = self.stage {
-                    return Err(IndexError::Corrupt {
-                        addr: shared.words.root,
-                        what: "root word names no node",
-                    });
+                    return Err(IndexError::corrupt(shared.words.root, "root word names no node"));
                 }
                 Ok(None)
             }
@@ -337,7 +336,7 @@ impl Descent<'_> {
         addr: GlobalAddr,
         read_as: NodeType,
         words: &[u64],
-    ) -> Result<Option<End>, IndexError> {
+    ) -> Result<Option<End>> {
         let (above, header) = (GlobalAddr::from_bits(words[0]), Header::from_word(words[1]));
         let trusted = self.via == Via::Tree;
         let Some(ty) = header.ty() else {
@@ -382,7 +381,7 @@ impl Descent<'_> {
     }
 
     /// All visible slots of a node are there: goes on to the child under the key's edge.
-    fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<End>, IndexError> {
+    fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<End>> {
         // Slots that the header does not speak of are not there yet.
         self.slots.truncate(ty.slots());
         let is_believed = self.via == Via::Tree || mutant!("smart-hinted-node-believed-without-proof");
@@ -409,20 +408,18 @@ impl Descent<'_> {
             return Ok(Some(End::Sealed));
         }
         let at = SlotAt { addr: node::slot_addr(self.node, index), slot };
-        match slot.held() {
-            Held::Node { addr, ty } => {
+        match slot.content() {
+            Content::Node { addr, ty } => {
                 self.descend(at, addr, ty);
                 Ok(None)
             }
-            Held::Leaf { addr, len } => {
+            Content::Leaf { addr, len } => {
                 self.stage =
                     Stage::Leaf { leaf: LeafAt { at, index, addr, len }, read: None, slot_read: None };
                 Ok(None)
             }
-            Held::Tomb => Ok(Some(End::Vacant { taken: Some((index, slot)) })),
-            Held::Empty | Held::Invalid => {
-                Err(IndexError::Corrupt { addr: at.addr, what: "slot of no known type" })
-            }
+            Content::Tomb => Ok(Some(End::Vacant { taken: Some((index, slot)) })),
+            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known type")),
         }
     }
 
@@ -440,7 +437,7 @@ impl Descent<'_> {
         leaf: LeafAt,
         read: ReadId,
         done: &Batch,
-    ) -> Result<Option<End>, IndexError> {
+    ) -> Result<Option<End>> {
         // Out of place, the slot read before the leaf has proved it.
         let trusted = self.via == Via::Tree || !shared.format.in_place;
         let parsed = match shared.format.parse(leaf.addr, done.words(read)) {
@@ -458,7 +455,7 @@ impl Descent<'_> {
                     return Ok(None);
                 }
                 if !is_key && common_prefix(pair.key, self.key) < self.depth {
-                    return Err(IndexError::Corrupt { addr: leaf.addr, what: "leaf of another path" });
+                    return Err(IndexError::corrupt(leaf.addr, "leaf of another path"));
                 }
                 if trusted && pair.above != self.node && shared.options.reverse_check {
                     let word = done.words(read)[0];
@@ -496,14 +493,9 @@ impl Descent<'_> {
     }
 
     /// A node that cannot be what a trusted pointer leads to; a hint may lead anywhere.
-    fn unsound(
-        &mut self,
-        shared: &Shared,
-        addr: GlobalAddr,
-        what: &'static str,
-    ) -> Result<Option<End>, IndexError> {
+    fn unsound(&mut self, shared: &Shared, addr: GlobalAddr, what: &'static str) -> Result<Option<End>> {
         if self.via == Via::Tree {
-            return Err(IndexError::Corrupt { addr, what });
+            return Err(IndexError::corrupt(addr, what));
         }
         self.fall_back(shared);
         Ok(None)
@@ -556,22 +548,21 @@ mod tests {
             for key in [b"path one", b"path two"] {
                 smart.put(&mut client, key, b"a value!", Condition::Always).await.unwrap();
             }
-            let mut pinned = client.pin(OpKind::Get).await.unwrap();
+            let mut operation = smart.begin(&mut client, OpKind::Get).await.unwrap();
             let mut descent = Descent::new(b"path one", Purpose::Read);
-            let (end, done) = smart.run(&mut pinned, &mut descent).await.unwrap();
+            let (end, done) = operation.run(&mut descent).await.unwrap();
             let End::Leaf { leaf, read, is_key: true } = end else { panic!("{end:?}") };
             assert_eq!(descent.via, Via::HintedSlot);
             let mut words = done.words(read).to_vec();
             let value = words.len() - 2;
             words[value] ^= 1;
-            let other = pinned.alloc(0, leaf::bytes_of(leaf.len), AllocKind::Leaf).await.unwrap();
-            let mut batch = pinned.batch();
-            batch.write(other, &words);
-            pinned.submit(batch).await.unwrap();
+            let bytes = leaf::bytes_of(leaf.len);
+            let other = operation.client.alloc(0, bytes, AllocKind::Leaf).await.unwrap();
+            operation.client.post(|batch| batch.write(other, &words)).await.unwrap();
             let stale = Slot::leaf(edge_of(descent.key, descent.depth), leaf.len, other);
             let prefix = &descent.key[..descent.depth];
             smart.shared.cache.set_slot(prefix, descent.node, leaf.index, stale);
-            drop(pinned);
+            drop(operation);
             let value = smart.get(&mut client, b"path one").await.unwrap();
             assert_eq!(value, Some(b"a value!".to_vec()));
         });

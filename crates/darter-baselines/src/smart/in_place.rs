@@ -12,10 +12,12 @@
 //! where, before the slot does. Anyone who meets a dead or a moved leaf in a slot can clear or
 //! swing the slot.
 //!
-//! The lock is a [`darter_pool::LockToken`]. Published, a client that dies with the lock leaves it taken for ever. Here whoever
-//! finds that the holder can write no more takes the lock over. If the holder had not begun its WRITE, or had ended it, all is well. If it died during it,
-//! the checksum tells, and the value is lost: neither the old nor the new one can be had. The leaf is then marked, and the key's
-//! readers are told so ([`darter_index::IndexError::LostInWrite`]) until it is put again or deleted.
+//! The lock is a [`LockToken`]. Published, a client that dies with the lock leaves it taken for
+//! ever. Here anyone who finds that the holder can write no more takes the lock over. If the holder
+//! had not begun its WRITE, or had ended it, all is well. If it died during it, the checksum shows
+//! that, and the value is lost: neither the old nor the new one can be had. The leaf is then
+//! marked, and readers of the key fail ([`IndexError::LostInWrite`]) until it is put again or
+//! deleted.
 
 use super::Smart;
 use super::descent::{Descent, End, LeafAt, Purpose};
@@ -23,14 +25,16 @@ use super::holes::SmartHole;
 use super::leaf::{self, DEAD, Read};
 use super::node::HEADER_WORDS;
 use super::rdwc::Lead;
+use super::shared::Operation;
 use super::slot::{Slot, SlotAt};
 use super::write::{Deletion, Draft, Turn};
 use crate::compute_node::yield_now;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use crate::lock_token::LockToken;
+use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
 use darter_index::radix::slot::edge_of;
 use darter_index::radix::{TURNS_MAX, no_progress};
-use darter_index::{Condition, IndexError, PutOutcome};
-use darter_pool::{AllocKind, Client, LockToken, Pinned};
+use darter_index::{Condition, IndexError, PutOutcome, Result};
+use darter_pool::{AllocKind, Client};
 
 /// Tries that find a leaf locked before its holder is looked up, unpinned.
 const SPINS: u32 = 32;
@@ -63,93 +67,84 @@ impl From<Settled> for Deletion {
 /// A leaf that is locked, as it was under the lock.
 struct Locked {
     leaf: LeafAt,
-    hold: LockToken,
+    token: LockToken,
     words: Vec<u64>,
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Locks a leaf: one round trip when it is free. `Err` names the holder. The lock is taken over
-    /// from `over`, a holder that was just found to be over, or 0.
-    async fn lock_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
-        leaf: LeafAt,
-        over: u64,
-    ) -> Result<Result<Locked, u64>, IndexError> {
-        let lock = leaf::lock_addr(leaf.addr, leaf.len);
-        let hold = LockToken::new(client)?.at(lock);
-        let (mut expected, mut tries) = (over, 0);
-        loop {
-            let mut batch = client.batch();
-            let cas = batch.cas(lock, expected, hold.word());
-            let read = batch.read(leaf.addr, leaf::words_of(leaf.len));
-            let done = client.submit(batch).await?;
-            let (swapped, found) = (done.swapped(cas), done.found(cas));
-            let words = swapped.then(|| done.words(read).to_vec());
-            client.recycle(done);
-            if let Some(words) = words {
-                return Ok(Ok(Locked { leaf, hold, words }));
-            }
-            client.retried();
-            tries += 1;
-            expected = 0;
-            if tries >= SPINS && found != 0 {
-                hold.release();
-                return Ok(Err(found));
-            }
-            yield_now().await;
-        }
-    }
-
     /// Waits, unpinned, until a holder is over or has had time to go on. Returns whom to take the
     /// lock over from, 0 for nobody.
-    pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64, IndexError> {
+    pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64> {
         if !self.shared.options.holes.has(SmartHole::LocksOfTheDead)
-            && LockToken::is_over(client, holder).await?
+            && self.shared.tokens.is_over(client, holder).await?
         {
             return Ok(holder);
         }
         client.pause().await;
         Ok(0)
     }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Locks a leaf: one round trip when it is free. `Err` names the holder. The lock is taken over
+    /// from `over`, a holder that was just found to be over, or 0.
+    async fn lock_leaf(&mut self, leaf: LeafAt, over: u64) -> Result<Result<Locked, u64>> {
+        let lock = leaf::lock_addr(leaf.addr, leaf.len);
+        let token = self.shared.tokens.issue(&mut self.client)?.at(lock);
+        let (mut expected, mut tries) = (over, 0);
+        loop {
+            let mut batch = self.client.batch();
+            let cas = batch.cas(lock, expected, token.word());
+            let read = batch.read(leaf.addr, leaf::words_of(leaf.len));
+            let done = self.client.submit(batch).await?;
+            let (swapped, found) = (done.swapped(cas), done.found(cas));
+            let words = swapped.then(|| done.words(read).to_vec());
+            self.client.recycle(done);
+            if let Some(words) = words {
+                return Ok(Ok(Locked { leaf, token, words }));
+            }
+            self.client.retried();
+            tries += 1;
+            expected = 0;
+            if tries >= SPINS && found != 0 {
+                token.release();
+                return Ok(Err(found));
+            }
+            yield_now().await;
+        }
+    }
 
     /// Unlocks a leaf that is as it was.
-    async fn unlock(&self, client: &mut Pinned<'_, F>, locked: Locked) -> Result<(), IndexError> {
-        let mut batch = client.batch();
-        batch.write(leaf::lock_addr(locked.leaf.addr, locked.leaf.len), &[0]);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        locked.hold.release();
+    async fn unlock(&mut self, locked: Locked) -> Result<()> {
+        let mut batch = self.client.batch();
+        self.unlock_in(&mut batch, &locked);
+        self.client.complete(batch).await?;
+        locked.token.release();
         Ok(())
     }
 
+    /// Adds the verb that unlocks a leaf, behind all others of a batch.
+    fn unlock_in(&self, batch: &mut Batch, locked: &Locked) {
+        let lock = leaf::lock_addr(locked.leaf.addr, locked.leaf.len);
+        locked.token.unlock_in(self.client.pool().fabric(), batch, lock);
+    }
+
     /// A leaf is torn for long: learns under its lock whether its value is lost, and marks it then.
-    pub(super) async fn settle(
-        &self,
-        client: &mut Pinned<'_, F>,
-        leaf: LeafAt,
-        over: u64,
-    ) -> Result<Settled, IndexError> {
-        let locked = match self.lock_leaf(client, leaf, over).await? {
+    pub(super) async fn settle(&mut self, leaf: LeafAt, over: u64) -> Result<Settled> {
+        let locked = match self.lock_leaf(leaf, over).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Settled::Busy(holder)),
         };
-        self.mark_if_lost(client, &locked).await?;
-        self.unlock(client, locked).await?;
+        self.mark_if_lost(&locked).await?;
+        self.unlock(locked).await?;
         Ok(Settled::Again)
     }
 
     /// The same for a leaf whose slot is not known. Returns who holds its lock, if that could not
     /// be had.
-    pub(super) async fn settle_at(
-        &self,
-        client: &mut Pinned<'_, F>,
-        addr: GlobalAddr,
-        len: u8,
-        over: u64,
-    ) -> Result<Option<u64>, IndexError> {
+    pub(super) async fn settle_at(&mut self, addr: GlobalAddr, len: u8, over: u64) -> Result<Option<u64>> {
         let at = SlotAt { addr: GlobalAddr::NULL, slot: Slot::EMPTY };
-        let settled = self.settle(client, LeafAt { at, index: 0, addr, len }, over).await?;
+        let settled = self.settle(LeafAt { at, index: 0, addr, len }, over).await?;
         Ok(match settled {
             Settled::Busy(holder) => Some(holder),
             Settled::Again => None,
@@ -157,37 +152,33 @@ impl<F: Fabric> Smart<F> {
     }
 
     /// Marks a leaf whose former holder died while writing it. Returns whether it did.
-    async fn mark_if_lost(&self, client: &mut Pinned<'_, F>, locked: &Locked) -> Result<bool, IndexError> {
+    async fn mark_if_lost(&mut self, locked: &Locked) -> Result<bool> {
         let addr = locked.leaf.addr;
         if !matches!(self.shared.format.parse(addr, &locked.words)?, Read::Torn) {
             return Ok(false);
         }
-        let mut batch = client.batch();
-        batch.write(addr, &[leaf::lost_word(locked.words[0])]);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+        self.client.post(|batch| batch.write(addr, &[leaf::lost_word(locked.words[0])])).await?;
         Ok(true)
     }
 
     /// The key is there: writes its leaf in place, or gives it another for a value of another
     /// length.
     pub(super) async fn update_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &Descent<'_>,
         leaf: LeafAt,
         (condition, lead): (Condition<'_>, Option<&Lead<'_>>),
-    ) -> Result<Turn, IndexError> {
-        let locked = match self.lock_leaf(client, leaf, draft.take_over()).await? {
+    ) -> Result<Turn> {
+        let locked = match self.lock_leaf(leaf, draft.take_over()).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Turn::Busy(holder)),
         };
-        let is_lost = self.mark_if_lost(client, &locked).await?;
+        let is_lost = self.mark_if_lost(&locked).await?;
         let known_len = match self.shared.format.parse(leaf.addr, &locked.words)? {
             Read::Pair(pair) if pair.key != draft.key => {
                 let what = "leaf whose key has changed";
-                return Err(IndexError::Corrupt { addr: leaf.addr, what });
+                return Err(IndexError::corrupt(leaf.addr, what));
             }
             Read::Pair(pair) => {
                 if let Condition::Equals(wanted) = condition
@@ -195,7 +186,7 @@ impl<F: Fabric> Smart<F> {
                     && !mutant!("smart-condition-not-looked-at-under-the-lock")
                 {
                     let is_known = pair.value.is_some();
-                    self.unlock(client, locked).await?;
+                    self.unlock(locked).await?;
                     return if is_known {
                         Ok(Turn::Done(PutOutcome::Refused))
                     } else {
@@ -206,12 +197,12 @@ impl<F: Fabric> Smart<F> {
             }
             Read::Torn if is_lost && !matches!(condition, Condition::Equals(_)) => None,
             Read::Torn | Read::Dead | Read::Moved(..) => {
-                self.unlock(client, locked).await?;
+                self.unlock(locked).await?;
                 return Ok(Turn::Again);
             }
         };
         if draft.len != leaf.len {
-            return self.move_leaf(client, draft, descent, locked, lead).await;
+            return self.move_leaf(draft, descent, locked, lead).await;
         }
         if let Some(lead) = lead {
             lead.close();
@@ -221,40 +212,36 @@ impl<F: Fabric> Smart<F> {
         image[0] = leaf::live_like(locked.words[0], draft.value.len());
         let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         let end = if self.shared.options.holes.has(SmartHole::LockInWrite) { image.len() } else { lock_word };
         if mutant!("smart-leaf-unlocked-before-it-is-written") {
-            batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
+            self.unlock_in(&mut batch, &locked);
         }
         batch.write(leaf.addr.plus(from as u64 * 8), &image[from..end]);
         if !self.shared.options.rear_lock {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-            batch = client.batch();
+            self.client.send(&mut batch).await?;
         }
         if end == lock_word {
-            batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
+            self.unlock_in(&mut batch, &locked);
         }
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        locked.hold.release();
+        self.client.complete(batch).await?;
+        locked.token.release();
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
     /// Gives a key another leaf, the old one under its lock.
     async fn move_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &Descent<'_>,
         locked: Locked,
         lead: Option<&Lead<'_>>,
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let old = locked.leaf;
-        let addr = match draft.place(client, old.at.addr.node()).await {
+        let addr = match draft.place(&mut self.client, old.at.addr.node()).await {
             Ok(addr) => addr,
             Err(error) => {
-                self.unlock(client, locked).await?;
+                self.unlock(locked).await?;
                 return Err(error);
             }
         };
@@ -263,51 +250,47 @@ impl<F: Fabric> Smart<F> {
         }
         let image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
         let slot = Slot::leaf(edge_of(draft.key, descent.depth), draft.len, addr);
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         batch.write(addr, &image);
         if addr.node() != old.addr.node() {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-            batch = client.batch();
+            self.client.send(&mut batch).await?;
         }
         if !mutant!("smart-moved-leaf-lives-on") {
             batch.write(old.addr, &[leaf::moved_word(addr, draft.len)]);
         }
         if old.addr.node() != old.at.addr.node() {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-            batch = client.batch();
+            self.client.send(&mut batch).await?;
         }
         let cas = batch.cas(old.at.addr, old.at.slot.word(), slot.word());
-        batch.write(leaf::lock_addr(old.addr, old.len), &[0]);
-        let done = client.submit(batch).await?;
+        self.unlock_in(&mut batch, &locked);
+        let done = self.client.submit(batch).await?;
         let swapped = done.swapped(cas);
-        client.recycle(done);
+        self.client.recycle(done);
         draft.linked();
-        locked.hold.release();
+        locked.token.release();
         if swapped {
             self.note_child(descent, old.index, slot);
-            self.shared.set_aside(client, old.addr, leaf::bytes_of(old.len), AllocKind::Leaf);
+            self.set_aside(old.addr, leaf::bytes_of(old.len), AllocKind::Leaf);
         } else {
-            self.unless_full(self.mend_slot(client, draft.key).await)?;
+            self.shared.unless_full(self.mend_slot(draft.key).await)?;
         }
         Ok(Turn::Done(PutOutcome::Replaced))
     }
 
     /// The slot of a leaf that was killed or has moved was elsewhere meanwhile: finds it and clears
     /// or swings it, unless a client else has.
-    pub(super) async fn mend_slot(&self, client: &mut Pinned<'_, F>, key: &[u8]) -> Result<(), IndexError> {
+    pub(super) async fn mend_slot(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
-            let (end, done) = self.run(client, &mut descent).await?;
-            client.recycle(done);
+            let (end, done) = self.run(&mut descent).await?;
+            self.client.recycle(done);
             match end {
-                End::Sealed => self.help(client, key, descent.node).await?,
+                End::Sealed => self.help(key, descent.node).await?,
                 End::Leaf { leaf, is_key: true, .. } if leaf.addr != leaf.at.slot.addr() => {
-                    self.link_moved(client, &descent, leaf).await?;
+                    self.link_moved(&descent, leaf).await?;
                 }
                 End::Vacant { taken: Some((index, slot)) } if slot.is_live() => {
-                    self.bury(client, &descent, index, slot).await?;
+                    self.bury(&descent, index, slot).await?;
                 }
                 _ => return Ok(()),
             }
@@ -316,56 +299,37 @@ impl<F: Fabric> Smart<F> {
     }
 
     /// Swings a slot from a leaf that has moved to where it is now.
-    pub(super) async fn link_moved(
-        &self,
-        client: &mut Pinned<'_, F>,
-        descent: &Descent<'_>,
-        leaf: LeafAt,
-    ) -> Result<(), IndexError> {
+    pub(super) async fn link_moved(&mut self, descent: &Descent<'_>, leaf: LeafAt) -> Result<()> {
         let slot = Slot::leaf(leaf.at.slot.edge().unwrap_or(0), leaf.len, leaf.addr);
-        self.exchange(client, descent, leaf.index, leaf.at, slot).await
+        self.exchange(descent, leaf.index, leaf.at, slot).await
     }
 
     /// Clears a slot with a dead leaf.
-    pub(super) async fn bury(
-        &self,
-        client: &mut Pinned<'_, F>,
-        descent: &Descent<'_>,
-        index: usize,
-        slot: Slot,
-    ) -> Result<(), IndexError> {
+    pub(super) async fn bury(&mut self, descent: &Descent<'_>, index: usize, slot: Slot) -> Result<()> {
         let at = SlotAt { addr: super::node::slot_addr(descent.node, index), slot };
-        self.exchange(client, descent, index, at, Slot::tomb(edge_of(descent.key, descent.depth))).await
+        self.exchange(descent, index, at, Slot::tomb(edge_of(descent.key, descent.depth))).await
     }
 
     /// Swings a slot from a leaf that is no more; sets the leaf aside if it was this client that
     /// did.
-    async fn exchange(
-        &self,
-        client: &mut Pinned<'_, F>,
-        descent: &Descent<'_>,
-        index: usize,
-        at: SlotAt,
-        new: Slot,
-    ) -> Result<(), IndexError> {
-        if self.publish(client, &[], at, new, None).await?
-            && let super::slot::Held::Leaf { addr, len } = at.slot.held()
+    async fn exchange(&mut self, descent: &Descent<'_>, index: usize, at: SlotAt, new: Slot) -> Result<()> {
+        if self.publish(&[], at, new, None).await?
+            && let super::slot::Content::Leaf { addr, len } = at.slot.content()
         {
             self.note_child(descent, index, new);
-            self.shared.set_aside(client, addr, leaf::bytes_of(len), AllocKind::Leaf);
+            self.set_aside(addr, leaf::bytes_of(len), AllocKind::Leaf);
         }
         Ok(())
     }
 
     /// Kills a key's leaf, then clears its slot.
     pub(super) async fn kill_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         descent: &Descent<'_>,
         leaf: LeafAt,
         over: u64,
-    ) -> Result<Deletion, IndexError> {
-        let locked = match self.lock_leaf(client, leaf, over).await? {
+    ) -> Result<Deletion> {
+        let locked = match self.lock_leaf(leaf, over).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Deletion::Busy(holder)),
         };
@@ -373,36 +337,34 @@ impl<F: Fabric> Smart<F> {
         if matches!(found, Read::Dead)
             || matches!(found, Read::Moved(..)) && !mutant!("smart-moved-leaf-killed")
         {
-            self.unlock(client, locked).await?;
+            self.unlock(locked).await?;
             return Ok(Deletion::Again);
         }
         let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         let is_killed_late = mutant!("smart-slot-cleared-before-its-leaf-is-dead");
         if !is_killed_late {
             batch.write(leaf.addr, &[DEAD]);
         }
         if leaf.addr.node() != leaf.at.addr.node() && !is_killed_late {
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-            batch = client.batch();
+            self.client.send(&mut batch).await?;
         }
         let cas = batch.cas(leaf.at.addr, leaf.at.slot.word(), tomb.word());
         if is_killed_late {
             batch.write(leaf.addr, &[DEAD]);
         }
-        batch.write(leaf::lock_addr(leaf.addr, leaf.len), &[0]);
+        self.unlock_in(&mut batch, &locked);
         let read = batch.read(descent.node, HEADER_WORDS + descent.known_type().slots());
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let swapped = done.swapped(cas);
         let left = super::node::live_count(&done.words(read)[HEADER_WORDS..]);
-        client.recycle(done);
-        locked.hold.release();
+        self.client.recycle(done);
+        locked.token.release();
         if !swapped {
             return Ok(Deletion::Killed);
         }
         self.note_child(descent, leaf.index, tomb);
-        self.shared.set_aside(client, leaf.addr, leaf::bytes_of(leaf.len), AllocKind::Leaf);
+        self.set_aside(leaf.addr, leaf::bytes_of(leaf.len), AllocKind::Leaf);
         Ok(Deletion::Gone { was_here: true, left })
     }
 }

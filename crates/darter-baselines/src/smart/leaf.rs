@@ -26,7 +26,7 @@
 //! looked at, and made, in the in-place mode.
 
 use darter_fabric::GlobalAddr;
-use darter_index::IndexError;
+use darter_index::{IndexError, Result};
 use darter_pool::size_class::CLASS_BYTES_MAX;
 use twox_hash::XxHash3_64;
 
@@ -107,6 +107,17 @@ impl Format {
         (FINE..128).find(|&len| bytes_of(len) >= bytes).filter(|&len| is_length(len))
     }
 
+    /// The length code of a leaf for these lengths in a pool whose objects have at most so many bytes.
+    ///
+    /// # Errors
+    /// [`IndexError::ValueTooLong`].
+    pub(super) fn len_within(self, object_bytes_max: u64, key: usize, value: usize) -> Result<u8> {
+        self.len_for(key, value).filter(|&len| bytes_of(len) <= object_bytes_max).ok_or_else(|| {
+            let max = self.value_max(key, object_bytes_max);
+            IndexError::ValueTooLong { bytes: value, max }
+        })
+    }
+
     /// The longest value beside a key in a leaf of at most so many bytes.
     pub(super) fn value_max(self, key: usize, bytes: u64) -> usize {
         let overhead = (HEADER_WORDS + usize::from(self.in_place)) * 8 + key;
@@ -135,22 +146,22 @@ impl Format {
     /// # Errors
     /// [`IndexError::Corrupt`] when they can be no leaf's of this format.
     #[inline]
-    pub(super) fn parse(self, addr: GlobalAddr, words: &[u64]) -> Result<Read<'_>, IndexError> {
+    pub(super) fn parse(self, addr: GlobalAddr, words: &[u64]) -> Result<Read<'_>> {
         let [first, second, ..] = *words else {
-            return Err(IndexError::Corrupt { addr, what: "empty leaf" });
+            return Err(IndexError::corrupt(addr, "empty leaf"));
         };
         let is_lost = first & (LIVE | LOST) == LOST;
         if first & LIVE == 0 && !is_lost {
             if !self.in_place {
-                return Err(IndexError::Corrupt { addr, what: "a dead leaf in an index without locks" });
+                return Err(IndexError::corrupt(addr, "a dead leaf in an index without locks"));
             }
             let to = GlobalAddr::from_bits(first & !15);
             let len = (first >> 48 & 127) as u8;
             return match first & MOVED {
                 0 if first == 0 => Ok(Read::Dead),
-                0 => Err(IndexError::Corrupt { addr, what: "leaf of no known kind" }),
+                0 => Err(IndexError::corrupt(addr, "leaf of no known kind")),
                 _ if is_length(len) => Ok(Read::Moved(to, len)),
-                _ => Err(IndexError::Corrupt { addr, what: "leaf moved to one of no known length" }),
+                _ => Err(IndexError::corrupt(addr, "leaf moved to one of no known length")),
             };
         }
         let value_len = (first >> VALUE_SHIFT) as usize & ((1 << VALUE_BITS) - 1);
@@ -159,7 +170,7 @@ impl Format {
         let body: &[u8] = bytemuck::cast_slice(&words[HEADER_WORDS..]);
         let end = key_len + value_len;
         if end + usize::from(self.in_place) * 8 > body.len() {
-            return Err(IndexError::Corrupt { addr, what: "leaf longer than its length" });
+            return Err(IndexError::corrupt(addr, "leaf longer than its length"));
         }
         if self.in_place && !is_lost && checksum(&body[..end], key_len) != second >> KEY_BITS {
             return Ok(Read::Torn);

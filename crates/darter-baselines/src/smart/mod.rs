@@ -24,6 +24,8 @@ mod leaf;
 mod node;
 mod node_type;
 mod quarantine;
+#[cfg(test)]
+mod races;
 mod rdwc;
 mod scan;
 mod search;
@@ -35,10 +37,11 @@ mod write;
 #[doc(hidden)]
 pub use holes::{SmartHole, SmartHoles};
 
+use crate::lock_token::LockTokens;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::check_key;
 use darter_index::{
-    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
+    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
 };
 use darter_pool::{AllocKind, Client, ReachableSet};
 use leaf::Format;
@@ -115,31 +118,8 @@ impl<F: Fabric> Clone for Smart<F> {
 }
 
 impl<F: Fabric> Smart<F> {
-    /// Makes an empty root; of several creators one wins each word, and the kind word comes last.
-    async fn create(client: &mut Client<F>, options: SmartOptions) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let words = RootWords::of(client.pool());
-        let root = client.alloc(0, NODE_BYTES, AllocKind::Inner).await?;
-        let ty = NodeType::SMALLEST;
-        let mut batch = client.batch();
-        batch.write(root, &node::image(GlobalAddr::NULL, Header::new(0, ty, &[]), &[]));
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        let mut batch = client.batch();
-        batch.cas(words.format, 0, if options.in_place { 1 } else { 2 });
-        let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, root).word());
-        batch.cas(words.kind, 0, KIND);
-        let done = client.submit(batch).await?;
-        let won = done.swapped(root_cas);
-        client.recycle(done);
-        if !won {
-            client.free_unpublished(root, NODE_BYTES, AllocKind::Inner);
-        }
-        Ok(())
-    }
-
     /// Reads a key, or has another client of this compute node read it.
-    async fn read(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+    async fn read(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         check_key(key)?;
         if !self.shared.options.read_delegation {
             return self.search(client, key).await;
@@ -168,7 +148,7 @@ impl<F: Fabric> Smart<F> {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         let kind = Kind::of(condition).filter(|_| self.shared.options.write_combining);
         let Some(kind) = kind else { return self.put_value(client, key, value, condition, None).await };
         check_key(key)?;
@@ -194,42 +174,54 @@ impl<F: Fabric> OrderedIndex<F> for Smart<F> {
 
     type Options = SmartOptions;
 
-    async fn open(client: &mut Client<F>, options: SmartOptions) -> Result<Self, IndexError> {
+    async fn open(client: &mut Client<F>, options: SmartOptions) -> Result<Self> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
-        let mut batch = client.batch();
-        let reads = [words.kind, words.format].map(|addr| batch.read(addr, 1));
-        let done = client.submit(batch).await?;
-        let [kind, format] = reads.map(|read| done.words(read)[0]);
-        client.recycle(done);
+        let [kind, format] = client.read_each([words.kind, words.format]).await?;
         if kind != KIND {
             return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
         }
         let in_place = match format {
             1 => true,
             2 => false,
-            _ => return Err(IndexError::Corrupt { addr: words.format, what: "leaves of no known format" }),
+            _ => return Err(IndexError::corrupt(words.format, "leaves of no known format")),
         };
         let shared = Shared::new(
             words,
             options,
             Format { in_place },
+            LockTokens::of(client.pool()),
             Quarantine::new(&client, options.quarantine_bytes),
         );
         shared.view(&mut client).await?;
         Ok(Self { shared: Arc::new(shared), windows: Arc::default(), fabric: PhantomData })
     }
 
-    async fn open_or_create(client: &mut Client<F>, options: SmartOptions) -> Result<Self, IndexError> {
-        match Self::open(client, options).await {
-            Err(IndexError::NoIndex { found: 0, .. }) => {}
-            other => return other,
+    /// Makes an empty root; of several creators one wins each word, and the kind word comes last.
+    async fn create(client: &mut Client<F>, options: SmartOptions) -> Result<Self> {
+        {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let words = RootWords::of(client.pool());
+            let root = client.alloc(0, NODE_BYTES, AllocKind::Inner).await?;
+            let ty = NodeType::SMALLEST;
+            client
+                .post(|batch| batch.write(root, &node::image(GlobalAddr::NULL, Header::new(0, ty, &[]), &[])))
+                .await?;
+            let mut batch = client.batch();
+            batch.cas(words.format, 0, if options.in_place { 1 } else { 2 });
+            let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, root).word());
+            batch.fence().cas(words.kind, 0, KIND);
+            let done = client.submit(batch).await?;
+            let won = done.swapped(root_cas);
+            client.recycle(done);
+            if !won {
+                client.free_unpublished(root, NODE_BYTES, AllocKind::Inner);
+            }
         }
-        Self::create(client, options).await?;
         Self::open(client, options).await
     }
 
-    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(client, key).await
     }
 
@@ -239,56 +231,43 @@ impl<F: Fabric> OrderedIndex<F> for Smart<F> {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         self.write(client, key, value, condition).await
     }
 
-    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
         self.delete_key(client, key).await
     }
 
-    async fn multi_get(
-        &self,
-        client: &mut Client<F>,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-        self.multi_get_values(client, keys).await
+    async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.values_of(client, keys).await
     }
 
-    async fn scan(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
         self.scan_chunk(client, range, limit).await
     }
 
-    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
         self.load_sorted(client, sorted).await
     }
 
-    async fn maintain(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn maintain(&self, client: &mut Client<F>) -> Result<()> {
         self.free_aside(client).await
     }
 
-    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.check_all(client).await
     }
 
-    async fn scrub_unreachable(
-        &self,
-        client: &mut Client<F>,
-        _reachable: &ReachableSet,
-    ) -> Result<bool, IndexError> {
+    async fn scrub_unreachable(&self, client: &mut Client<F>, _reachable: &ReachableSet) -> Result<bool> {
         self.raise_generation(client).await?;
         Ok(false)
     }
 
-    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         self.collect_stats(client).await
     }
 

@@ -20,7 +20,7 @@
 
 use super::Smart;
 use darter_fabric::{Fabric, OpKind, mutant};
-use darter_index::IndexError;
+use darter_index::Result;
 use darter_pool::{Client, Unlinked};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -67,7 +67,7 @@ impl Quarantine {
 
 impl<F: Fabric> Smart<F> {
     /// Frees what has been set aside, when that is due.
-    pub(super) async fn free_aside(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(super) async fn free_aside(&self, client: &mut Client<F>) -> Result<()> {
         let quarantine = &self.shared.quarantine;
         if !quarantine.is_due() {
             return Ok(());
@@ -84,7 +84,7 @@ impl<F: Fabric> Smart<F> {
     }
 
     /// Takes out of `graced` what it has freed.
-    async fn free_taken(&self, client: &mut Client<F>, graced: &mut Vec<Unlinked>) -> Result<(), IndexError> {
+    async fn free_taken(&self, client: &mut Client<F>, graced: &mut Vec<Unlinked>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
         if !mutant!("smart-frees-what-caches-remember") {
             self.raise_generation(&mut client).await?;
@@ -99,12 +99,9 @@ impl<F: Fabric> Smart<F> {
     }
 
     /// Makes every compute node forget what it remembers, by its first operation of the next epoch.
-    pub(super) async fn raise_generation(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(super) async fn raise_generation(&self, client: &mut Client<F>) -> Result<()> {
         let mut client = client.pin(OpKind::Maintain).await?;
-        let mut batch = client.batch();
-        batch.faa(self.shared.words.generation, 1);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+        client.post(|batch| _ = batch.faa(self.shared.words.generation, 1)).await?;
         Ok(())
     }
 }

@@ -15,6 +15,7 @@
 //! may still land, those it would have served have written nothing: they go on as if they had just
 //! come. Windows are by key, so that there are no hash conflicts to be checked for.
 
+use crate::sync::lock;
 use darter_fabric::mutant;
 use darter_index::{Condition, PutOutcome};
 use std::collections::VecDeque;
@@ -22,7 +23,7 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 /// Parts of the table with a mutex each.
@@ -70,7 +71,7 @@ pub(super) enum Role<'t> {
 }
 
 #[derive(Debug)]
-enum Turn {
+enum WaiterState {
     Waits(Option<Waker>),
     Leads,
     Served(Answer),
@@ -80,15 +81,15 @@ enum Turn {
 #[derive(Debug)]
 struct Waiter {
     kind: Kind,
-    turn: Mutex<Turn>,
+    turn: Mutex<WaiterState>,
 }
 
 impl Waiter {
     /// Gives a waiter its turn, unless it has gone. Returns whether it was there.
-    fn give(&self, given: Turn) -> bool {
+    fn give(&self, given: WaiterState) -> bool {
         let waker = match &mut *lock(&self.turn) {
-            turn @ Turn::Waits(_) => {
-                let Turn::Waits(waker) = std::mem::replace(turn, given) else { return false };
+            turn @ WaiterState::Waits(_) => {
+                let WaiterState::Waits(waker) = std::mem::replace(turn, given) else { return false };
                 waker
             }
             _ => return false,
@@ -100,7 +101,7 @@ impl Waiter {
     }
 
     fn waits(&self) -> bool {
-        matches!(*lock(&self.turn), Turn::Waits(_))
+        matches!(*lock(&self.turn), WaiterState::Waits(_))
     }
 }
 
@@ -120,10 +121,6 @@ type Shard = HashMap<Box<[u8]>, Window>;
 pub(super) struct Windows {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Default for Windows {
@@ -149,7 +146,7 @@ impl Windows {
                     return Role::Lead(Lead::new(self, key));
                 }
                 Entry::Occupied(mut taken) => {
-                    let waiter = Arc::new(Waiter { kind, turn: Mutex::new(Turn::Waits(None)) });
+                    let waiter = Arc::new(Waiter { kind, turn: Mutex::new(WaiterState::Waits(None)) });
                     let window = taken.get_mut();
                     if window.is_open && window.kind.serves(kind) {
                         window.served.push(Arc::clone(&waiter));
@@ -162,14 +159,14 @@ impl Windows {
         };
         poll_fn(|context| {
             let mut turn = lock(&waiting.waiter.turn);
-            match std::mem::replace(&mut *turn, Turn::Gone) {
-                Turn::Waits(_) => {
-                    *turn = Turn::Waits(Some(context.waker().clone()));
+            match std::mem::replace(&mut *turn, WaiterState::Gone) {
+                WaiterState::Waits(_) => {
+                    *turn = WaiterState::Waits(Some(context.waker().clone()));
                     Poll::Pending
                 }
-                Turn::Leads => Poll::Ready(Role::Lead(Lead::new(self, key))),
-                Turn::Served(answer) => Poll::Ready(Role::Served(answer)),
-                Turn::Gone => Poll::Pending,
+                WaiterState::Leads => Poll::Ready(Role::Lead(Lead::new(self, key))),
+                WaiterState::Served(answer) => Poll::Ready(Role::Served(answer)),
+                WaiterState::Gone => Poll::Pending,
             }
         })
         .await
@@ -183,7 +180,7 @@ impl Windows {
         let served = std::mem::take(&mut window.served);
         if let Some(answer) = answer {
             for waiter in served.iter().filter(|waiter| waiter.waits()) {
-                waiter.give(Turn::Served(answer(waiter.kind)));
+                waiter.give(WaiterState::Served(answer(waiter.kind)));
             }
         } else {
             served.into_iter().rev().for_each(|waiter| window.next.push_front(waiter));
@@ -193,7 +190,7 @@ impl Windows {
                 window.next.drain(..).partition::<Vec<_>, _>(|waiter| lead.kind.serves(waiter.kind));
             (window.kind, window.is_open) = (lead.kind, lead.kind != Kind::Read);
             (window.served, window.next) = (joins, stays.into());
-            if lead.give(Turn::Leads) {
+            if lead.give(WaiterState::Leads) {
                 return;
             }
             let joined = std::mem::take(&mut window.served);
@@ -212,8 +209,8 @@ struct Waiting<'t> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let turn = std::mem::replace(&mut *lock(&self.waiter.turn), Turn::Gone);
-        if let Turn::Leads = turn {
+        let turn = std::mem::replace(&mut *lock(&self.waiter.turn), WaiterState::Gone);
+        if let WaiterState::Leads = turn {
             self.windows.end(self.key, None);
         }
     }

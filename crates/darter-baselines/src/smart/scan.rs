@@ -12,15 +12,16 @@
 use super::Smart;
 use super::leaf::{self, Read};
 use super::node::{self, HEADER_WORDS, Header, NodeType};
-use super::slot::{Held, Slot};
+use super::shared::{Operation, Shared};
+use super::slot::{Content, Slot};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::frontier::{Weight, put_front, window};
 use darter_index::radix::limits::{Limits, Touches};
 use darter_index::radix::prefix_hash::HashKeys;
 use darter_index::radix::sink::{Sink, beyond, first_bound, is_void};
 use darter_index::radix::slot::END;
-use darter_index::{IndexError, KeyValue, ScanRange};
-use darter_pool::{Client, Pinned};
+use darter_index::{IndexError, KeyValue, Result, ScanRange};
+use darter_pool::Client;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -60,6 +61,22 @@ enum Walked {
     Blocked(u64),
 }
 
+impl Shared {
+    /// A remembered node from which the range, or enough of it, can be reached, with its prefix.
+    fn scan_start(&self, range: &ScanRange, limit: usize) -> Option<(Place, Vec<u8>)> {
+        let (near, shared_len) = first_bound(range)?;
+        let mut below = usize::MAX;
+        loop {
+            let hint = self.cache.lookup(near, below)?;
+            if hint.depth <= shared_len || hint.ty.slots() >= limit.saturating_mul(2) {
+                let place = Place::Node { addr: hint.node, ty: hint.ty, arrival: Err(hint.depth) };
+                return Some((place, near[..hint.depth].to_vec()));
+            }
+            below = hint.depth;
+        }
+    }
+}
+
 impl<F: Fabric> Smart<F> {
     /// The first `limit` pairs of a range in its direction.
     pub(super) async fn scan_chunk(
@@ -67,7 +84,7 @@ impl<F: Fabric> Smart<F> {
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    ) -> Result<Vec<KeyValue>> {
         let mut pairs: Vec<KeyValue> = Vec::new();
         let mut over = 0;
         loop {
@@ -77,32 +94,32 @@ impl<F: Fabric> Smart<F> {
                 if range.reverse { rest.to = bound } else { rest.from = bound }
             }
             let wanted = limit - pairs.len();
-            let mut pinned = client.pin(OpKind::Scan).await?;
-            self.shared.view(&mut pinned).await?;
+            let mut operation = self.begin(client, OpKind::Scan).await?;
             let visit = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
             let mut sink = Sink::new(visit, wanted, range.reverse);
-            let Some(holder) = self.scan_pinned(&mut pinned, rest, &mut sink, &mut over).await? else {
+            let Some(holder) = operation.scan_pinned(rest, &mut sink, &mut over).await? else {
                 return Ok(pairs);
             };
-            drop(pinned);
+            drop(operation);
             over = self.await_holder(client, holder).await?;
         }
     }
+}
 
+impl<F: Fabric> Operation<'_, F> {
     /// Scans under one pin. Returns who locks the leaf that it could not go past, if any.
     async fn scan_pinned<V: FnMut(&[u8], &[u8]) + Send>(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         mut rest: ScanRange,
         sink: &mut Sink<V>,
         over: &mut u64,
-    ) -> Result<Option<u64>, IndexError> {
+    ) -> Result<Option<u64>> {
         for _ in 0..HINTED_STARTS {
             if sink.left == 0 || is_void(&rest) {
                 return Ok(None);
             }
-            let Some((item, prefix)) = self.scan_start(&rest, sink.left) else { break };
-            match self.scan_below(client, &rest, item, Some(&prefix), sink, over).await? {
+            let Some((item, prefix)) = self.shared.scan_start(&rest, sink.left) else { break };
+            match self.scan_below(&rest, item, Some(&prefix), sink, over).await? {
                 Walked::Through => {}
                 Walked::Stale => break,
                 Walked::Blocked(holder) => return Ok(Some(holder)),
@@ -115,39 +132,24 @@ impl<F: Fabric> Smart<F> {
         if sink.left == 0 || is_void(&rest) {
             return Ok(None);
         }
-        let (addr, ty) = self.read_root(client).await?.1;
+        let (addr, ty) = self.read_root().await?.1;
         let item = Place::Node { addr, ty, arrival: Ok(0) };
-        match self.scan_below(client, &rest, item, None, sink, over).await? {
+        match self.scan_below(&rest, item, None, sink, over).await? {
             Walked::Blocked(holder) => Ok(Some(holder)),
             _ => Ok(None),
         }
     }
 
-    /// A remembered node from which the range, or enough of it, can be reached, with its prefix.
-    fn scan_start(&self, range: &ScanRange, limit: usize) -> Option<(Place, Vec<u8>)> {
-        let (near, shared_len) = first_bound(range)?;
-        let mut below = usize::MAX;
-        loop {
-            let hint = self.shared.cache.lookup(near, below)?;
-            if hint.depth <= shared_len || hint.ty.slots() >= limit.saturating_mul(2) {
-                let place = Place::Node { addr: hint.node, ty: hint.ty, arrival: Err(hint.depth) };
-                return Some((place, near[..hint.depth].to_vec()));
-            }
-            below = hint.depth;
-        }
-    }
-
     /// Scans below a node, which is a hint when its prefix is given.
     async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         range: &ScanRange,
         start: Place,
         prefix: Option<&[u8]>,
         sink: &mut Sink<V>,
         over: &mut u64,
-    ) -> Result<Walked, IndexError> {
-        let limits = Limits::new(HashKeys::new(client.pool().secret()), range);
+    ) -> Result<Walked> {
+        let limits = Limits::new(HashKeys::new(self.client.pool().secret()), range);
         let touches = match prefix {
             Some(prefix) => limits.along(0, prefix, limits.whole()),
             None => Some(limits.whole()),
@@ -159,18 +161,17 @@ impl<F: Fabric> Smart<F> {
             let (count, has_nodes) = window(&frontier, sink.left, weight);
             let run: Vec<Item> = frontier.drain(..count).collect();
             let back = if has_nodes {
-                match self.expand(client, &limits, run).await? {
+                match self.expand(&limits, run).await? {
                     Some(items) => items,
                     None => return Ok(Walked::Stale),
                 }
             } else {
-                let Emitted { mut left, is_torn } = self.emit(client, &limits, run, sink).await?;
+                let Emitted { mut left, is_torn } = self.emit(&limits, run, sink).await?;
                 torn = if is_torn { torn + 1 } else { 0 };
                 if torn >= TORN_MAX {
                     torn = 0;
                     if let Some(Item { place: Place::Leaf { addr, len }, .. }) = left.first_mut()
-                        && let Some(holder) =
-                            self.settle_at(client, *addr, *len, std::mem::take(over)).await?
+                        && let Some(holder) = self.settle_at(*addr, *len, std::mem::take(over)).await?
                     {
                         return Ok(Walked::Blocked(holder));
                     }
@@ -185,13 +186,12 @@ impl<F: Fabric> Smart<F> {
     /// Reads a run of leaves in one round trip and hands on those in the range, as far as they are
     /// whole.
     async fn emit<V: FnMut(&[u8], &[u8]) + Send>(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         limits: &Limits<'_>,
         run: Vec<Item>,
         sink: &mut Sink<V>,
-    ) -> Result<Emitted, IndexError> {
-        let mut batch = client.batch();
+    ) -> Result<Emitted> {
+        let mut batch = self.client.batch();
         let reads: Vec<_> = run
             .iter()
             .filter_map(|item| match item.place {
@@ -199,7 +199,7 @@ impl<F: Fabric> Smart<F> {
                 Place::Node { .. } => None,
             })
             .collect();
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let mut emitted = Emitted { left: Vec::new(), is_torn: false };
         for (at, (addr, read)) in reads.into_iter().enumerate() {
             let item = run[at];
@@ -223,19 +223,14 @@ impl<F: Fabric> Smart<F> {
                 }
             }
         }
-        client.recycle(done);
+        self.client.recycle(done);
         Ok(emitted)
     }
 
     /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
     /// when a hinted node was not what was remembered.
-    async fn expand(
-        &self,
-        client: &mut Pinned<'_, F>,
-        limits: &Limits<'_>,
-        run: Vec<Item>,
-    ) -> Result<Option<Vec<Item>>, IndexError> {
-        let mut batch = client.batch();
+    async fn expand(&mut self, limits: &Limits<'_>, run: Vec<Item>) -> Result<Option<Vec<Item>>> {
+        let mut batch = self.client.batch();
         let reads: Vec<_> = run
             .iter()
             .map(|item| match item.place {
@@ -243,7 +238,7 @@ impl<F: Fabric> Smart<F> {
                 Place::Leaf { .. } => None,
             })
             .collect();
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let mut items = Vec::with_capacity(run.len() * 4);
         let mut is_stale = false;
         for (item, read) in run.into_iter().zip(reads) {
@@ -262,7 +257,7 @@ impl<F: Fabric> Smart<F> {
                     is_stale = true;
                     break;
                 }
-                return Err(IndexError::Corrupt { addr, what: "inner node without the bytes above it" });
+                return Err(IndexError::corrupt(addr, "inner node without the bytes above it"));
             };
             if now > ty {
                 items.push(Item { place: Place::Node { addr, ty: now, arrival }, ..item });
@@ -276,26 +271,20 @@ impl<F: Fabric> Smart<F> {
             let Some(touches) = limits.along(at, &partial, item.touches) else { continue };
             children(limits, at + partial.len(), slots, touches, &mut items)?;
         }
-        client.recycle(done);
+        self.client.recycle(done);
         Ok((!is_stale).then_some(items))
     }
 
     /// The root word, and the node it names.
-    pub(super) async fn read_root(
-        &self,
-        client: &mut Client<F>,
-    ) -> Result<(Slot, (GlobalAddr, NodeType)), IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(self.shared.words.root, 1);
-        let done = client.submit(batch).await?;
-        let slot = Slot::from_word(done.words(read)[0]);
-        client.recycle(done);
-        match slot.held() {
-            Held::Node { addr, ty } => {
+    pub(super) async fn read_root(&mut self) -> Result<(Slot, (GlobalAddr, NodeType))> {
+        let [word] = self.client.read_words(self.shared.words.root).await?;
+        let slot = Slot::from_word(word);
+        match slot.content() {
+            Content::Node { addr, ty } => {
                 self.shared.remember_root(slot);
                 Ok((slot, (addr, ty)))
             }
-            _ => Err(IndexError::Corrupt { addr: self.shared.words.root, what: "root word names no node" }),
+            _ => Err(IndexError::corrupt(self.shared.words.root, "root word names no node")),
         }
     }
 }
@@ -313,16 +302,16 @@ fn children(
     slots: &[u64],
     touches: Touches,
     items: &mut Vec<Item>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let begin = items.len();
     for slot in node::children_in_order(slots) {
         let Some(touches) = limits.child(depth, slot.edge().unwrap_or(END), touches) else { continue };
-        let place = match slot.held() {
-            Held::Node { addr, .. } if depth >= darter_index::KEY_BYTES_MAX => {
-                return Err(IndexError::Corrupt { addr, what: "inner node deeper than any key" });
+        let place = match slot.content() {
+            Content::Node { addr, .. } if depth >= darter_index::KEY_BYTES_MAX => {
+                return Err(IndexError::corrupt(addr, "inner node deeper than any key"));
             }
-            Held::Node { addr, ty } => Place::Node { addr, ty, arrival: Ok(depth + 1) },
-            Held::Leaf { addr, len } => Place::Leaf { addr, len },
+            Content::Node { addr, ty } => Place::Node { addr, ty, arrival: Ok(depth + 1) },
+            Content::Leaf { addr, len } => Place::Leaf { addr, len },
             _ => continue,
         };
         items.push(Item { place, touches });

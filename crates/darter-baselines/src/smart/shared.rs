@@ -9,9 +9,11 @@ use super::cache::Cache;
 use super::leaf::Format;
 use super::quarantine::Quarantine;
 use super::slot::Slot;
+use crate::lock_token::LockTokens;
 use darter_fabric::{Fabric, GlobalAddr};
-use darter_index::IndexError;
+use darter_index::Result;
 use darter_pool::{AllocKind, Client, Pool};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// "SMART" and the format's version, in the kind word of a pool's root.
@@ -41,12 +43,16 @@ impl RootWords {
     }
 }
 
-/// The state that all clients of a compute node share.
+/// An operation under way.
+pub(super) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
+
+/// What the clients of a compute node share of the index.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) words: RootWords,
     pub(super) options: SmartOptions,
     pub(super) format: Format,
+    pub(super) tokens: Arc<LockTokens>,
     pub(super) cache: Cache,
     pub(super) quarantine: Quarantine,
     root: AtomicU64,
@@ -59,11 +65,13 @@ impl Shared {
         words: RootWords,
         options: SmartOptions,
         format: Format,
+        tokens: Arc<LockTokens>,
         quarantine: Quarantine,
     ) -> Self {
         Self {
             words,
             format,
+            tokens,
             cache: Cache::new(options.cache_bytes),
             quarantine,
             root: AtomicU64::new(0),
@@ -86,7 +94,7 @@ impl Shared {
     /// Makes sure that root and cache are of the caller's epoch or a later one. The caller is
     /// pinned.
     #[inline]
-    pub(super) async fn view<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(super) async fn view<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
         // Epochs begin at 0, and nothing was read at first.
         if self.view_epoch.load(Ordering::Acquire) > client.epoch() {
             return Ok(());
@@ -95,14 +103,9 @@ impl Shared {
     }
 
     #[cold]
-    async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn refresh<F: Fabric>(&self, client: &mut Client<F>) -> Result<()> {
         let epoch = client.epoch();
-        let mut batch = client.batch();
-        let root = batch.read(self.words.root, 1);
-        let generation = batch.read(self.words.generation, 1);
-        let done = client.submit(batch).await?;
-        let (root, generation) = (done.words(root)[0], done.words(generation)[0]);
-        client.recycle(done);
+        let [root, generation] = client.read_each([self.words.root, self.words.generation]).await?;
         self.remember_root(Slot::from_word(root));
         if self.generation.load(Ordering::Acquire) != generation {
             // In this order: others of this epoch do it too until it is done.
@@ -113,16 +116,23 @@ impl Shared {
         Ok(())
     }
 
+    /// What an operation does for those to come, after it took effect: without memory for that it
+    /// is left to them, since the error would say that nothing was changed.
+    pub(super) fn unless_full(&self, done: Result<()>) -> Result<()> {
+        match done {
+            Err(error) if error.is_out_of_space() => {
+                self.quarantine.hurry();
+                Ok(())
+            }
+            done => done,
+        }
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
     /// Hands over an object that was taken out of the tree and that compute nodes may remember.
-    /// Call while pinned.
-    pub(super) fn set_aside<F: Fabric>(
-        &self,
-        client: &mut Client<F>,
-        addr: GlobalAddr,
-        bytes: u64,
-        kind: AllocKind,
-    ) {
-        self.quarantine.add(bytes);
-        client.unlink(addr, bytes, kind, Box::default());
+    pub(super) fn set_aside(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
+        self.shared.quarantine.add(bytes);
+        self.client.unlink(addr, bytes, kind, Box::default());
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Slot(u64);
 
 /// What a slot holds, seal aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum Content {
     /// Never taken.
     Empty,
     /// Taken by an edge whose child was deleted.
@@ -133,26 +133,26 @@ impl Slot {
 
     /// Whether the slot points to a leaf or a node.
     pub(super) fn is_live(self) -> bool {
-        matches!(self.held(), Held::Leaf { .. } | Held::Node { .. })
+        matches!(self.content(), Content::Leaf { .. } | Content::Node { .. })
     }
 
     /// What the slot holds.
     #[inline]
-    pub(super) fn held(self) -> Held {
+    pub(super) fn content(self) -> Content {
         let addr = self.addr();
         let code = (self.0 >> LEN_SHIFT & 0x7f) as u8;
         if self.is_empty() {
-            Held::Empty
+            Content::Empty
         } else if self.0 & TOMB != 0 {
-            if addr.is_null() && code == 0 { Held::Tomb } else { Held::Invalid }
+            if addr.is_null() && code == 0 { Content::Tomb } else { Content::Invalid }
         } else if addr.is_null() || self.0 & 8 != 0 {
-            Held::Invalid
+            Content::Invalid
         } else if self.0 & LEAF != 0 {
-            if leaf::is_length(code) { Held::Leaf { addr, len: code } } else { Held::Invalid }
+            if leaf::is_length(code) { Content::Leaf { addr, len: code } } else { Content::Invalid }
         } else {
             match NodeType::from_code(code) {
-                Some(ty) if self.0 & ENDS == 0 => Held::Node { addr, ty },
-                _ => Held::Invalid,
+                Some(ty) if self.0 & ENDS == 0 => Content::Node { addr, ty },
+                _ => Content::Invalid,
             }
         }
     }
@@ -160,9 +160,9 @@ impl Slot {
     /// The same child under another edge.
     #[must_use]
     pub(super) fn moved(self, edge: u16) -> Self {
-        match self.held() {
-            Held::Leaf { addr, len } => Self::leaf(edge, len, addr),
-            Held::Node { addr, ty } => Self::node(edge, ty, addr),
+        match self.content() {
+            Content::Leaf { addr, len } => Self::leaf(edge, len, addr),
+            Content::Node { addr, ty } => Self::node(edge, ty, addr),
             _ => self,
         }
     }
@@ -171,7 +171,7 @@ impl Slot {
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seal = if self.is_sealed() { "!" } else { "" };
-        write!(f, "{seal}{:?}:{:?}", self.edge(), self.held())
+        write!(f, "{seal}{:?}:{:?}", self.edge(), self.content())
     }
 }
 
@@ -185,21 +185,21 @@ mod tests {
         for edge in [0, 7, 255, END] {
             for len in [1, 63, 64, 123] {
                 let leaf = Slot::leaf(edge, len, addr);
-                assert_eq!((leaf.edge(), leaf.held()), (Some(edge), Held::Leaf { addr, len }));
-                assert_eq!((leaf.sealed().unsealed(), leaf.sealed().held()), (leaf, leaf.held()));
+                assert_eq!((leaf.edge(), leaf.content()), (Some(edge), Content::Leaf { addr, len }));
+                assert_eq!((leaf.sealed().unsealed(), leaf.sealed().content()), (leaf, leaf.content()));
                 assert_eq!(leaf.moved(3).edge(), Some(3));
             }
             let tomb = Slot::tomb(edge);
-            assert_eq!((tomb.edge(), tomb.held(), tomb.is_live()), (Some(edge), Held::Tomb, false));
+            assert_eq!((tomb.edge(), tomb.content(), tomb.is_live()), (Some(edge), Content::Tomb, false));
             assert!(!tomb.is_empty() && tomb.sealed().is_of(edge));
         }
         for ty in NodeType::ALL {
             let node = Slot::node(9, ty, addr);
-            assert_eq!((node.edge(), node.held()), (Some(9), Held::Node { addr, ty }));
+            assert_eq!((node.edge(), node.content()), (Some(9), Content::Node { addr, ty }));
         }
         assert!(Slot::EMPTY.is_empty() && Slot::EMPTY.sealed().is_empty());
         assert_eq!((Slot::EMPTY.edge(), Slot::EMPTY.sealed().edge()), (None, None));
-        assert_eq!(Slot::from_word(u64::MAX).held(), Held::Invalid);
-        assert_eq!(Slot::from_word(1 << 63).held(), Held::Invalid);
+        assert_eq!(Slot::from_word(u64::MAX).content(), Content::Invalid);
+        assert_eq!(Slot::from_word(1 << 63).content(), Content::Invalid);
     }
 }

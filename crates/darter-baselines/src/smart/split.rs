@@ -11,18 +11,18 @@
 //! again and nothing else has changed, and would then lose the bytes for good; and the header has
 //! no bits for a version that would tell.
 
-use super::Smart;
 use super::descent::{Descent, LeafAt};
 use super::leaf;
 use super::node::{self, CHAIN_BYTES, Header, NodeType, PARTIAL_MAX};
-use super::slot::{Held, Slot};
+use super::shared::Operation;
+use super::slot::{Content, Slot};
 use super::write::{Draft, Turn};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::radix::common_prefix;
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::slot::{END, edge_of};
-use darter_index::{IndexError, PutOutcome};
-use darter_pool::{AllocKind, Client, Pinned};
+use darter_index::{IndexError, PutOutcome, Result};
+use darter_pool::{AllocKind, Client};
 use twox_hash::XxHash3_64;
 
 /// Nodes needed above the place where `bytes` compressed bytes end.
@@ -58,22 +58,21 @@ pub(super) fn home<F: Fabric>(client: &Client<F>, prefix: &[u8]) -> u8 {
     if nodes <= 1 { 0 } else { (XxHash3_64::oneshot(tail) % nodes) as u8 }
 }
 
-impl<F: Fabric> Smart<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// Another key's leaf is in the key's slot: puts nodes between that hold both.
     pub(super) async fn split_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &Descent<'_>,
         old: LeafAt,
         (other, old_word): (Vec<u8>, u64),
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let key = draft.key;
         let shared_bytes = common_prefix(key, &other);
         let arrival = descent.depth + 1;
         let edge = old.at.slot.edge().unwrap_or(END);
         if edge == END || shared_bytes < arrival || key == &other[..] {
-            return Err(IndexError::Corrupt { addr: old.addr, what: "leaf in the slot of another edge" });
+            return Err(IndexError::corrupt(old.addr, "leaf in the slot of another edge"));
         }
         let path = &key[arrival..shared_bytes];
         let mut drafts = Drafts::new();
@@ -81,20 +80,20 @@ impl<F: Fabric> Smart<F> {
         let mut nodes = Vec::with_capacity(chain_len + 1);
         for at in 0..=chain_len {
             let prefix = &key[..(arrival + at * CHAIN_BYTES + PARTIAL_MAX).min(shared_bytes)];
-            let home = home(client, prefix);
-            match drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await {
+            let home = home(&self.client, prefix);
+            match drafts.alloc(&mut self.client, home, node::NODE_BYTES, AllocKind::Inner).await {
                 Ok(addr) => nodes.push(addr),
                 Err(error) => {
-                    drafts.discard(client);
+                    drafts.discard(&mut self.client);
                     return Err(error);
                 }
             }
         }
         let (last, chain) = (nodes[chain_len], &nodes[..chain_len]);
-        let leaf = match draft.place(client, old.at.addr.node()).await {
+        let leaf = match draft.place(&mut self.client, old.at.addr.node()).await {
             Ok(leaf) => leaf,
             Err(error) => {
-                drafts.discard(client);
+                drafts.discard(&mut self.client);
                 return Err(error);
             }
         };
@@ -116,8 +115,8 @@ impl<F: Fabric> Smart<F> {
         writes.push((leaf, &leaf_image));
         let new = Slot::node(edge, NodeType::SMALLEST, nodes[0]);
         let aside = leaf::with_above(old_word, last).map(|turned| (old.addr, old_word, turned));
-        if !self.publish(client, &writes, old.at, new, aside).await? {
-            drafts.discard(client);
+        if !self.publish(&writes, old.at, new, aside).await? {
+            drafts.discard(&mut self.client);
             self.forget_slot(descent, old.index);
             return Ok(Turn::Again);
         }
@@ -131,26 +130,25 @@ impl<F: Fabric> Smart<F> {
 
     /// The key leaves the path inside a node's header: puts a node above it.
     pub(super) async fn split_above(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &Descent<'_>,
         matched: usize,
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let lower = descent.node;
         let (Some(at), Some(partial)) = (descent.incoming, descent.header.partial_from(descent.arrival))
         else {
-            return Err(IndexError::Corrupt { addr: lower, what: "a path that nothing leads to" });
+            return Err(IndexError::corrupt(lower, "a path that nothing leads to"));
         };
-        let Held::Node { ty, .. } = at.slot.held() else { return Ok(Turn::Again) };
+        let Content::Node { ty, .. } = at.slot.content() else { return Ok(Turn::Again) };
         let mut drafts = Drafts::new();
         let depth = descent.arrival + matched;
-        let home = home(client, &draft.key[..depth]);
-        let upper = drafts.alloc(client, home, node::NODE_BYTES, AllocKind::Inner).await?;
-        let leaf = match draft.place(client, at.addr.node()).await {
+        let home = home(&self.client, &draft.key[..depth]);
+        let upper = drafts.alloc(&mut self.client, home, node::NODE_BYTES, AllocKind::Inner).await?;
+        let leaf = match draft.place(&mut self.client, at.addr.node()).await {
             Ok(leaf) => leaf,
             Err(error) => {
-                drafts.discard(client);
+                drafts.discard(&mut self.client);
                 return Err(error);
             }
         };
@@ -164,13 +162,13 @@ impl<F: Fabric> Smart<F> {
         let new = Slot::node(at.slot.edge().unwrap_or(0), NodeType::SMALLEST, upper);
         let writes: [(GlobalAddr, &[u64]); 2] = [(upper, &upper_image), (leaf, &leaf_image)];
         let aside = Some((lower, descent.holder.bits(), upper.bits()));
-        if !self.publish(client, &writes, at, new, aside).await? {
-            drafts.discard(client);
+        if !self.publish(&writes, at, new, aside).await? {
+            drafts.discard(&mut self.client);
             return Ok(Turn::Again);
         }
         drafts.keep();
         draft.linked();
-        descent.note_slot(&self.shared, new);
+        descent.note_slot(self.shared, new);
         let words = children.map(Slot::word);
         self.shared.cache.insert(&draft.key[..depth], upper, NodeType::SMALLEST, &words);
         Ok(Turn::Done(PutOutcome::Inserted))

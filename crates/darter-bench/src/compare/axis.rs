@@ -60,6 +60,16 @@ impl Axis {
         }
     }
 
+    /// Returns whether its values have an order, so that a line between two means something.
+    pub(crate) fn is_ordered(self) -> bool {
+        self != Self::Dataset
+    }
+
+    /// Returns whether it is how much is asked of an index at a time.
+    pub(crate) fn is_load(self) -> bool {
+        matches!(self, Self::ComputeNodes | Self::Threads | Self::InFlight)
+    }
+
     /// Returns a configuration's value on this axis, as text.
     pub(crate) fn place(self, configuration: &Configuration) -> String {
         match self {

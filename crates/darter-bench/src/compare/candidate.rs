@@ -11,11 +11,11 @@ use crate::index_target::{IndexTarget, from_pool};
 use crate::modelled;
 use crate::outcome::Outcome;
 use crate::phase::Phase;
+use crate::progress::Progress;
 use crate::report::Sizes;
 use crate::rounds::Candidate;
 use darter::{DefaultFabric, Pool, block_on};
 use darter_fabric::{Counting, Model, Provider};
-use indicatif::ProgressBar;
 
 /// An index under comparison.
 pub(crate) trait IndexCandidate: Candidate {
@@ -28,7 +28,7 @@ pub(crate) trait IndexCandidate: Candidate {
         dataset: &dyn Dataset,
         records: u64,
         value_bytes: usize,
-        progress: &ProgressBar,
+        progress: &Progress,
     ) -> Result<(), BenchError>;
 
     /// Runs searches on every compute node to fill caches, without measuring them.
@@ -149,7 +149,7 @@ impl<I: Adjusts> IndexCandidate for RealCandidate<I> {
         dataset: &dyn Dataset,
         records: u64,
         value_bytes: usize,
-        progress: &ProgressBar,
+        progress: &Progress,
     ) -> Result<(), BenchError> {
         bulk_load(&self.target, dataset, records, value_bytes, progress)
     }
@@ -205,7 +205,7 @@ impl<I: Adjusts> IndexCandidate for ModelledCandidate<I> {
         dataset: &dyn Dataset,
         records: u64,
         value_bytes: usize,
-        progress: &ProgressBar,
+        progress: &Progress,
     ) -> Result<(), BenchError> {
         bulk_load(&self.targets[0], dataset, records, value_bytes, progress)
     }

@@ -1,14 +1,25 @@
-//! A chart as SVG: grouped bars, lines over steps, or lines between points. The legend stands
-//! beside the plot, never over it.
+//! A chart as SVG: grouped bars, lines over steps, or points. The legend stands beside the plot,
+//! never over it; below the title stands under which conditions all of it was measured.
+//!
+//! A series has a colour and a marker of its own, so that a marker behind another can still be told
+//! by its outline; all are of one size. Lines join only what lies on a scale.
 
+use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Pixels of a picture, and of the legend in it.
-const WIDTH: u32 = 760;
-const HEIGHT: u32 = 380;
-const LEGEND: u32 = 170;
+const WIDTH: u32 = 860;
+const HEIGHT: u32 = 420;
+const LEGEND: u32 = 220;
+/// Pixels between two lines of small print, and characters that fit one below the title and one in
+/// the legend.
+const LINE: i32 = 15;
+const SMALL_PRINT_CHARS: usize = 135;
+const LEGEND_CHARS: usize = 34;
+/// Half the width of a marker.
+const RADIUS: i32 = 5;
 
 /// Colours that differ for people who see few (Okabe and Ito), then others.
 const COLOURS: [RGBColor; 10] = [
@@ -27,12 +38,57 @@ const COLOURS: [RGBColor; 10] = [
 /// How it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// A group of bars at each step.
+    /// A group of bars at each step: for steps without an order.
     Bars,
     /// A line for each series over the steps, which stand at equal distances.
     Steps,
-    /// A line for each series between points of numbers.
-    Points,
+    /// Points between numbers.
+    Points {
+        /// Whether those of a series are joined, in their order.
+        joined: bool,
+    },
+}
+
+/// In what an axis is measured, and so how its ticks are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Something counted for each operation.
+    Each,
+    /// Bytes.
+    Bytes,
+    /// A second, by the thousand (k) or million (M).
+    PerSecond,
+    /// Microseconds.
+    Microseconds,
+}
+
+impl Unit {
+    /// Returns a tick's text; its unit is in the axis's title.
+    fn tick(self, value: f64) -> String {
+        let (scaled, suffix) = match (self, value.abs()) {
+            (Self::PerSecond, size) if size >= 1e6 => (value / 1e6, "\u{a0}M"),
+            (Self::PerSecond, size) if size >= 1e3 => (value / 1e3, "\u{a0}k"),
+            _ => (value, ""),
+        };
+        format!("{}{suffix}", grouped(scaled))
+    }
+}
+
+/// A line or a group of bars.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    /// With steps, x is a step's number.
+    pub(crate) points: Vec<(f64, f64)>,
+    /// Why there are none.
+    pub(crate) absent: Option<String>,
+}
+
+/// An axis with its title.
+#[derive(Clone, Debug)]
+pub(crate) struct Scale {
+    pub(crate) title: String,
+    pub(crate) unit: Unit,
 }
 
 /// What is drawn.
@@ -41,15 +97,17 @@ pub(crate) struct Chart {
     /// The name of its file, without an ending.
     pub(crate) name: String,
     pub(crate) title: String,
-    pub(crate) x: String,
-    pub(crate) y: String,
+    /// Under which conditions everything in it was measured.
+    pub(crate) conditions: String,
+    pub(crate) x: Scale,
+    pub(crate) y: Scale,
     pub(crate) shape: Shape,
     /// Names of the steps; none with [`Shape::Points`].
     pub(crate) steps: Vec<String>,
-    /// Names with their points; with steps, x is a step's number.
-    pub(crate) series: Vec<(String, Vec<(f64, f64)>)>,
+    pub(crate) series: Vec<Series>,
 }
 
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plot<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
@@ -66,73 +124,116 @@ impl Chart {
         picture
     }
 
-    fn draw(&self, root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Drawn {
+    fn draw(&self, root: &Area<'_>) -> Drawn {
         root.fill(&WHITE)?;
-        let (left, legend) = root.split_horizontally(WIDTH - LEGEND);
+        root.draw(&Text::new(self.title.clone(), (12, 10), ("sans-serif", 17)))?;
+        let small = ("sans-serif", 11).into_font().color(&BLACK.mix(0.65));
+        let lines = wrapped(&self.conditions, SMALL_PRINT_CHARS);
+        for (line, y) in lines.iter().zip((34..).step_by(LINE as usize)) {
+            root.draw(&Text::new(line.clone(), (12, y), small.clone()))?;
+        }
+        let head = lines.iter().fold(40, |head, _| head + LINE);
+        let (_, below) = root.split_vertically(head);
+        let (left, legend) = below.split_horizontally(WIDTH - LEGEND);
+        let mut plot = self.plot(&left)?;
+        for (number, series) in self.series.iter().enumerate() {
+            self.draw_series(&left, &mut plot, number, &series.points)?;
+        }
+        self.draw_legend(&legend)
+    }
+
+    /// Draws the axes.
+    fn plot<'a, 'b>(&self, area: &'a Area<'b>) -> Result<Plot<'a, 'b>, DrawingAreaErrorKind<std::io::Error>> {
         let (x_max, y_max) = self.reach();
-        let mut plot: Plot<'_, '_> = ChartBuilder::on(&left)
-            .caption(&self.title, ("sans-serif", 16))
+        let mut plot: Plot<'_, '_> = ChartBuilder::on(area)
             .margin(10)
             .x_label_area_size(44)
-            .y_label_area_size(66)
+            .y_label_area_size(72)
             .build_cartesian_2d(0.0..x_max, 0.0..y_max)?;
+        let (x_tick, y_tick) =
+            (|value: &f64| self.x.unit.tick(*value), |value: &f64| self.y.unit.tick(*value));
         let mut mesh = plot.configure_mesh();
-        mesh.y_desc(&self.y).x_desc(&self.x).disable_x_mesh().light_line_style(WHITE.mix(0.0));
-        mesh.y_label_formatter(&|value| short(*value)).x_label_formatter(&|value| short(*value));
-        if self.shape != Shape::Points {
+        mesh.y_desc(&self.y.title).x_desc(&self.x.title).disable_x_mesh().light_line_style(WHITE.mix(0.0));
+        mesh.y_label_formatter(&y_tick).x_label_formatter(&x_tick);
+        if !self.has_numbers() {
             mesh.x_labels(0);
         }
         mesh.draw()?;
-        if self.shape != Shape::Points {
-            self.draw_steps(&left, &plot)?;
+        if !self.has_numbers() {
+            self.draw_steps(area, &plot)?;
         }
-        // Earlier points are larger, so that they show behind those of others at the same place.
-        let sizes = (4..).take(self.series.len().min(12)).collect::<Vec<i32>>();
-        let sizes = sizes.into_iter().rev().chain(std::iter::repeat(4));
-        for (((number, (name, points)), y), size) in
-            self.series.iter().enumerate().zip((40..).step_by(20)).zip(sizes)
-        {
+        Ok(plot)
+    }
+
+    /// Whether the x axis has numbers rather than steps.
+    fn has_numbers(&self) -> bool {
+        matches!(self.shape, Shape::Points { .. })
+    }
+
+    fn draw_series(
+        &self,
+        area: &Area<'_>,
+        plot: &mut Plot<'_, '_>,
+        number: usize,
+        points: &[(f64, f64)],
+    ) -> Drawn {
+        let colour = COLOURS[number % COLOURS.len()];
+        if self.shape == Shape::Bars {
+            return self.draw_bars(plot, number, points, colour);
+        }
+        let moved: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (self.middle(x), y)).collect();
+        if matches!(self.shape, Shape::Steps | Shape::Points { joined: true }) {
+            plot.draw_series(LineSeries::new(moved.iter().copied(), colour.stroke_width(2)))?;
+        }
+        let shown = moved.iter().filter(|point| point.1.is_finite());
+        shown.map(|point| pixel(area, plot, *point)).try_for_each(|at| area.draw(&marker(number, at, colour)))
+    }
+
+    /// Draws the names of all series, with the reasons of those that have no points.
+    fn draw_legend(&self, area: &Area<'_>) -> Drawn {
+        let small = ("sans-serif", 11).into_font().color(&BLACK.mix(0.65));
+        let mut y = 14;
+        for (number, series) in self.series.iter().enumerate() {
             let colour = COLOURS[number % COLOURS.len()];
             if self.shape == Shape::Bars {
-                self.draw_bars(&mut plot, number, points, colour)?;
+                area.draw(&Rectangle::new([(6, y), (18, y + 12)], colour.filled()))?;
             } else {
-                let moved: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (self.middle(x), y)).collect();
-                plot.draw_series(LineSeries::new(moved.iter().copied(), colour.stroke_width(2)))?;
-                plot.draw_series(moved.iter().map(|&at| Circle::new(at, size, colour.filled())))?;
+                area.draw(&marker(number, (12, y + 6), colour))?;
             }
-            legend.draw(&Rectangle::new([(6, y), (18, y + 12)], colour.filled()))?;
-            legend.draw(&Text::new(name.clone(), (24, y), ("sans-serif", 13)))?;
+            area.draw(&Text::new(series.name.clone(), (24, y), ("sans-serif", 13)))?;
+            y += 20;
+            for line in series.absent.iter().flat_map(|why| wrapped(why, LEGEND_CHARS)) {
+                area.draw(&Text::new(line, (24, y - 3), small.clone()))?;
+                y += LINE;
+            }
         }
         Ok(())
     }
 
     /// Where a point's x is drawn.
     fn middle(&self, x: f64) -> f64 {
-        if self.shape == Shape::Points { x } else { x + 0.5 }
+        if self.has_numbers() { x } else { x + 0.5 }
     }
 
     /// The largest x and y of the plot.
     fn reach(&self) -> (f64, f64) {
-        let points = || self.series.iter().flat_map(|(_, points)| points.iter().copied());
+        let points = || self.series.iter().flat_map(|series| series.points.iter().copied());
         let most = |values: &mut dyn Iterator<Item = f64>| {
             values.filter(|value| value.is_finite()).fold(0.0, f64::max) * 1.08
         };
         let above_zero = |value: f64| if value > 0.0 { value } else { 1.0 };
-        let x_max = match self.shape {
-            Shape::Points => most(&mut points().map(|point| point.0)),
-            Shape::Bars | Shape::Steps => self.steps.len() as f64,
+        let x_max = if self.has_numbers() {
+            most(&mut points().map(|point| point.0))
+        } else {
+            self.steps.len() as f64
         };
         (above_zero(x_max), above_zero(most(&mut points().map(|point| point.1))))
     }
 
-    fn draw_steps(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-        plot: &Plot<'_, '_>,
-    ) -> Drawn {
+    fn draw_steps(&self, area: &Area<'_>, plot: &Plot<'_, '_>) -> Drawn {
         let style = ("sans-serif", 12).into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
         for (number, step) in self.steps.iter().enumerate() {
-            let (x, y) = plot.backend_coord(&(number as f64 + 0.5, 0.0));
+            let (x, y) = pixel(area, plot, (number as f64 + 0.5, 0.0));
             area.draw(&Text::new(step.clone(), (x, y + 6), style.clone()))?;
         }
         Ok(())
@@ -147,71 +248,154 @@ impl Chart {
     ) -> Drawn {
         // A fifth of each step stays free between groups.
         let width = 0.8 / self.series.len().max(1) as f64;
-        let bars = points.iter().map(|&(x, y)| {
-            let left = x + 0.1 + number as f64 * width;
-            Rectangle::new([(left, 0.0), (left + width * 0.92, y)], colour.filled())
-        });
-        plot.draw_series(bars).map(drop)
+        let left = |x: f64| x + 0.1 + number as f64 * width;
+        let bars = points
+            .iter()
+            .filter(|point| point.1.is_finite())
+            .map(|&(x, y)| Rectangle::new([(left(x), 0.0), (left(x) + width * 0.92, y)], colour.filled()));
+        plot.draw_series(bars)?;
+        // A bar of no height is a measurement, too.
+        let style = ("sans-serif", 11).into_font().color(&colour).pos(Pos::new(HPos::Center, VPos::Bottom));
+        let zeros = points.iter().filter(|point| point.1 == 0.0);
+        plot.draw_series(zeros.map(|&(x, _)| Text::new("0", (left(x) + width / 2.0, 0.0), style.clone())))?;
+        Ok(())
     }
 }
 
-/// A number in few characters.
-fn short(value: f64) -> String {
-    let (scaled, unit) = match value.abs() {
-        size if size >= 1e9 => (value / 1e9, "G"),
-        size if size >= 1e6 => (value / 1e6, "M"),
-        size if size >= 1e3 => (value / 1e3, "k"),
-        _ => (value, ""),
+/// Returns where a point of the plot is in the area around it.
+fn pixel(area: &Area<'_>, plot: &Plot<'_, '_>, point: (f64, f64)) -> (i32, i32) {
+    // A plot's positions are those of the whole picture.
+    let ((x, y), (left, top)) = (plot.backend_coord(&point), area.get_base_pixel());
+    (x - left, y - top)
+}
+
+/// A marker of a series: an outline around white, whose form goes with the colour.
+fn marker<'b>(
+    number: usize,
+    (x, y): (i32, i32),
+    colour: RGBColor,
+) -> DynElement<'static, SVGBackend<'b>, (i32, i32)> {
+    let r = RADIUS;
+    let corners: Vec<(i32, i32)> = match number % 5 {
+        0 => return Circle::new((x, y), r, colour.stroke_width(2)).into_dyn(),
+        1 => vec![(-r, -r), (r, -r), (r, r), (-r, r)],
+        2 => vec![(0, -r - 1), (r + 1, r), (-r - 1, r)],
+        3 => vec![(0, -r - 2), (r + 2, 0), (0, r + 2), (-r - 2, 0)],
+        _ => vec![(-r - 1, -r), (r + 1, -r), (0, r + 1)],
     };
-    let text = format!("{scaled:.2}");
-    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    let closed = corners.iter().chain(corners.first()).map(|&(dx, dy)| (x + dx, y + dy));
+    PathElement::new(closed.collect::<Vec<_>>(), colour.stroke_width(2)).into_dyn()
+}
+
+/// Breaks a text at blanks into lines of so many characters.
+fn wrapped(text: &str, chars: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    // A non-breaking blank is none.
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= chars => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A number with its thousands apart and at most two decimals.
+fn grouped(value: f64) -> String {
+    let text = format!("{:.2}", value.abs());
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+    let mut digits = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            digits.push(',');
+        }
+        digits.push(digit);
+    }
+    let decimals = decimals.trim_end_matches('0');
+    let sign = if value < 0.0 { "-" } else { "" };
+    if decimals.is_empty() { format!("{sign}{digits}") } else { format!("{sign}{digits}.{decimals}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn series(name: &str, points: &[(f64, f64)]) -> Series {
+        Series { name: name.into(), points: points.to_vec(), absent: None }
+    }
+
     fn chart(shape: Shape) -> Chart {
+        let has_steps = !matches!(shape, Shape::Points { .. });
         Chart {
             name: "c-cache".into(),
             title: "C <all>".into(),
-            x: "cache".into(),
-            y: "round trips".into(),
+            conditions: "randint, 1,000 records".into(),
+            x: Scale { title: "cache".into(), unit: Unit::PerSecond },
+            y: Scale { title: "round trips".into(), unit: Unit::Each },
             shape,
-            steps: if shape == Shape::Points { vec![] } else { vec!["1M".into(), "10M".into()] },
+            steps: if has_steps { vec!["1M".into(), "10M".into()] } else { vec![] },
             series: vec![
-                ("dart".into(), vec![(0.0, 3.0), (1.0, 2.5)]),
-                ("fg+".into(), vec![(0.0, 4.0), (1.0, 1.0)]),
+                series("dart", &[(0.0, 3.0), (1.0, 2.5)]),
+                series("fg+", &[(0.0, 4.0), (1.0, 0.0)]),
+                Series { absent: Some("measured at cache 4M only".into()), ..series("art", &[]) },
             ],
         }
     }
 
+    const SHAPES: [Shape; 4] =
+        [Shape::Bars, Shape::Steps, Shape::Points { joined: true }, Shape::Points { joined: false }];
+
     #[test]
     fn every_series_and_step_is_drawn() {
-        for shape in [Shape::Bars, Shape::Steps, Shape::Points] {
+        for shape in SHAPES {
             let svg = chart(shape).svg();
             assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
-            assert!(svg.contains("C &lt;all&gt;") && svg.contains("fg+") && svg.contains("round trips"));
-            match shape {
-                // Of each series one in the legend; the background.
-                Shape::Bars => assert_eq!(svg.matches("<rect").count(), 1 + 4 + 2, "{svg}"),
-                Shape::Steps | Shape::Points => assert_eq!(svg.matches("<circle").count(), 4, "{svg}"),
+            for text in ["C &lt;all&gt;", "fg+", "round trips", "1,000 records", "cache 4M only"] {
+                assert!(svg.contains(text), "{text}: {svg}");
             }
-            assert_eq!(svg.contains("10M"), shape != Shape::Points);
+            // Of each series one in the legend; the background; and a bar of no height.
+            let bars = if shape == Shape::Bars { 1 + 4 + 3 } else { 1 };
+            assert_eq!(svg.matches("<rect").count(), bars, "{svg}");
+            let circles = if shape == Shape::Bars { 0 } else { 2 + 1 };
+            assert_eq!(svg.matches("<circle").count(), circles, "{svg}");
+            assert_eq!(svg.contains("10M"), !matches!(shape, Shape::Points { .. }));
         }
     }
 
     #[test]
-    fn nothing_and_nonsense_are_drawn_too() {
-        let empty = Chart { series: vec![], steps: vec![], ..chart(Shape::Bars) };
-        assert!(empty.svg().contains("</svg>"));
-        let odd =
-            Chart { series: vec![("x".into(), vec![(0.0, 0.0), (1.0, f64::NAN)])], ..chart(Shape::Steps) };
-        assert!(odd.svg().contains("</svg>"));
+    fn markers_have_one_size_and_lines_join_only_what_is_joined() {
+        let lines = |shape| {
+            let svg = chart(shape).svg();
+            let colours =
+                ["#0072B2", "#E69F00"].map(|colour| svg.matches(&format!("stroke=\"{colour}\"")).count());
+            assert!(!svg.contains(" r=\"4\"") && !svg.contains(" r=\"6\""), "{svg}");
+            colours
+        };
+        let (joined, apart) = (lines(Shape::Points { joined: true }), lines(Shape::Points { joined: false }));
+        assert_eq!(joined, apart.map(|count| count + 1));
+        assert_eq!(lines(Shape::Steps), joined);
     }
 
     #[test]
-    fn numbers_are_short() {
-        assert_eq!([0.0, 0.25, 3.0, 1500.0, 2e6, 3.1e9].map(short), ["0", "0.25", "3", "1.5k", "2M", "3.1G"]);
+    fn nothing_and_nonsense_are_drawn_too() {
+        let empty = Chart { series: vec![], steps: vec![], conditions: String::new(), ..chart(Shape::Bars) };
+        assert!(empty.svg().contains("</svg>"));
+        for shape in SHAPES {
+            let odd = Chart { series: vec![series("x", &[(0.0, 0.0), (1.0, f64::NAN)])], ..chart(shape) };
+            assert!(odd.svg().contains("</svg>"));
+        }
+    }
+
+    #[test]
+    fn ticks_are_in_the_axis_unit() {
+        let ticks = |unit: Unit| [0.0, 0.25, 1500.0, 2e6].map(|value| unit.tick(value));
+        assert_eq!(ticks(Unit::PerSecond), ["0", "0.25", "1.5\u{a0}k", "2\u{a0}M"]);
+        for unit in [Unit::Each, Unit::Bytes, Unit::Microseconds] {
+            assert_eq!(ticks(unit), ["0", "0.25", "1,500", "2,000,000"]);
+        }
+        assert_eq!(wrapped("one two  three", 7), ["one two", "three"]);
     }
 }

@@ -31,6 +31,7 @@ pub use configuration::Configuration;
 pub(crate) use environment::SECRET;
 pub use measurement::{Figures, Measurement};
 pub use pool_location::PoolLocation;
+pub(crate) use variants::{Adjusts, Demand, Visitor};
 pub use variants::{IndexChoice, VARIANTS, Variant};
 
 pub(crate) use page::About;
@@ -39,6 +40,7 @@ pub(crate) use tables::{Sheet, by_workload};
 
 use crate::datasets::Dataset;
 use crate::{BenchError, Setting};
+use darter_fabric::counted;
 use std::io::Write;
 
 /// Compares indexes and writes the tables to `out` and the requested files.
@@ -61,7 +63,14 @@ pub fn run_compare(
         ..Outputs::default()
     };
     outputs.prepare()?;
-    let measurements = run::measure(comparison, setting, &*dataset)?;
+    let (measurements, outcome) = run::measure(comparison, setting, &*dataset);
+    if let Err(error) = outcome {
+        // What was measured is shown; files are for what is complete.
+        if matches!(error, BenchError::Interrupted) {
+            by_workload(&measurements).iter().try_for_each(|sheet| writeln!(out, "{}\n", sheet.text()))?;
+        }
+        return Err(error);
+    }
     let about = About {
         title: "darter compare".to_owned(),
         what: vec![introduction(comparison, &*dataset)],
@@ -75,23 +84,22 @@ pub fn run_compare(
 /// Runs a comparison and returns its measurements without writing them.
 pub(crate) fn measure(comparison: &Comparison, setting: &Setting) -> Result<Vec<Measurement>, BenchError> {
     comparison.validate()?;
-    run::measure(comparison, setting, &*comparison.open_dataset()?)
+    let (measurements, outcome) = run::measure(comparison, setting, &*comparison.open_dataset()?);
+    outcome.map(|()| measurements)
 }
 
 /// Returns the settings of a comparison in one line.
 fn introduction(comparison: &Comparison, dataset: &dyn Dataset) -> String {
     format!(
-        "{} ({}), {} records, {} operations, values of {} bytes, seed {}, each index on a pool of its own: {} with {} \
-         memory {}; {}{}.",
+        "{} ({}), {}, {}, values of {}, seed {}, each index on a pool of its own: {} with {}; {}{}.",
         comparison.dataset,
         dataset.note(),
-        comparison.records,
-        comparison.ops,
-        comparison.value_bytes,
+        counted(comparison.records, "record"),
+        counted(comparison.ops, "operation"),
+        counted(comparison.value_bytes as u64, "byte"),
         comparison.seed,
         comparison.pool,
-        comparison.memory_nodes(),
-        if comparison.memory_nodes() == 1 { "node" } else { "nodes" },
+        counted(comparison.memory_nodes() as u64, "memory node"),
         if comparison.rounds == 1 {
             "one round".to_owned()
         } else {

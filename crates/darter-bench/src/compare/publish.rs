@@ -33,8 +33,13 @@ impl Outputs {
     /// Fails if a file or the directory cannot be written.
     pub(crate) fn prepare(&self) -> Result<(), BenchError> {
         for path in [&self.csv, &self.html, &self.text, &self.first].into_iter().flatten() {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|source| BenchError::File { path: path.clone(), source })?;
+            let failed = |source| BenchError::File { path: path.clone(), source };
+            let was_there = path.exists();
+            OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
+            if !was_there {
+                // A run that ends early leaves no empty file.
+                fs::remove_file(path).map_err(failed)?;
+            }
         }
         match &self.svg {
             Some(path) => {

@@ -16,12 +16,12 @@ use super::pool_location::PoolLocation;
 use super::variants::{Demand, Variant};
 use crate::datasets::Dataset;
 use crate::phase::{Part, Phase};
+use crate::progress::Progress;
 use crate::report::{Sizes, bytes_text};
 use crate::rounds::{Case, run_rounds};
 use crate::ycsb::Workload;
-use crate::{BenchError, Setting, progress};
-use darter_fabric::{Model, ModelSpec};
-use indicatif::ProgressBar;
+use crate::{BenchError, Setting};
+use darter_fabric::{Model, ModelSpec, counted};
 
 /// Which draw of a workload is the warm-up's; rounds count from 0.
 const WARM_UP_RUN: u64 = u64::MAX;
@@ -58,18 +58,17 @@ struct Candidates {
     sizes: Vec<Sizes>,
 }
 
-/// Runs a comparison. Measurements come by point, then by workload, then by index.
+/// Runs a comparison. Measurements come by point, then by workload, then by index; those made until
+/// an error come with it.
 pub(crate) fn measure(
     comparison: &Comparison,
     setting: &Setting,
     dataset: &dyn Dataset,
-) -> Result<Vec<Measurement>, BenchError> {
+) -> (Vec<Measurement>, Result<(), BenchError>) {
     let mut run = Run { comparison, setting, dataset, measurements: Vec::new() };
-    for points in groups_of_points(comparison) {
-        run.run_group(&points)?;
-    }
+    let outcome = groups_of_points(comparison).iter().try_for_each(|points| run.run_group(points));
     relate(&mut run.measurements);
-    Ok(run.measurements)
+    (run.measurements, outcome)
 }
 
 /// Returns all points, those together that share pools.
@@ -177,7 +176,7 @@ impl Run<'_> {
     }
 
     /// Returns a phase with the settings that all phases share.
-    fn phase<'p>(&'p self, point: &Point, progress: &'p ProgressBar) -> Phase<'p> {
+    fn phase<'p>(&'p self, point: &Point, progress: &'p Progress) -> Phase<'p> {
         Phase {
             workload: Workload::C,
             dataset: self.dataset,
@@ -210,7 +209,7 @@ impl Run<'_> {
             return Ok(());
         }
         for (candidate, loaded) in candidates.all.iter().zip(&mut candidates.loaded) {
-            let progress = progress::bar(&format!("fill {}", candidate.name()), records);
+            let progress = Progress::new(&format!("fill {}", candidate.name()), records, &self.setting.stop);
             candidate.bulk_load(self.dataset, records, self.comparison.value_bytes, &progress)?;
             progress.finish_and_clear();
             *loaded = records;
@@ -226,7 +225,8 @@ impl Run<'_> {
             candidate.reopen(self.demand(point))?;
             let search = |candidate: &dyn IndexCandidate| -> Result<(), BenchError> {
                 if ops > 0 {
-                    let progress = progress::bar(&format!("warm {}", candidate.name()), ops);
+                    let progress =
+                        Progress::new(&format!("warm {}", candidate.name()), ops, &self.setting.stop);
                     let phase = self.phase(point, &progress);
                     candidate.search(&Phase {
                         ops,
@@ -277,7 +277,7 @@ impl Run<'_> {
         rounds: u32,
         ops: u64,
     ) -> Result<(), BenchError> {
-        let hidden = ProgressBar::hidden();
+        let hidden = Progress::hidden(&self.setting.stop);
         let base = Phase { ops, ..self.phase(point, &hidden) };
         let all: Vec<&dyn IndexCandidate> = candidates.all.iter().map(|candidate| &**candidate).collect();
         run_rounds(&all, cases, rounds, &mut candidates.loaded, &base)?;
@@ -285,7 +285,8 @@ impl Run<'_> {
             for (candidate, outcomes) in all.iter().zip(&one.outcomes) {
                 let not_found: u64 = outcomes.iter().map(|outcome| outcome.not_found).sum();
                 if not_found > 0 && candidate.keeps() {
-                    let what = format!("{not_found} records were not found in workload {}", one.workload);
+                    let what =
+                        format!("{} not found in workload {}", counted(not_found, "record"), one.workload);
                     return Err(BenchError::WrongAnswer { index: candidate.name(), what });
                 }
             }
@@ -349,7 +350,7 @@ fn measure_sizes(candidates: &mut Candidates) -> Result<(), BenchError> {
     {
         *sizes = candidate.sizes()?;
         if sizes.keys != loaded && candidate.keeps() {
-            let what = format!("a walk finds {} keys where {loaded} were stored", sizes.keys);
+            let what = format!("a walk finds {} where {loaded} were stored", counted(sizes.keys, "key"));
             return Err(BenchError::WrongAnswer { index: candidate.name(), what });
         }
     }

@@ -8,6 +8,7 @@ use super::{Dataset, RECORDS_MAX};
 use crate::BenchError;
 use crate::permutation::{Permutation, derive_seed};
 use darter::KEY_BYTES_MAX;
+use darter_fabric::counted;
 use std::path::Path;
 
 /// The lines of a file.
@@ -118,10 +119,10 @@ impl Dataset for KeyFile {
 
     fn note(&self) -> String {
         format!(
-            "{} distinct keys of a file ({} repeated, {} blank lines left out)",
-            self.lines.len(),
+            "{} of a file ({} repeated, {} left out)",
+            counted(self.lines.len() as u64, "distinct key"),
             self.repeated,
-            self.blank
+            counted(self.blank, "blank line")
         )
     }
 }

@@ -23,14 +23,17 @@ use crate::child_process::ChildProcess;
 use crate::datasets::{Dataset, RandInt};
 use crate::executor::Values;
 use crate::outcome::latency_histogram;
+use crate::progress::Progress;
 use crate::report::print_json;
-use crate::{BenchError, Program, progress};
+use crate::{BenchError, Program, Setting};
 use darter::{ByteSize, PoolUrl, Store, block_on};
 use observers::{Block, Latencies};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use report::{Gathered, both, ratios};
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Most kills of a block: each costs its observers' memory for latencies.
@@ -134,7 +137,7 @@ struct Run<'a> {
 }
 
 /// Measures what `args` describe, and writes a table, or with `--json` one object, to `out`.
-/// `program` is how to start memory nodes and victims.
+/// `setting` says how to start memory nodes and victims.
 ///
 /// # Errors
 /// Fails if the arguments cannot be met ([`BenchError::is_usage`]), a process does not start, the
@@ -142,7 +145,7 @@ struct Run<'a> {
 /// invariant of the pool is broken.
 pub fn run_deaths(
     args: &DeathsArgs,
-    program: &Program,
+    setting: &Setting,
     out: &mut dyn Write,
 ) -> Result<DeathsReport, BenchError> {
     let usage = |what: String| Err(BenchError::Usage(what));
@@ -155,13 +158,17 @@ pub fn run_deaths(
     let begin = Instant::now();
     let node_words = ["--size".to_owned(), args.node_size.to_string()];
     let nodes = (0..args.memnodes)
-        .map(|_| ChildProcess::memnode(program, &node_words))
+        .map(|_| ChildProcess::memnode(&setting.program, &node_words))
         .collect::<Result<Vec<_>, _>>()?;
     let addresses: Vec<&str> = nodes.iter().map(ChildProcess::address).collect();
     let pool = format!("tcp://{}", addresses.join(",")).parse().map_err(darter::Error::from)?;
-    let mut run = Run::new(args, program, pool);
+    let mut run = Run::new(args, &setting.program, pool);
     run.load()?;
-    run.measure()?;
+    let measured = match run.measure(&setting.stop) {
+        // What was measured until then is reported.
+        Err(BenchError::Interrupted) if run.report.kills > 0 => Err(BenchError::Interrupted),
+        outcome => Ok(outcome?),
+    };
     run.report.seconds = begin.elapsed().as_secs_f64();
     let Run { mut report, mut gathered, .. } = run;
     report.judge(&mut gathered);
@@ -175,7 +182,7 @@ pub fn run_deaths(
     }
     match report.violations.first() {
         Some(violation) => Err(BenchError::Unsound(violation.clone())),
-        None => Ok(report),
+        None => measured.map(|()| report),
     }
 }
 
@@ -216,12 +223,14 @@ impl<'a> Run<'a> {
     }
 
     fn open(&self) -> Result<Store, BenchError> {
-        Ok(Store::options().must_exist(true).open_url(&self.pool)?)
+        // What is left is given back by repairs, between the measurements.
+        Ok(Store::options().must_exist(true).sweep(false).open_url(&self.pool)?)
     }
 
-    fn measure(&mut self) -> Result<(), BenchError> {
-        let bar = progress::bar("kills", self.args.kills);
+    fn measure(&mut self, stop: &Arc<AtomicBool>) -> Result<(), BenchError> {
+        let bar = Progress::new("kills", self.args.kills, stop);
         while self.report.kills < self.args.kills {
+            bar.go_on()?;
             let ends = self.args.block.min(self.args.kills - self.report.kills);
             let mut paces: Vec<Option<Pace>> = vec![None; ends as usize];
             let outside = self.block(&mut paces, true)?;
@@ -264,7 +273,7 @@ impl<'a> Run<'a> {
                     let (block, dataset) = (&block, &dataset);
                     scope.spawn(move || {
                         let mut values = Values::new(value_bytes, seed);
-                        block.observe(session, dataset, records, &mut values, seed)
+                        block.observe(&session, dataset, records, &mut values, seed)
                     })
                 })
                 .collect();

@@ -109,7 +109,7 @@ impl Block {
     /// Runs operations until the block is over: half gets, half updates, of records chosen evenly.
     pub(super) fn observe(
         &self,
-        mut session: Session,
+        session: &Session,
         dataset: &RandInt,
         records: u64,
         values: &mut Values,

@@ -2,6 +2,7 @@
 
 use super::observers::Latencies;
 use crate::report::{bytes_text, markdown_table};
+use darter_fabric::counted;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -188,7 +189,7 @@ impl DeathsReport {
             self.misses.push(format!("reclamation took up to {max:.2} leases to resume, not {LEASES_MAX}"));
         }
         if never > 0 {
-            self.misses.push(format!("reclamation did not resume after {never} kills"));
+            self.misses.push(format!("reclamation did not resume after {}", counted(never, "kill")));
         }
         self.reached = self.misses.is_empty();
     }
@@ -198,9 +199,15 @@ impl DeathsReport {
         let Self { kills, ends, lost, lapsed, members_left, .. } = self;
         writeln!(
             out,
-            "{kills} kills of writers at random moments and {ends} clean ends, in blocks by turns; {} victims at a time, {} \
-             observing threads, {} records, {} memory nodes, lease {} ms, {:.0} s\n",
-            self.victims, self.observers, self.records, self.memnodes, self.lease_ms, self.seconds
+            "{} of writers at random moments and {}, in blocks by turns; {} at a time, {}, {}, {}, lease {} ms, {:.0} s\n",
+            counted(*kills, "kill"),
+            counted(*ends, "clean end"),
+            counted(self.victims as u64, "victim"),
+            counted(self.observers as u64, "observing thread"),
+            counted(self.records, "record"),
+            counted(self.memnodes.into(), "memory node"),
+            self.lease_ms,
+            self.seconds
         )?;
         let mut table = markdown_table(&["observers", "op", "ops", "p50, µs", "p99", "p99.9", "max"]);
         for row in &self.latencies {
@@ -221,15 +228,18 @@ impl DeathsReport {
         )?;
         writeln!(
             out,
-            "p99 from one end to the next at most twice the undisturbed: after {} of {kills} kills, {} of {ends} clean ends",
-            self.kills_within, self.ends_within
+            "p99 from one end to the next at most twice the undisturbed: after {} of {}, {} of {}",
+            self.kills_within,
+            counted(*kills, "kill"),
+            self.ends_within,
+            counted(*ends, "clean end")
         )?;
-        for (what, r) in [("kills", &self.reclamation), ("clean ends", &self.reclamation_undisturbed)] {
+        for (what, r) in [("kill", &self.reclamation), ("clean end", &self.reclamation_undisturbed)] {
             writeln!(
                 out,
-                "reclamation resumed after {} of {} {what}; leases it took: p50 {:.2}, p99 {:.2}, max {:.2}",
+                "reclamation resumed after {} of {}; leases it took: p50 {:.2}, p99 {:.2}, max {:.2}",
                 r.ends - r.never,
-                r.ends,
+                counted(r.ends, what),
                 r.p50,
                 r.p99,
                 r.max
@@ -241,8 +251,8 @@ impl DeathsReport {
         )?;
         writeln!(
             out,
-            "pool: {} violations; {} given back by repairs between blocks; at the end {} leaked, {} after the repair",
-            self.violations.len(),
+            "pool: {}; {} given back by repairs between blocks; at the end {} leaked, {} after the repair",
+            counted(self.violations.len() as u64, "violation"),
             bytes_text(self.repaired_bytes),
             bytes_text(self.leaked_bytes_before_repair),
             bytes_text(self.leaked_bytes)

@@ -55,8 +55,8 @@ pub fn run_victim(args: &VictimArgs, out: &mut dyn Write) -> Result<(), BenchErr
     if records == 0 || records > crate::datasets::RECORDS_MAX {
         return Err(BenchError::Usage("--records: not as a parent says it".to_owned()));
     }
-    let store = Store::options().must_exist(true).open_url(&args.pool)?;
-    let mut session = store.session()?;
+    let store = Store::options().must_exist(true).sweep(false).open_url(&args.pool)?;
+    let session = store.session()?;
     std::thread::spawn(|| {
         // However the input ends, the parent needs this process no longer.
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());

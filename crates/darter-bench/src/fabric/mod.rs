@@ -11,13 +11,13 @@ mod verbs;
 use crate::report::{markdown_table, print_json};
 
 use crate::child_process::ChildProcess;
-use crate::{BenchError, Program};
+use crate::{BenchError, Setting};
 use comfy_table::Table;
-use darter_fabric::{Tcp, TcpOptions};
+use darter_fabric::{Tcp, TcpOptions, counted};
 use node::{Cores, start_node};
 use serde::Serialize;
 use std::io::Write;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Words of a READ: 128 bytes.
@@ -135,14 +135,14 @@ struct Candidate {
 /// Fails if the arguments cannot be met or a memory node fails.
 pub fn run_fabric(
     args: &FabricArgs,
-    program: &Program,
+    setting: &Setting,
     out: &mut dyn Write,
 ) -> Result<Vec<FabricReport>, BenchError> {
     args.validate()?;
     let cores = Cores::claim();
     let mut candidates = Vec::new();
     for &spin in &args.spin {
-        let node = start_node(program, &cores, REGION_SIZE, spin)?;
+        let node = start_node(&setting.program, &cores, REGION_SIZE, spin)?;
         let options = TcpOptions { spin: Duration::from_micros(spin), ..TcpOptions::default() };
         let fabric = Tcp::connect(&[node.address().to_owned()], options).map_err(darter::Error::from)?;
         candidates.push(Candidate { spin, fabric, _node: node });
@@ -151,50 +151,56 @@ pub fn run_fabric(
     if !args.json {
         writeln!(
             out,
-            "verbs on 1 MiB over one loopback connection, one core each for server and client, median of {} rounds of {} ms",
-            args.rounds, args.millis
+            "verbs on 1 MiB over one loopback connection, one core each for server and client, median of {} of {} ms",
+            counted(args.rounds.into(), "round"),
+            args.millis
         )?;
         if let Some(note) = cores.note() {
             writeln!(out, "note: {note}")?;
         }
     }
     let mut reports = Vec::new();
-    for verb in Verb::ALL {
-        for &in_flight in &args.in_flight {
-            let load = Load { verb, in_flight, seconds: args.millis as f64 / 1000.0 };
-            // By candidate, the bare loop first.
-            let mut rates: Vec<Vec<Rate>> = vec![Vec::new(); candidates.len() + 1];
-            for _ in 0..args.rounds {
-                let bare = bare::measure(load, &memory, &cores);
-                rates[0].push(bare.map_err(|error| BenchError::Process(error.to_string()))?);
-                for (candidate, rates) in candidates.iter().zip(&mut rates[1..]) {
-                    rates.push(verbs::measure(load, &candidate.fabric).map_err(darter::Error::from)?);
-                }
+    let cases = Verb::ALL.into_iter().flat_map(|verb| args.in_flight.iter().map(move |&n| (verb, n)));
+    for (verb, in_flight) in cases {
+        let load = Load { verb, in_flight, seconds: args.millis as f64 / 1000.0 };
+        // By candidate, the bare loop first.
+        let mut rates: Vec<Vec<Rate>> = vec![Vec::new(); candidates.len() + 1];
+        for _ in 0..args.rounds {
+            if setting.stop.load(Ordering::Relaxed) {
+                break;
             }
-            let spins = std::iter::once(None).chain(candidates.iter().map(|candidate| Some(candidate.spin)));
-            let bare = median(&rates[0], |rate| rate.per_s);
-            for (spin_us, rates) in spins.zip(&rates) {
-                let verbs_per_s = median(rates, |rate| rate.per_s);
-                let report = FabricReport {
-                    verb,
-                    in_flight,
-                    spin_us,
-                    verbs_per_s,
-                    of_bare: verbs_per_s / bare,
-                    p50_us: median(rates, |rate| rate.p50_us),
-                    p99_us: median(rates, |rate| rate.p99_us),
-                };
-                if args.json {
-                    print_json(out, &report)?;
-                }
-                reports.push(report);
+            let bare = bare::measure(load, &memory, &cores);
+            rates[0].push(bare.map_err(|error| BenchError::Process(error.to_string()))?);
+            for (candidate, rates) in candidates.iter().zip(&mut rates[1..]) {
+                rates.push(verbs::measure(load, &candidate.fabric).map_err(darter::Error::from)?);
             }
+        }
+        if rates[0].len() < args.rounds as usize {
+            break;
+        }
+        let spins = std::iter::once(None).chain(candidates.iter().map(|candidate| Some(candidate.spin)));
+        let bare = median(&rates[0], |rate| rate.per_s);
+        for (spin_us, rates) in spins.zip(&rates) {
+            let verbs_per_s = median(rates, |rate| rate.per_s);
+            let report = FabricReport {
+                verb,
+                in_flight,
+                spin_us,
+                verbs_per_s,
+                of_bare: verbs_per_s / bare,
+                p50_us: median(rates, |rate| rate.p50_us),
+                p99_us: median(rates, |rate| rate.p99_us),
+            };
+            if args.json {
+                print_json(out, &report)?;
+            }
+            reports.push(report);
         }
     }
     if !args.json {
         writeln!(out, "\n{}", table(&reports, &args.spin))?;
     }
-    Ok(reports)
+    if setting.stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(reports) }
 }
 
 fn median(rates: &[Rate], of: impl Fn(&Rate) -> f64) -> f64 {

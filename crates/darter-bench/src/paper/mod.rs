@@ -17,6 +17,7 @@ use crate::args::parse_count;
 use crate::compare::{self, About, Measurement, Outputs, Sheet};
 use crate::{BenchError, Setting};
 use claim::Claim;
+use darter_fabric::counted;
 use figure::{Figure, Scale, Unheld};
 use selection::Selection;
 use std::fs;
@@ -144,8 +145,10 @@ fn hold(
     let modelled = measurements.iter().any(|one| one.figures.modelled);
     let title = format!("{}: {}{}", figure.name, figure.title, if modelled { " (modelled)" } else { "" });
     let what = format!(
-        "{} records and {} operations of each workload, where the papers have 60 million or more; differs: {}.",
-        scale.records, scale.ops, figure.differs
+        "{} and {} of each workload, where the papers have 60 million or more; differs: {}.",
+        counted(scale.records, "record"),
+        counted(scale.ops, "operation"),
+        figure.differs
     );
     let mut sheets = vec![distances(figure.claims, &measurements)];
     sheets.extend(compare::by_workload(&measurements));

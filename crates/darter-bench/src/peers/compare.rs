@@ -9,23 +9,25 @@ use crate::args::BenchArgs;
 use crate::driver::bulk_load;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::report::{WorkloadReport, markdown_table, print_json, title};
 use crate::rounds::{Candidate, Case, median, run_rounds};
+use crate::store_target::StoreTarget;
 use crate::target::Target;
 use crate::ycsb::Workload;
-use crate::{BenchError, Setting, progress};
+use crate::{BenchError, Setting};
 use comfy_table::Table;
-use indicatif::ProgressBar;
+use darter_fabric::counted;
 use serde::Serialize;
 use std::io::Write;
 
 /// A peer, or darter's store.
 trait Peer: Candidate {
-    fn load(&self, plan: &Plan<'_>, progress: &ProgressBar) -> Result<(), BenchError>;
+    fn load(&self, plan: &Plan<'_>, progress: &Progress) -> Result<(), BenchError>;
 }
 
 impl<T: Target> Peer for T {
-    fn load(&self, plan: &Plan<'_>, progress: &ProgressBar) -> Result<(), BenchError> {
+    fn load(&self, plan: &Plan<'_>, progress: &Progress) -> Result<(), BenchError> {
         bulk_load(self, &*plan.dataset, plan.records, plan.args.value_size, progress)
     }
 }
@@ -44,19 +46,19 @@ pub(crate) fn compare(
             args.dataset
         )));
     }
-    let store = plan.open_store()?;
+    let store = StoreTarget::open("dart", &plan.pool, args.cache.0, &setting.tcp, args.create)?;
+    plan.accept(&store)?;
     let remark = |out: &mut dyn Write, text: String| if args.json { Ok(()) } else { writeln!(out, "{text}") };
     remark(
         out,
         format!(
-            "in one process: {} ({}), {} records by bulk load, {} operations, values of {VALUE_BYTES} bytes, Zipf {}, \
-             median of {} rounds",
+            "in one process: {} ({}), {} by bulk load, {}, values of {VALUE_BYTES} bytes, Zipf {}, median of {}",
             args.dataset,
             plan.dataset.note(),
-            plan.records,
-            args.ops,
+            counted(plan.records, "record"),
+            counted(args.ops, "operation"),
             args.theta,
-            args.rounds
+            counted(args.rounds.into(), "round")
         ),
     )?;
     for note in store.store.notes() {
@@ -66,7 +68,7 @@ pub(crate) fn compare(
     let (tree_index, locked_btree) = (TreeIndexTarget::new(), LockedBTreeTarget::new());
     let candidates: [&dyn Peer; 5] = [&store, &congee, &skip_list, &tree_index, &locked_btree];
     for candidate in candidates {
-        let progress = progress::bar(&format!("load {}", candidate.name()), plan.records);
+        let progress = Progress::new(&format!("load {}", candidate.name()), plan.records, &plan.setting.stop);
         candidate.load(&plan, &progress)?;
         progress.finish_and_clear();
     }
@@ -105,6 +107,11 @@ fn validate(args: &BenchArgs) -> Result<(), BenchError> {
             "--in-flight, --processes: the other indexes are of one process and know no waiting; leave them out".to_owned(),
         ));
     }
+    if args.index.0.name != "dart" {
+        return Err(BenchError::Usage(
+            "--peers: darter's store runs beside them; leave --index out".to_owned(),
+        ));
+    }
     if args.check {
         return Err(BenchError::Usage("--check: run it without --peers".to_owned()));
     }
@@ -124,7 +131,7 @@ fn run_cases(plan: &Plan<'_>, candidates: &[&dyn Peer]) -> Result<Vec<Case>, Ben
         .map(|(workload, threads)| Case::new(workload, (threads, 1), plan.args.theta, candidates.len()))
         .collect();
     let mut loaded = vec![plan.records; candidates.len()];
-    let hidden = ProgressBar::hidden();
+    let hidden = Progress::hidden(&plan.setting.stop);
     let base = plan.phase(Workload::C, (1, 1), plan.records, &hidden);
     run_rounds(candidates, &mut cases, plan.args.rounds, &mut loaded, &base)?;
     Ok(cases)

@@ -2,7 +2,7 @@
 //! clear refusals.
 
 use clap::Parser;
-use darter_bench::{BenchArgs, BenchError, Setting, WorkloadReport, run};
+use darter_bench::{BenchArgs, BenchError, Setting, VARIANTS, WorkloadReport, run};
 use std::io::Write;
 
 #[derive(Debug, clap::Parser)]
@@ -135,4 +135,48 @@ fn peers_run_the_same_operations() {
 #[test]
 fn peers_say_how_to_get_them() {
     assert!(bench("--peers").unwrap_err().to_string().contains("--features peers"));
+}
+
+/// Every index by name, and every kind of pool that is of this process.
+#[test]
+fn every_index_runs_on_every_kind_of_pool() {
+    let small = "--records 500 --ops 100 --workload load,a,d,e --check";
+    for variant in VARIANTS {
+        let (reports, out) =
+            bench(&format!("--index {} {small}", variant.name)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(reports.len(), 5, "{}", variant.name);
+        assert!(reports.iter().all(|report| report.index == variant.name), "{out}");
+        assert!(out.starts_with(&format!("{}: ", variant.name)), "{out}");
+        let has_list = reports[1].prefix_list.is_some();
+        assert_eq!(has_list, variant.name == "dart", "{}", variant.name);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let pool = format!("file:{}?size=64M&nodes=2", directory.path().join("pool").display());
+    let on_file = format!("--index sherman --workload c --records 2000 --ops 500 --pool {pool}");
+    assert_eq!(bench(&on_file).unwrap().0[0].pool, pool);
+    // The pool keeps the keys, and is not used twice.
+    let again = bench(&on_file).unwrap_err();
+    assert!(again.is_usage() && again.to_string().contains("holds keys already"), "{again}");
+    let modelled = bench("--index art --workload c --records 10 --pool sim:preset=dart").unwrap_err();
+    assert!(modelled.is_usage(), "{modelled}");
+}
+
+/// The table grows by a row when a workload has ended.
+#[test]
+fn rows_come_as_workloads_end() {
+    let (_, out) = bench("--records 2000 --ops 500 --workload load,c").unwrap();
+    let rows: Vec<&str> = out.lines().filter(|line| line.starts_with("| ")).take(3).collect();
+    assert!(
+        rows[0].contains("round trips") && rows[1].starts_with("| LOAD") && rows[2].starts_with("| C "),
+        "{out}"
+    );
+    assert!(out.find("| C ").unwrap() < out.find("prefix list").unwrap(), "{out}");
+}
+
+#[test]
+fn a_run_that_is_ended_says_so() {
+    let args = Program::try_parse_from(["bench", "--records", "2000", "--ops", "500"]).unwrap().bench;
+    let setting = Setting::default();
+    setting.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(run(&args, &setting, &mut Vec::new()), Err(BenchError::Interrupted)));
 }

@@ -13,6 +13,7 @@ use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::shrink::shrink;
 use super::subject::Holes;
 use crate::dice::Dice;
+use darter_fabric::sim::Relaxations;
 use darter_index::checker::{Situation, take_situations, take_trail};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,6 +74,8 @@ pub struct Settings {
     pub scenarios: Vec<&'static Scenario>,
     /// Errors brought back.
     pub holes: Holes,
+    /// What verbs promise less than those of other providers.
+    pub verbs: Relaxations,
     /// Whether a violation is made as short as can be, which takes thousands of runs.
     pub shrinks: bool,
     /// Threads.
@@ -93,6 +96,7 @@ impl Settings {
             scheduler: SchedulerKind::Mixed,
             scenarios: subject.scenarios().iter().collect(),
             holes: Holes::default(),
+            verbs: Relaxations::default(),
             shrinks: true,
             threads: 1,
         }
@@ -196,6 +200,7 @@ impl Settings {
             processes: Self::processes_of(clients, scenario, &mut dice),
             warm: !dice.one_in(8),
             holes: self.holes,
+            verbs: self.verbs,
             faults: Vec::new(),
             clients: (0..clients).map(|_| self.ops_of(scenario, keys, &mut dice)).collect(),
         };

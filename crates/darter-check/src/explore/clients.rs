@@ -144,7 +144,7 @@ impl Drop for Visitor {
 
 /// A process joins, puts a key and leaves.
 async fn visit<S: Subject>(
-    cast: &Identity<'_>,
+    identity: &Identity<'_>,
     sim: Sim,
     key: &[u8],
     value: &[u8],
@@ -154,7 +154,7 @@ async fn visit<S: Subject>(
     pool.set_magazine_objects_max(1);
     let outcome = {
         let mut own = pool.client()?;
-        let index = S::Index::open(&mut own, S::options(cast.holes)).await?;
+        let index = S::Index::open(&mut own, S::options(identity.holes)).await?;
         let outcome = S::put(&index, &mut own, key, value, Condition::Always).await?;
         pool.maintain(&mut own).await?;
         index.maintain(&mut own).await?;
@@ -254,19 +254,19 @@ fn told(outcome: PutOutcome) -> Answer {
 
 /// A client's life.
 pub(super) async fn client<S: Subject>(
-    cast: Identity<'_>,
+    identity: Identity<'_>,
     recorder: Rc<RefCell<Recorder>>,
     pool: Pool<Sim>,
     index: S::Index,
     mut own: Client<Sim>,
     ops: Vec<Op>,
 ) {
-    let me = cast.number as usize;
+    let me = identity.number as usize;
     let left = ops.iter().filter(|&&op| op == Op::Sweep).count();
     let mut sweeps = Sweeps { recorder: Rc::clone(&recorder), left };
     for (at, op) in ops.into_iter().enumerate() {
-        let value = 1000 * (u64::from(cast.number) + 1) + at as u64;
-        let asked = asked(&cast, op, value);
+        let value = 1000 * (u64::from(identity.number) + 1) + at as u64;
+        let asked = asked(&identity, op, value);
         let (begun, mine) = {
             let mut recorder = recorder.borrow_mut();
             let invoked = recorder.tick();
@@ -274,7 +274,7 @@ pub(super) async fn client<S: Subject>(
             let mine = recorder.history.len()..recorder.history.len() + asked.len();
             recorder.fresh[me] = true;
             recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {
-                client: cast.number,
+                client: identity.number,
                 key,
                 action,
                 invoked,
@@ -282,8 +282,8 @@ pub(super) async fn client<S: Subject>(
             }));
             ((recorder.verbs[me], recorder.awaits[me]), mine)
         };
-        let answer = act::<S>(&cast, &recorder, &pool, &index, &mut own, op, value);
-        let ended = unless_cancelled(answer, &recorder, me, cast.cancel_at).await;
+        let answer = operate::<S>(&identity, &recorder, &pool, &index, &mut own, op, value);
+        let ended = unless_cancelled(answer, &recorder, me, identity.cancel_at).await;
         sweeps.end(usize::from(op == Op::Sweep));
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
@@ -310,7 +310,7 @@ pub(super) async fn client<S: Subject>(
                     IndexError::LostInWrite { .. } | IndexError::NotEmpty | IndexError::NotSorted { .. }
                 );
                 if !is_answer {
-                    recorder.errors.push(format!("client {}: {op}: {error}", cast.number));
+                    recorder.errors.push(format!("client {}: {op}: {error}", identity.number));
                 }
                 if fatal {
                     return;
@@ -364,33 +364,33 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
 }
 
 /// What an operation asks of which keys.
-fn asked(cast: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
+fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
     let one = |key: u8, action| vec![(u32::from(key), action)];
     match op {
         Op::Get(key) => one(key, Action::Get),
         Op::Put(key) | Op::Visit(key) => one(key, Action::Put(value)),
         Op::Insert(key) => one(key, Action::Insert(value)),
         Op::Update(key) => one(key, Action::Update(value)),
-        Op::Replace(key) => one(key, Action::Replace { expected: expected(cast, key), value }),
+        Op::Replace(key) => one(key, Action::Replace { expected: expected(identity, key), value }),
         Op::Delete(key) => one(key, Action::Delete),
-        Op::DeleteIf(key) => one(key, Action::DeleteIf(expected(cast, key))),
+        Op::DeleteIf(key) => one(key, Action::DeleteIf(expected(identity, key))),
         Op::Load(false) => {
-            (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Insert(value))).collect()
+            (0..identity.scenario.hot.len() as u32).map(|key| (key, Action::Insert(value))).collect()
         }
         Op::MultiGet | Op::Scan(_) | Op::Windows(_) => {
-            (0..cast.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
+            (0..identity.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
         }
         Op::Load(true) | Op::Maintain | Op::Sweep | Op::Adjust | Op::Restructure | Op::Rest => Vec::new(),
     }
 }
 
 /// What a conditional operation expects: the value the scenario began with, or one that nobody wrote.
-fn expected(cast: &Identity<'_>, key: u8) -> u64 {
-    cast.scenario.initial(usize::from(key)).unwrap_or(999)
+fn expected(identity: &Identity<'_>, key: u8) -> u64 {
+    identity.scenario.initial(usize::from(key)).unwrap_or(999)
 }
 
-async fn act<S: Subject>(
-    cast: &Identity<'_>,
+async fn operate<S: Subject>(
+    identity: &Identity<'_>,
     recorder: &RefCell<Recorder>,
     pool: &Pool<Sim>,
     index: &S::Index,
@@ -398,53 +398,53 @@ async fn act<S: Subject>(
     op: Op,
     value: u64,
 ) -> Result<Answer, IndexError> {
-    let bytes = cast.scenario.value(value);
-    let key = |key: u8| &cast.scenario.hot[usize::from(key)][..];
+    let bytes = identity.scenario.value(value);
+    let key = |key: u8| &identity.scenario.hot[usize::from(key)][..];
     Ok(match op {
-        Op::Get(at) => {
-            Answer::Key(Told::Found(index.get(own, key(at)).await?.map(|bytes| cast.scenario.number(&bytes))))
-        }
+        Op::Get(at) => Answer::Key(Told::Found(
+            index.get(own, key(at)).await?.map(|bytes| identity.scenario.number(&bytes)),
+        )),
         Op::Put(at) => told(S::put(index, own, key(at), &bytes, Condition::Always).await?),
         Op::Visit(at) => {
             let visitor = {
                 let mut recorder = recorder.borrow_mut();
                 let visitor = FIRST_VISITOR + recorder.visitors.len() as u32;
-                recorder.visitors.push((cast.process, visitor));
+                recorder.visitors.push((identity.process, visitor));
                 visitor
             };
-            told(visit::<S>(cast, pool.fabric().process(visitor), key(at), &bytes).await?)
+            told(visit::<S>(identity, pool.fabric().process(visitor), key(at), &bytes).await?)
         }
         Op::Insert(at) => told(S::put(index, own, key(at), &bytes, Condition::Absent).await?),
         Op::Update(at) => told(S::put(index, own, key(at), &bytes, Condition::Present).await?),
         Op::Replace(at) => {
-            let expected = cast.scenario.value(expected(cast, at));
+            let expected = identity.scenario.value(expected(identity, at));
             told(S::put(index, own, key(at), &bytes, Condition::Equals(&expected)).await?)
         }
         Op::Delete(at) => Answer::Key(Told::Deleted(index.delete(own, key(at)).await?)),
         Op::DeleteIf(at) => {
-            let expected = cast.scenario.value(expected(cast, at));
+            let expected = identity.scenario.value(expected(identity, at));
             let is_gone = S::delete_if(index, own, key(at), &expected).await?;
             Answer::Key(if is_gone { Told::Deleted(true) } else { Told::Refused })
         }
         Op::MultiGet => {
-            let keys: Vec<&[u8]> = cast.scenario.hot.iter().map(|key| &key[..]).collect();
+            let keys: Vec<&[u8]> = identity.scenario.hot.iter().map(|key| &key[..]).collect();
             let values = index.multi_get(own, &keys).await?;
             Answer::All(
-                values.into_iter().map(|value| value.map(|bytes| cast.scenario.number(&bytes))).collect(),
+                values.into_iter().map(|value| value.map(|bytes| identity.scenario.number(&bytes))).collect(),
             )
         }
         Op::Scan(reverse) => {
-            let range = range(cast, reverse);
+            let range = range(identity, reverse);
             let pairs = index.scan(own, &range, usize::MAX).await?;
-            Answer::All(verify_scan(cast, &range, pairs)?)
+            Answer::All(verify_scan(identity, &range, pairs)?)
         }
         Op::Windows(reverse) => {
-            let range = range(cast, reverse);
-            let pairs = scan_in_windows::<S>(cast, index, own, &range).await?;
-            Answer::All(verify_scan(cast, &range, pairs)?)
+            let range = range(identity, reverse);
+            let pairs = scan_in_windows::<S>(identity, index, own, &range).await?;
+            Answer::All(verify_scan(identity, &range, pairs)?)
         }
         Op::Load(is_unsorted) => {
-            let mut keys = cast.scenario.hot.clone();
+            let mut keys = identity.scenario.hot.clone();
             keys.sort();
             // Its neighbour again, so that all but the root is built when it comes.
             keys.extend(keys.first().cloned().filter(|_| is_unsorted));
@@ -481,20 +481,20 @@ async fn act<S: Subject>(
 }
 
 /// All hot keys, and what lies between.
-fn range(cast: &Identity<'_>, reverse: bool) -> ScanRange {
-    let (low, high) = (cast.scenario.hot.iter().min(), cast.scenario.hot.iter().max());
+fn range(identity: &Identity<'_>, reverse: bool) -> ScanRange {
+    let (low, high) = (identity.scenario.hot.iter().min(), identity.scenario.hot.iter().max());
     let bound = |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
     ScanRange { from: bound(low), to: bound(high), reverse }
 }
 
 /// Scans a range in windows.
 async fn scan_in_windows<S: Subject>(
-    cast: &Identity<'_>,
+    identity: &Identity<'_>,
     index: &S::Index,
     own: &mut Client<Sim>,
     range: &ScanRange,
 ) -> Result<Vec<KeyValue>, IndexError> {
-    let limit = (cast.scenario.filler.len() / WINDOWS_MAX).max(WINDOW_MIN);
+    let limit = (identity.scenario.filler.len() / WINDOWS_MAX).max(WINDOW_MIN);
     let mut rest = range.clone();
     let mut all = Vec::new();
     loop {
@@ -521,7 +521,7 @@ fn lie(what: &'static str) -> IndexError {
 /// Holds a scan against its promise: in order, each key once, all of the filler and nothing that never was there. Answers
 /// what it said of the hot keys.
 fn verify_scan(
-    cast: &Identity<'_>,
+    identity: &Identity<'_>,
     range: &ScanRange,
     mut pairs: Vec<KeyValue>,
 ) -> Result<Vec<Option<u64>>, IndexError> {
@@ -531,14 +531,16 @@ fn verify_scan(
     if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
         return Err(lie("a scan that is out of order or answers a key twice"));
     }
-    let (low, high) = (cast.scenario.hot.iter().min(), cast.scenario.hot.iter().max());
+    let (low, high) = (identity.scenario.hot.iter().min(), identity.scenario.hot.iter().max());
     let within = |key: &&Vec<u8>| low.is_none_or(|low| *key >= low) && high.is_none_or(|high| *key <= high);
-    let filler = cast.scenario.filler.iter().filter(within).count();
-    let (mut hot, mut met) = (vec![None; cast.scenario.hot.len()], 0);
+    let filler = identity.scenario.filler.iter().filter(within).count();
+    let (mut hot, mut met) = (vec![None; identity.scenario.hot.len()], 0);
     for (key, value) in pairs {
-        if let Some(at) = cast.scenario.hot.iter().position(|hot| *hot == key) {
-            hot[at] = Some(cast.scenario.number(&value));
-        } else if cast.scenario.filler.binary_search(&key).is_ok() && cast.scenario.number(&value) == 0 {
+        if let Some(at) = identity.scenario.hot.iter().position(|hot| *hot == key) {
+            hot[at] = Some(identity.scenario.number(&value));
+        } else if identity.scenario.filler.binary_search(&key).is_ok()
+            && identity.scenario.number(&value) == 0
+        {
             met += 1;
         } else {
             return Err(lie("a scan that answers a key nobody put"));

@@ -7,6 +7,7 @@ use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
 use super::subject::Subject;
+use darter_fabric::counted;
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, WordOrder};
 use darter_index::checker::trail_len;
 use darter_pool::Pool;
@@ -214,15 +215,17 @@ fn describe(event: &Event, decision: Decision) -> String {
             let piece = match decision.words {
                 0 => String::new(),
                 words => format!(
-                    ", only {words} words of it{}",
+                    ", only {} of it{}",
+                    counted(words.into(), "word"),
                     if decision.descending { ", last first" } else { "" }
                 ),
             };
             let addr = access.start * 8;
             let words = access.words;
             format!(
-                "client {}: batch {batch} verb {verb} {what} {words} words at mn{node}+{addr:#x}{piece}",
-                event.task
+                "client {}: batch {batch} verb {verb} {what} {} at mn{node}+{addr:#x}{piece}",
+                event.task,
+                counted(words.into(), "word")
             )
         }
     }

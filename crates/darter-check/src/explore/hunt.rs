@@ -26,8 +26,9 @@ impl Explored {
         if !hole.sweep {
             return settings.explore(&|_| {});
         }
-        let Settings { subject, faults, scenarios, seed, holes, .. } = settings;
+        let Settings { subject, faults, scenarios, seed, holes, verbs, .. } = settings;
         let schedules = budget.div_ceil(RUNS_OF_A_SWEEP);
-        Sweep { subject, faults, scenarios, schedules, seed, holes, shrinks: true, threads }.run(&|_| {})
+        Sweep { subject, faults, scenarios, schedules, seed, holes, verbs, shrinks: true, threads }
+            .run(&|_| {})
     }
 }

@@ -168,12 +168,12 @@ async fn read_hot_keys<S: Subject>(
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
     recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
     let number = plan.clients.len() as u32;
-    let cast =
+    let identity =
         Identity { number, process: number, scenario: &fixture.scenario, holes: plan.holes, cancel_at: None };
     let mut ops: Vec<Op> = (0..fixture.scenario.hot.len()).map(|key| Op::Get(key as u8)).collect();
     ops.push(Op::Scan(false));
     let own = pool.client()?;
-    client::<S>(cast, Rc::clone(&recorder), pool, index, own, ops).await;
+    client::<S>(identity, Rc::clone(&recorder), pool, index, own, ops).await;
     let mut recorder = recorder.borrow_mut();
     outcome.history = std::mem::take(&mut recorder.history);
     outcome.lost += recorder.lost;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a digit a client), errors
-//! brought back, faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
+//! brought back, what verbs do not promise (`verbs=`), faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
 
 use super::fault::Fault;
 use super::fixture::Fixture;
@@ -14,6 +14,7 @@ use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
 use super::subject::{Hole, Holes, Promises};
+use darter_fabric::sim::Relaxations;
 use darter_index::checker::Situation;
 use std::fmt;
 use std::sync::LazyLock;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub warm: bool,
     /// Errors brought back.
     pub holes: Holes,
+    /// What verbs promise less than those of other providers.
+    pub verbs: Relaxations,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Each client's operations.
@@ -93,12 +96,15 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, scenario, nodes, processes: _, warm, holes, faults, clients } = self;
+        let Self { subject, scenario, nodes, processes: _, warm, holes, verbs, faults, clients } = self;
         let (process, start) = (self.processes_text(), if *warm { "warm" } else { "cold" });
         let (index, scenario) = (subject.name, &scenario.name);
         write!(f, "{index}/{scenario}/nodes={nodes}/process={process}/{start}")?;
         for (_, hole) in subject.holes.iter().enumerate().filter(|&(at, _)| holes.has(at)) {
             write!(f, "/hole={}", hole.name)?;
+        }
+        if *verbs != Relaxations::default() {
+            write!(f, "/verbs={verbs}")?;
         }
         for fault in faults {
             write!(f, "/{fault}")?;
@@ -138,6 +144,7 @@ impl Plan {
             processes: Vec::new(),
             warm: true,
             holes: Holes::default(),
+            verbs: Relaxations::default(),
             faults: Vec::new(),
             clients: Vec::new(),
         };
@@ -152,6 +159,7 @@ impl Plan {
                 }
                 ("process", _) => processes = value,
                 ("warm" | "cold", "") => plan.warm = name == "warm",
+                ("verbs", _) => plan.verbs = value.parse()?,
                 ("hole", _) => {
                     plan.holes = plan.holes.with(subject.hole(value)?);
                 }

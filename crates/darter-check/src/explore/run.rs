@@ -13,8 +13,9 @@ use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::{Explored, Plan};
 use super::schedule::Scheduler;
-use super::subject::Subject;
+use super::subject::{OptionsOf, Subject};
 use super::verdict;
+use darter_fabric::counted;
 use darter_fabric::sim::{Executor, Sim};
 use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
@@ -53,33 +54,33 @@ fn run<S: Subject>(fixture: &Fixture, plan: &Plan, scheduler: &mut dyn Scheduler
 fn broken(what: &'static str) -> impl FnOnce(IndexError) -> Violation {
     move |error| Violation::new("error", format!("{what}: {error}"))
 }
-fn perform<S: Subject>(
+/// Opens the plan's processes on the fixture's pool, while nothing is scheduled.
+fn open_processes<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
-    scheduler: &mut dyn Scheduler,
-    outcome: &mut Outcome,
-) -> Result<(), Violation> {
-    let sim = &fixture.sim;
-    sim.schedule(false);
-    sim.restore(&fixture.snapshot);
-    outcome.has_remains = plan.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep));
-    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
-    recorder.borrow_mut().sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
-    let options = S::options(plan.holes);
-    let mut processes: Vec<Option<Process<S>>> = Vec::new();
-    let mut executor = Executor::new(sim);
-    sim.schedule(false);
-    for process in 0..plan.processes() {
-        let opened = alone(fixture, "a process cannot open the pool", async {
-            let pool = Pool::open(sim.process(process)).await?;
+    options: &OptionsOf<S>,
+) -> Result<Vec<Option<Process<S>>>, Violation> {
+    let open = |process| {
+        alone(fixture, "a process cannot open the pool", async {
+            let pool = Pool::open(fixture.sim.process(process)).await?;
             // What is freed is allocated next.
             pool.set_magazine_objects_max(1);
             let mut client = pool.client()?;
             let index = S::Index::open(&mut client, options.clone()).await?;
-            Ok(Process { pool, index })
-        })?;
-        processes.push(Some(opened));
-    }
+            Ok(Some(Process { pool, index }))
+        })
+    };
+    (0..plan.processes()).map(open).collect()
+}
+
+/// Spawns the plan's clients and tells the simulation of the faults that strike by count.
+fn spawn_clients<'f, S: Subject>(
+    fixture: &'f Fixture,
+    plan: &'f Plan,
+    recorder: &Rc<RefCell<Recorder>>,
+    processes: &[Option<Process<S>>],
+    executor: &mut Executor<'f>,
+) -> Result<(), Violation> {
     for (at, ops) in plan.clients.iter().enumerate() {
         let process = plan.process_of(at);
         let Some(Process { pool, index }) = &processes[process as usize] else { continue };
@@ -87,7 +88,7 @@ fn perform<S: Subject>(
         if plan.warm {
             alone(fixture, "no memory", warm::<S>(&mut own, plan.nodes))?;
         }
-        let cast = Identity {
+        let identity = Identity {
             number: at as u32,
             process,
             scenario: &fixture.scenario,
@@ -98,23 +99,42 @@ fn perform<S: Subject>(
                 _ => None,
             }),
         };
-        executor.spawn(
-            process,
-            client::<S>(cast, Rc::clone(&recorder), pool.clone(), index.clone(), own, ops.clone()),
-        );
+        let (recorder, pool, index) = (Rc::clone(recorder), pool.clone(), index.clone());
+        executor.spawn(process, client::<S>(identity, recorder, pool, index, own, ops.clone()));
     }
     for process in 0..plan.processes() {
         let refused = plan.faults.iter().find_map(|fault| match fault {
             Fault::Refuse(who, when) if *who == process => Some(*when),
             _ => None,
         });
-        sim.process(process).refuse_allocation(refused);
+        fixture.sim.process(process).refuse_allocation(refused);
     }
     if plan.faults.iter().any(|fault| matches!(fault, Fault::Power(..))) {
-        sim.watch_flushes();
+        fixture.sim.watch_flushes();
     }
+    Ok(())
+}
+
+fn perform<S: Subject>(
+    fixture: &Fixture,
+    plan: &Plan,
+    scheduler: &mut dyn Scheduler,
+    outcome: &mut Outcome,
+) -> Result<(), Violation> {
+    let sim = &fixture.sim;
+    sim.schedule(false);
+    sim.restore(&fixture.snapshot);
+    outcome.has_remains = plan.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep));
+    sim.relax(plan.verbs);
+    let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
+    recorder.borrow_mut().sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
+    let options = S::options(plan.holes);
+    let mut processes = open_processes::<S>(fixture, plan, &options)?;
+    let mut executor = Executor::new(sim);
+    sim.schedule(false);
+    spawn_clients::<S>(fixture, plan, &recorder, &processes, &mut executor)?;
     sim.schedule(true);
-    let mut act = Execution {
+    let mut execution = Execution {
         fixture,
         plan,
         scheduler,
@@ -126,35 +146,23 @@ fn perform<S: Subject>(
         healing: Vec::new(),
         power_lost: false,
     };
-    let ended = act.play(&mut executor, &mut processes);
-    let power_lost = act.power_lost;
-    if act.outcome.gave_up {
+    let ended = execution.play(&mut executor, &mut processes);
+    let power_lost = execution.power_lost;
+    if execution.outcome.gave_up {
         drop(executor);
         sim.schedule(false);
-        for process in processes.into_iter().flatten() {
-            process.pool.abandon();
-        }
+        abandon(&processes);
         return Ok(());
     }
-    let finished = finish_paused(fixture, plan, &mut act, ended, &mut executor, &mut processes);
+    let finished = finish_paused(fixture, plan, &mut execution, ended, &mut executor, &mut processes);
     if finished.is_err() {
         // Closing in order would wait for verbs that nobody executes any more.
         sim.schedule(false);
-        processes.iter().flatten().for_each(|process| process.pool.abandon());
+        abandon(&processes);
         return finished;
     }
-    let act_pending = std::mem::take(&mut act.pending);
-    {
-        let awaits = recorder.borrow().awaits.clone();
-        outcome.struck.extend(act_pending.into_iter().filter(|fault| match *fault {
-            Fault::Cancel(who, when) | Fault::Drop(who, when) => {
-                awaits.get(who as usize).is_some_and(|&awaits| awaits > when)
-            }
-            Fault::Refuse(who, when) => sim.process(who).allocations() > when,
-            _ => false,
-        }));
-    }
-    outcome.allocations = (0..plan.processes()).map(|process| sim.process(process).allocations()).collect();
+    let pending = std::mem::take(&mut execution.pending);
+    note_struck(sim, plan, pending, &recorder.borrow(), outcome);
     drop(executor);
     sim.schedule(false);
     if power_lost {
@@ -162,18 +170,9 @@ fn perform<S: Subject>(
     }
     let faultless = plan.faults.iter().all(|fault| matches!(fault, Fault::Hold(..)));
     outcome.counts = sim.counts();
-    {
-        let recorder = recorder.borrow();
-        outcome.history.clone_from(&recorder.history);
-        outcome.awaits.clone_from(&recorder.awaits);
-        outcome.longest_op.clone_from(&recorder.longest_op);
-        outcome.lost = recorder.lost;
-        let failed = recorder.violation.clone();
-        let errors = || recorder.errors.first().map(|error| Violation::new("error", error.clone()));
-        if let Some(violation) = failed.or_else(|| errors().filter(|_| faultless)) {
-            processes.iter().flatten().for_each(|process| process.pool.abandon());
-            return Err(violation);
-        }
+    if let Some(violation) = take_record(&recorder.borrow(), faultless, outcome) {
+        abandon(&processes);
+        return Err(violation);
     }
     let is_exact = S::PROMISES.exact_memory;
     if is_exact && outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
@@ -182,17 +181,53 @@ fn perform<S: Subject>(
         match settle_and_close(fixture, &mut processes)? {
             Ok(0) => {}
             Ok(frees) => {
-                return Err(Violation::new("audit", format!("{frees} frees named no object in use")));
+                return Err(Violation::new(
+                    "audit",
+                    format!("{} named no object in use", counted(frees, "free")),
+                ));
             }
             Err(error) if faultless => return Err(broken("a process cannot settle and close")(error)),
             Err(_) => {}
         }
         last_look::<S>(fixture, plan, &options, outcome)?;
     }
+    judge::<S>(fixture, outcome)
+}
+
+/// Ends processes without closing them.
+fn abandon<S: Subject>(processes: &[Option<Process<S>>]) {
+    processes.iter().flatten().for_each(|process| process.pool.abandon());
+}
+
+/// Notes which of the faults that strike by count have struck.
+fn note_struck(sim: &Sim, plan: &Plan, pending: Vec<Fault>, recorder: &Recorder, outcome: &mut Outcome) {
+    outcome.struck.extend(pending.into_iter().filter(|fault| match *fault {
+        Fault::Cancel(who, when) | Fault::Drop(who, when) => {
+            recorder.awaits.get(who as usize).is_some_and(|&awaits| awaits > when)
+        }
+        Fault::Refuse(who, when) => sim.process(who).allocations() > when,
+        _ => false,
+    }));
+    outcome.allocations = (0..plan.processes()).map(|process| sim.process(process).allocations()).collect();
+}
+
+/// Takes over what the clients have recorded. Returns what they found wrong, errors included if
+/// nothing struck that explains them.
+fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> Option<Violation> {
+    outcome.history.clone_from(&recorder.history);
+    outcome.awaits.clone_from(&recorder.awaits);
+    outcome.longest_op.clone_from(&recorder.longest_op);
+    outcome.lost = recorder.lost;
+    let errors = || recorder.errors.first().map(|error| Violation::new("error", error.clone()));
+    recorder.violation.clone().or_else(|| errors().filter(|_| faultless))
+}
+
+/// Judges a run that is over: uses of memory, waits, and the history.
+fn judge<S: Subject>(fixture: &Fixture, outcome: &mut Outcome) -> Result<(), Violation> {
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
     }
-    if let (true, Some(misuse)) = (is_exact, sim.misuse()) {
+    if let (true, Some(misuse)) = (S::PROMISES.exact_memory, fixture.sim.misuse()) {
         return Err(Violation::new("misuse", misuse.to_string()));
     }
     let longest = outcome.longest_op_beside_stopped();
@@ -200,7 +235,8 @@ fn perform<S: Subject>(
         && trips > promised
     {
         let text = format!(
-            "{trips} round trips of one operation beside a client that stopped for ever, of {promised}"
+            "{} of one operation beside a client that stopped for ever, of {promised}",
+            counted(trips, "round trip")
         );
         return Err(Violation::new("waits", text));
     }
@@ -223,7 +259,7 @@ async fn warm<S: Subject>(client: &mut Client<Sim>, nodes: u8) -> Result<(), Ind
 fn finish_paused<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
-    act: &mut Execution<'_>,
+    execution: &mut Execution<'_>,
     ended: Result<(), Violation>,
     executor: &mut Executor<'_>,
     processes: &mut [Option<Process<S>>],
@@ -231,7 +267,7 @@ fn finish_paused<S: Subject>(
     ended?;
     let sim = &fixture.sim;
     let has = |kind: fn(&Fault) -> bool| -> Vec<u32> {
-        act.outcome.struck.iter().filter(|fault| kind(fault)).map(|fault| fault.parts().1).collect()
+        execution.outcome.struck.iter().filter(|fault| kind(fault)).map(|fault| fault.parts().1).collect()
     };
     let paused = has(|fault| matches!(fault, Fault::Pause(..)));
     let stopped = has(|fault| matches!(fault, Fault::Stop(..)));
@@ -253,11 +289,11 @@ fn finish_paused<S: Subject>(
     repair::<S>(fixture, &sim.process(1000), S::options(plan.holes))?;
     sim.schedule(true);
     for &process in &paused {
-        for process in act.recorder.borrow().processes_of(process) {
+        for process in execution.recorder.borrow().processes_of(process) {
             sim.process(process).pause_process(false);
         }
     }
-    act.play(executor, processes)?;
+    execution.play(executor, processes)?;
     for process in paused {
         kill(executor, processes, process);
     }

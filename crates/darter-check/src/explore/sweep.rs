@@ -12,6 +12,7 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{Paced, Random};
 use super::shrink::shrink;
 use super::subject::Holes;
+use darter_fabric::sim::Relaxations;
 use darter_index::checker::take_situations;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -31,6 +32,8 @@ pub struct Sweep {
     pub seed: u64,
     /// Errors brought back.
     pub holes: Holes,
+    /// What verbs promise less than those of other providers.
+    pub verbs: Relaxations,
     /// Whether a violation is made short.
     pub shrinks: bool,
     /// Threads.
@@ -106,6 +109,7 @@ impl Sweep {
             processes: processes.to_vec(),
             warm: true,
             holes: self.holes,
+            verbs: self.verbs,
             faults: Vec::new(),
             clients: clients.iter().map(|ops| ops.iter().filter(is_there).copied().collect()).collect(),
         }

@@ -4,7 +4,7 @@ use super::outcome::Violation;
 use super::subject::{OptionsOf, Subject};
 use crate::history::Operation;
 use crate::linear::{Checker, Verdict};
-use darter_fabric::Sim;
+use darter_fabric::{Sim, counted};
 use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, ReachableSet};
 use std::cell::RefCell;
@@ -38,7 +38,7 @@ pub(super) fn judge(
                 Verdict::Unknown { steps } => {
                     return Err(Violation::new(
                         "unknown",
-                        format!("key {key}: undecided after {steps} steps"),
+                        format!("key {key}: undecided after {}", counted(steps, "step")),
                     ));
                 }
             }
@@ -117,7 +117,7 @@ async fn find_fault<S: Subject>(
 
 /// What is wrong if hints name nodes that are gone, where nothing unlinked waits to be freed.
 pub(super) fn stale(report: &CheckReport) -> Option<Violation> {
-    let what = || format!("{} hints name nodes that are free", report.stale_hints);
+    let what = || format!("nodes that are free are named by {}", counted(report.stale_hints, "hint"));
     (report.stale_hints > 0).then(|| Violation::new("stale", what()))
 }
 
@@ -134,7 +134,7 @@ pub(super) async fn audit(
     if pool.bad_frees() > 0 {
         return Ok(Some(Violation::new(
             "audit",
-            format!("{} frees named no object in use", pool.bad_frees()),
+            format!("{} named no object in use", counted(pool.bad_frees(), "free")),
         )));
     }
     if audit.leaked_bytes > 0 {

@@ -1,5 +1,6 @@
 //! One key's history and verdict as lines of plain ASCII for a person.
 
+use darter_fabric::counted;
 use std::fmt::{self, Write as _};
 
 use super::Verdict;
@@ -49,7 +50,12 @@ fn write_lines(
     let key =
         operations.first().map_or_else(|| "no key".to_owned(), |operation| format!("key {}", operation.key));
     let (count, answered) = (operations.len(), operations.iter().filter(|op| op.returned.is_some()).count());
-    write!(text, "{key}, at first {}, {count} operations, {answered} of them answered: ", Held(initial))?;
+    write!(
+        text,
+        "{key}, at first {}, {}, {answered} of them answered: ",
+        StateText(initial),
+        counted(count as u64, "operation")
+    )?;
     match verdict {
         Verdict::Linearizable { .. } => writeln!(text, "linearizable, in the order of the ranks")?,
         Verdict::Violation { .. } => {
@@ -59,10 +65,10 @@ fn write_lines(
                 text,
                 "at most {placed} of the answered ones fit one order, as ranked; the key then holds {}, and none \
                  marked ! can come next",
-                Held(*held)
+                StateText(*held)
             )?;
         }
-        Verdict::Unknown { steps } => writeln!(text, "unknown after {steps} steps")?,
+        Verdict::Unknown { steps } => writeln!(text, "unknown after {}", counted(*steps, "step"))?,
     }
 
     let mut ranks = vec![None; count];
@@ -89,13 +95,13 @@ fn write_lines(
         if let Some(timeline) = &timeline {
             write!(text, "  {}", timeline.draw(operation))?;
         }
-        write!(text, "  {}", Asked(operation.action))?;
+        write!(text, "  {}", ActionText(operation.action))?;
         match operation.returned {
-            Some((_, outcome)) => write!(text, " -> {}", Told(outcome))?,
+            Some((_, outcome)) => write!(text, " -> {}", OutcomeText(outcome))?,
             None => write!(text, " -> never answered")?,
         }
         if is_blocked {
-            write!(text, " (would be {})", Told(operation.action.apply(*held).0))?;
+            write!(text, " (would be {})", OutcomeText(operation.action.apply(*held).0))?;
         }
         writeln!(text)?;
     }
@@ -136,10 +142,10 @@ impl Timeline {
     }
 }
 
-/// A state of the key.
-struct Held(Option<u64>);
+/// A state of the key, in words.
+struct StateText(Option<u64>);
 
-impl fmt::Display for Held {
+impl fmt::Display for StateText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.0 {
             Some(value) => write!(f, "{value}"),
@@ -149,9 +155,9 @@ impl fmt::Display for Held {
 }
 
 /// An action, in words.
-struct Asked(Action);
+struct ActionText(Action);
 
-impl fmt::Display for Asked {
+impl fmt::Display for ActionText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.0 {
             Action::Get => write!(f, "get"),
@@ -166,12 +172,12 @@ impl fmt::Display for Asked {
 }
 
 /// An outcome, in words.
-struct Told(Outcome);
+struct OutcomeText(Outcome);
 
-impl fmt::Display for Told {
+impl fmt::Display for OutcomeText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.0 {
-            Outcome::Found(state) => write!(f, "found {}", Held(state)),
+            Outcome::Found(state) => write!(f, "found {}", StateText(state)),
             Outcome::Inserted => write!(f, "inserted"),
             Outcome::Replaced => write!(f, "replaced"),
             Outcome::Refused => write!(f, "refused"),

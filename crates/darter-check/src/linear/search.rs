@@ -18,7 +18,7 @@ type Item = usize;
 
 /// What the key holds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct KeyState {
     value: Option<u64>,
     id: StateId,
 }
@@ -30,8 +30,8 @@ struct Placement {
     /// Where the alternatives to it begin.
     alternatives: usize,
     frontier: usize,
-    held: Held,
-    before_pending: Option<Held>,
+    held: KeyState,
+    before_pending: Option<KeyState>,
 }
 
 /// What a search is for.
@@ -67,9 +67,9 @@ pub(super) struct Search {
     marks: Vec<u64>,
     /// For each slot: the completed operation that was skipped there last.
     skipped: Vec<Item>,
-    held: Held,
+    held: KeyState,
     /// If the last operation linearized is a pending one: what the key held before it.
-    before_pending: Option<Held>,
+    before_pending: Option<KeyState>,
     /// How many completed operations are linearized.
     placed: usize,
     /// For each state.
@@ -165,7 +165,7 @@ impl Search {
         self.marks.resize(completed_words + pending_words, 0);
         self.skipped.clear();
         self.skipped.resize(self.history.slots.len(), 0);
-        self.held = Held { value: initial, id: self.history.initial };
+        self.held = KeyState { value: initial, id: self.history.initial };
         self.before_pending = None;
         self.placed = 0;
         self.demand.clone_from(&self.history.demand);
@@ -269,7 +269,7 @@ impl Search {
             }
             let next = operation.action.apply(self.held.value).1;
             let needless =
-                |before: Held| next == before.value || operation.action.apply(before.value).1 == next;
+                |before: KeyState| next == before.value || operation.action.apply(before.value).1 == next;
             let is_useful = next != self.held.value && !self.before_pending.is_some_and(needless);
             let is_twins_turn = operation.twin.is_none_or(|twin| self.is_marked(twin));
             if is_useful && is_twins_turn && !self.is_marked(operation.slot) {
@@ -318,7 +318,7 @@ impl Search {
             }
             if let Some(state) = gives {
                 self.demand[state].gives -= 1;
-                self.held = Held { value: action.apply(held.value).1, id: state };
+                self.held = KeyState { value: action.apply(held.value).1, id: state };
             }
             self.before_pending = None;
             self.placed += 1;
@@ -328,7 +328,7 @@ impl Search {
             self.mark(slot);
             self.demand[gives].gives -= 1;
             self.before_pending = Some(held);
-            self.held = Held { value: action.apply(held.value).1, id: gives };
+            self.held = KeyState { value: action.apply(held.value).1, id: gives };
         }
     }
 

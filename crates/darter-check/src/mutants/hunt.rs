@@ -3,6 +3,7 @@
 use super::{FoundBy, Mutant};
 use crate::explore::{Explored, Scenario, Settings, Summary, Sweep, subject};
 use darter_fabric::mutants::plant;
+use darter_fabric::sim::Relaxations;
 
 impl Mutant {
     /// The indexes under which the explorer can meet the error, the likeliest first; none where no simulated client comes.
@@ -12,6 +13,7 @@ impl Mutant {
             "ART" => &["art", "art-hashed"],
             "SMART" => &["smart", "smart-in-place"],
             "Sherman" => &["sherman", "sherman-inline", "fg-plus"],
+            "locks" => &["sherman", "art", "smart-in-place"],
             _ => &[],
         }
     }
@@ -31,6 +33,11 @@ impl Mutant {
             FoundBy::Explorer(index, runs) => {
                 Some(explore(explored(index), None, schedules.unwrap_or(runs), threads))
             }
+            FoundBy::Relaxed { index, schedules: runs } => {
+                let verbs = Relaxations { order: true, cas_writes_back: true };
+                let settings = Settings { verbs, ..Settings::of(explored(index)) };
+                Some(explore_with(settings, schedules.unwrap_or(runs), threads))
+            }
             FoundBy::Focused { index, scenarios, schedules: runs } => {
                 let subject = explored(index);
                 let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
@@ -40,9 +47,18 @@ impl Mutant {
                 let subject = explored(index);
                 let faults = vec![fault.to_owned()];
                 let scenarios = scenarios.iter().map(|name| scenario(subject, name)).collect();
-                let Settings { seed, holes, .. } = Settings::of(subject);
-                let sweep =
-                    Sweep { subject, faults, scenarios, schedules: 1, seed, holes, shrinks: false, threads };
+                let Settings { seed, holes, verbs, .. } = Settings::of(subject);
+                let sweep = Sweep {
+                    subject,
+                    faults,
+                    scenarios,
+                    schedules: 1,
+                    seed,
+                    holes,
+                    verbs,
+                    shrinks: false,
+                    threads,
+                };
                 Some(sweep.run(&|_| {}))
             }
             FoundBy::Tests(_) | FoundBy::Stress(_) | FoundBy::Equivalent(_) | FoundBy::Nobody => None,
@@ -61,6 +77,10 @@ fn explore(
 ) -> Summary {
     let settings = Settings::of(subject);
     let scenarios = scenarios.unwrap_or(settings.scenarios.clone());
-    let faults = subject.promises.survives.iter().map(ToString::to_string).collect();
-    Settings { faults, runs, clients: 4, shrinks: false, threads, scenarios, ..settings }.explore(&|_| {})
+    explore_with(Settings { scenarios, ..settings }, runs, threads)
+}
+
+fn explore_with(settings: Settings, runs: u64, threads: usize) -> Summary {
+    let faults = settings.subject.promises.survives.iter().map(ToString::to_string).collect();
+    Settings { faults, runs, clients: 4, shrinks: false, threads, ..settings }.explore(&|_| {})
 }

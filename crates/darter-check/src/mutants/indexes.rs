@@ -65,6 +65,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "ART",
+        "art-delete-looks-for-no-rivals",
+        "A delete judges by what it saw before it locked its node whether it left it with one child.",
+        FoundBy::Tests("--package darter-baselines --test baselines deletes_at_a_time_leave_no_node_behind"),
+    ),
+    Mutant::new(
+        "ART",
         "art-key-byte-behind-its-slot",
         "A slot is taken before the key byte is written that it belongs to.",
         FoundBy::Explorer("art", 30_000),
@@ -109,7 +115,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-merges-across-parents",
         "A leaf takes in a neighbour that is another parent's child.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib neighbours_of_two_parents_do_not_merge"),
     ),
     Mutant::new(
         "Sherman",
@@ -139,7 +145,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-unlocks-after-lost-reply",
         "A lock is given back while what was posted under it may still land.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-baselines --lib a_lock_under_which_a_batch_was_lost_is_not_given_back",
+        ),
     ),
     Mutant::new(
         "Sherman",
@@ -181,7 +189,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Sherman",
         "sherman-birth-tag-not-compared",
         "A node is believed to be the one that a link of long ago meant.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-baselines --lib a_node_is_the_one_that_a_copy_meant_or_none"),
     ),
     Mutant::new(
         "Sherman",
@@ -265,7 +273,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "SMART",
         "smart-frees-what-caches-remember",
         "What compute nodes may remember is freed without making them forget it.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-baselines --lib what_a_compute_node_remembers_is_forgotten_before_it_is_free",
+        ),
     ),
     Mutant::new(
         "SMART",
@@ -298,5 +308,41 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FoundBy::Equivalent(
             "The batch with the CAS that lost has a CAS that raises the type too. Where that one lost as well, the put goes on with another slot, whose type it raises before it answers, or looks at the node again and does all of it once more; an answer for the edge itself needs its slot to be visible.",
         ),
+    ),
+    Mutant::new(
+        "locks",
+        "hold-generation-kept",
+        "A lock token's number is used again with the same generation, so an old lock word names the new token.",
+        FoundBy::Tests(
+            "--package darter-baselines --lib lock_token::tests::a_word_comes_back_only_after_a_million_tokens",
+        ),
+    ),
+    Mutant::new(
+        "locks",
+        "hold-never-disowned",
+        "The number of an abandoned lock token is free at once, and its lock word goes on naming it.",
+        FoundBy::Tests(
+            "--package darter-baselines --lib lock_token::tests::others_learn_that_a_hold_was_abandoned_while_its_process_lives",
+        ),
+    ),
+    Mutant::new(
+        "locks",
+        "hold-over-as-soon-as-dropped",
+        "A lock token is over as soon as it is dropped, whatever verbs of its operation are on their way.",
+        FoundBy::Tests(
+            "--package darter-baselines --lib lock_token::tests::a_cancelled_operation_is_over_when_its_verbs_have_landed",
+        ),
+    ),
+    Mutant::new(
+        "locks",
+        "lock-given-back-unfenced",
+        "The verb that unlocks is not fenced, and may execute before a CAS that was posted before it.",
+        FoundBy::Relaxed { index: "art", schedules: 30_000 },
+    ),
+    Mutant::new(
+        "locks",
+        "lock-given-back-by-a-write",
+        "A lock is unlocked by a WRITE, which a waiter's CAS that fails may undo.",
+        FoundBy::Relaxed { index: "sherman", schedules: 4_000 },
     ),
 ];

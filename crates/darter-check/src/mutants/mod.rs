@@ -29,6 +29,13 @@ pub enum FoundBy {
         /// At most so many.
         schedules: u64,
     },
+    /// The same where verbs promise no more than RDMA does.
+    Relaxed {
+        /// The index.
+        index: &'static str,
+        /// At most so many.
+        schedules: u64,
+    },
     /// The sweep of this index from these scenarios: a fault at every point of every operation.
     Sweep {
         /// The index.

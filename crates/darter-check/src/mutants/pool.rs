@@ -5,6 +5,14 @@ use super::{FoundBy, Mutant};
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "pool",
+        "pool-created-after-a-look-alone",
+        "A pool is made of nodes that held none when they were looked at, without taking them first.",
+        FoundBy::Tests(
+            "--package darter-pool --lib races::of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told",
+        ),
+    ),
+    Mutant::new(
+        "pool",
         "adopt-reads-members-before-blocks",
         "A sweep reads the members before the block table, so the block of a member that joined in between seems a dead one's.",
         FoundBy::Tests(
@@ -90,9 +98,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "pool",
         "hold-over-before-its-late-verbs",
-        "A hold that a cancelled operation had is over when the next operation begins, whatever is on its way.",
+        "What a cancelled operation left is done when the next operation begins, whatever is on its way.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_hold_is_not_over_in_the_next_operation_while_a_verb_is_on_its_way",
+            "--package darter-pool --lib races::leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way",
         ),
     ),
     Mutant::new(
@@ -125,7 +133,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "pin-without-a-second-look",
         "A pin is taken without a second look at the process epoch.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib an_epoch_that_moved_before_it_was_pinned_is_not_pinned"),
     ),
     Mutant::new(
         "pool",
@@ -177,28 +185,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "pool",
-        "hold-generation-kept",
-        "A hold's number is used again with the same generation, so an old lock word names the new hold.",
-        FoundBy::Tests(
-            "--package darter-pool --lib lock_token::tests::a_word_comes_back_only_after_a_million_tokens",
-        ),
-    ),
-    Mutant::new(
-        "pool",
-        "hold-never-disowned",
-        "The number of an abandoned hold is free at once, and its lock word goes on naming it.",
-        FoundBy::Nobody,
-    ),
-    Mutant::new(
-        "pool",
-        "hold-over-as-soon-as-dropped",
-        "A hold is over as soon as it is dropped, whatever verbs of its operation are on their way.",
-        FoundBy::Tests(
-            "--package darter-pool --test pool a_cancelled_operation_is_over_when_its_verbs_have_landed",
-        ),
-    ),
-    Mutant::new(
-        "pool",
         "limbo-forgets-the-birth-in-hand",
         "What was handed out for scrubbing is retired with the birth of the operation that retires it.",
         FoundBy::Tests(
@@ -245,7 +231,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "member-lines-read-before-the-epoch",
         "The member lines are read before the global epoch, so a member that registers in between is missed.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib races::whoever_joined_before_an_epoch_is_seen_with_it"),
+    ),
+    Mutant::new(
+        "pool",
+        "member-lines-counted-beside-the-epoch",
+        "How many member lines there are is read in the READ of the epoch, from before a member registered perhaps, and not after it.",
+        FoundBy::Tests("--package darter-pool --lib races::whoever_joined_before_an_epoch_is_seen_with_it"),
     ),
     Mutant::new(
         "pool",
@@ -303,7 +295,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "pool",
         "node-line-kept-after-an-error",
         "An addition of a memory node that failed keeps its claim of the directory's line.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-pool --lib a_line_is_free_again_when_its_node_cannot_be_added"),
     ),
     Mutant::new(
         "pool",
@@ -336,9 +328,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "pool",
         "holds-settled-under-late-verbs",
-        "Upkeep declares abandoned holds over without asking whether the verbs of their operation have landed.",
+        "Upkeep does what operations have left without asking whether their verbs have landed.",
         FoundBy::Tests(
-            "--package darter-pool --lib races::a_hold_is_not_over_in_the_next_operation_while_a_verb_is_on_its_way",
+            "--package darter-pool --lib races::leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way",
         ),
     ),
     Mutant::new(
@@ -384,5 +376,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FoundBy::Tests(
             "--package darter-pool --lib races::objects_freed_in_a_block_just_taken_over_are_fetched",
         ),
+    ),
+    Mutant::new(
+        "pool",
+        "directory-without-ids",
+        "The directory does not say which memory a node has, so that an absent one cannot be expected.",
+        FoundBy::Tests("-p darter-memnode --test memnode a_pool_opens_while_a_memory_node_is_away"),
+    ),
+    Mutant::new(
+        "pool",
+        "object-taken-on-an-absent-node",
+        "A client goes on taking free objects of a node that cannot be reached.",
+        FoundBy::Tests("-p darter-memnode --test memnode new_objects_are_not_placed_on_an_absent_node"),
     ),
 ];

@@ -69,4 +69,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "The tombstone of a key's end is taken for one of the edge of byte 0.",
         FoundBy::Explorer("dart", 2_000),
     ),
+    Mutant::new(
+        "radix",
+        "leaf-checksum-not-compared",
+        "What a leaf says is believed whatever its checksum.",
+        FoundBy::Tests("-p darter-index --lib every_flipped_bit_of_a_leaf_is_noticed"),
+    ),
+    Mutant::new(
+        "radix",
+        "leaf-marked-under-its-old-checksum",
+        "A leaf that is marked as a replacement has the checksum of one that is not.",
+        FoundBy::Tests("-p darter-index --lib leaves_round_trip"),
+    ),
 ];

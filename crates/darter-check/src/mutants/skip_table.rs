@@ -7,7 +7,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "table-filled-before-it-is-named",
         "A new table is filled before the root names it, so a scrub in between does not clear it.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_table_that_is_built_names_no_node_that_is_gone"),
     ),
     Mutant::new(
         "skip table",
@@ -31,8 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "entry-put-over-a-sealed-one",
         "An entry takes the place of a sealed one, which then is no longer what the halves were made of.",
-        FoundBy::Equivalent(
-            "The entry is put into a segment that is on its way out: the halves are made of what was sealed, or of the new entry, and either way a hint is lost or kept. A scrub that looks there meets the other slots of the bucket, which stay sealed, and looks where the entries went.",
+        FoundBy::Tests(
+            "--package darter-index --lib what_is_left_in_a_segment_that_was_split_leads_nobody_to_free_memory",
         ),
     ),
     Mutant::new(
@@ -45,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "scrub-looks-at-the-current-table-first",
         "A scrub reads which table is current before it reads which is next, and misses one that becomes current in between.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_beside_a_change_of_tables_clears_both"),
     ),
     Mutant::new(
         "skip table",
@@ -57,19 +57,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "scrub-does-not-look-where-the-entry-went",
         "A scrub that meets a seal finishes the split and does not look where the entry went.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_beside_a_split_leaves_no_entry"),
     ),
     Mutant::new(
         "skip table",
         "scrub-tries-a-lost-clear-once",
         "A scrub does not look again at an entry whose clearing lost its CAS.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_beside_a_split_leaves_no_entry"),
     ),
     Mutant::new(
         "skip table",
         "scrub-everywhere-looks-once",
         "A scrub of a whole table does not look again when segments have split meanwhile.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_of_all_segments_beside_a_split_leaves_no_entry"),
     ),
     Mutant::new(
         "skip table",
@@ -81,25 +81,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "split-begun-is-left-when-there-is-room",
         "A split that was begun is not finished when the segment has room.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_split_begun_is_finished_however_few_entries_are_left"),
     ),
     Mutant::new(
         "skip table",
         "split-before-the-last-one-is-complete",
         "A segment splits while directory entries still name the segment that it came from.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib all_directory_entries_follow_however_soon_halves_split"),
     ),
     Mutant::new(
         "skip table",
         "split-begun-is-given-up-in-a-full-pool",
         "Whoever must have a begun split finished takes a full pool for an answer.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_split_begun_in_a_full_pool_is_an_error_for_scrubs"),
     ),
     Mutant::new(
         "skip table",
         "split-divides-what-it-read-before-sealing",
         "The halves of a segment are made from what was read before it was sealed.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_beside_a_split_leaves_no_entry"),
     ),
     Mutant::new(
         "skip table",
@@ -129,7 +129,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "split-by-the-bit-above",
         "Entries are divided between the halves by the hash bit above the right one.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_beside_a_split_leaves_no_entry"),
     ),
     Mutant::new(
         "skip table",
@@ -159,13 +159,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "skip table",
         "est-next-cleared-by-the-late",
         "A late helper clears the word of a change that is not the one it compared the table's word for.",
-        FoundBy::Nobody,
+        FoundBy::Equivalent(
+            "Whoever is late finds the table's word past the new table, and so the word that named it was cleared before: another table is named only where none is. It could say the same again only for another table at the same address, and whoever finishes a change is pinned since before that table was unlinked.",
+        ),
     ),
     Mutant::new(
         "skip table",
         "scrub-everywhere-passes-seals",
         "A scrub of the whole table takes sealed entries for cleared ones, though they are on their way to another segment.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_scrub_of_all_segments_beside_a_split_leaves_no_entry"),
     ),
     Mutant::new(
         "skip table",

@@ -87,6 +87,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "tcp",
+        "tcp-look-waits-for-another-threads-turn",
+        "A look for late verbs waits for the hubs of other threads, which may wait for this one's.",
+        FoundBy::Tests(
+            "--package darter-fabric --lib tcp::links::tests::a_look_at_all_hubs_waits_for_no_thread",
+        ),
+    ),
+    Mutant::new(
+        "tcp",
         "tcp-hub-takes-any-memory",
         "A hub connects again to a node of the same size, whatever memory it has.",
         FoundBy::Tests("-p darter-memnode --test memnode a_lost_node_is_an_error_and_comes_back"),

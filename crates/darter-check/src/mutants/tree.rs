@@ -21,7 +21,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "key-below-sought-in-one-bucket",
         "A key below a node is sought in its first bucket alone.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_key_below_a_node_is_found_in_whatever_bucket_it_lies"),
     ),
     Mutant::new(
         "tree",
@@ -45,7 +45,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "hint-dated-by-the-newest-round",
         "A node is remembered with the round of retirement of the moment instead of the one read before it was found.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-index --lib what_is_remembered_of_a_node_ends_before_a_sweep_frees_it",
+        ),
     ),
     Mutant::new(
         "tree",
@@ -57,7 +59,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "hint-not-tied-to-its-check",
         "The two words of a remembered hint are not tied to each other, so a torn pair passes for one.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_torn_hint_is_none"),
     ),
     Mutant::new(
         "tree",
@@ -117,7 +119,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "view-fresh-one-epoch-too-long",
         "A view is taken for fresh one epoch too long.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-index --lib a_view_is_read_again_before_what_it_names_may_be_used_again",
+        ),
     ),
     Mutant::new(
         "tree",
@@ -147,13 +151,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "swept-nodes-stay-remembered",
         "A sweep clears the entries of unreachable nodes, and processes go on remembering those by themselves.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-index --lib what_is_remembered_of_a_node_ends_before_a_sweep_frees_it",
+        ),
     ),
     Mutant::new(
         "tree",
         "help-stops-below-a-sealed-parent",
         "Whoever helps a node whose parent is sealed too leaves both to others.",
-        FoundBy::Nobody,
+        FoundBy::Tests(
+            "--package darter-index --lib a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced",
+        ),
     ),
     Mutant::new(
         "tree",
@@ -185,7 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "empty-subtree-sought-through-a-seal",
         "The way down to the lowest empty node passes through a node that is being replaced.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib an_empty_subtree_goes_only_once"),
     ),
     Mutant::new(
         "tree",
@@ -197,13 +205,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "copy-and-link-in-one-batch-to-two-nodes",
         "A copy's WRITE and the CAS that links it are posted in one batch although they go to two memory nodes.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib a_copy_on_another_memory_node_is_there_before_its_link"),
     ),
     Mutant::new(
         "tree",
         "switch-adds-beside-a-child-that-came",
         "A type switch adds its new child although another came under that edge before the seals.",
-        FoundBy::Nobody,
+        FoundBy::Equivalent(
+            "A switch is given a child to add only where all slots of its edge's bucket were found taken by other edges. A slot stays with its edge as long as the node is there, so no child can come under that edge.",
+        ),
     ),
     Mutant::new(
         "tree",
@@ -215,7 +225,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "copy-as-full-as-it-was",
         "A copy of a node that was sealed for want of room may be as full as the node was.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib whoever_finds_its_node_copied_finds_room_in_the_copy"),
     ),
     Mutant::new(
         "tree",
@@ -240,6 +250,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tidying-delete-keeps-its-leaf",
         "A delete that goes on to tidy its node does not retire the leaf that it removed.",
         FoundBy::Explorer("dart", 2_000),
+    ),
+    Mutant::new(
+        "tree",
+        "delete-looks-for-no-rivals",
+        "A delete judges by what it saw before its CAS whether it left its node with one child.",
+        FoundBy::Tests("--package darter-index --test index deletes_at_a_time_leave_no_node_behind"),
     ),
     Mutant::new(
         "tree",

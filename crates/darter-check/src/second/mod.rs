@@ -25,6 +25,7 @@ mod outside;
 mod segments;
 
 use crate::history::{Action, Operation};
+use darter_fabric::counted;
 use outside::{Answer, Judged, Told};
 use segments::Segments;
 use std::collections::HashMap;
@@ -277,8 +278,10 @@ impl Case {
 
     fn explain(&self, segment: &Range<usize>, state: Option<u64>) -> String {
         let operations = &self.settled[segment.clone()];
-        let mut text =
-            format!("the key holds {state:?}, and these {} operations have no order:", operations.len());
+        let mut text = format!(
+            "the key holds {state:?}, and there is no order of {}:",
+            counted(operations.len() as u64, "operation")
+        );
         for Judged { action, told, invoked, returned } in operations.iter().take(SHOWN) {
             // Writing to a String cannot fail.
             let _ = write!(text, "\n  {invoked}..{returned} {action:?} -> {told:?}");
@@ -287,8 +290,11 @@ impl Case {
             let _ = write!(text, "\n  ... {} more", operations.len() - SHOWN);
         }
         let offered = self.offered(segment, state, true, 2 * operations.len()).len();
-        let _ =
-            write!(text, "\n  nor with the {offered} pending operations that may have taken effect by then");
+        let _ = write!(
+            text,
+            "\n  nor with {} that may have taken effect by then",
+            counted(offered as u64, "pending operation")
+        );
         text
     }
 }

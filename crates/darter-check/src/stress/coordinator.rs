@@ -9,10 +9,11 @@ use super::log_reader::LogSet;
 use super::repairer::{Repairs, next_in, repair_often};
 use super::tally::WorkerCounts;
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
-use super::{EVENTS_MIN, Ground, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
+use super::{EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
 use crate::dice::Dice;
 use crate::second;
 use darter::{PoolUrl, Scheme, Store, StoreOptions};
+use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,9 +53,9 @@ pub fn run(
 ) -> Result<Report, StressError> {
     validate(config)?;
     let mut cluster = None;
-    let pool = match &config.ground {
-        Ground::Pool(site) => prepare_pool(site)?,
-        Ground::Cluster(nodes) => {
+    let pool = match &config.environment {
+        Environment::Pool(site) => prepare_pool(site)?,
+        Environment::Cluster(nodes) => {
             let started = cluster.insert(Cluster::start(nodes, config.processes, launch.node)?);
             let url = started.pool()?;
             drop(for_a_new_pool(Store::options()).create(true).open_url(&url)?);
@@ -136,7 +137,7 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     }
     let mut rates = vec![config.kills_per_second, config.pauses_per_second, config.repairs_per_second];
     rates.push(config.thread_stops_per_second);
-    if let Ground::Cluster(cluster) = &config.ground {
+    if let Environment::Cluster(cluster) = &config.environment {
         between("memory nodes", cluster.nodes.into(), NODES_MAX.into())?;
         rates.extend([cluster.kills_per_second, cluster.pauses_per_second, cluster.cuts_per_second]);
         if cluster.cuts_per_second > 0.0 && !cluster.apart {
@@ -150,8 +151,8 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
             return usage(format!("{rate} events a second: there must be from 0 to 1000"));
         }
     }
-    match &config.ground {
-        Ground::Pool(Site { url, .. }) if !matches!(url.scheme(), Scheme::File(_) | Scheme::Tcp(_)) => {
+    match &config.environment {
+        Environment::Pool(Site { url, .. }) if !matches!(url.scheme(), Scheme::File(_) | Scheme::Tcp(_)) => {
             usage(format!(
                 "pool `{url}`: other processes cannot reach a pool in this one's memory; use `file:PATH?size=256M`"
             ))
@@ -258,7 +259,8 @@ impl Run<'_> {
                 && enough(self.report.thread_stops, self.config.thread_stops_per_second)
         });
         let by_kills = self.config.kills.is_some_and(|kills| self.report.kills >= kills);
-        by_count || by_kills || worked >= self.config.duration
+        let is_asked = self.config.stop.load(Ordering::Relaxed);
+        is_asked || by_count || by_kills || worked >= self.config.duration
     }
 
     /// Lets workers work, disturbed, until the round is over and they have ended.
@@ -343,7 +345,7 @@ impl Run<'_> {
             (Blow::Pause, self.config.pauses_per_second),
             (Blow::StopThread, self.config.thread_stops_per_second),
         ];
-        if let Ground::Cluster(cluster) = &self.config.ground {
+        if let Environment::Cluster(cluster) = &self.config.environment {
             blows.extend([
                 (Blow::KillNode, cluster.kills_per_second),
                 (Blow::PauseNode, cluster.pauses_per_second),
@@ -492,7 +494,8 @@ impl Run<'_> {
     fn check_pool(&mut self, keys: u64) -> Result<(), StressError> {
         let found = check_pool(self.pool)?;
         if found.keys != keys {
-            let what = format!("a walk of the index counts {} keys, searches find {keys}", found.keys);
+            let what =
+                format!("a walk of the index counts {}, searches find {keys}", counted(found.keys, "key"));
             self.report.findings.push(what);
         }
         self.report.pool.add(found);
@@ -502,7 +505,7 @@ impl Run<'_> {
     /// Removes every key, so that another run can follow, and checks what is left.
     fn empty(&mut self, values: &BTreeMap<u32, u64>) -> Result<(), StressError> {
         let store = self.pool.open()?;
-        let mut session = store.session()?;
+        let session = store.session()?;
         for &rank in values.keys() {
             if !session.delete(self.keys.key(rank))? {
                 self.report.findings.push(format!("key {rank} was there, and could not be deleted"));

@@ -152,7 +152,7 @@ pub(super) fn read_all(
     keys: &KeySet,
     collected: &mut Collected,
 ) -> Result<FinalState, StressError> {
-    let mut session = store.session()?;
+    let session = store.session()?;
     let mut add = |invoked, rank, found| {
         let returned = Some((now_ns(), Outcome::Found(found)));
         collected.add(Operation { client: COORDINATOR, key: rank, action: Action::Get, invoked, returned });
@@ -206,6 +206,7 @@ impl PoolJudgement {
 
 /// Checks, repairs and checks again a pool that nobody else uses, each as a process that has just come.
 pub(super) fn check_pool(site: &Site) -> Result<PoolJudgement, StressError> {
+    let site = site.without_sweeps();
     let open = || site.open();
     let before = open()?.check()?;
     let repair = open()?.repair()?;

@@ -56,6 +56,8 @@ use darter_fabric::decorate::Jitter;
 use darter_index::Hole;
 use judge::{KeyFailure, PoolJudgement};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tally::WorkerCounts;
 
@@ -74,6 +76,12 @@ impl Site {
         Self { url, options: Store::options() }
     }
 
+    /// The same pool, opened by processes that leave what the dead left to repairs.
+    #[must_use]
+    pub fn without_sweeps(&self) -> Self {
+        Self { url: self.url.clone(), options: self.options.clone().sweep(false) }
+    }
+
     /// Opens the pool, which must be there.
     ///
     /// # Errors
@@ -85,7 +93,7 @@ impl Site {
 
 /// Where a stress takes place.
 #[derive(Clone, Debug)]
-pub enum Ground {
+pub enum Environment {
     /// A pool without keys: a file, absent or not, or memory nodes.
     Pool(Site),
     /// Memory nodes of the run's own.
@@ -105,7 +113,7 @@ pub struct Launch<'l> {
 #[derive(Clone, Debug)]
 pub struct StressConfig {
     /// The pool they work on.
-    pub ground: Ground,
+    pub environment: Environment,
     /// Worker processes at a time.
     pub processes: u32,
     /// Threads of each.
@@ -140,6 +148,8 @@ pub struct StressConfig {
     pub hole: Option<Hole>,
     /// Falsify one outcome before the judgement, which must then find it: a test of the test.
     pub canary: bool,
+    /// End sooner, once this is set.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Kills, pauses and thread stops that a run which ends by its count of operations waits for.

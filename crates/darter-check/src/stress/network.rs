@@ -14,6 +14,7 @@ use super::StressError;
 use std::ffi::OsStr;
 use std::io;
 use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Whose link.
@@ -99,6 +100,8 @@ impl Network {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.space(place)]).arg(command.get_program());
         inside.args(command.get_args());
+        // As what it wraps: a signal from the terminal is for the coordinator.
+        inside.process_group(0);
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => inside.env(name, value),

@@ -13,8 +13,8 @@ use super::{Site, StressError};
 use crate::dice::{Dice, mix};
 use crate::history::Outcome;
 use darter::{Error, PutOutcome, ScanRange, Session, Store};
-use darter_fabric::Fabric;
 use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
+use darter_fabric::{Fabric, counted};
 use darter_index::{Hole, Holes};
 use std::fmt::Display;
 use std::io::Read;
@@ -344,7 +344,7 @@ impl Client<'_> {
         self.log.begin(call, key, value, expected)?;
         let at = self.keys.key(key);
         let outcome = match call {
-            Call::Insert => session.insert(at, bytes).map(|done| told(done, Outcome::Inserted)),
+            Call::Insert => session.insert_if_absent(at, bytes).map(|done| told(done, Outcome::Inserted)),
             Call::Update => session.update(at, bytes).map(|done| told(done, Outcome::Replaced)),
             Call::Replace => session
                 .replace_if_equal(at, value_bytes(expected), bytes)
@@ -395,9 +395,9 @@ impl Client<'_> {
                 self.end_reads(&ranks.into_iter().zip(found).collect::<Vec<_>>())
             }
             Ok(found) => Err(self.broken(format_args!(
-                "{} answers to {} keys of a multi_get",
-                found.len(),
-                ranks.len()
+                "{} to {} of a multi_get",
+                counted(found.len() as u64, "answer"),
+                counted(ranks.len() as u64, "key")
             ))),
             Err(error) => self.fail(0, error),
         }

@@ -35,7 +35,8 @@ fn the_list_names_what_the_code_plants() {
     assert_eq!(planted, listed);
 }
 
-/// Returns all Rust sources below a folder, one after the other.
+/// Returns all Rust sources below a folder, and below those of the modules that they take from
+/// elsewhere, one after the other.
 fn sources_below(folder: &Path) -> String {
     let Ok(entries) = std::fs::read_dir(folder) else { return String::new() };
     let mut all = String::new();
@@ -44,7 +45,12 @@ fn sources_below(folder: &Path) -> String {
         if path.is_dir() {
             all += &sources_below(&path);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            all += &std::fs::read_to_string(&path).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for line in text.lines() {
+                let module = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("mod.rs\"]"));
+                all += &module.map_or_else(String::new, |module| sources_below(&folder.join(module)));
+            }
+            all += &text;
         }
     }
     all

@@ -4,19 +4,60 @@
 //! record's extent is found first, strictly: a quoted field may go on over lines, but after its
 //! closing quote a delimiter or the end must follow. A record that breaks this, or is not closed
 //! within [`RECORD_LINES_MAX`] lines, condemns its first line only; reading resumes with the
-//! second. `csv-core` then splits what is well-formed.
+//! second. `csv-core` then splits what is well-formed. Every record has as many fields as the header;
+//! a comma in a value that is not quoted thus condemns its line, and does not cut the value.
 
 use super::lines::{Line, Lines};
-use super::{Pair, Record, Records};
+use super::{Pair, Record, Records, unreadable};
 use crate::failure::Failure;
 use crate::notation::Notation;
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use darter_fabric::counted;
 use std::io::{self, BufRead};
 
 /// Lines over which one record may go on.
 const RECORD_LINES_MAX: usize = 1000;
 /// Bytes over which one record may go on.
 const RECORD_BYTES_MAX: usize = super::lines::LINE_BYTES_MAX;
+
+/// Which columns hold keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Columns<'a> {
+    /// Those of these names in the header.
+    Named { key: &'a str, value: &'a str },
+    /// Those of these numbers, from 1; there is no header.
+    Numbered { key: &'a str, value: &'a str },
+    /// The first and the second, and there are no others; there is no header.
+    Both,
+}
+
+/// How many fields every record has. Another number means a delimiter too many or too few, and so
+/// perhaps a value that was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// As many as the header.
+    Header(usize),
+    /// Key and value.
+    Both,
+    /// As many as the first record, once there was one.
+    First(Option<usize>),
+}
+
+impl Width {
+    /// Returns what is wrong with a record of so many fields.
+    fn refusal(&mut self, fields: usize) -> Option<String> {
+        let (expected, who) = match *self {
+            Self::Header(expected) => (expected, "the header has"),
+            Self::Both => (2, "key and value are"),
+            Self::First(Some(expected)) => (expected, "the first line has"),
+            Self::First(None) => {
+                *self = Self::First(Some(fields));
+                return None;
+            }
+        };
+        (fields != expected).then(|| format!("{}; {who} {expected}", counted(fields as u64, "field")))
+    }
+}
 
 /// Reads pairs from delimited fields.
 pub(super) struct Delimited<R> {
@@ -28,6 +69,7 @@ pub(super) struct Delimited<R> {
     /// Positions of the key and the value among the fields.
     key: usize,
     value: usize,
+    width: Width,
 }
 
 /// How far a record reaches.
@@ -75,44 +117,37 @@ enum Extract {
 
 impl<R: BufRead> Delimited<R> {
     /// Comma-separated fields.
-    pub(super) fn csv(
-        lines: Lines<R>,
-        key: &str,
-        value: &str,
-        header: bool,
-        notation: Notation,
-    ) -> Result<Self, Failure> {
-        Self::new(lines, b',', (key, value), header, notation)
+    pub(super) fn csv(lines: Lines<R>, columns: Columns<'_>, notation: Notation) -> Result<Self, Failure> {
+        Self::new(lines, b',', columns, notation)
     }
 
     /// Tab-separated fields.
-    pub(super) fn tsv(
-        lines: Lines<R>,
-        key: &str,
-        value: &str,
-        header: bool,
-        notation: Notation,
-    ) -> Result<Self, Failure> {
-        Self::new(lines, b'\t', (key, value), header, notation)
+    pub(super) fn tsv(lines: Lines<R>, columns: Columns<'_>, notation: Notation) -> Result<Self, Failure> {
+        Self::new(lines, b'\t', columns, notation)
     }
 
     fn new(
         lines: Lines<R>,
         delimiter: u8,
-        columns: (&str, &str),
-        header: bool,
+        columns: Columns<'_>,
         notation: Notation,
     ) -> Result<Self, Failure> {
         let quoting = delimiter == b',';
         let splitter = ReaderBuilder::new().delimiter(delimiter).quoting(quoting).build();
-        let mut reader = Self { lines, delimiter, quoting, splitter, notation, key: 0, value: 0 };
-        (reader.key, reader.value) =
-            if header { reader.named(columns)? } else { (numbered(columns.0)?, numbered(columns.1)?) };
+        let width = Width::First(None);
+        let mut reader = Self { lines, delimiter, quoting, splitter, notation, key: 0, value: 1, width };
+        match columns {
+            Columns::Named { key, value } => reader.read_header(key, value)?,
+            Columns::Numbered { key, value } => {
+                (reader.key, reader.value) = (numbered(key)?, numbered(value)?);
+            }
+            Columns::Both => reader.width = Width::Both,
+        }
         Ok(reader)
     }
 
-    /// The positions that the header gives to two names.
-    fn named(&mut self, (key, value): (&str, &str)) -> Result<(usize, usize), Failure> {
+    /// Reads the header, and finds the columns of two names in it.
+    fn read_header(&mut self, key: &str, value: &str) -> Result<(), Failure> {
         let header = match self.extract().map_err(unreadable)? {
             None => {
                 return Err(Failure::usage("the file is empty: it lacks the line that names the columns"));
@@ -122,18 +157,26 @@ impl<R: BufRead> Delimited<R> {
             }
             Some(Extract::Record(_, bytes)) => bytes,
         };
-        let fields = self.split(&header);
-        let names: Vec<String> =
-            fields.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let names = self.split(&header);
         let position = |wanted: &str| {
-            names.iter().position(|name| name == wanted).ok_or_else(|| {
-                Failure::usage(format_args!(
-                    "no column `{wanted}`; there are: {}. Choose with --key and --value, or give --no-header",
-                    names.join(", ")
-                ))
-            })
+            let mut found = (0..names.len()).filter(|&at| names[at] == wanted.as_bytes());
+            match (found.next(), found.next()) {
+                (Some(at), None) => Ok(at),
+                (Some(_), Some(_)) => Err(Failure::usage(format_args!(
+                    "the header has more than one column `{wanted}`; choose another with --key or --value"
+                ))),
+                (None, _) => {
+                    let names: Vec<String> = names.iter().map(|name| Notation::Escaped.write(name)).collect();
+                    Err(Failure::usage(format_args!(
+                        "no column `{wanted}`; there are: {}. Choose with --key and --value, or give --no-header",
+                        names.join(", ")
+                    )))
+                }
+            }
         };
-        Ok((position(key)?, position(value)?))
+        (self.key, self.value) = (position(key)?, position(value)?);
+        self.width = Width::Header(names.len());
+        Ok(())
     }
 
     /// The bytes of the next record that is not blank.
@@ -204,6 +247,9 @@ impl<R: BufRead> Delimited<R> {
 
     fn pair(&mut self, line: u64, record: &[u8]) -> Result<Pair, String> {
         let fields = self.split(record);
+        if let Some(why) = self.width.refusal(fields.len()) {
+            return Err(why);
+        }
         let field = |at: usize, what: &str| {
             let found = fields
                 .get(at)
@@ -214,7 +260,7 @@ impl<R: BufRead> Delimited<R> {
     }
 }
 
-impl<R: BufRead> Records for Delimited<R> {
+impl<R: BufRead + Send> Records for Delimited<R> {
     fn next(&mut self) -> Result<Option<Record>, Failure> {
         Ok(match self.extract().map_err(unreadable)? {
             None => None,
@@ -237,12 +283,6 @@ fn numbered(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// The failure to read the file.
-#[allow(clippy::needless_pass_by_value)] // for `map_err`
-pub(super) fn unreadable(error: io::Error) -> Failure {
-    Failure::failed(format_args!("cannot read on: {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,7 +303,7 @@ mod tests {
     }
 
     fn csv(text: &str) -> Vec<(u64, String)> {
-        read(Delimited::csv(Lines::new(Cursor::new(text)), "1", "2", false, Notation::Raw).unwrap())
+        read(Delimited::csv(Lines::new(Cursor::new(text)), Columns::Both, Notation::Raw).unwrap())
     }
 
     fn lines(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
@@ -272,7 +312,7 @@ mod tests {
 
     #[test]
     fn quotes_delimiters_and_line_ends_inside_fields() {
-        let text = "a,1\n\"b,c\",\"say \"\"hi\"\"\"\r\n\"over\nlines\",x\n,\n\"\",\"\"\nin\"side,2,rest\n";
+        let text = "a,1\n\"b,c\",\"say \"\"hi\"\"\"\r\n\"over\nlines\",x\n,\n\"\",\"\"\nin\"side,2\n";
         let expected = [
             (1, "a=1"),
             (2, "b,c=say \\\"hi\\\""),
@@ -301,22 +341,41 @@ mod tests {
         assert_eq!(found.len(), 1 + RECORD_LINES_MAX * 2);
     }
 
+    fn named(text: &'static str, key: &str, value: &str) -> Result<Delimited<Cursor<&'static str>>, Failure> {
+        Delimited::csv(Lines::new(Cursor::new(text)), Columns::Named { key, value }, Notation::Raw)
+    }
+
     #[test]
     fn columns_are_found_by_name() {
-        let text = "id\tname\tnote\n1\tAda\t\"x\n2\tGrace\n";
-        let reader =
-            Delimited::tsv(Lines::new(Cursor::new(text)), "name", "id", true, Notation::Raw).unwrap();
+        let text = "id\tname\tnote\n1\tAda\t\"x\n2\tGrace\t\n";
+        let columns = Columns::Named { key: "name", value: "id" };
+        let reader = Delimited::tsv(Lines::new(Cursor::new(text)), columns, Notation::Raw).unwrap();
         assert_eq!(read(reader), lines(&[(2, "Ada=1"), (3, "Grace=2")]));
-        let refused = Delimited::csv(Lines::new(Cursor::new("id,name\n")), "key", "id", true, Notation::Raw);
-        assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains("id, name")));
-        let refused = Delimited::csv(Lines::new(Cursor::new("")), "key", "id", true, Notation::Raw);
-        assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains("empty")));
+        for (text, says) in
+            [("id,na\u{1b}me\n", "id, na\\x1bme"), ("", "empty"), ("key,id,key\n", "more than one")]
+        {
+            let refused = named(text, "key", "id");
+            assert!(matches!(refused, Err(Failure::Usage(why)) if why.contains(says)), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_number_of_fields_is_bad() {
+        let text = "key,value\na,1\nx,hello, world\nb\nc,\"hello, world\"\n";
+        let expected = [(2, "a=1"), (3, "?"), (4, "?"), (5, "c=hello, world")];
+        assert_eq!(read(named(text, "key", "value").unwrap()), lines(&expected));
+        // Without a header there are two, or as many as in the first line where columns are chosen.
+        assert_eq!(csv("x,hello, world\na,1\n"), lines(&[(1, "?"), (2, "a=1")]));
+        let columns = Columns::Numbered { key: "3", value: "1" };
+        let text = "1,-,a\n2,b\n3,-,c\n4,-,d,e\n";
+        let reader = Delimited::csv(Lines::new(Cursor::new(text)), columns, Notation::Raw).unwrap();
+        assert_eq!(read(reader), lines(&[(1, "a=1"), (2, "?"), (3, "c=3"), (4, "?")]));
     }
 
     #[test]
     fn notations_are_read_and_their_mistakes_reported() {
         let text = "00ff,61\n0,62\nxx,63\n";
-        let reader = Delimited::csv(Lines::new(Cursor::new(text)), "1", "2", false, Notation::Hex).unwrap();
+        let reader = Delimited::csv(Lines::new(Cursor::new(text)), Columns::Both, Notation::Hex).unwrap();
         assert_eq!(read(reader), lines(&[(1, "\\x00\\xff=a"), (2, "?"), (3, "?")]));
     }
 }

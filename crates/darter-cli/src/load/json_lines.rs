@@ -1,15 +1,46 @@
 //! JSON lines: an object a line, of which one field is the key and one the value.
 //!
-//! A string stands for its characters, in UTF-8 or in the notation chosen. Any other value stands
-//! for its JSON text.
+//! A string stands for its characters, in UTF-8 or in the notation chosen. A number, a boolean, an
+//! array or an object stands for its JSON text, as it is in the file: a number of thirty digits
+//! keeps them. `null` is no value, and an object that has a field twice says two things: both are
+//! bad lines.
 
-use super::delimited::unreadable;
 use super::lines::{Line, Lines};
-use super::{Pair, Record, Records};
+use super::{Pair, Record, Records, unreadable};
 use crate::failure::Failure;
 use crate::notation::Notation;
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
 use std::io::BufRead;
+
+/// The fields of an object, as they are in the file.
+#[derive(Default)]
+struct Fields<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields = Fields::default();
+                while let Some(field) = map.next_entry()? {
+                    fields.0.push(field);
+                }
+                Ok(fields)
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
 
 /// Reads pairs from JSON objects.
 pub(super) struct JsonLines<R> {
@@ -25,20 +56,26 @@ impl<R: BufRead> JsonLines<R> {
     }
 
     fn pair(&self, line: u64, bytes: &[u8]) -> Result<Pair, String> {
-        let object: Map<String, Value> =
+        let object: Fields<'_> =
             serde_json::from_slice(bytes).map_err(|error| format!("no JSON object: {error}"))?;
-        let field = |name: &str| match object.get(name) {
-            None => Err(format!("no field `{name}`")),
-            Some(Value::String(text)) => {
-                self.notation.read(text.as_bytes()).map_err(|why| format!("field `{name}`: {why}"))
+        let field = |name: &str| {
+            let mut found = object.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.get());
+            match (found.next(), found.next()) {
+                (None, _) => Err(format!("no field `{name}`")),
+                (Some(_), Some(_)) => Err(format!("more than one field `{name}`")),
+                (Some("null"), None) => Err(format!("field `{name}` is null")),
+                (Some(text), None) if text.starts_with('"') => {
+                    let text: String = serde_json::from_str(text).map_err(|error| error.to_string())?;
+                    self.notation.read(text.as_bytes()).map_err(|why| format!("field `{name}`: {why}"))
+                }
+                (Some(text), None) => Ok(text.as_bytes().to_vec()),
             }
-            Some(other) => Ok(other.to_string().into_bytes()),
         };
         Ok(Pair { line, key: field(&self.key)?, value: field(&self.value)? })
     }
 }
 
-impl<R: BufRead> Records for JsonLines<R> {
+impl<R: BufRead + Send> Records for JsonLines<R> {
     fn next(&mut self) -> Result<Option<Record>, Failure> {
         loop {
             let Some(Line { number, bytes }) = self.lines.next().map_err(unreadable)? else {
@@ -72,6 +109,9 @@ mod tests {
 {"k": "b"}
 {"k": "c", "v": 1
 {"k": "d", "v": ""}
+{"k": "e", "v": null}
+{"k": "f", "v": 1, "v": 2}
+{"k": "g", "v": 123456789012345678901234567890.10}
 "#;
         let mut reader = JsonLines::new(Lines::new(Cursor::new(text)), "k", "v", Notation::Raw);
         let mut found = Vec::new();
@@ -85,8 +125,17 @@ mod tests {
                 }
             });
         }
-        let expected =
-            [(2, "a=grün\n"), (3, r#"17={"x":[1,null]}"#), (4, "?"), (5, "?"), (6, "?"), (7, "d=")];
+        let expected = [
+            (2, "a=grün\n"),
+            (3, r#"17={"x": [1, null]}"#),
+            (4, "?"),
+            (5, "?"),
+            (6, "?"),
+            (7, "d="),
+            (8, "?"),
+            (9, "?"),
+            (10, "g=123456789012345678901234567890.10"),
+        ];
         assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
     }
 }

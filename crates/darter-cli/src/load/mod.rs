@@ -1,29 +1,31 @@
-//! `load`: the pairs of a file into a pool.
+//! `load` and `import`: the pairs of a file into a pool.
 //!
-//! A line that cannot be read or stored is reported with its number, and the others go on; at the
-//! end the exit code is 1 if there was one. Pairs are stored in batches sorted by key, which keeps
-//! neighbours together; of equal keys in a batch the last wins, as it does between batches.
+//! Nothing is lost silently: a line whose meaning is in doubt (another number of fields, a JSON
+//! null, a key that is too long) is bad. It is reported with its number, and the others go on; at
+//! the end the exit code is 1 if there was one. Pairs are stored in batches sorted by key, which
+//! keeps neighbours together; of equal keys in a batch the last wins, as it does between batches.
 
 mod delimited;
+mod input;
 mod json_lines;
 mod lines;
+mod loader;
 
 use crate::Answer;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
+use crate::signals::Interrupt;
 use clap::ValueEnum;
-use darter::{PutOutcome, Session};
-use delimited::Delimited;
-use indicatif::{ProgressBar, ProgressStyle};
+use darter::Store;
+use delimited::{Columns, Delimited};
+use indicatif::ProgressBar;
+use input::Input;
 use json_lines::JsonLines;
 use lines::Lines;
-use std::fs::File;
-use std::io::{BufReader, Read, Write};
-use std::path::PathBuf;
-
-/// Bytes of keys and values in a batch, at most, give or take one pair.
-const BATCH_BYTES: usize = 16 << 20;
+use loader::{HowArgs, Loader};
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// How a file holds its pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,10 +39,22 @@ pub(crate) enum Format {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter load fruit.csv
+  darter load people.csv.gz --key id --value name --strict
+  zcat log.jsonl.gz | darter load - --format jsonl --key at --value event")]
 pub(crate) struct LoadCommand {
     #[command(flatten)]
     pool: PoolArgs,
-    /// The file, `-` for standard input
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// What to load, and how.
+#[derive(clap::Args)]
+pub(crate) struct LoadArgs {
+    /// The file, `-` for standard input; it may be compressed by gzip or zstd
     file: PathBuf,
     /// Its format; by default told from its name
     #[arg(long, value_enum)]
@@ -61,9 +75,30 @@ pub(crate) struct LoadCommand {
     /// Keys and values have the escapes \n \t \r \\ \xNN in the file, as `scan` prints them
     #[arg(long)]
     escaped: bool,
-    /// Pairs that are sorted and stored together
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    batch: u64,
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter export --pool file:/data/old.pool all.tsv.gz
+  darter import --pool 'file:/data/new.pool?size=8G' all.tsv.gz
+  darter export | darter import - --pool tcp://10.0.0.1:7000")]
+pub(crate) struct ImportCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[command(flatten)]
+    import: ImportArgs,
+}
+
+/// What to import, and how.
+#[derive(clap::Args)]
+pub(crate) struct ImportArgs {
+    /// What `export` has written, `-` for standard input
+    file: PathBuf,
+    #[command(flatten)]
+    how: HowArgs,
 }
 
 /// A pair with the number of the line it began in.
@@ -82,8 +117,18 @@ pub(crate) enum Record {
     Bad(u64, String),
 }
 
+impl Record {
+    /// Returns the line it began in.
+    fn line(&self) -> u64 {
+        match self {
+            Self::Pair(pair) => pair.line,
+            Self::Bad(line, _) => *line,
+        }
+    }
+}
+
 /// Where pairs come from.
-pub(crate) trait Records {
+pub(crate) trait Records: Send {
     /// The next record; `None` at the end.
     ///
     /// # Errors
@@ -93,21 +138,29 @@ pub(crate) trait Records {
 
 impl LoadCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let interrupt = Interrupt::on_signals()?;
+        let opened = self.load.open()?;
+        store_all(opened, &self.load.file, self.load.how, &self.pool.open_or_create()?, &interrupt)
+    }
+}
+
+impl LoadArgs {
+    /// Loads into an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
+        store_all(self.open()?, &self.file, self.how, store, &Interrupt::on_signals()?)
+    }
+
+    /// Opens the file, and reads what names its columns.
+    fn open(&self) -> Result<(Box<dyn Records>, ProgressBar), Failure> {
         let format = self.format()?;
-        let (input, bar) = self.input()?;
-        let lines = Lines::new(BufReader::with_capacity(1 << 18, bar.wrap_read(input)));
-        let (key, value) = self.columns();
+        let (input, bar) = input::open(&self.file)?;
+        let lines = Lines::new(input);
         let records: Box<dyn Records> = match format {
-            Format::Csv => Box::new(Delimited::csv(lines, key, value, !self.no_header, self.notation())?),
-            Format::Tsv => Box::new(Delimited::tsv(lines, key, value, !self.no_header, self.notation())?),
-            Format::Jsonl => Box::new(JsonLines::new(lines, key, value, self.notation())),
+            Format::Csv => Box::new(Delimited::csv(lines, self.columns(), self.notation())?),
+            Format::Tsv => Box::new(Delimited::tsv(lines, self.columns(), self.notation())?),
+            Format::Jsonl => Box::new(JsonLines::new(lines, &self.key, &self.value, self.notation())),
         };
-        let store = self.pool.open_or_create()?;
-        let mut loader = Loader::new(store.session()?, bar, self.file.display().to_string());
-        let outcome = loader.load(records, self.batch as usize);
-        loader.finish();
-        outcome?;
-        Ok(if loader.bad == 0 { Answer::Done } else { Answer::No })
+        Ok((records, bar))
     }
 
     fn notation(&self) -> Notation {
@@ -118,139 +171,97 @@ impl LoadCommand {
         }
     }
 
-    /// The columns' names. Without a header the default names mean the first two.
-    fn columns(&self) -> (&str, &str) {
-        let or_number = |name, default, number| if self.no_header && name == default { number } else { name };
-        (or_number(self.key.as_str(), "key", "1"), or_number(self.value.as_str(), "value", "2"))
+    fn columns(&self) -> Columns<'_> {
+        match (self.no_header, self.key.as_str(), self.value.as_str()) {
+            (false, key, value) => Columns::Named { key, value },
+            (true, "key", "value") => Columns::Both,
+            // Without a header each default name means its place.
+            (true, key, value) => Columns::Numbered {
+                key: if key == "key" { "1" } else { key },
+                value: if value == "value" { "2" } else { value },
+            },
+        }
     }
 
     fn format(&self) -> Result<Format, Failure> {
         if let Some(format) = self.format {
             return Ok(format);
         }
-        let extension = self.file.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        match extension.as_str() {
+        match input::extension(input::plain_name(&self.file)).as_str() {
             "csv" => Ok(Format::Csv),
             "tsv" | "tab" => Ok(Format::Tsv),
             "jsonl" | "ndjson" | "json" => Ok(Format::Jsonl),
+            _ if self.file.is_dir() => input::open(&self.file).map(|_| Format::Csv),
             _ => Err(Failure::usage(format_args!(
                 "{}: its name does not tell the format; add `--format csv`, `tsv` or `jsonl`",
                 self.file.display()
             ))),
         }
     }
+}
 
-    /// The file, and a progress bar that knows its length. No bar is drawn where stderr is no
-    /// terminal.
-    fn input(&self) -> Result<(Box<dyn Read>, ProgressBar), Failure> {
-        if self.file.as_os_str() == "-" {
-            let style = ProgressStyle::with_template("{spinner} {bytes} read, {binary_bytes_per_sec}  {msg}");
-            return Ok((Box::new(std::io::stdin()), ProgressBar::new_spinner().with_style(style_of(style))));
-        }
-        let refused = |error| Failure::usage(format_args!("{}: {error}", self.file.display()));
-        let file = File::open(&self.file).map_err(refused)?;
-        let bytes = file.metadata().map_err(refused)?.len();
-        let style = ProgressStyle::with_template(
-            "{wide_bar} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left  {msg}",
-        );
-        Ok((Box::new(file), ProgressBar::new(bytes).with_style(style_of(style))))
+impl ImportCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let interrupt = Interrupt::on_signals()?;
+        let opened = self.import.open()?;
+        store_all(opened, &self.import.file, self.import.how, &self.pool.open_or_create()?, &interrupt)
     }
 }
 
-/// A style from a template of ours; a mistake in it costs the looks only.
-fn style_of(style: Result<ProgressStyle, indicatif::style::TemplateError>) -> ProgressStyle {
-    style.unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-/// Stores batches and keeps the counts.
-struct Loader {
-    session: Session,
-    bar: ProgressBar,
-    file: String,
-    new: u64,
-    replaced: u64,
-    /// Pairs that a later line of the same batch overrode.
-    overridden: u64,
-    bad: u64,
-}
-
-impl Loader {
-    fn new(session: Session, bar: ProgressBar, file: String) -> Self {
-        Self { session, bar, file, new: 0, replaced: 0, overridden: 0, bad: 0 }
+impl ImportArgs {
+    /// Imports into an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
+        store_all(self.open()?, &self.file, self.how, store, &Interrupt::on_signals()?)
     }
 
-    fn load(&mut self, mut records: Box<dyn Records>, batch_pairs: usize) -> Result<(), Failure> {
-        let mut batch = Vec::with_capacity(batch_pairs);
-        let mut bytes = 0;
-        loop {
-            match records.next() {
-                Ok(Some(Record::Bad(line, why))) => self.report(line, &why),
-                Ok(Some(Record::Pair(pair))) => {
-                    bytes += pair.key.len() + pair.value.len();
-                    batch.push(pair);
-                    if batch.len() >= batch_pairs || bytes >= BATCH_BYTES {
-                        self.store(&mut batch)?;
-                        bytes = 0;
-                    }
-                }
-                Ok(None) => return self.store(&mut batch),
-                // What was read before is stored all the same.
-                Err(failure) => return self.store(&mut batch).and(Err(failure)),
-            }
-        }
-    }
-
-    /// Stores a batch and empties it.
-    fn store(&mut self, batch: &mut Vec<Pair>) -> Result<(), Failure> {
-        // Stable: of equal keys the last line stays last, and wins.
-        batch.sort_by(|one, other| one.key.cmp(&other.key));
-        let mut pairs = batch.drain(..).peekable();
-        while let Some(pair) = pairs.next() {
-            if pairs.peek().is_some_and(|next| next.key == pair.key) {
-                self.overridden += 1;
-                continue;
-            }
-            match self.session.put(&pair.key, &pair.value) {
-                Ok(PutOutcome::Replaced) => self.replaced += 1,
-                Ok(_) => self.new += 1,
-                Err(error) if error.is_too_long() => {
-                    report(&self.bar, &self.file, pair.line, &error.to_string());
-                    self.bad += 1;
-                }
-                Err(error) => {
-                    let what = format!("{}: stopped storing at line {}: {error}", self.file, pair.line);
-                    return Err(Failure::Failed(what));
-                }
-            }
-        }
-        drop(pairs);
-        self.bar.set_message(format!("{} pairs", self.new + self.replaced));
-        Ok(())
-    }
-
-    fn report(&mut self, line: u64, why: &str) {
-        report(&self.bar, &self.file, line, why);
-        self.bad += 1;
-    }
-
-    /// Tells what was done.
-    fn finish(&self) {
-        self.bar.finish_and_clear();
-        let overridden = match self.overridden {
-            0 => String::new(),
-            n => format!(", {n} overridden by later lines"),
+    /// Opens the file. An export is JSON lines if it begins with an object, else tab-separated.
+    fn open(&self) -> Result<(Box<dyn Records>, ProgressBar), Failure> {
+        let (mut input, bar) = input::open(&self.file)?;
+        let is_json = first_byte(&mut input)? == Some(b'{');
+        let (lines, notation) = (Lines::new(input), Notation::Escaped);
+        let records: Box<dyn Records> = if is_json {
+            Box::new(JsonLines::new(lines, "key", "value", notation))
+        } else {
+            let columns = Columns::Named { key: "key", value: "value" };
+            let delimited = Delimited::tsv(lines, columns, notation).map_err(|failure| match failure {
+                Failure::Usage(why) => Failure::usage(format_args!(
+                    "{}: `darter export` has not written it ({why}); other files are for `darter load`",
+                    self.file.display()
+                )),
+                other => other,
+            });
+            Box::new(delimited?)
         };
-        complain(format_args!(
-            "{}: {} new keys, {} replaced{overridden}, {} bad lines",
-            self.file, self.new, self.replaced, self.bad
-        ));
+        Ok((records, bar))
     }
 }
 
-/// Reports a bad line, above the progress bar if there is one.
-fn report(bar: &ProgressBar, file: &str, line: u64, why: &str) {
-    bar.suspend(|| {
-        // A closed stderr leaves nobody to tell.
-        let _ = writeln!(std::io::stderr(), "{file}:{line}: {why}");
-    });
+/// Stores all records of an opened file.
+fn store_all(
+    (records, bar): (Box<dyn Records>, ProgressBar),
+    file: &Path,
+    how: HowArgs,
+    store: &Store,
+    interrupt: &Interrupt,
+) -> Result<Answer, Failure> {
+    let loader = Loader::new(store.session()?, bar, &file.display().to_string(), how);
+    let bad = loader.load(records, how, interrupt)?;
+    Ok(if bad == 0 { Answer::Done } else { Answer::No })
+}
+
+/// Returns the first byte of a file without taking it.
+fn first_byte(input: &mut Input) -> Result<Option<u8>, Failure> {
+    loop {
+        match input.fill_buf() {
+            Ok(bytes) => return Ok(bytes.first().copied()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
+}
+
+/// The failure to read the file.
+#[allow(clippy::needless_pass_by_value)] // for `map_err`
+fn unreadable(error: io::Error) -> Failure {
+    Failure::failed(format_args!("cannot read on: {error}"))
 }

@@ -6,16 +6,20 @@ mod summary;
 use crate::Answer;
 use crate::credentials::{ClientArgs, without_credentials};
 use crate::failure::{Failure, complain};
+use crate::pool::usable;
+use crate::signals::Interrupt;
 use darter::{ByteSize, PoolUrl};
 use darter_check::Hole;
 use darter_check::stress::cluster::{self, ClusterConfig, NodeConfig};
 use darter_check::stress::{
-    Ground, Launch, Progress, Site, StressConfig, StressError, Verdict, coordinator, worker,
+    Environment, Launch, Progress, Site, StressConfig, StressError, Verdict, coordinator, worker,
     worker::WorkerConfig,
 };
+use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -26,6 +30,10 @@ const REDRAWS_PER_SECOND: u8 = 5;
 pub(crate) const WORKER_COMMAND: &str = "stress-worker";
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter stress --pool 'file:/dev/shm/stress.pool?size=256M' --seconds 60
+  darter stress --memnodes 3 --node-kills 1 --until-kills 30")]
 #[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
 pub(crate) struct StressCommand {
     /// The pool: `file:PATH?size=SIZE[&nodes=N]` to create it, or the name of one without keys
@@ -121,10 +129,10 @@ struct ClusterArgs {
 }
 
 impl StressCommand {
-    fn ground(&self) -> Result<Ground, Failure> {
+    fn environment(&self) -> Result<Environment, Failure> {
         let ClusterArgs { node_size, apart, node_kills, node_pauses, cuts } = self.cluster;
         match (self.memnodes, &self.pool) {
-            (Some(nodes), _) => Ok(Ground::Cluster(ClusterConfig {
+            (Some(nodes), _) => Ok(Environment::Cluster(ClusterConfig {
                 nodes,
                 node_bytes: node_size.0,
                 apart,
@@ -132,7 +140,7 @@ impl StressCommand {
                 pauses_per_second: node_pauses,
                 cuts_per_second: cuts,
             })),
-            (None, Some(pool)) => Ok(Ground::Pool(site(pool, &self.credentials)?)),
+            (None, Some(pool)) => Ok(Environment::Pool(site(pool, &self.credentials)?)),
             (None, None) => Err(Failure::usage("name a pool, or ask for memory nodes by --memnodes")),
         }
     }
@@ -180,8 +188,9 @@ impl From<StressError> for Failure {
 
 impl StressCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        let interrupt = Interrupt::on_signals()?;
         let config = StressConfig {
-            ground: self.ground()?,
+            environment: self.environment()?,
             processes: self.processes,
             threads: self.threads,
             keys: self.keys,
@@ -198,6 +207,7 @@ impl StressCommand {
             second_judge: self.second_judge,
             hole: self.hole,
             canary: self.canary,
+            stop: interrupt.flag(),
         };
         let bar = self.bar();
         let worker = |config: &WorkerConfig| {
@@ -222,7 +232,13 @@ impl StressCommand {
         if let Some(logs) = &report.logs {
             complain(format_args!("the logs and the histories of the keys named are in {}", logs.display()));
         }
-        Ok(if report.verdict() == Verdict::Linearizable { Answer::Done } else { Answer::No })
+        match report.verdict() {
+            Verdict::Linearizable if interrupt.has_come() => Err(Failure::Interrupted(
+                "interrupted; the verdict is of what was done until then".to_owned(),
+            )),
+            Verdict::Linearizable => Ok(Answer::Done),
+            _ => Ok(Answer::No),
+        }
     }
 
     /// A bar that shows itself on a terminal only.
@@ -247,24 +263,27 @@ impl StressCommand {
         bar.set_position((part * bar.length().unwrap_or(0) as f64) as u64);
         let judging = if progress.judging { ", judging" } else { "" };
         bar.set_message(format!(
-            "{} operations, {} kills, {} pauses, {} thread stops{judging}",
-            HumanCount(progress.operations),
-            progress.kills,
-            progress.pauses,
-            progress.thread_stops
+            "{}, {}, {}, {}{judging}",
+            summary::many(progress.operations, "operation"),
+            counted(progress.kills, "kill"),
+            counted(progress.pauses, "pause"),
+            counted(progress.thread_stops, "thread stop")
         ));
     }
 }
 
 /// A pool and what it takes to open it.
 fn site(url: &PoolUrl, credentials: &ClientArgs) -> Result<Site, Failure> {
+    usable(url)?;
     Ok(Site { url: url.clone(), options: credentials.store_options(url)? })
 }
 
 /// This program as a worker.
 fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
+    // A signal from the terminal is for the coordinator, which ends the workers.
     command
+        .process_group(0)
         .arg(WORKER_COMMAND)
         .arg("--pool")
         .arg(config.pool.url.to_string())
@@ -298,7 +317,7 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
 fn launch_node(config: &NodeConfig) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     without_credentials(&mut command);
-    command.args(["memnode", "--until-stdin-closes", "--log-level", "warn"]);
+    command.process_group(0).args(["memnode", "--until-stdin-closes", "--log-level", "warn"]);
     command.args(["--listen", &config.listen.to_string(), "--size", &config.bytes.to_string()]);
     command.arg("--file").arg(&config.file);
     Ok(command)

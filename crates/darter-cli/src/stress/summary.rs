@@ -4,9 +4,15 @@ use super::StressCommand;
 use darter_check::second;
 use darter_check::stress::Report;
 use darter_check::stress::log::Call;
+use darter_fabric::{counted, inflected};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 use std::io::Write;
+
+/// Returns a large number, in groups of digits, with the noun that it counts.
+pub(super) fn many(number: u64, singular: &str) -> String {
+    format!("{} {}", HumanCount(number), inflected(number, singular))
+}
 
 impl StressCommand {
     pub(super) fn print(&self, out: &mut impl Write, report: &Report) -> std::io::Result<()> {
@@ -16,8 +22,10 @@ impl StressCommand {
         let operations = counts.operations();
         writeln!(
             out,
-            "operations    {} in {worked:.1} s by {processes} processes of {threads} threads",
-            HumanCount(operations)
+            "operations    {} in {worked:.1} s by {} of {}",
+            HumanCount(operations),
+            counted((*processes).into(), "process"),
+            counted((*threads).into(), "thread")
         )?;
         for call in Call::ALL {
             writeln!(out, "  {:<18}{:>12}", call.name(), HumanCount(counts.calls(call)).to_string())?;
@@ -29,39 +37,45 @@ impl StressCommand {
             let Report { node_kills, node_pauses, cuts, .. } = report;
             writeln!(
                 out,
-                "memory nodes  {node_kills} killed and started again, {node_pauses} paused, {cuts} links cut or slowed"
+                "memory nodes  {node_kills} killed and started again, {node_pauses} paused, {} cut or slowed",
+                counted(*cuts, "link")
             )?;
         }
         writeln!(
             out,
-            "repairs       {} while they worked, {} bytes given back",
+            "repairs       {} while they worked, {} given back",
             report.repairs,
-            HumanCount(report.repaired_bytes)
+            many(report.repaired_bytes, "byte")
         )?;
         writeln!(
             out,
-            "pending       {} operations, of these {} shut out, {} disconnected; {} torn logs",
-            counts.pending, counts.shut_out, counts.disconnected, counts.torn
+            "pending       {}, of these {} shut out, {} disconnected; {}",
+            counted(counts.pending, "operation"),
+            counts.shut_out,
+            counts.disconnected,
+            counted(counts.torn, "torn log")
         )?;
         writeln!(
             out,
-            "out of space  {} operations, which must have changed nothing",
-            HumanCount(counts.out_of_space)
+            "out of space  {}, which must have changed nothing",
+            many(counts.out_of_space, "operation")
         )?;
         writeln!(
             out,
-            "histories     {keys} keys in {rounds} rounds, the longest of {} operations, judged in {} steps",
-            HumanCount(report.longest_history),
-            HumanCount(report.checker_steps)
+            "histories     {} in {}, the longest of {}, judged in {}",
+            counted(u64::from(*keys), "key"),
+            counted(*rounds, "round"),
+            many(report.longest_history, "operation"),
+            many(report.checker_steps, "step")
         )?;
         if let Some(second) = &report.second {
             print_second(out, second)?;
         }
         writeln!(
             out,
-            "pool          {} violations; {} bytes leaked, {} after the repair",
-            pool.violations.len(),
-            HumanCount(pool.leaked_bytes_before),
+            "pool          {}; {} leaked, {} after the repair",
+            counted(pool.violations.len() as u64, "violation"),
+            many(pool.leaked_bytes_before, "byte"),
             pool.leaked_bytes_after
         )?;
         for what in report.findings.iter().chain(&pool.violations) {
@@ -151,8 +165,8 @@ impl StressCommand {
             let delays = &inside.delays;
             writeln!(
                 out,
-                "delays        {} batches, {} of them posted in two parts, {:.1} s in all",
-                HumanCount(delays.batches),
+                "delays        {}, {} of them posted in two parts, {:.1} s in all",
+                many(delays.batches, "batch"),
                 HumanCount(delays.split),
                 delays.time.as_secs_f64()
             )?;
@@ -185,17 +199,19 @@ impl StressCommand {
 fn print_second(out: &mut impl Write, second: &second::Counts) -> std::io::Result<()> {
     writeln!(
         out,
-        "second judge  {} histories linearizable, {} given up in part, {} violations",
-        second.histories, second.histories_undecided, second.violations
+        "second judge  {} linearizable, {} given up in part, {}",
+        counted(second.histories, "history"),
+        second.histories_undecided,
+        counted(second.violations, "violation")
     )?;
     writeln!(
         out,
-        "              {} operations judged in {} segments, the longest of {}; {} operations in {} segments given up",
-        HumanCount(second.operations),
-        HumanCount(second.segments),
+        "              {} judged in {}, the longest of {}; {} in {} given up",
+        many(second.operations, "operation"),
+        many(second.segments, "segment"),
         second.longest_segment,
-        second.operations_given_up,
-        second.segments_given_up
+        counted(second.operations_given_up, "operation"),
+        counted(second.segments_given_up, "segment")
     )
 }
 

@@ -4,18 +4,31 @@ mod svg;
 mod text;
 
 use crate::Answer;
+use crate::arguments::NotationArgs;
 use crate::failure::Failure;
-use crate::notation::{Notation, NotationArgs};
+use crate::notation::Notation;
 use crate::pool::PoolArgs;
-use darter::TreeView;
+use darter::Store;
+use darter::report::TreeView;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter tree --levels 2
+  darter tree --prefix user: --svg tree.svg")]
 pub(crate) struct TreeCommand {
     #[command(flatten)]
     pool: PoolArgs,
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+/// What to draw.
+#[derive(clap::Args)]
+pub(crate) struct TreeArgs {
     #[command(flatten)]
     notation: NotationArgs,
     /// Draw the part of the tree below this prefix
@@ -34,9 +47,15 @@ pub(crate) struct TreeCommand {
 
 impl TreeCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        self.pool.read(|store| self.tree.run(store))
+    }
+}
+
+impl TreeArgs {
+    /// Draws the tree of an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let notation = self.notation.notation();
         let prefix = notation.argument(&self.prefix)?;
-        let store = self.pool.existing()?;
         let view = store.tree(&prefix, self.levels as usize, self.width as usize)?;
         if let Some(path) = &self.svg {
             ::svg::save(path, &svg::draw(&view, notation))
@@ -82,7 +101,8 @@ fn caption(view: &TreeView) -> String {
 pub(crate) mod samples {
     //! A small tree for the pictures' tests.
 
-    use darter::{GlobalAddr, TreeView};
+    use darter::GlobalAddr;
+    use darter::report::TreeView;
 
     fn node(label: &str, prefix: &[u8], children: Vec<(Option<u8>, TreeView)>, more: u64) -> TreeView {
         let addr = GlobalAddr::new(0, 4096);

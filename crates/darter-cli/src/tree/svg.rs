@@ -7,7 +7,7 @@ use super::{caption, edge, shown};
 use crate::notation::Notation;
 use ::svg::Document;
 use ::svg::node::element::{Group, Line, Rectangle, Style, Text, Title};
-use darter::TreeView;
+use darter::report::TreeView;
 
 /// Pixels of a column, a level, a node's box, and the border.
 const COLUMN: f64 = 120.0;

@@ -10,7 +10,7 @@
 
 use super::{caption, edge, shown};
 use crate::notation::Notation;
-use darter::TreeView;
+use darter::report::TreeView;
 use std::io::{self, Write};
 
 /// Writes the picture, a line to a node.

@@ -7,9 +7,16 @@
 mod common;
 mod compare;
 mod deaths;
+mod help;
+mod interrupt;
+mod load;
 mod memnode;
 mod modules;
 mod operating;
 mod program;
+mod redis_table;
+mod scene;
 mod serve;
+mod shell;
 mod stress;
+mod usage;

@@ -120,7 +120,7 @@ fn a_pool_grows_while_it_is_used() {
     assert!(darter(&["pool", "create", "--pool", &url]).status.success());
     // A client that knows the first node only, as it is and as the pool was when it began.
     let store = darter::Store::open(&url).unwrap();
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     session.put(b"before", b"1").unwrap();
     assert_eq!(store.pool().nodes(), 1);
     let added = darter(&["pool", "add-node", "--pool", &url, &nodes[1].address]);

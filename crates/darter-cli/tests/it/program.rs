@@ -1,91 +1,7 @@
 //! The program as its user meets it: exit codes, output, files in and out.
 
-use assert_cmd::Command;
+use crate::scene::{Scene, finish, program};
 use std::fs;
-use std::path::PathBuf;
-use tempfile::TempDir;
-
-/// A directory with a pool in it.
-struct Scene {
-    directory: TempDir,
-}
-
-/// What a command answered.
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Answer {
-    #[track_caller]
-    fn code(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "out: {}\nerr: {}", self.out, self.err);
-        self
-    }
-
-    #[track_caller]
-    fn out(self, out: &str) -> Self {
-        assert_eq!(self.out, out, "err: {}", self.err);
-        self
-    }
-
-    #[track_caller]
-    fn err(self, part: &str) -> Self {
-        assert!(self.err.contains(part), "`{part}` is not in: {}", self.err);
-        self
-    }
-}
-
-fn program() -> Command {
-    let mut program = Command::new(assert_cmd::cargo::cargo_bin!("darter"));
-    program.env_remove("DARTER_POOL");
-    program
-}
-
-fn finish(program: &mut Command) -> Answer {
-    let output = program.output().unwrap();
-    Answer {
-        code: output.status.code().unwrap(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-impl Scene {
-    /// An empty pool.
-    fn new() -> Self {
-        let scene = Self { directory: tempfile::tempdir().unwrap() };
-        scene.run(&["put", "x", "y", "--pool", &format!("{}?size=32M&nodes=2", scene.url())]).code(0);
-        scene.run(&["del", "x"]).code(0);
-        scene
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn url(&self) -> String {
-        format!("file:{}", self.path("pool").display())
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut program = program();
-        program.env("DARTER_POOL", self.url()).args(words);
-        program
-    }
-
-    fn run(&self, words: &[&str]) -> Answer {
-        finish(&mut self.command(words))
-    }
-
-    /// Loads a file of this text.
-    fn load(&self, name: &str, text: impl AsRef<[u8]>, options: &[&str]) -> Answer {
-        let path = self.path(name);
-        fs::write(&path, text).unwrap();
-        self.run(&[&["load", path.to_str().unwrap()], options].concat())
-    }
-}
 
 #[test]
 fn put_get_del() {
@@ -228,7 +144,7 @@ fn loads_report_bad_lines_and_keep_the_others() {
     let answer = scene.load("people.csv", text, &["--key", "id", "--value", "name"]).code(1);
     let answer = answer
         .err("people.csv:3: a quote")
-        .err("people.csv:5: 1 fields")
+        .err("people.csv:5: 1 field; the header has 3")
         .err("4 new keys")
         .err("2 bad lines");
     assert_eq!(answer.err.lines().count(), 3, "{}", answer.err);
@@ -246,7 +162,7 @@ fn loads_of_every_format() {
     scene
         .load("one.csv", "\u{feff}key,value\r\na,1\r\n", &[])
         .code(0)
-        .err("1 new keys, 0 replaced, 0 bad lines");
+        .err("1 new key, 0 replaced, 0 bad lines");
     scene.load("two.tsv", "value\tkey\n2\tb\n", &[]).code(0);
     scene
         .load(
@@ -261,7 +177,7 @@ fn loads_of_every_format() {
         .code(0);
     scene.load("six.csv", "66,36\n6,36\n", &["--no-header", "--hex"]).code(1).err("six.csv:2: key:");
     finish(scene.command(&["load", "-", "--format", "tsv"]).write_stdin("key\tvalue\ng\t7\n")).code(0);
-    scene.run(&["scan"]).out("a\t1\nb\t2\nc\t[1,null]\ne\t5\nf\t6\ng\t7\n");
+    scene.run(&["scan"]).out("a\t1\nb\t2\nc\t[1, null]\ne\t5\nf\t6\ng\t7\n");
     // Of equal keys the last line wins, within a batch and across batches.
     for batch in ["1", "2", "100"] {
         scene.load("seven.csv", "key,value\nz,1\nz,2\ny,1\nz,3\n", &["--batch", batch]).code(0);

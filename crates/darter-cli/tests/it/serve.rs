@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A `darter` process that prints its address in its first line. It is killed when dropped.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Daemon {
@@ -29,7 +29,7 @@ impl Daemon {
         Self { child, address }
     }
 
-    fn gateway(pool: &str, resp: &str) -> Self {
+    pub(crate) fn gateway(pool: &str, resp: &str) -> Self {
         Self::start(&["serve", "--resp", resp, "--pool", pool])
     }
 }
@@ -48,13 +48,13 @@ impl Drop for Daemon {
 }
 
 /// A client that finds its gateway again.
-struct Client {
+pub(crate) struct Client {
     address: String,
     stream: Option<BufReader<TcpStream>>,
 }
 
 impl Client {
-    fn new(address: &str) -> Self {
+    pub(crate) fn new(address: &str) -> Self {
         Self { address: address.to_owned(), stream: None }
     }
 
@@ -73,7 +73,7 @@ impl Client {
     }
 
     /// The first line of the reply, and a string's bytes; nothing when the connection ended before.
-    fn ask(&mut self, words: &str) -> Option<(String, String)> {
+    pub(crate) fn ask(&mut self, words: &str) -> Option<(String, String)> {
         if self.stream.is_none() {
             self.connect();
         }

@@ -45,6 +45,23 @@ macro_rules! forward_fabric {
             self.inner.add_node(node, address)
         }
 
+        fn node_id(&self, node: u8) -> Option<u64> {
+            self.inner.node_id(node)
+        }
+
+        fn expect_node(&self, node: u8, expected: &crate::ExpectedNode) -> Result<(), crate::FabricError> {
+            self.inner.expect_node(node, expected)
+        }
+
+        #[inline]
+        fn is_absent(&self, node: u8) -> bool {
+            self.inner.is_absent(node)
+        }
+
+        fn look_for_absent(&self) {
+            self.inner.look_for_absent();
+        }
+
         fn forget_node(&self, node: u8) {
             self.inner.forget_node(node);
         }
@@ -81,6 +98,10 @@ macro_rules! forward_fabric {
 
         fn persist(&self) -> Result<(), crate::FabricError> {
             self.inner.persist()
+        }
+
+        fn verify(&self) -> Result<(), crate::FabricError> {
+            self.inner.verify()
         }
     };
 }

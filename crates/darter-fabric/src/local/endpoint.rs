@@ -217,7 +217,8 @@ impl Endpoint for LocalEndpoint {
 
     #[inline]
     fn glance(&self, addr: GlobalAddr) -> Option<u64> {
-        let words = self.pool.regions.locate(&Verb { kind: VerbKind::Read, addr, at: 0, words: 1 });
+        let words =
+            self.pool.regions.locate(&Verb { kind: VerbKind::Read, addr, at: 0, words: 1, is_fenced: false });
         words.ok().map(|words| words[0].load(Ordering::Relaxed))
     }
 

@@ -3,13 +3,14 @@
 //!
 //! A shared mapping has two ways to kill its process that no error code announces: touching a page
 //! beyond the file's end, and touching a hole that a full disk cannot fill. So the file's length is
-//! compared with the superblock's geometry first, and space can be reserved at creation
-//! ([`Space::Reserved`]); otherwise [`super::notes`] warns.
+//! compared with the superblock's geometry first, and space is reserved at creation
+//! ([`Space::Reserved`]) unless the caller or the file system does without; then [`super::notes`]
+//! warns.
 //!
 //! Each process that has the file mapped holds a shared lock on it; a creator needs the lock alone.
 //! So a file in use cannot be truncated under its users.
 
-use super::locks::{LockKind, MAPPED_LOCK, try_lock};
+use super::locks::{LockKind, MAPPED_LOCK, READ_LOCK, is_locked, try_lock};
 use super::mapping::Mapping;
 use super::total_bytes;
 use crate::{
@@ -29,11 +30,14 @@ const DEVICE_PAGE_BYTES: u64 = 2 << 20;
 /// How a new pool file gets its disk space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Space {
-    /// When it is touched. A full disk then ends the process that touches it, with SIGBUS.
+    /// At once, or not at all; on a file system that cannot reserve space, when it is touched. A
+    /// device has its space anyway.
     #[default]
-    Sparse,
-    /// At once, or not at all. A device has its space anyway.
     Reserved,
+    /// At once, or not at all, if need be by writing all of it.
+    Preallocated,
+    /// When it is touched. A full disk then ends the process that touches it, with SIGBUS.
+    Sparse,
 }
 
 /// How to create a pool file.
@@ -44,6 +48,9 @@ pub struct FileOptions {
     /// How it gets its disk space.
     pub space: Space,
 }
+
+/// How so many bytes at the beginning of a file are mapped.
+type MapFile = fn(&File, &Path, usize) -> Result<Mapping, FabricError>;
 
 /// A pool file that this process has open.
 #[derive(Debug)]
@@ -77,8 +84,10 @@ impl PoolFile {
         } else {
             pool.file.set_len(0).map_err(|source| pool.error("empty it", source))?;
             pool.file.set_len(bytes as u64).map_err(|source| pool.error("extend it", source))?;
-            if options.space == Space::Reserved {
-                pool.reserve(bytes as u64)?;
+            if let Err(error) = pool.reserve(bytes as u64, options.space) {
+                // What was reserved is given back; the error to report is the first one.
+                let _ = pool.file.set_len(0);
+                return Err(error);
             }
         }
         let mapping = Mapping::shared(&pool.file, path, bytes)?;
@@ -96,6 +105,31 @@ impl PoolFile {
     pub(super) fn open(path: &Path) -> Result<(Self, Mapping, u64, usize), FabricError> {
         let pool = Self::opened(path, false)?;
         pool.lock(LockKind::Shared)?;
+        pool.map(Mapping::shared)
+    }
+
+    /// Opens a file to be read, which nobody else may have open, and maps a copy of it. Also returns
+    /// the bytes of a node and the number of nodes.
+    pub(super) fn open_snapshot(path: &Path) -> Result<(Self, Mapping, u64, usize), FabricError> {
+        let pool = Self::opened_to_read(path)?;
+        try_lock(&pool.file, READ_LOCK, LockKind::Shared).map_err(|source| pool.error("lock it", source))?;
+        if pool.is_in_use()? {
+            return Err(pool.refusal(
+                "is open in another process, and without the right to write it this one cannot tell it what it reads; \
+                 open it as a user who may write it, or when nobody else has it open",
+            ));
+        }
+        pool.map(Mapping::copy)
+    }
+
+    /// Returns whether another process has the file mapped.
+    pub(super) fn is_in_use(&self) -> Result<bool, FabricError> {
+        is_locked(&self.file, MAPPED_LOCK).map_err(|source| self.error("look at the locks on it", source))
+    }
+
+    /// Maps the file once its superblock has said how much there is.
+    fn map(self, mapped: MapFile) -> Result<(Self, Mapping, u64, usize), FabricError> {
+        let pool = self;
         let held = pool.held_bytes()?;
         if held < SUPERBLOCK_BYTES {
             return Err(pool.refusal(if held == 0 {
@@ -104,7 +138,7 @@ impl PoolFile {
                 "is too short to be a pool; choose another file"
             }));
         }
-        let (bytes_per_node, nodes) = pool.geometry(held)?;
+        let (bytes_per_node, nodes) = pool.geometry(held, mapped)?;
         let bytes = total_bytes(bytes_per_node, nodes).map_err(|error| {
             pool.refusal(&format!("has a damaged superblock: {error}; restore it from a copy"))
         })?;
@@ -113,13 +147,17 @@ impl PoolFile {
                 "was cut short: it has {held} of the pool's {bytes} bytes; restore it from a copy"
             )));
         }
-        let mapping = Mapping::shared(&pool.file, path, bytes)?;
+        let mapping = mapped(&pool.file, &pool.path, bytes)?;
         Ok((pool, mapping, bytes_per_node, nodes))
     }
 
     /// Opens a memory node's region, or makes it of zeros, and keeps the file for this process
     /// alone. Also returns whether it was made.
-    pub(super) fn region(path: &Path, bytes: usize) -> Result<(Self, Mapping, bool), FabricError> {
+    pub(super) fn region(
+        path: &Path,
+        bytes: usize,
+        space: Space,
+    ) -> Result<(Self, Mapping, bool), FabricError> {
         let pool = Self::opened(path, true)?;
         pool.lock(LockKind::Exclusive)?;
         let held = pool.held_bytes()?;
@@ -130,15 +168,32 @@ impl PoolFile {
             let (held, bytes) = (ByteSize(held), ByteSize(bytes as u64));
             return Err(pool.refusal(&format!("has {held}, not {bytes}; give its own size or another file")));
         }
+        // What the file holds stays; a file that was sparse has its space from now on.
+        if !pool.is_device
+            && let Err(error) = pool.reserve(bytes as u64, space)
+        {
+            if is_new {
+                let _ = pool.file.set_len(0);
+            }
+            return Err(error);
+        }
         let mapping = Mapping::shared(&pool.file, path, bytes)?;
         Ok((pool, mapping, is_new))
     }
 
     fn opened(path: &Path, create: bool) -> Result<Self, FabricError> {
-        let io = |action| move |source| FabricError::io(path, action, source);
         let mut how = OpenOptions::new();
         how.read(true).write(true).create(create).truncate(false);
-        let file = how.open(path).map_err(io(if create { "create it" } else { "open it" }))?;
+        Self::opened_so(path, &how, if create { "create it" } else { "open it" })
+    }
+
+    fn opened_to_read(path: &Path) -> Result<Self, FabricError> {
+        Self::opened_so(path, OpenOptions::new().read(true), "open it to read it")
+    }
+
+    fn opened_so(path: &Path, how: &OpenOptions, action: &'static str) -> Result<Self, FabricError> {
+        let io = |action| move |source| FabricError::io(path, action, source);
+        let file = how.open(path).map_err(io(action))?;
         let kind = file.metadata().map_err(io("look at it"))?.file_type();
         let pool = Self { file, path: path.to_owned(), is_device: kind.is_char_device() };
         if kind.is_file() || pool.is_device {
@@ -150,7 +205,12 @@ impl PoolFile {
 
     /// Takes or changes this process's share of the file.
     fn lock(&self, kind: LockKind) -> Result<(), FabricError> {
+        // What is read as a snapshot must not be cut short.
+        let is_read = kind == LockKind::Exclusive
+            && is_locked(&self.file, READ_LOCK)
+                .map_err(|source| self.error("look at the locks on it", source))?;
         match try_lock(&self.file, MAPPED_LOCK, kind) {
+            Ok(_) if is_read => Err(self.refusal("is being read by another process; wait for that to end")),
             Ok(true) => Ok(()),
             Ok(false) => Err(self.refusal(match kind {
                 LockKind::Exclusive => "is in use by another process; close the pool there first",
@@ -185,9 +245,9 @@ impl PoolFile {
     }
 
     /// Reads the bytes of a node and the number of nodes from the first superblock.
-    fn geometry(&self, held: u64) -> Result<(u64, usize), FabricError> {
+    fn geometry(&self, held: u64, mapped: MapFile) -> Result<(u64, usize), FabricError> {
         let page = if self.is_device { DEVICE_PAGE_BYTES } else { SUPERBLOCK_BYTES };
-        let head = Mapping::shared(&self.file, &self.path, page.min(held) as usize)?;
+        let head = mapped(&self.file, &self.path, page.min(held) as usize)?;
         let word = |index: usize| head.words()[index].load(Ordering::Acquire);
         match word(0) {
             SUPERBLOCK_MAGIC => {}
@@ -205,17 +265,59 @@ impl PoolFile {
         Ok((word(SUPERBLOCK_NODE_BYTES_WORD), nodes as usize))
     }
 
+    /// Bytes of disk space that the file has.
+    pub(super) fn taken_bytes(&self) -> Option<u64> {
+        Some(self.file.metadata().ok()?.blocks() * 512)
+    }
+
+    /// Returns what the file system says about itself.
+    pub(super) fn file_system(&self) -> Option<libc::statfs> {
+        // SAFETY: an all-zero `statfs` is a valid value of that plain struct.
+        let mut report: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the descriptor is open and `report` outlives the call, which fills it.
+        (unsafe { libc::fstatfs(self.file.as_raw_fd(), &raw mut report) } == 0).then_some(report)
+    }
+
     /// Reserves disk space for the whole file.
-    fn reserve(&self, bytes: u64) -> Result<(), FabricError> {
-        let length = libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
-        // SAFETY: the descriptor is open; the call touches no memory of this process.
-        let code = unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, length) };
-        if code == 0 {
-            return Ok(());
+    fn reserve(&self, bytes: u64, space: Space) -> Result<(), FabricError> {
+        // Some file systems fill up before they refuse.
+        let is_too_much = self
+            .file_system()
+            .zip(self.taken_bytes())
+            .is_some_and(|(report, taken)| bytes.saturating_sub(taken) > free_bytes(&report));
+        if is_too_much && space != Space::Sparse {
+            return Err(FabricError::disk_full(&self.path, bytes));
         }
-        // What was reserved is given back; the error to report is the first one.
-        let _ = self.file.set_len(0);
-        Err(self.error("reserve its disk space", io::Error::from_raw_os_error(code)))
+        let length = libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
+        let descriptor = self.file.as_raw_fd();
+        let outcome = match space {
+            Space::Sparse => Ok(()),
+            Space::Preallocated => {
+                // SAFETY: the descriptor is open; the call touches no memory of this process.
+                match unsafe { libc::posix_fallocate(descriptor, 0, length) } {
+                    0 => Ok(()),
+                    code => Err(io::Error::from_raw_os_error(code)),
+                }
+            }
+            Space::Reserved => loop {
+                // SAFETY: the descriptor is open; the call touches no memory of this process.
+                if unsafe { libc::fallocate(descriptor, 0, 0, length) } == 0 {
+                    break Ok(());
+                }
+                let error = io::Error::last_os_error();
+                match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EOPNOTSUPP | libc::ENOSYS) => break Ok(()),
+                    _ => break Err(error),
+                }
+            },
+        };
+        outcome.map_err(|source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                FabricError::disk_full(&self.path, bytes)
+            }
+            _ => self.error("reserve its disk space", source),
+        })
     }
 
     /// Returns a new description of the same file, whatever became of its name.
@@ -249,6 +351,11 @@ impl PoolFile {
     fn refusal(&self, what: &str) -> FabricError {
         FabricError::geometry(format!("{} {what}", self.path.display()))
     }
+}
+
+/// Bytes that a file system has free.
+pub(super) fn free_bytes(report: &libc::statfs) -> u64 {
+    report.f_bavail.saturating_mul(u64::try_from(report.f_bsize).unwrap_or(0))
 }
 
 impl Drop for PoolFile {

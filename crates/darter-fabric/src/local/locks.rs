@@ -8,6 +8,8 @@ use std::os::fd::AsRawFd;
 /// Offset of the lock that every process holds shared while it has the file mapped, and a creator
 /// holds alone.
 pub(super) const MAPPED_LOCK: i64 = (1 << 62) - 1;
+/// Offset of the lock that every process holds shared while it reads a snapshot of the file.
+pub(super) const READ_LOCK: i64 = MAPPED_LOCK - 1;
 /// Offset of the lock of client slot 0; slot `n` is `n` bytes further.
 pub(super) const SLOT_LOCKS: i64 = 1 << 62;
 

@@ -34,6 +34,8 @@ enum Backing {
     Reserved,
     /// A shared mapping of a file.
     File,
+    /// A mapping of a file whose changes stay in this process.
+    Copy,
 }
 
 /// A range of words that lives until dropped.
@@ -128,6 +130,15 @@ impl Mapping {
             .map_err(|source| FabricError::io(path, "map it", source))?;
         advise_huge(base, bytes);
         Ok(Self { base: base.cast(), bytes, backing: Backing::File })
+    }
+
+    /// Returns the first `bytes` bytes of a file as they are when they are touched. What this
+    /// process writes goes to a copy of its own. The caller has checked the length as for
+    /// [`Mapping::shared`].
+    pub(super) fn copy(file: &File, path: &Path, bytes: usize) -> Result<Self, FabricError> {
+        let base = map(bytes, libc::MAP_PRIVATE | libc::MAP_NORESERVE, Some(file))
+            .map_err(|source| FabricError::io(path, "map it", source))?;
+        Ok(Self { base: base.cast(), bytes, backing: Backing::Copy })
     }
 
     /// Returns the words.

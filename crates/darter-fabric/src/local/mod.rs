@@ -27,6 +27,7 @@ mod identity;
 mod locks;
 mod mapping;
 mod notes;
+mod snapshot;
 
 pub use endpoint::LocalEndpoint;
 pub use file::{FileOptions, Space};
@@ -37,6 +38,7 @@ use endpoint::Regions;
 use file::PoolFile;
 use identity::{FileIdentity, MemoryIdentities};
 use mapping::Mapping;
+use snapshot::Snapshot;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,6 +61,7 @@ struct LocalPool {
 enum Source {
     Memory(MemoryIdentities),
     File(PoolFile),
+    Snapshot(Snapshot),
 }
 
 impl Local {
@@ -92,20 +95,26 @@ impl Local {
     ///
     /// # Errors
     /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file has another size or is
-    /// in use; [`FabricError::Io`] when the system refuses.
-    pub fn file_region(path: impl AsRef<Path>, bytes: u64) -> Result<(Self, bool), FabricError> {
+    /// in use; [`FabricError::DiskFull`] when its file system has no room for it;
+    /// [`FabricError::Io`] when the system refuses.
+    pub fn file_region(
+        path: impl AsRef<Path>,
+        bytes: u64,
+        space: Space,
+    ) -> Result<(Self, bool), FabricError> {
         let total = total_bytes(bytes, 1)?;
-        let (file, mapping, is_new) = PoolFile::region(path.as_ref(), total)?;
+        let (file, mapping, is_new) = PoolFile::region(path.as_ref(), total, space)?;
         Ok((Self::over(mapping, bytes, 1, Source::File(file)), is_new))
     }
 
-    /// Creates a pool file of `nodes` regions of `bytes_per_node` zero bytes each. The file is
-    /// sparse: disk space is taken where it is touched, and [`Fabric::notes`] warns when there is
-    /// less than the pool may come to need.
+    /// Creates a pool file of `nodes` regions of `bytes_per_node` zero bytes each, and reserves its
+    /// disk space. Where the file system cannot, [`Fabric::notes`] warns when there is less than
+    /// the pool may come to need.
     ///
     /// # Errors
     /// [`FabricError::Geometry`] as for [`Local::memory`], and when the file exists and is not
-    /// empty, is in use, or is a device too small; [`FabricError::Io`] when the system refuses.
+    /// empty, is in use, or is a device too small; [`FabricError::DiskFull`] when its file system
+    /// has no room for it; [`FabricError::Io`] when the system refuses.
     pub fn file_create(
         path: impl AsRef<Path>,
         bytes_per_node: u64,
@@ -139,6 +148,16 @@ impl Local {
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::File(file)))
     }
 
+    /// Opens a pool file as it is now, without the right to write it: what is written stays in this
+    /// process and ends with it. [`Fabric::verify`] says whether the file has changed since.
+    ///
+    /// # Errors
+    /// Fails as [`Local::file_open`] does, and when another process has the file open.
+    pub fn file_snapshot(path: impl AsRef<Path>) -> Result<Self, FabricError> {
+        let (file, mapping, bytes_per_node, nodes) = PoolFile::open_snapshot(path.as_ref())?;
+        Ok(Self::over(mapping, bytes_per_node, nodes, Source::Snapshot(Snapshot::of(file)?)))
+    }
+
     fn over(mapping: Mapping, bytes_per_node: u64, nodes: usize, source: Source) -> Self {
         Self { pool: Arc::new(LocalPool { regions: Regions::new(mapping, bytes_per_node, nodes), source }) }
     }
@@ -148,6 +167,7 @@ impl Local {
         match &self.pool.source {
             Source::Memory(_) => None,
             Source::File(file) => Some(file.path()),
+            Source::Snapshot(snapshot) => Some(snapshot.file().path()),
         }
     }
 }
@@ -187,6 +207,7 @@ impl Fabric for Local {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             ordered_batches: true,
+            pure_cas: true,
             on_chip_bytes: 0,
             persistent: matches!(self.pool.source, Source::File(_)),
             inline_bytes: u32::MAX,
@@ -197,6 +218,9 @@ impl Fabric for Local {
         let file = match &self.pool.source {
             Source::Memory(_) => None,
             Source::File(file) => Some(file),
+            Source::Snapshot(_) => {
+                return vec!["this is a snapshot of the file: what is written is not kept".to_owned()];
+            }
         };
         notes::collect(self.pool.regions.mapping(), file)
     }
@@ -205,6 +229,7 @@ impl Fabric for Local {
         match &self.pool.source {
             Source::Memory(identities) => Ok(Box::new(identities.claim(slot)?)),
             Source::File(file) => Ok(Box::new(FileIdentity::claim(file, slot)?)),
+            Source::Snapshot(snapshot) => Ok(Box::new(snapshot.identities.claim(slot)?)),
         }
     }
 
@@ -212,12 +237,21 @@ impl Fabric for Local {
         match &self.pool.source {
             Source::Memory(identities) => Ok(identities.fence(suspect.slot)),
             Source::File(file) => FileIdentity::fence(file, suspect.slot),
+            // Nobody else had the file open, so all others are dead.
+            Source::Snapshot(snapshot) => Ok(snapshot.identities.fence(suspect.slot)),
+        }
+    }
+
+    fn verify(&self) -> Result<(), FabricError> {
+        match &self.pool.source {
+            Source::Memory(_) | Source::File(_) => Ok(()),
+            Source::Snapshot(snapshot) => snapshot.verify(),
         }
     }
 
     fn persist(&self) -> Result<(), FabricError> {
         match &self.pool.source {
-            Source::Memory(_) => Ok(()),
+            Source::Memory(_) | Source::Snapshot(_) => Ok(()),
             Source::File(file) => self
                 .pool
                 .regions

@@ -1,11 +1,9 @@
 //! Remarks for the operator: whether huge pages are in use, whether disk space suffices, what
 //! survives what.
 
-use super::file::PoolFile;
+use super::file::{PoolFile, free_bytes};
 use super::mapping::Mapping;
 use crate::ByteSize;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 
 /// Smallest pool that huge pages matter to.
 const HUGE_PAGES_MATTER_BYTES: usize = 2 << 20;
@@ -44,28 +42,23 @@ struct Medium {
 
 impl Medium {
     fn of(file: &PoolFile) -> Self {
-        // SAFETY: an all-zero `statfs` is a valid value of that plain struct.
-        let mut report: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open and `report` outlives the call, which fills it.
-        let known = unsafe { libc::fstatfs(file.description().as_raw_fd(), &raw mut report) } == 0;
         let is_device = file.is_device();
+        let file_system = file.file_system().filter(|_| !is_device);
         Self {
             is_device,
-            is_tmpfs: known && !is_device && report.f_type == libc::TMPFS_MAGIC,
-            free_bytes: (known && !is_device)
-                .then(|| report.f_bavail.saturating_mul(u64::try_from(report.f_bsize).unwrap_or(0))),
+            is_tmpfs: file_system.is_some_and(|report| report.f_type == libc::TMPFS_MAGIC),
+            free_bytes: file_system.as_ref().map(free_bytes),
         }
     }
 }
 
 /// Warns when the file system cannot hold the whole pool.
 fn missing_space(file: &PoolFile, medium: &Medium, bytes: u64) -> Option<String> {
-    let taken = file.description().metadata().ok()?.blocks() * 512;
-    let (needed, free) = (bytes.saturating_sub(taken), medium.free_bytes?);
+    let (needed, free) = (bytes.saturating_sub(file.taken_bytes()?), medium.free_bytes?);
     (needed > free).then(|| {
         format!(
             "{}: the pool may come to need {} more, but its file system has {} free; a write that finds it full \
-             ends the process (SIGBUS); make room, or create the pool with its space reserved",
+             ends the process (SIGBUS); make room, or create the pool anew without `sparse`",
             file.path().display(),
             ByteSize(needed),
             ByteSize(free),

@@ -118,6 +118,7 @@ impl Fabric for Model {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             ordered_batches: true,
+            pure_cas: true,
             on_chip_bytes: self.spec.onchip_bytes,
             persistent: false,
             inline_bytes: self.spec.inline_bytes as u32,

@@ -378,7 +378,13 @@ impl World {
     /// Puts words of a node on its chip while there is room; returns whether they are there.
     pub(super) fn place_on_chip(&mut self, addr: GlobalAddr, bytes: u64) -> bool {
         let Some(node) = self.nodes.get_mut(usize::from(addr.node())) else { return false };
-        let words = Verb { kind: VerbKind::Read, addr, at: 0, words: u32::try_from(bytes / 8).unwrap_or(0) };
+        let words = Verb {
+            kind: VerbKind::Read,
+            addr,
+            at: 0,
+            words: u32::try_from(bytes / 8).unwrap_or(0),
+            is_fenced: false,
+        };
         if words.words == 0 || !bytes.is_multiple_of(8) || node.memory.admit(&words).is_err() {
             return false;
         }

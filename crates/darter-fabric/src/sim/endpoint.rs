@@ -1,6 +1,7 @@
 //! The fabric and its endpoints as simulated processes see them, and the strings the simulation
 //! pulls.
 
+use super::Relaxations;
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
 use crate::{
@@ -74,6 +75,11 @@ impl Sim {
     /// Moves the clock of leases on.
     pub fn advance_ms(&self, ms: u64) {
         self.world().clock_ms += ms;
+    }
+
+    /// From now until the next restore verbs promise only what these leave.
+    pub fn relax(&self, relaxations: Relaxations) {
+        self.world().relaxations = relaxations;
     }
 
     /// From now on the clock moves by so many milliseconds, and not by one, when a task has waited
@@ -215,7 +221,14 @@ impl Fabric for Sim {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { ordered_batches: true, on_chip_bytes: 0, persistent: true, inline_bytes: 0 }
+        let Relaxations { order, cas_writes_back } = self.world().relaxations;
+        Capabilities {
+            ordered_batches: !order,
+            pure_cas: !cas_writes_back,
+            on_chip_bytes: 0,
+            persistent: true,
+            inline_bytes: 0,
+        }
     }
 
     fn note_object(&self, addr: GlobalAddr, bytes: u64, state: ObjectState) {

@@ -29,7 +29,7 @@ pub enum EventKind {
     Run,
     /// The task's batch completes, and the task goes on until it posts the next.
     Complete,
-    /// The verb at the head of a lane executes at its node, whole or in part.
+    /// A verb executes at its node, whole or in part.
     Execute {
         /// Which batch: ids count up from 1 in a run.
         batch: u64,
@@ -47,11 +47,12 @@ pub enum EventKind {
 pub struct Access {
     /// The first word's index in the region.
     pub start: u64,
-    /// How many.
+    /// How many; of a CAS that writes back what it found, the pieces.
     pub words: u32,
     /// Whether it can change them.
     pub writes: bool,
-    /// Whether it can execute in pieces: READs and WRITEs of several words.
+    /// Whether it can execute in pieces: READs and WRITEs of several words, and a CAS that writes
+    /// back what it found.
     pub is_long: bool,
     /// Whether it is the first of its batch, or the last that its batch waits for.
     pub is_border: bool,
@@ -159,34 +160,37 @@ impl<'f> Executor<'f> {
                     continue;
                 }
                 for lane in posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()) {
-                    let verb = posted.batch.verbs()[lane.at];
-                    let is_long = verb.words > 1 && matches!(verb.kind, VerbKind::Read | VerbKind::Write);
-                    let done = if lane.order == WordOrder::Ascending { lane.words_done } else { 0 };
-                    let is_last = posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()).count()
-                        == 1
-                        && !posted.batch.verbs()[lane.at + 1..].iter().any(|v| v.addr.node() == lane.node);
-                    let is_first = lane.at == 0 && lane.words_done == 0;
-                    let access = Access {
-                        start: verb.addr.offset() / 8 + u64::from(done),
-                        words: verb.words - lane.words_done,
-                        is_border: is_last || is_first,
-                        writes: verb.kind != VerbKind::Read,
-                        is_long,
-                    };
-                    let kind = EventKind::Execute {
-                        batch: posted.id,
-                        node: lane.node,
-                        verb: lane.at as u32,
-                        access,
-                    };
-                    events.push(Event { task: id, kind });
+                    for at in posted.next(lane, world.relaxations.order) {
+                        let verb = posted.batch.verbs()[at];
+                        if lane.words_done == 0 && world.awaits_write_back(&verb) {
+                            continue;
+                        }
+                        let pieces = verb.pieces(world.relaxations.cas_writes_back);
+                        let done = if verb.is_long() && lane.order == WordOrder::Ascending {
+                            lane.words_done
+                        } else {
+                            0
+                        };
+                        let is_first = at == 0 && lane.words_done == 0;
+                        let access = Access {
+                            start: verb.addr.offset() / 8 + u64::from(done),
+                            words: pieces - lane.words_done,
+                            is_border: posted.is_last(lane) || is_first,
+                            writes: verb.kind != VerbKind::Read,
+                            is_long: pieces > 1,
+                        };
+                        let kind =
+                            EventKind::Execute { batch: posted.id, node: lane.node, verb: at as u32, access };
+                        events.push(Event { task: id, kind });
+                    }
                 }
             }
         }
     }
 
     /// Performs an event that [`Executor::events`] has just offered. Of a long verb, only up to
-    /// `words` words execute; the first piece of it decides the order.
+    /// `words` words execute; the first piece of it decides the order. Nothing happens if the verb
+    /// has executed since.
     pub fn perform(&mut self, event: Event, words: u32, order: WordOrder) {
         match event.kind {
             EventKind::Run => self.poll(event.task),
@@ -199,13 +203,14 @@ impl<'f> Executor<'f> {
                 drop(world);
                 self.poll(event.task);
             }
-            EventKind::Execute { batch, node, .. } => {
+            EventKind::Execute { batch, node, verb, .. } => {
                 let mut world = self.sim.world();
                 let at = world.posted.iter().position(|posted| posted.id == batch);
                 if let Some(at) = at
                     && let Some(lane) = world.posted[at].lanes.iter().position(|lane| lane.node == node)
+                    && !world.posted[at].lanes[lane].has_executed(verb as usize)
                 {
-                    world.execute(at, lane, words, order);
+                    world.execute(at, lane, verb as usize, words, order);
                 }
             }
         }

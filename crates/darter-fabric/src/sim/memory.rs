@@ -287,6 +287,20 @@ impl Memory {
         Ok((offset / 8) as usize)
     }
 
+    /// Writes back what a CAS that failed has found.
+    pub(super) fn write_back(
+        &mut self,
+        batch: &mut Batch,
+        verb: Verb,
+        start: usize,
+        pin: Option<u64>,
+    ) -> Option<Misuse> {
+        let misuse = self.misuse(verb, start, (0, 1), WordOrder::Ascending, pin);
+        let found = batch.parts_mut().1[verb.at as usize];
+        self.store(start, found);
+        misuse
+    }
+
     /// Executes words `from..to` of a verb, counted in the order given, which begins at word
     /// `start` of the region. Returns what was wrong with it.
     pub(super) fn execute(

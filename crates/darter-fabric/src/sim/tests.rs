@@ -271,3 +271,124 @@ fn bad_addresses_are_refused() {
         assert!(error.contains(what), "{error}");
     }
 }
+
+/// The verbs that may execute next.
+fn offered(executor: &Executor<'_>) -> Vec<u32> {
+    let mut events = Vec::new();
+    executor.events(&mut events);
+    let verb = |event: &Event| match event.kind {
+        EventKind::Execute { verb, .. } => Some(verb),
+        EventKind::Run | EventKind::Complete => None,
+    };
+    events.iter().filter_map(verb).collect()
+}
+
+fn perform(executor: &mut Executor<'_>, wanted: u32, words: u32) {
+    let mut events = Vec::new();
+    executor.events(&mut events);
+    let event = events
+        .into_iter()
+        .find(|event| matches!(event.kind, EventKind::Execute { verb, .. } if verb == wanted));
+    executor.perform(event.unwrap(), words, WordOrder::Ascending);
+}
+
+#[test]
+fn relaxed_verbs_keep_the_order_that_rdma_keeps() {
+    let sim = Sim::new(1, BYTES);
+    sim.relax(Relaxations { order: true, cas_writes_back: false });
+    let seen = RefCell::new(Vec::new());
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {
+        let mut endpoint = sim.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        let first = batch.read(at(8), 2);
+        batch.write(at(8), &[1]);
+        batch.faa(at(9), 5);
+        let last = batch.read(at(8), 1);
+        batch.fence().write(at(8), &[3]);
+        let done = endpoint.submit(batch).await.unwrap();
+        seen.borrow_mut().extend([done.words(first)[0], done.words(last)[0]]);
+    });
+    executor.perform(Event { task: 0, kind: EventKind::Run }, 0, WordOrder::Ascending);
+    // The FAA waits for the WRITE, the READ for all before it, and so does the fenced WRITE.
+    assert_eq!(offered(&executor), [0, 1]);
+    perform(&mut executor, 1, u32::MAX);
+    assert_eq!(offered(&executor), [0, 2]);
+    // A READ in pieces goes on before another verb of its lane.
+    perform(&mut executor, 0, 1);
+    assert_eq!(offered(&executor), [0]);
+    perform(&mut executor, 0, 1);
+    assert_eq!(offered(&executor), [2]);
+    perform(&mut executor, 2, u32::MAX);
+    assert_eq!(offered(&executor), [3]);
+    perform(&mut executor, 3, u32::MAX);
+    assert_eq!(offered(&executor), [4]);
+    run(&mut executor);
+    drop(executor);
+    assert_eq!(seen.into_inner(), [1, 1], "the first READ came behind the WRITE");
+    assert_eq!(read(&sim, at(8), 2), [3, 5]);
+}
+
+/// A WRITE between the two halves of a CAS that fails is lost, and no other atomic comes between. A
+/// CAS that succeeds has no second half.
+#[test]
+fn a_cas_that_fails_writes_back_what_it_found() {
+    for (expected, left) in [(1, 7), (7, 9)] {
+        let sim = Sim::new(1, BYTES);
+        block_on(write(sim.clone(), at(8), vec![7])).unwrap();
+        sim.relax(Relaxations { order: false, cas_writes_back: true });
+        let mut executor = Executor::new(&sim);
+        executor.spawn(0, async {
+            let mut endpoint = sim.endpoint().unwrap();
+            let mut batch = endpoint.batch();
+            batch.cas(at(8), expected, 5);
+            endpoint.submit(batch).await.unwrap();
+        });
+        executor.spawn(0, async { write(sim.clone(), at(8), vec![9]).await.unwrap() });
+        executor.spawn(0, async {
+            let mut endpoint = sim.endpoint().unwrap();
+            let mut batch = endpoint.batch();
+            batch.faa(at(8), 100);
+            endpoint.submit(batch).await.unwrap();
+        });
+        for task in 0..3 {
+            executor.perform(Event { task, kind: EventKind::Run }, 0, WordOrder::Ascending);
+        }
+        let mut events = Vec::new();
+        executor.events(&mut events);
+        executor.perform(events[0], 1, WordOrder::Ascending);
+        executor.events(&mut events);
+        let verbs = |event: &&Event| matches!(event.kind, EventKind::Execute { .. });
+        let tasks: Vec<_> = events.iter().filter(verbs).map(|event| event.task).collect();
+        assert_eq!(tasks, if left == 7 { vec![0, 1] } else { vec![1, 2] });
+        let write = *events.iter().find(|event| event.task == 1).unwrap();
+        executor.perform(write, u32::MAX, WordOrder::Ascending);
+        run(&mut executor);
+        drop(executor);
+        assert_eq!(read(&sim, at(8), 1), [left + 100]);
+    }
+}
+
+/// An event may be performed after its verb has executed, as by whoever tears a READ that turns out
+/// to be short: nothing happens twice.
+#[test]
+fn an_event_that_is_over_changes_nothing() {
+    let sim = Sim::new(1, BYTES);
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {
+        let mut endpoint = sim.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        batch.faa(at(8), 1);
+        batch.faa(at(8), 10);
+        endpoint.submit(batch).await.unwrap();
+    });
+    let mut events = Vec::new();
+    executor.perform(Event { task: 0, kind: EventKind::Run }, 0, WordOrder::Ascending);
+    executor.events(&mut events);
+    let first = events[0];
+    executor.perform(first, 0, WordOrder::Ascending);
+    executor.perform(first, u32::MAX, WordOrder::Ascending);
+    run(&mut executor);
+    drop(executor);
+    assert_eq!(read(&sim, at(8), 1), [11]);
+}

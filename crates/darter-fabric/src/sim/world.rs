@@ -1,9 +1,9 @@
 //! What all parts of a simulation share: the memory, the verbs under way, the processes and their
 //! identities.
 
-use super::WordOrder;
 use super::memory::{Memory, Misuse, Snapshot};
-use crate::{Batch, FabricError, FenceOutcome, Suspect, VerbKind};
+use super::{Relaxations, WordOrder};
+use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
 
 /// Returns the number by which other processes name a process.
 pub(super) fn holder_number(process: u32) -> u64 {
@@ -25,12 +25,26 @@ pub struct SimCounts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     pub node: u8,
-    /// The verb to execute next; the number of verbs when all are done.
+    /// The first verb that has not executed; the number of verbs when all have.
     pub at: usize,
-    /// Words of it already executed.
+    /// Those behind it that have: bit `i` is verb `at + 1 + i`.
+    ahead: u64,
+    /// The verb of which `words_done` words have executed, if any have.
+    current: usize,
     pub words_done: u32,
     pub order: WordOrder,
 }
+
+impl Lane {
+    /// Returns whether a verb of the lane's node has executed.
+    pub(super) fn has_executed(&self, verb: usize) -> bool {
+        verb < self.at
+            || (1..=AHEAD_MAX).contains(&(verb - self.at)) && self.ahead >> (verb - self.at - 1) & 1 != 0
+    }
+}
+
+/// How far a verb may execute ahead of the first one that has not.
+const AHEAD_MAX: usize = 64;
 
 /// A batch on its way.
 #[derive(Debug)]
@@ -53,6 +67,37 @@ pub(super) struct Posted {
 impl Posted {
     pub(super) fn is_executed(&self) -> bool {
         self.lanes.iter().all(|lane| lane.at >= self.batch.len())
+    }
+
+    /// Returns the verbs of a lane, from its first one on, that have not executed.
+    fn left<'a>(&'a self, lane: &'a Lane) -> impl Iterator<Item = usize> + 'a {
+        let verbs = self.batch.verbs();
+        (lane.at..verbs.len()).filter(|&at| verbs[at].addr.node() == lane.node && !lane.has_executed(at))
+    }
+
+    /// Returns whether this is the only verb of its batch that has not executed.
+    pub(super) fn is_last(&self, lane: &Lane) -> bool {
+        let lanes = self.lanes.iter().filter(|lane| lane.at < self.batch.len());
+        lanes.count() == 1 && self.left(lane).nth(1).is_none()
+    }
+
+    /// Returns the verbs of a lane that may execute next.
+    pub(super) fn next<'a>(&'a self, lane: &'a Lane, is_relaxed: bool) -> impl Iterator<Item = usize> + 'a {
+        let verbs = self.batch.verbs();
+        self.left(lane).filter(move |&at| {
+            if lane.words_done > 0 {
+                return at == lane.current;
+            }
+            let follows = |&before: &usize| {
+                verbs[before].kind == VerbKind::Write
+                    || verbs[at].kind == VerbKind::Read
+                    || verbs[at].is_fenced
+            };
+            let is_near = is_relaxed && at - lane.at <= AHEAD_MAX;
+            at == lane.at
+                || is_near
+                    && !self.left(lane).take_while(|&before| before < at).any(|before| follows(&before))
+        })
     }
 }
 
@@ -111,6 +156,7 @@ pub(super) struct World {
     /// The snapshot that the memory's clean pages agree with.
     pub base: u64,
     pub snapshots: u64,
+    pub relaxations: Relaxations,
 }
 
 impl World {
@@ -138,6 +184,7 @@ impl World {
             spare_batches: Vec::new(),
             base: 0,
             snapshots: 0,
+            relaxations: Relaxations::default(),
         }
     }
 
@@ -159,6 +206,22 @@ impl World {
         self.counts = SimCounts::default();
         self.pins.clear();
         self.misuse = None;
+        self.relaxations = Relaxations::default();
+    }
+
+    /// Returns whether an atomic on this word has to wait: another one has compared it in vain, and
+    /// not yet written it back.
+    pub(super) fn awaits_write_back(&self, verb: &Verb) -> bool {
+        let is_atomic = |verb: &Verb| matches!(verb.kind, VerbKind::Cas | VerbKind::Faa);
+        self.relaxations.cas_writes_back
+            && is_atomic(verb)
+            && self.posted.iter().any(|posted| {
+                let begun =
+                    posted.lanes.iter().filter(|lane| lane.at < posted.batch.len() && lane.words_done > 0);
+                begun
+                    .map(|lane| &posted.batch.verbs()[lane.current])
+                    .any(|it| is_atomic(it) && it.addr == verb.addr)
+            })
     }
 
     /// Notes at which epoch an endpoint's client is pinned. What a pin's operation has posted in
@@ -230,7 +293,8 @@ impl World {
         for (at, verb) in batch.verbs().iter().enumerate() {
             let node = verb.addr.node();
             if !lanes.iter().any(|lane: &Lane| lane.node == node) {
-                let mut lane = Lane { node, at, words_done: 0, order: WordOrder::default() };
+                let mut lane =
+                    Lane { node, at, ahead: 0, current: at, words_done: 0, order: WordOrder::default() };
                 if usize::from(node) >= self.reach(process) {
                     error = Some(FabricError::out_of_bounds(verb.addr, u64::from(verb.words) * 8, 0));
                     lane.at = batch.len();
@@ -280,35 +344,59 @@ impl World {
         self.posted.iter().filter(|posted| posted.orphan && posted.endpoint == endpoint).count()
     }
 
-    /// Executes up to `words` words of the verb at the head of a lane.
-    pub(super) fn execute(&mut self, at: usize, lane_at: usize, words: u32, order: WordOrder) {
+    /// Executes up to `words` words of a verb of a lane that may execute next.
+    pub(super) fn execute(
+        &mut self,
+        at: usize,
+        lane_at: usize,
+        verb_at: usize,
+        words: u32,
+        order: WordOrder,
+    ) {
+        let writes_back = self.relaxations.cas_writes_back;
         let posted = &mut self.posted[at];
         let (count, pin) = (posted.batch.len(), posted.pin);
         let lane = &mut posted.lanes[lane_at];
-        let verb = posted.batch.verbs()[lane.at];
+        let verb = posted.batch.verbs()[verb_at];
         let memory = &mut self.nodes[usize::from(lane.node)];
         match memory.locate(&verb) {
             Ok(start) => {
                 if lane.words_done == 0 {
-                    lane.order = order;
+                    (lane.order, lane.current) = (order, verb_at);
                 }
                 let from = lane.words_done;
-                let to = verb.words.min(from.saturating_add(words.max(1)));
-                let is_long = matches!(verb.kind, VerbKind::Read | VerbKind::Write);
-                let to = if is_long { to } else { verb.words };
-                let misuse = memory.execute(&mut posted.batch, verb, start, (from, to), lane.order, pin);
+                let pieces = verb.pieces(writes_back);
+                let to = pieces.min(from.saturating_add(words.max(1)));
+                let mut is_done = to == pieces;
+                let misuse = if verb.kind != VerbKind::Cas {
+                    let end = if verb.is_long() { to } else { verb.words };
+                    memory.execute(&mut posted.batch, verb, start, (from, end), lane.order, pin)
+                } else if from > 0 {
+                    memory.write_back(&mut posted.batch, verb, start, pin)
+                } else {
+                    let expected = posted.batch.parts_mut().1[verb.at as usize];
+                    let misuse = memory.execute(&mut posted.batch, verb, start, (0, 1), lane.order, pin);
+                    is_done |= posted.batch.parts_mut().1[verb.at as usize] == expected;
+                    misuse
+                };
                 self.misuse = self.misuse.or(misuse);
-                lane.words_done = to;
-                if to < verb.words {
+                if !is_done {
+                    lane.words_done = to;
                     self.counts.torn += u64::from(from == 0);
                     return;
                 }
                 self.counts.verbs += 1;
-                let node = lane.node;
-                let next =
-                    posted.batch.verbs()[lane.at + 1..].iter().position(|verb| verb.addr.node() == node);
-                lane.at = next.map_or(count, |next| lane.at + 1 + next);
                 lane.words_done = 0;
+                if verb_at == lane.at {
+                    let (node, verbs) = (lane.node, posted.batch.verbs());
+                    let next = (lane.at + 1..count)
+                        .find(|&next| verbs[next].addr.node() == node && !lane.has_executed(next))
+                        .unwrap_or(count);
+                    lane.ahead = lane.ahead.checked_shr((next - lane.at) as u32).unwrap_or(0);
+                    lane.at = next;
+                } else {
+                    lane.ahead |= 1 << (verb_at - lane.at - 1);
+                }
             }
             Err(error) => {
                 posted.error.get_or_insert(error);
@@ -338,7 +426,8 @@ impl World {
         let at = self.posted.len() - 1;
         for lane in 0..self.posted[at].lanes.len() {
             while self.posted[at].lanes[lane].at < self.posted[at].batch.len() {
-                self.execute(at, lane, u32::MAX, WordOrder::Ascending);
+                let verb = self.posted[at].lanes[lane].at;
+                self.execute(at, lane, verb, u32::MAX, WordOrder::Ascending);
             }
         }
         self.posted[at].completed = true;

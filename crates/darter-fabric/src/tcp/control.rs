@@ -88,7 +88,7 @@ impl ControlLink {
         self.down_until = Some(Instant::now() + CONTROL_PATIENCE * 2);
         let (connection, welcome) =
             connect_within(CONTROL_PATIENCE, &known.address, node, session.number, &session.options)?;
-        if welcome.boot_id != known.boot_id && !mutant!("tcp-control-takes-any-memory") {
+        if Some(welcome.boot_id) != known.boot_id && !mutant!("tcp-control-takes-any-memory") {
             return Err(FabricError::Disconnected { node });
         }
         self.down_until = None;

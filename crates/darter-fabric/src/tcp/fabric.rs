@@ -1,16 +1,18 @@
 //! The fabric over TCP: opening, its nodes, and the requests to nodes beside verbs.
 
-use super::connection::PATIENCE;
+use super::connection::Connection;
 use super::control::CONTROL_PATIENCE;
 use super::endpoint::TcpEndpoint;
-use super::handshake::connect_within;
+use super::handshake::{connect, connect_within};
 use super::links::Links;
 use super::options::TcpOptions;
 use super::session::{NodeInfo, Session};
-use crate::wire::{self, Control, Refusal, RequestKind};
-use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, mutant};
+use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
+use crate::{
+    Capabilities, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, mutant,
+};
+use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Memory nodes reached over TCP. Clones reach the same nodes as the same session.
 #[derive(Clone, Debug)]
@@ -24,6 +26,20 @@ impl Tcp {
     /// # Errors
     /// Fails if one cannot be reached, speaks another protocol or does not accept the credentials.
     pub fn connect(addresses: &[String], options: TcpOptions) -> Result<Self, FabricError> {
+        Self::open(addresses, options, false)
+    }
+
+    /// Connects to memory nodes that hold a pool, as [`Tcp::connect`]; all but the first may be
+    /// away. [`Fabric::node_bytes`] of those is 0 until [`Fabric::expect_node`] tells.
+    ///
+    /// # Errors
+    /// Fails if the first cannot be reached, or one that can speaks another protocol or does not
+    /// accept the credentials.
+    pub fn connect_present(addresses: &[String], options: TcpOptions) -> Result<Self, FabricError> {
+        Self::open(addresses, options, true)
+    }
+
+    fn open(addresses: &[String], options: TcpOptions, may_be_absent: bool) -> Result<Self, FabricError> {
         if !(1..=NODES_MAX).contains(&addresses.len()) {
             return Err(FabricError::geometry(format!(
                 "{} memory nodes; a pool has 1 to {NODES_MAX}",
@@ -37,20 +53,42 @@ impl Tcp {
             )));
         }
         let fabric = Self { links: Arc::new(Links::new(Session::new(options))) };
-        for (node, address) in addresses.iter().enumerate() {
-            fabric.admit(node as u8, address, PATIENCE)?;
+        let session = &fabric.links.session;
+        // All at once, so that several silent ones cost no more time than one.
+        let connected: Vec<_> = std::thread::scope(|scope| {
+            let spawn = |(node, address)| {
+                scope.spawn(move || connect(address, node, session.number, &session.options))
+            };
+            let threads: Vec<_> = (0_u8..).zip(addresses.iter().map(String::as_str)).map(spawn).collect();
+            let lost = |node| Err(FabricError::Unreachable { node });
+            (0..).zip(threads).map(|(node, thread)| thread.join().unwrap_or_else(|_| lost(node))).collect()
+        });
+        for ((node, address), connected) in (0..).zip(addresses).zip(connected) {
+            match connected {
+                Err(FabricError::Io(failure)) if node != ARBITER && may_be_absent => {
+                    if failure.source.kind() == ErrorKind::TimedOut {
+                        session.silent.add(node);
+                    }
+                    session.absent.note(node, true);
+                    let away = NodeInfo { address: address.to_owned(), bytes: 0, boot_id: None };
+                    session.with_nodes(|nodes| nodes.push(away));
+                }
+                connected => fabric.admit(node, address, connected?)?,
+            }
         }
         Ok(fabric)
     }
 
-    /// Connects to a node that was not one of them, and makes it the next.
-    fn admit(&self, node: u8, address: &str, patience: Duration) -> Result<(), FabricError> {
-        let session = &self.links.session;
-        let (connection, welcome) =
-            connect_within(patience, address, node, session.number, &session.options)?;
-        let admitted =
-            NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id: welcome.boot_id };
-        session.with_nodes(|nodes| {
+    /// Makes a node that was not one of them, and has answered, the next.
+    fn admit(
+        &self,
+        node: u8,
+        address: &str,
+        (connection, welcome): (Connection, Welcome),
+    ) -> Result<(), FabricError> {
+        let boot_id = Some(welcome.boot_id);
+        let admitted = NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id };
+        self.links.session.with_nodes(|nodes| {
             if let Some(known) = nodes.iter().position(|known| known.boot_id == admitted.boot_id)
                 && !mutant!("tcp-node-admitted-twice")
             {
@@ -118,7 +156,41 @@ impl Fabric for Tcp {
     }
 
     fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
-        self.admit(node, address, CONTROL_PATIENCE)
+        let session = &self.links.session;
+        let connected = connect_within(CONTROL_PATIENCE, address, node, session.number, &session.options)?;
+        self.admit(node, address, connected)
+    }
+
+    fn node_id(&self, node: u8) -> Option<u64> {
+        self.links.session.node(node)?.boot_id
+    }
+
+    fn expect_node(&self, node: u8, expected: &ExpectedNode) -> Result<(), FabricError> {
+        let ExpectedNode { address, bytes, id } = expected;
+        let known = NodeInfo { address: address.clone(), bytes: *bytes, boot_id: Some(*id) };
+        self.links.session.with_nodes(|nodes| {
+            let nodes_known = nodes.len();
+            match nodes.get_mut(usize::from(node)) {
+                // Its name may be another than the directory's, and works from here.
+                Some(named) if named.boot_id.is_none() => {
+                    (named.bytes, named.boot_id) = (known.bytes, known.boot_id);
+                }
+                None if nodes_known == usize::from(node) => nodes.push(known),
+                _ => return Err(FabricError::Unreachable { node }),
+            }
+            Ok(())
+        })?;
+        self.links.session.absent.note(node, true);
+        Ok(())
+    }
+
+    #[inline]
+    fn is_absent(&self, node: u8) -> bool {
+        self.links.session.absent.contains(node)
+    }
+
+    fn look_for_absent(&self) {
+        self.links.look_for_absent();
     }
 
     fn forget_node(&self, node: u8) {
@@ -130,7 +202,13 @@ impl Fabric for Tcp {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { ordered_batches: true, on_chip_bytes: 0, persistent: false, inline_bytes: 0 }
+        Capabilities {
+            ordered_batches: true,
+            pure_cas: true,
+            on_chip_bytes: 0,
+            persistent: false,
+            inline_bytes: 0,
+        }
     }
 
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {

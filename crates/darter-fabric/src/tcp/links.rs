@@ -2,10 +2,12 @@
 //! of other executors, and the control connections.
 
 use super::control::ControlLinks;
+use super::handshake::connect;
 use super::hub::Hub;
 use super::reactor;
 use super::session::Session;
 use crate::{FabricError, mutant};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What clones of a fabric and its endpoints share. Dropped with the last of them, which closes all
@@ -18,6 +20,8 @@ pub(super) struct Links {
     hubs: Mutex<Vec<Weak<Hub>>>,
     /// The hub of tasks of other executors, made when first used.
     common: Mutex<Option<Arc<Hub>>>,
+    /// A thread looks whether absent nodes can be reached again.
+    looking: Arc<AtomicBool>,
 }
 
 impl Links {
@@ -27,6 +31,7 @@ impl Links {
             control: ControlLinks::default(),
             hubs: Mutex::default(),
             common: Mutex::default(),
+            looking: Arc::default(),
         }
     }
 
@@ -60,6 +65,34 @@ impl Links {
         }
     }
 
+    /// Connects to absent nodes, in a thread, and notes those that answer. Does nothing while the
+    /// thread of an earlier call is at it.
+    pub(super) fn look_for_absent(&self) {
+        let session = &self.session;
+        let absent: Vec<u8> = (0..session.node_count())
+            .map(|node| node as u8)
+            .filter(|&node| session.absent.contains(node))
+            .collect();
+        if absent.is_empty() || self.looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (session, looking) = (Arc::clone(session), Arc::clone(&self.looking));
+        let looks = move || {
+            for node in absent {
+                let Some(known) = session.node(node) else { continue };
+                let connected = connect(&known.address, node, session.number, &session.options);
+                let found = session.silent.judged(node, connected);
+                if found.is_ok_and(|(_, welcome)| Some(welcome.boot_id) == known.boot_id) {
+                    session.absent.note(node, false);
+                }
+            }
+            looking.store(false, Ordering::Release);
+        };
+        if std::thread::Builder::new().name("darter-look".to_owned()).spawn(looks).is_err() {
+            self.looking.store(false, Ordering::Release);
+        }
+    }
+
     /// Closes the connections to a node that has left the pool: the last one.
     pub(super) fn forget(&self, node: u8) {
         self.control.truncate(usize::from(node));
@@ -78,5 +111,34 @@ impl Drop for Links {
         for hub in self.hubs().iter().filter_map(Weak::upgrade) {
             hub.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hub::Driver;
+    use super::super::options::TcpOptions;
+    use super::*;
+    use crate::executor::Drive;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// A thread that polls its tasks has its hub locked meanwhile, and they may look at the hubs of
+    /// others, as those do at its own.
+    #[test]
+    fn a_look_at_all_hubs_waits_for_no_thread() {
+        let links = Arc::new(Links::new(Session::new(TcpOptions::default())));
+        let hub = Hub::new(&links.session, Driver::Tasks).unwrap();
+        links.enlist(&hub);
+        hub.hold(&mut || {
+            let (done, over) = channel();
+            let links = Arc::clone(&links);
+            std::thread::spawn(move || {
+                links.turn_all();
+                done.send(())
+            });
+            // Far longer than it can take; only a look that waits for this thread takes it all.
+            assert!(over.recv_timeout(Duration::from_secs(20)).is_ok(), "it waits for a thread");
+        });
     }
 }

@@ -25,6 +25,7 @@ mod endpoint;
 mod fabric;
 mod handshake;
 mod hub;
+mod hub_state;
 mod links;
 mod options;
 mod reactor;

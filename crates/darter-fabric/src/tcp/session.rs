@@ -2,16 +2,20 @@
 //! which nodes know it.
 
 use super::options::TcpOptions;
-use crate::random_word;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use crate::{FabricError, random_word};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A memory node as it was when the pool was opened.
 #[derive(Clone, Debug)]
 pub(super) struct NodeInfo {
     pub address: String,
+    /// 0 if it was never reached, and nobody has told.
     pub bytes: u64,
-    pub boot_id: u64,
+    /// `None` likewise: what answers at its address may then be any node.
+    pub boot_id: Option<u64>,
 }
 
 /// A process as its memory nodes see it.
@@ -26,6 +30,69 @@ pub(super) struct Session {
     pub number: u64,
     /// A node has reported that this session was fenced: then it is, on all nodes and for good.
     pub fenced: Arc<AtomicBool>,
+    pub silent: Arc<SilentNodes>,
+    pub absent: Arc<AbsentNodes>,
+}
+
+/// The nodes that could not be reached by the last attempt.
+#[derive(Debug, Default)]
+pub(super) struct AbsentNodes([AtomicU64; 4]);
+
+impl AbsentNodes {
+    pub(super) fn contains(&self, node: u8) -> bool {
+        self.0[usize::from(node) / 64].load(Ordering::Relaxed) >> (node % 64) & 1 != 0
+    }
+
+    pub(super) fn note(&self, node: u8, is_absent: bool) {
+        let (word, bit) = (&self.0[usize::from(node) / 64], 1 << (node % 64));
+        if is_absent {
+            word.fetch_or(bit, Ordering::Relaxed);
+        } else if self.contains(node) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The nodes that have left a request or a greeting without a reply for too long. As long as one is
+/// listed, what needs a new connection to it waits for a moment and then fails at once, while the
+/// connection is tried beside that: so an operation waits for a node once, however many verbs it
+/// posts and repeats, and a node that replies again is reached by the next.
+#[derive(Debug, Default)]
+pub(super) struct SilentNodes(Mutex<BTreeSet<u8>>);
+
+impl SilentNodes {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u8>> {
+        // A set of numbers is whole whatever a panicking thread did beside it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn contains(&self, node: u8) -> bool {
+        self.lock().contains(&node)
+    }
+
+    /// Lists a node that was silent for too long.
+    pub(super) fn add(&self, node: u8) {
+        self.lock().insert(node);
+    }
+
+    /// Takes into account how an attempt to connect to a node has ended, and returns that: a
+    /// failure that another attempt may not meet as one that says that nothing was sent.
+    pub(super) fn judged<T>(&self, node: u8, connected: Result<T, FabricError>) -> Result<T, FabricError> {
+        match connected {
+            Err(FabricError::Io(failure)) => {
+                if failure.source.kind() == ErrorKind::TimedOut {
+                    self.add(node);
+                } else {
+                    self.lock().remove(&node);
+                }
+                Err(FabricError::Unreachable { node })
+            }
+            answered => {
+                self.lock().remove(&node);
+                answered
+            }
+        }
+    }
 }
 
 impl Session {
@@ -37,6 +104,8 @@ impl Session {
             options,
             number: random_word().max(1),
             fenced: Arc::default(),
+            silent: Arc::default(),
+            absent: Arc::default(),
         }
     }
 

@@ -322,7 +322,8 @@ impl<'f> FrameVerbs<'f> {
         if head.offset >= crate::OFFSET_LIMIT || is_long_atomic {
             return None;
         }
-        let verb = Verb { kind, addr: GlobalAddr::new(0, head.offset), at: 0, words: head.words };
+        let verb =
+            Verb { kind, addr: GlobalAddr::new(0, head.offset), at: 0, words: head.words, is_fenced: false };
         let (carried, rest) = tail.split_at_checked(request_words(&verb) * 8)?;
         (self.left, self.rest) = (self.left.checked_sub(1)?, rest);
         Some((verb, carried))

@@ -186,21 +186,77 @@ fn space_can_be_reserved() {
     use std::os::unix::fs::MetadataExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
-    let options = FileOptions { space: Space::Reserved, ..FileOptions::default() };
-    let pool = Local::file_create_with(&path, NODE_BYTES, 2, options).unwrap();
-    assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 * NODE_BYTES);
-    drop(pool);
-    // More than any disk here has: an error, and no half-made pool.
-    let path = folder.path().join("huge");
-    let error = Local::file_create_with(&path, 1 << 40, 64, options).unwrap_err();
-    assert!(matches!(error, FabricError::Io(_)), "{error}");
-    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    for space in [Space::Reserved, Space::Preallocated] {
+        let options = FileOptions { space, overwrite: true };
+        let pool = Local::file_create_with(&path, NODE_BYTES, 2, options).unwrap();
+        assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 * NODE_BYTES);
+        drop(pool);
+        // More than any disk here has: an error, and no half-made pool.
+        let path = folder.path().join("huge");
+        let error = Local::file_create_with(&path, 1 << 40, 64, options).unwrap_err();
+        assert!(matches!(error, FabricError::Io(_) | FabricError::DiskFull(_)), "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+    assert_eq!(FileOptions::default().space, Space::Reserved);
+}
+
+/// A file system of four megabytes, mounted until it is dropped; `None`, with a message, where this
+/// process may not mount.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+            .arg(folder.path())
+            .output();
+        if mount.is_ok_and(|output| output.status.success()) {
+            return Some(Self(folder));
+        }
+        assert!(std::env::var_os("DARTER_TEST_ALL").is_none(), "a file system cannot be mounted here");
+        eprintln!("skipped: a file system cannot be mounted here");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_disk_too_small_refuses_the_file_and_not_a_write() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let path = disk.0.path().join("pool");
+    let refused = [
+        Local::file_create(&path, 4 << 20, 2).unwrap_err(),
+        Local::file_region(&path, 8 << 20, Space::Reserved).unwrap_err(),
+    ];
+    for error in refused {
+        assert!(matches!(&error, FabricError::DiskFull(what) if what.needed.0 == 8 << 20), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(path.to_str().unwrap()) && text.contains("8M"), "{text}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    }
+    // What was reserved is there for every write, however full the disk gets.
+    let pool = Local::file_create(&path, 3 << 20, 1).unwrap();
+    let filler = fs::write(disk.0.path().join("filler"), vec![1; 4 << 20]);
+    assert_eq!(filler.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    let mut endpoint = pool.endpoint().unwrap();
+    for page in 0..(3 << 20) / 4096 {
+        let mut batch = endpoint.batch();
+        batch.write(GlobalAddr::new(0, page * 4096), &[page]);
+        darter_fabric::block_on(endpoint.submit(batch)).unwrap();
+    }
 }
 
 #[test]
 fn a_pool_larger_than_its_disk_is_remarked_upon() {
     let folder = tempfile::tempdir().unwrap();
-    let Ok(pool) = Local::file_create(folder.path().join("pool"), 1 << 40, 8) else {
+    let sparse = FileOptions { space: Space::Sparse, ..FileOptions::default() };
+    let Ok(pool) = Local::file_create_with(folder.path().join("pool"), 1 << 40, 8, sparse) else {
         return; // this file system has no sparse files of 8 TiB
     };
     assert!(pool.notes().iter().any(|note| note.contains("make room")), "{:?}", pool.notes());

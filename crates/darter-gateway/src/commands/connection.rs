@@ -2,7 +2,7 @@
 
 #![allow(clippy::unnecessary_wraps)] // all commands have one shape, whether they can fail or not
 
-use crate::call::{Call, unknown_subcommand, wrong_arity};
+use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::clients::ClientInfo;
 use crate::fault::{Fault, SYNTAX};
 use crate::{REDIS_VERSION, number};
@@ -48,6 +48,7 @@ pub(super) fn quit(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `RESET`.
 pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.is_trusted = call.shared.options.password.is_empty();
+    call.client.is_refusing = false;
     call.client.info.names().name.clear();
     call.reply.speak_resp3(false);
     call.reply.simple("RESET");
@@ -203,14 +204,11 @@ pub(super) fn client(call: &mut Call<'_>) -> Result<(), Fault> {
                 "CLIENT SETNAME name",
                 "CLIENT SETINFO LIB-NAME|LIB-VER text",
                 "CLIENT INFO",
-                "CLIENT LIST [TYPE normal] [ID id...]",
-                "CLIENT KILL addr | [ID id] [ADDR addr] [LADDR addr] [SKIPME yes|no]",
+                "CLIENT LIST [TYPE normal|master|replica|pubsub] [ID id...]",
+                "CLIENT KILL addr | [ID id] [ADDR addr] [LADDR addr] [TYPE type] [USER default] [SKIPME yes|no]",
                 "CLIENT NO-EVICT on|off",
             ];
-            call.reply.array(lines.len());
-            for line in lines {
-                call.reply.simple(line);
-            }
+            help(&mut call.reply, &lines);
         }
         _ => return Err(unknown_subcommand("CLIENT", args.get(1))),
     }
@@ -237,21 +235,23 @@ fn id(text: &[u8]) -> Result<u64, Fault> {
     id.ok_or_else(|| Fault::said("ERR Invalid client ID"))
 }
 
+/// Returns whether a type of client is the one that all clients of a gateway have.
+fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
+    match &kind.to_ascii_lowercase()[..] {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(Fault::said(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind)))),
+    }
+}
+
 fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let clients = &call.shared.clients;
     let listed = match args.len() {
         2 => clients.list(|_| true),
         4 if args.get(2).eq_ignore_ascii_case(b"type") => {
-            let kind = args.get(3).to_ascii_lowercase();
-            match &kind[..] {
-                b"normal" => clients.list(|_| true),
-                b"master" | b"replica" | b"slave" | b"pubsub" => Vec::new(),
-                _ => {
-                    let kind = String::from_utf8_lossy(args.get(3));
-                    return Err(Fault::said(format!("ERR Unknown client type '{kind}'")));
-                }
-            }
+            let is_normal = is_normal(args.get(3))?;
+            clients.list(|_| is_normal)
         }
         4.. if args.get(2).eq_ignore_ascii_case(b"id") => {
             let ids = args.from(3).map(id).collect::<Result<Vec<u64>, Fault>>()?;
@@ -288,7 +288,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(SYNTAX);
     }
     let mut wanted: (Option<u64>, Option<String>, Option<String>) = (None, None, None);
-    let mut spares_itself = true;
+    let (mut spares_itself, mut is_meant) = (true, true);
     for at in (2..args.len()).step_by(2) {
         let text = args.get(at + 1);
         let address = || Some(String::from_utf8_lossy(text).into_owned());
@@ -298,6 +298,11 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
             }
             b"addr" => wanted.1 = address(),
             b"laddr" => wanted.2 = address(),
+            b"type" => is_meant &= is_normal(text)?,
+            b"user" if text == b"default" => {}
+            b"user" => {
+                return Err(Fault::said(format!("ERR No such user '{}'", String::from_utf8_lossy(text))));
+            }
             b"skipme" if text.eq_ignore_ascii_case(b"yes") => spares_itself = true,
             b"skipme" if text.eq_ignore_ascii_case(b"no") => spares_itself = false,
             _ => return Err(SYNTAX),
@@ -305,7 +310,8 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let (id, address, local) = wanted;
     let count = end(call, &|info| {
-        !(spares_itself && info.id == own)
+        is_meant
+            && !(spares_itself && info.id == own)
             && id.is_none_or(|id| info.id == id)
             && address.as_ref().is_none_or(|address| info.address.to_string() == *address)
             && local.as_ref().is_none_or(|local| info.local.to_string() == *local)

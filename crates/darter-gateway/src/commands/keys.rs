@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{KeyRange, Walked};
+use crate::keyspace::{Destination, KeyRange, Transferred, Walked};
 
 /// `DEL key…`, `UNLINK key…`.
 pub(super) async fn del(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -14,7 +14,7 @@ pub(super) async fn del(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `EXISTS key…`.
+/// `EXISTS key…`, `TOUCH key…`.
 pub(super) async fn exists(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut found = 0;
     for key in call.args.from(1) {
@@ -28,6 +28,68 @@ pub(super) async fn exists(call: &mut Call<'_>) -> Result<(), Fault> {
 pub(super) async fn kind(call: &mut Call<'_>) -> Result<(), Fault> {
     let kind = call.keys.look(call.args.get(1), |head| head.map(|head| head.kind)).await?;
     call.reply.simple(kind.map_or("none", |kind| kind.name()));
+    Ok(())
+}
+
+/// Returns the error for a source that does not exist.
+fn no_such_key() -> Fault {
+    Fault::said("ERR no such key")
+}
+
+/// `RENAME key newkey`.
+pub(super) async fn rename(call: &mut Call<'_>) -> Result<(), Fault> {
+    if transfer(call, Destination::Replaced).await? == Transferred::NoSource {
+        return Err(no_such_key());
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// `RENAMENX key newkey`.
+pub(super) async fn renamenx(call: &mut Call<'_>) -> Result<(), Fault> {
+    let transferred = transfer(call, Destination::Kept).await?;
+    if transferred == Transferred::NoSource {
+        return Err(no_such_key());
+    }
+    call.reply.flag(transferred == Transferred::Done);
+    Ok(())
+}
+
+async fn transfer(call: &mut Call<'_>, destination: Destination) -> Result<Transferred, Fault> {
+    let (from, to) = (call.args.get(1), call.args.get(2));
+    if from != to {
+        return call.keys.rename(from, to, destination).await;
+    }
+    let exists = call.keys.look(from, |head| head.is_some()).await?;
+    Ok(match destination {
+        _ if !exists => Transferred::NoSource,
+        Destination::Replaced => Transferred::Done,
+        Destination::Kept => Transferred::Kept,
+    })
+}
+
+/// `COPY source destination [DB 0] [REPLACE]`.
+pub(super) async fn copy(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (mut destination, mut options) = (Destination::Kept, call.args.from(3));
+    while let Some(option) = options.next() {
+        match &option.to_ascii_lowercase()[..] {
+            b"replace" => destination = Destination::Replaced,
+            b"db" => {
+                let said = crate::number::integer(options.next().ok_or(SYNTAX)?);
+                match said.ok_or(crate::fault::NO_INTEGER)? {
+                    0 => {}
+                    _ => return Err(Fault::said("ERR DB index is out of range")),
+                }
+            }
+            _ => return Err(SYNTAX),
+        }
+    }
+    let (from, to) = (call.args.get(1), call.args.get(2));
+    if from == to {
+        return Err(Fault::said("ERR source and destination objects are the same"));
+    }
+    let transferred = call.keys.copy(from, to, destination).await?;
+    call.reply.flag(transferred == Transferred::Done);
     Ok(())
 }
 

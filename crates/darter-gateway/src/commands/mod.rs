@@ -1,23 +1,29 @@
 //! The commands, a file for each family, and the dispatch to them. The list of commands is in
 //! `table.rs`.
 
+mod config;
 mod connection;
+mod description;
 mod elements;
 mod expiry;
 mod hashes;
+mod information;
 mod keys;
+mod object;
 mod ordered;
+mod random;
 mod ranks;
 mod scan;
-mod server;
 mod slowlog;
 mod sorted_sets;
 mod strings;
+mod transactions;
 
 use super::call::{Call, cut, shown, wrong_arity};
 use super::fault::Fault;
 use super::keyspace::Kind;
 use super::request::Arguments;
+use super::statistics::Ending;
 use super::table::{Command, CommandId, for_each_command};
 use darter_fabric::mutant;
 use ranks::By;
@@ -39,11 +45,12 @@ macro_rules! dispatch {
 for_each_command! { dispatch }
 
 /// Runs the command that a request names and writes its reply, which is an error if the command
-/// failed or did not run. Returns the command if it ran.
-pub(super) async fn perform(call: &mut Call<'_>) -> Option<&'static Command> {
+/// failed or did not run. Returns the command, if there is one, and how it ended.
+pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, Ending)> {
     let start = call.reply.waiting();
-    let mut tried = None;
-    if let Err(fault) = attempt(call, &mut tried).await {
+    let command = Command::named(call.args.get(0));
+    let mut ending = Ending::Rejected;
+    if let Err(fault) = attempt(call, command, &mut ending).await {
         if !mutant!("gateway-error-behind-half-a-reply") {
             call.reply.take_back(start);
         }
@@ -51,11 +58,16 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<&'static Command> {
         call.shared.note(&fault);
     }
     call.client.is_resp3 = call.reply.is_resp3();
-    tried
+    command.map(|command| (command, ending))
 }
 
-async fn attempt(call: &mut Call<'_>, tried: &mut Option<&'static Command>) -> Result<(), Fault> {
-    let Some(command) = Command::named(call.args.get(0)) else {
+async fn attempt(
+    call: &mut Call<'_>,
+    command: Option<&'static Command>,
+    ending: &mut Ending,
+) -> Result<(), Fault> {
+    transactions::check(call.client, command)?;
+    let Some(command) = command else {
         // A web page has made a browser send this: nothing else that it sends may take effect.
         let name = call.args.get(0);
         call.client.is_closing |= name.eq_ignore_ascii_case(b"host:") || name.eq_ignore_ascii_case(b"post");
@@ -67,9 +79,11 @@ async fn attempt(call: &mut Call<'_>, tried: &mut Option<&'static Command>) -> R
     if !call.client.is_trusted && !command.is_for_strangers() {
         return Err(Fault::said("NOAUTH Authentication required."));
     }
-    call.client.info.did(command, call.keys.now, call.client.is_resp3);
-    *tried = Some(command);
-    run(command.id, call).await
+    call.client.info.did(command, &call.args, call.keys.now, call.client.is_resp3);
+    *ending = Ending::Failed;
+    run(command.id, call).await?;
+    *ending = Ending::Done;
+    Ok(())
 }
 
 fn unknown(args: &Arguments<'_>) -> Fault {

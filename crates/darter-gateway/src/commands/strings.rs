@@ -1,12 +1,13 @@
 //! Commands for strings.
 
 use super::expiry::{Unit, positive_end};
-use crate::call::{Call, wrong_arity};
+use crate::call::{Call, argument_too_long, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Change, Head, Kind};
 use crate::number;
 use crate::request::BULK_BYTES_MAX;
+use std::collections::BTreeMap;
 
 /// `GET key`.
 pub(super) async fn get(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -304,11 +305,19 @@ pub(super) async fn mset(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `MSETNX key value…` is refused: an atomic change of several keys is not available.
-pub(super) fn msetnx() -> Result<(), Fault> {
-    Err(Fault::said(
-        "ERR MSETNX is refused: keys are changed one by one here, never several at once; use SETNX for each",
-    ))
+/// `MSETNX key value…`.
+pub(super) async fn msetnx(call: &mut Call<'_>) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
+    if args.len() % 2 == 0 {
+        return Err(wrong_arity("msetnx"));
+    }
+    // In the order of the keys, so that of two that meet one goes through. Of a key that is given
+    // twice the last value counts.
+    let pairs: BTreeMap<&[u8], &[u8]> =
+        (1..args.len()).step_by(2).map(|at| (args.get(at), args.get(at + 1))).collect();
+    let is_set = keys.set_all_if_absent(&pairs).await?;
+    reply.flag(is_set);
+    Ok(())
 }
 
 /// `INCR key`.
@@ -369,17 +378,12 @@ fn check_length(bytes: usize, most: usize) -> Result<(), Fault> {
     if bytes > BULK_BYTES_MAX {
         return Err(Fault::said("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
     }
-    if bytes > most {
-        return Err(Fault::said(format!(
-            "ERR a value of {bytes} bytes does not fit into this pool's blocks"
-        )));
-    }
-    Ok(())
+    if bytes > most { Err(argument_too_long(bytes, most)) } else { Ok(()) }
 }
 
 /// `APPEND key value`.
 pub(super) async fn append(call: &mut Call<'_>) -> Result<(), Fault> {
-    let (added, most) = (call.args.get(2), call.keys.value_bytes_max());
+    let (added, most) = (call.args.get(2), call.shared.argument_bytes_max);
     let bytes = call.keys.change(call.args.get(1), |head, record| {
         let old = head.map_or(Ok(&b""[..]), |head| head.string())?;
         check_length(old.len() + added.len(), most)?;
@@ -396,7 +400,7 @@ pub(super) async fn append(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `SETRANGE key offset value`.
 pub(super) async fn setrange(call: &mut Call<'_>) -> Result<(), Fault> {
     let offset = usize::try_from(call.integer(2)?).map_err(|_| Fault::said("ERR offset is out of range"))?;
-    let (written, most) = (call.args.get(3), call.keys.value_bytes_max());
+    let (written, most) = (call.args.get(3), call.shared.argument_bytes_max);
     let bytes = call.keys.change(call.args.get(1), |head, record| {
         let old = head.map_or(Ok(&b""[..]), |head| head.string())?;
         if written.is_empty() {

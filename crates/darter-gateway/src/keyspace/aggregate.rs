@@ -17,7 +17,7 @@
 //! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
-use super::{Family, Head, Keyspace, Kind, place, session};
+use super::{Family, Head, Keyspace, Kind, place, session, transaction};
 use crate::fault::{Fault, WRONG_TYPE};
 use darter::{AsyncSession, Condition, PutOutcome, ScanRange};
 use darter_fabric::mutant;
@@ -36,9 +36,9 @@ pub(crate) struct Aggregate {
 
 impl Kind {
     /// The families of its elements. The first one decides whether it is empty.
-    fn families(self) -> &'static [Family] {
+    pub(super) fn families(self) -> &'static [Family] {
         match self {
-            Self::String => &[],
+            Self::String | Self::Intent => &[],
             Self::Hash => &[Family::Field],
             Self::SortedSet => &[Family::Member, Family::Score],
         }
@@ -71,6 +71,16 @@ impl Aggregate {
         self.kind
     }
 
+    /// The generation, or the transaction of an intent.
+    pub(super) fn generation(&self) -> Generation {
+        self.stem.last_chunk().copied().unwrap_or_default()
+    }
+
+    /// What its elements' places have in common, behind the family's byte.
+    pub(super) fn stem(&self) -> &[u8] {
+        &self.stem
+    }
+
     /// The key.
     pub(super) fn key(&self) -> &[u8] {
         &self.stem[2..self.stem.len() - size_of::<Generation>()]
@@ -101,15 +111,18 @@ impl Aggregate {
     }
 }
 
-/// Returns whether there are no elements.
+/// Returns whether there are no elements, or whether an intent does not count.
 pub(super) async fn is_empty(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
+    if aggregate.kind == Kind::Intent {
+        return Ok(!transaction::is_committed(session, aggregate.generation()).await?);
+    }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
     Ok(session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0)
 }
 
-/// Writes a doubt into the head of a key that seems empty. Returns the head's new record, unless
-/// there is an element after all or another client came between.
-pub(super) async fn doubt(
+/// Writes a doubt into the head of a key. Returns the head's new record, unless another client came
+/// between.
+pub(super) async fn mark(
     session: &mut AsyncSession,
     aggregate: &Aggregate,
     record: &[u8],
@@ -119,9 +132,22 @@ pub(super) async fn doubt(
     Head::parse(record)?.doubt(&mut doubted, now);
     let mut place_of_head = Vec::new();
     place(&mut place_of_head, Family::Key, aggregate.key());
-    if session.put_if(&place_of_head, &doubted, Condition::Equals(record)).await? == PutOutcome::Refused {
-        return Ok(None);
+    let outcome = session.put_if(&place_of_head, &doubted, Condition::Equals(record)).await?;
+    Ok((outcome != PutOutcome::Refused).then_some(doubted))
+}
+
+/// Writes a doubt into the head of a key that seems empty, or aborts the transaction of an intent.
+/// Returns the head's record, unless the key exists after all or another client came between.
+pub(super) async fn doubt(
+    session: &mut AsyncSession,
+    aggregate: &Aggregate,
+    record: &[u8],
+    now: u64,
+) -> Result<Option<Vec<u8>>, Fault> {
+    if aggregate.kind == Kind::Intent {
+        return Ok(transaction::abort(session, aggregate.generation(), now).await?.then(|| record.to_vec()));
     }
+    let Some(doubted) = mark(session, aggregate, record, now).await? else { return Ok(None) };
     let is_empty = mutant!("gateway-doubt-without-second-look") || is_empty(session, aggregate).await?;
     Ok(is_empty.then_some(doubted))
 }
@@ -159,8 +185,8 @@ pub(super) async fn bury(
 }
 
 impl Keyspace {
-    /// Returns the record of a key's head, if the key exists.
-    async fn head_record(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    /// Returns the record of a key's head, if it has one that has not expired.
+    pub(super) async fn head_record(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         place(&mut self.key, Family::Key, key);
         let record = session(&mut self.session, &self.store)?.get(&self.key).await?;
         let Some(record) = record else { return Ok(None) };

@@ -3,11 +3,14 @@
 //! both must be consistent.
 
 use super::aggregate::Aggregate;
-use super::{Change, Family, Head, Keyspace, Kind};
+use super::sweep::idle;
+use super::transfer::{Destination, Transferred};
+use super::{Change, Expiry, Family, Head, Keyspace, Kind, session};
 use crate::Stop;
 use crate::fault::Fault;
 use darter::{Store, block_on};
 use darter_memnode::{MemNode, MemNodeOptions, Region};
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -240,4 +243,166 @@ fn a_member_that_is_moved_is_told_once() {
     cross(prepare, moves, walk, judge);
     let judge = async |keys: &mut Keyspace, key: &[u8], told, ()| judge(keys, key, (), told).await;
     cross(prepare, walk, moves, judge);
+}
+
+/// A head in doubt goes at any moment of a command that writes below it, as a sweep that found it
+/// empty before removes it.
+#[test]
+fn a_field_put_below_a_head_that_goes_is_there_when_it_was_told() {
+    let pool = Pool::new();
+    let (mut ours, mut theirs) = (pool.keyspace(), pool.keyspace());
+    for polls in 0.. {
+        let key = format!("key {polls}").into_bytes();
+        let at = [&[Family::Key as u8], &key[..]].concat();
+        let doubted = block_on(async {
+            empty_hash(&mut theirs, &key).await;
+            let session = session(&mut theirs.session, &theirs.store).unwrap();
+            let empty = session.get(&at).await.unwrap().unwrap();
+            assert!(idle(session, &at, &empty, NOW).await.unwrap());
+            session.get(&at).await.unwrap().unwrap()
+        });
+        let mut add = Box::pin(add_field(&mut ours, &key));
+        let told = advance(&mut add, polls);
+        let is_over = told.is_some();
+        let removed = block_on(async {
+            let session = session(&mut theirs.session, &theirs.store).unwrap();
+            session.delete_if(&at, |record| record == doubted).await.unwrap()
+        });
+        told.unwrap_or_else(|| block_on(add.as_mut())).unwrap();
+        drop(add);
+        assert!(block_on(has_field(&mut theirs, &key)), "after {polls} polls");
+        if is_over {
+            assert!(!removed && polls > 3, "it is confirmed in several round trips");
+            return;
+        }
+    }
+}
+
+/// Stops a command after each of its round trips in turn, runs another to its end, and then the
+/// rest of the first; each time on a key of its own that `prepare` sets up.
+#[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
+fn interrupt<A, B>(
+    prepare: impl AsyncFn(&mut Keyspace, &[u8]),
+    one: impl AsyncFn(&mut Keyspace, &[u8]) -> A,
+    other: impl AsyncFn(&mut Keyspace, &[u8]) -> B,
+    judge: impl AsyncFn(&mut Keyspace, &[u8], A, B),
+) {
+    let pool = Pool::new();
+    let (mut ours, mut theirs, mut after) = (pool.keyspace(), pool.keyspace(), pool.keyspace());
+    for polls in 0.. {
+        let key = format!("key {polls}").into_bytes();
+        block_on(prepare(&mut after, &key));
+        let mut one = Box::pin(one(&mut ours, &key));
+        let told = advance(&mut one, polls);
+        let is_over = told.is_some();
+        let told_other = block_on(other(&mut theirs, &key));
+        let told = told.unwrap_or_else(|| block_on(one.as_mut()));
+        drop(one);
+        block_on(judge(&mut after, &key, told, told_other));
+        if is_over {
+            assert!(polls > 3, "it takes several round trips");
+            return;
+        }
+    }
+}
+
+/// The name of another key that belongs to a key.
+fn beside(key: &[u8], name: &str) -> Vec<u8> {
+    [key, b":", name.as_bytes()].concat()
+}
+
+async fn value(keys: &mut Keyspace, key: &[u8]) -> Option<Vec<u8>> {
+    keys.look(key, |head| head.map(|head| head.string().unwrap().to_vec())).await.unwrap()
+}
+
+/// A hash with two fields.
+async fn two_fields(keys: &mut Keyspace, key: &[u8]) {
+    let hash = keys.open(key, Kind::Hash).await.unwrap();
+    for name in [b"one", b"two"] {
+        keys.set_field(&hash, name, b"value", true).await.unwrap();
+    }
+    assert!(keys.confirm(&hash).await.unwrap());
+}
+
+/// Copies a key to the one beside it.
+async fn copy(keys: &mut Keyspace, key: &[u8]) -> Transferred {
+    keys.copy(key, &beside(key, "copy"), Destination::Kept).await.unwrap()
+}
+
+/// Sets two keys beside a key, if both are absent.
+async fn set_two(keys: &mut Keyspace, key: &[u8]) -> bool {
+    let (a, b) = (beside(key, "a"), beside(key, "b"));
+    keys.set_all_if_absent(&BTreeMap::from([(&a[..], &b"1"[..]), (&b, b"2")])).await.unwrap()
+}
+
+#[test]
+fn keys_that_are_set_at_once_meet_one_that_comes() {
+    for name in ["a", "b"] {
+        let put = async |keys: &mut Keyspace, key: &[u8]| set_absent(keys, &beside(key, name)).await;
+        let judge = async |keys: &mut Keyspace, key: &[u8], set: bool, put: bool| {
+            assert!(set != put, "{}: {set} {put}", key.escape_ascii());
+            let (a, b) = (value(keys, &beside(key, "a")).await, value(keys, &beside(key, "b")).await);
+            let own = |is_other: bool| (put && is_other).then(Vec::new);
+            let expected = if set {
+                (Some(b"1".to_vec()), Some(b"2".to_vec()))
+            } else {
+                (own(name == "a"), own(name == "b"))
+            };
+            assert_eq!((a, b), expected, "{}, put {name}", key.escape_ascii());
+        };
+        interrupt(async |_: &mut Keyspace, _: &[u8]| (), set_two, put, judge);
+    }
+}
+
+#[test]
+fn what_is_set_amid_a_transaction_stays() {
+    for name in ["a", "b"] {
+        let set = async |keys: &mut Keyspace, key: &[u8]| {
+            keys.set(&beside(key, name), b"late", None).await.unwrap();
+        };
+        interrupt(
+            async |_: &mut Keyspace, _: &[u8]| (),
+            set_two,
+            set,
+            async |keys: &mut Keyspace, key: &[u8], _, ()| {
+                assert_eq!(value(keys, &beside(key, name)).await.unwrap(), b"late", "{}", key.escape_ascii());
+            },
+        );
+    }
+}
+
+#[test]
+fn a_field_that_comes_amid_a_rename_is_under_one_name() {
+    let rename = async |keys: &mut Keyspace, key: &[u8]| {
+        keys.rename(key, &beside(key, "new"), Destination::Kept).await.unwrap()
+    };
+    interrupt(two_fields, rename, add_field, async |keys: &mut Keyspace, key: &[u8], told, added| {
+        assert!(told == Transferred::Done && added.is_ok());
+        let new = beside(key, "new");
+        assert!(has_field(keys, key).await || has_field(keys, &new).await, "{}", key.escape_ascii());
+        assert!(fields(keys, &new).await >= 2);
+    });
+}
+
+#[test]
+fn a_hash_that_goes_is_copied_whole_or_not_at_all() {
+    let remove = async |keys: &mut Keyspace, key: &[u8]| keys.remove(key).await.unwrap();
+    interrupt(two_fields, copy, remove, async |keys: &mut Keyspace, key: &[u8], told, removed| {
+        let expected = if told == Transferred::Done { 2 } else { 0 };
+        assert!(removed && fields(keys, &beside(key, "copy")).await == expected, "{}", key.escape_ascii());
+    });
+}
+
+#[test]
+fn the_walk_leaves_a_copy_that_is_being_made() {
+    let walk = async |keys: &mut Keyspace, _: &[u8]| {
+        let mut walk = Expiry::default();
+        for _ in 0..2 {
+            while walk.step(keys).await.unwrap().census.is_none() {}
+        }
+    };
+    interrupt(two_fields, copy, walk, async |keys: &mut Keyspace, key: &[u8], told, ()| {
+        assert_eq!(told, Transferred::Done);
+        assert_eq!(fields(keys, &beside(key, "copy")).await, 2, "{}", key.escape_ascii());
+    });
 }

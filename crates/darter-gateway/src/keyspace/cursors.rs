@@ -6,7 +6,7 @@
 
 use super::{Family, Keyspace, place, session};
 use crate::fault::Fault;
-use darter::Decision;
+use darter::Change;
 use darter_fabric::mutant;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -40,16 +40,14 @@ impl Keyspace {
             let Self { store, session: slot, now, key: at, .. } = self;
             place(at, Family::Cursor, &number.to_be_bytes());
             let mut is_taken = false;
-            let modified = session(slot, store)?.modify(at, |record, new| {
+            let modified = session(slot, store)?.modify(at, |record| {
                 let kept = record.and_then(parse).filter(|(ends, _)| ends >= now);
                 is_taken =
                     kept.is_some_and(|(_, theirs)| theirs != key) && !mutant!("gateway-cursor-of-two-keys");
                 if is_taken || kept.is_some_and(|(ends, _)| ends - *now > CURSOR_MS / 2) {
-                    return Decision::Keep;
+                    return Change::Keep;
                 }
-                new.extend_from_slice(&(*now + CURSOR_MS).to_le_bytes());
-                new.extend_from_slice(key);
-                Decision::Put
+                Change::Put([&(*now + CURSOR_MS).to_le_bytes(), key].concat())
             });
             modified.await?;
             if !is_taken {

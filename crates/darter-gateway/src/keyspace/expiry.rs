@@ -1,8 +1,8 @@
 //! The background walk, round after round: it removes expired records and what dead processes left
 //! (`sweep.rs`), and counts the keys.
 
-use super::sweep::{self, LOOKS, SweepProgress};
-use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session};
+use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
+use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session, transaction, transfer};
 use crate::fault::Fault;
 use darter::ScanRange;
 use std::ops::Bound;
@@ -33,9 +33,11 @@ pub(crate) struct Stepped {
 }
 
 /// The phases of a round.
-const STAGES: [WalkPhase; 6] = [
+const STAGES: [WalkPhase; 8] = [
     WalkPhase::Ends(Family::Key),
     WalkPhase::Ends(Family::Cursor),
+    WalkPhase::Ends(Family::Building),
+    WalkPhase::Ends(Family::Transaction),
     WalkPhase::Graves(Family::Field),
     WalkPhase::Graves(Family::Member),
     WalkPhase::Graves(Family::Score),
@@ -70,11 +72,13 @@ pub(crate) struct Expiry {
     stage: usize,
     left: ScanRange,
     counted: Census,
+    /// When the round began.
+    began: u64,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { stage: 0, left: STAGES[0].whole(), counted: Census::default() }
+        Self { stage: 0, left: STAGES[0].whole(), counted: Census::default(), began: 0 }
     }
 }
 
@@ -83,6 +87,8 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
     match family {
         Family::Key => Head::parse(record).ok()?.expiry,
         Family::Cursor => Some(cursors::parse(record)?.0),
+        Family::Building => Some(transfer::written_at(record)? + FORGOTTEN_MS),
+        Family::Transaction => Some(transaction::decided_at(record)? + FORGOTTEN_MS),
         Family::Field | Family::Member | Family::Score => None,
     }
 }
@@ -95,6 +101,9 @@ impl Expiry {
     pub(crate) async fn step(&mut self, keys: &mut Keyspace) -> Result<Stepped, Fault> {
         let now = keys.now;
         let mut stepped = Stepped::default();
+        if self.began == 0 {
+            self.began = now;
+        }
         // A phase that ends leaves the rest of the step to the next one.
         loop {
             let progress = match STAGES[self.stage] {
@@ -116,6 +125,7 @@ impl Expiry {
             self.stage = (self.stage + 1) % STAGES.len();
             self.left = STAGES[self.stage].whole();
             if self.stage == 0 {
+                self.began = 0;
                 return Ok(stepped);
             }
         }
@@ -128,7 +138,8 @@ impl Expiry {
         family: Family,
         stepped: &mut Stepped,
     ) -> Result<SweepProgress, Fault> {
-        let now = keys.now;
+        // Intents depend on the record of their transaction: this round has finished them all.
+        let now = if family == Family::Transaction { self.began } else { keys.now };
         let (mut over, mut holders, mut last, mut looked) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut counted = Census::default();
         let session = session(&mut keys.session, &keys.store)?;

@@ -5,7 +5,7 @@ use super::aggregate::Aggregate;
 use super::walk::go_behind;
 use super::{Chunk, Family, Keyspace, Kind, Walked, session};
 use crate::fault::Fault;
-use darter::{Condition, Decision, PutOutcome, ScanRange};
+use darter::{Change, Condition, PutOutcome, ScanRange};
 use std::ops::Bound;
 
 /// A range of a key's elements, by name, from either end.
@@ -17,7 +17,7 @@ pub(crate) struct Elements {
 
 impl Aggregate {
     /// The family whose order is that of the names.
-    fn names(&self) -> Family {
+    pub(super) fn names(&self) -> Family {
         if self.kind() == Kind::Hash { Family::Field } else { Family::Member }
     }
 
@@ -165,13 +165,10 @@ impl Keyspace {
         let place = hash.place(Family::Field, name);
         let _guard = self.locks.lock(&place).await;
         let mut decided = None;
-        let modified = session(&mut self.session, &self.store)?.modify(&place, |old, new| {
+        let modified = session(&mut self.session, &self.store)?.modify(&place, |old| {
             match decided.insert(decide(old)) {
-                Ok(value) => {
-                    new.extend_from_slice(value.as_ref());
-                    Decision::Put
-                }
-                Err(_) => Decision::Keep,
+                Ok(value) => Change::Put(value.as_ref().to_vec()),
+                Err(_) => Change::Keep,
             }
         });
         modified.await?;

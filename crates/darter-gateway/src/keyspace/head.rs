@@ -4,10 +4,12 @@
 //! kind (bits 0-6), bit 7: expires | expiry time if it expires, 8 bytes | body
 //!
 //! body of a string: its value
+//! body of an intent: transaction, 8 bytes | time, 8 bytes | value of a string
 //! body of others:   generation, 8 bytes | doubt if any, 16 bytes
 //! ```
 //!
-//! Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
+//! An intent is a string if its transaction has committed, and nothing otherwise
+//! (`transaction.rs`). Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
 //! takes one byte more than its value. A doubt begins with the ms since the Unix epoch at which it
 //! was written; the rest makes it unique (`aggregate.rs`).
 
@@ -19,6 +21,9 @@ pub(super) type Generation = [u8; 8];
 
 /// Bytes of a doubt.
 const DOUBT_BYTES: usize = 16;
+
+/// Bytes of an intent before its value.
+const INTENT_BYTES: usize = size_of::<Generation>() + size_of::<u64>();
 
 /// Set in the first byte of a record that expires.
 const EXPIRES: u8 = 0x80;
@@ -32,15 +37,17 @@ pub(crate) enum Kind {
     Hash = 1,
     /// Members with scores, in a generation.
     SortedSet = 2,
+    /// A string, if its transaction has committed.
+    Intent = 3,
 }
 
-const KINDS: [Kind; 3] = [Kind::String, Kind::Hash, Kind::SortedSet];
+const KINDS: [Kind; 4] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Intent];
 
 impl Kind {
     /// Returns the name of the type, as `TYPE` replies.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::String => "string",
+            Self::String | Self::Intent => "string",
             Self::Hash => "hash",
             Self::SortedSet => "zset",
         }
@@ -71,7 +78,9 @@ pub(crate) struct Head<'r> {
 fn check(kind: Kind, body: &[u8]) -> Result<(), Fault> {
     const GENERATION_BYTES: usize = size_of::<Generation>();
     match (kind, body.len()) {
-        (Kind::String, _) | (_, GENERATION_BYTES) => Ok(()),
+        (Kind::String, _) | (Kind::Intent, INTENT_BYTES..) => Ok(()),
+        (Kind::Intent, _) => Err(FOREIGN),
+        (_, GENERATION_BYTES) => Ok(()),
         (_, bytes) if bytes == GENERATION_BYTES + DOUBT_BYTES => Ok(()),
         _ => Err(FOREIGN),
     }
@@ -114,15 +123,28 @@ impl<'r> Head<'r> {
     /// [`WRONG_TYPE`] if it is not a string.
     #[inline]
     pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
-        if self.kind == Kind::String { Ok(self.body) } else { Err(WRONG_TYPE) }
+        match self.kind {
+            Kind::String => Ok(self.body),
+            Kind::Intent => Ok(&self.body[INTENT_BYTES..]),
+            Kind::Hash | Kind::SortedSet => Err(WRONG_TYPE),
+        }
     }
 
-    /// Returns the generation of the key's elements; `None` for a string.
+    /// Returns the generation of the key's elements, or the transaction of an intent; `None` for a
+    /// string.
     pub(super) fn generation(&self) -> Option<Generation> {
         if self.kind == Kind::String { None } else { self.body.first_chunk().copied() }
     }
 
-    /// Returns since when the head is in doubt, in ms since the Unix epoch.
+    /// Begins the record of an intent; the value is to be appended.
+    pub(super) fn begin_intent(record: &mut Vec<u8>, transaction: Generation, now: u64) {
+        Self::begin(record, Kind::Intent, None);
+        record.extend_from_slice(&transaction);
+        record.extend_from_slice(&now.to_le_bytes());
+    }
+
+    /// Returns since when the head is in doubt, or when an intent was written, in ms since the Unix
+    /// epoch.
     pub(super) fn doubted_since(&self) -> Option<u64> {
         self.generation()?;
         self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
@@ -142,8 +164,13 @@ impl<'r> Head<'r> {
         record.extend_from_slice(&self.generation().unwrap_or_default());
     }
 
-    /// Builds the same record with another expiry time.
+    /// Builds the same record with another expiry time. An intent becomes a string.
     pub(crate) fn rewrite(&self, record: &mut Vec<u8>, expiry: Option<u64>) {
+        if let (Kind::Intent, Ok(value)) = (self.kind, self.string()) {
+            Self::begin(record, Kind::String, expiry);
+            record.extend_from_slice(value);
+            return;
+        }
         Self::begin(record, self.kind, expiry);
         record.extend_from_slice(self.body);
     }
@@ -181,6 +208,16 @@ mod tests {
         let mut again = Vec::new();
         doubted.dispel(&mut again);
         assert_eq!(again, record);
+        Head::begin_intent(&mut record, *b"12345678", 7);
+        record.extend_from_slice(b"value");
+        let intent = Head::parse(&record).unwrap();
+        assert_eq!((intent.generation(), intent.doubted_since()), (Some(*b"12345678"), Some(7)));
+        assert_eq!((intent.string().unwrap(), intent.kind.name()), (&b"value"[..], "string"));
+        intent.rewrite(&mut again, Some(9));
+        assert_eq!(
+            Head::parse(&again).unwrap(),
+            Head { kind: Kind::String, expiry: Some(9), body: b"value" }
+        );
         assert!(Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(7));
         assert!(!Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(8));
     }
@@ -195,6 +232,8 @@ mod tests {
             b"\x01",
             b"\x01123456789",
             b"\x81123456781234567",
+            b"\x03123456781234567",
+            b"\x04",
         ] {
             assert!(Head::parse(bytes).is_err(), "{}", bytes.escape_ascii());
         }

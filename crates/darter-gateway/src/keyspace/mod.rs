@@ -26,6 +26,9 @@ mod order;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod transaction;
+mod transfer;
+mod usage;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
@@ -33,19 +36,21 @@ pub(super) use expiry::Expiry;
 pub(super) use head::{Head, Kind};
 pub(super) use key_locks::KeyLocks;
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
 
 use super::fault::Fault;
 use aggregate::{bury, doubt, is_empty};
-use darter::{AsyncSession, Condition, Counters, Decision, PutOutcome, Store};
+use darter::{AsyncSession, Condition, Counters, PutOutcome, Store};
 use darter_fabric::mutant;
-use rustix::time::{ClockId, clock_gettime};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// The first byte of the index's keys, by kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
+    /// Generations whose elements are being written before any head names them.
+    Building = b'b' as isize,
     /// Cursors of `SCAN`.
     Cursor = b'c' as isize,
     /// Fields of hashes.
@@ -56,6 +61,8 @@ pub(super) enum Family {
     Member = b'm' as isize,
     /// Members of sorted sets, by score.
     Score = b's' as isize,
+    /// Transactions that are decided.
+    Transaction = b't' as isize,
 }
 
 /// What a command does to a key.
@@ -75,13 +82,6 @@ impl<R> Change<R> {
         let (Self::Keep(result) | Self::Put(result) | Self::Remove(result)) = self;
         result
     }
-}
-
-/// Returns the time in ms since the Unix epoch, to within a tick of the kernel's.
-#[inline]
-pub(super) fn now_ms() -> u64 {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    (now.tv_sec * 1000 + now.tv_nsec / 1_000_000) as u64
 }
 
 /// Access to the keys, for one command at a time.
@@ -144,11 +144,6 @@ impl Keyspace {
     /// Returns the costs so far.
     pub(super) fn counters(&self) -> Counters {
         self.session.as_ref().map(AsyncSession::counters).unwrap_or_default()
-    }
-
-    /// Returns a value length that is too long for this pool, or nearly.
-    pub(super) fn value_bytes_max(&self) -> usize {
-        usize::try_from(self.store.pool().object_bytes_max()).unwrap_or(usize::MAX)
     }
 
     /// Frees memory that a large command took.
@@ -230,7 +225,7 @@ impl Keyspace {
             let Self { store, session: slot, now, key: at, locks, old, .. } = self;
             let guard = locks.lock(at).await;
             let mut changed = None;
-            let modified = session(slot, store)?.modify(at, |record, new| {
+            let modified = session(slot, store)?.modify(at, |record| {
                 if !mutant!("gateway-decision-kept-from-an-earlier-look") {
                     changed = None;
                 }
@@ -239,22 +234,22 @@ impl Keyspace {
                         // The head alone does not tell whether there are elements.
                         old.clear();
                         old.extend_from_slice(record.unwrap_or_default());
-                        return Decision::Keep;
+                        return darter::Change::Keep;
                     }
                     Ok(head) => head,
                     Err(foreign) => {
                         changed = Some(Err(foreign));
-                        return Decision::Keep;
+                        return darter::Change::Keep;
                     }
                 };
                 let alive = head.filter(|head| head.lives(*now));
-                let change = changed.insert(decide(alive, new));
-                match change {
-                    Ok(Change::Put(_)) => Decision::Put,
-                    Ok(Change::Remove(_)) => Decision::Remove,
+                let mut new = Vec::new();
+                match changed.insert(decide(alive, &mut new)) {
+                    Ok(Change::Put(_)) => darter::Change::Put(new),
+                    Ok(Change::Remove(_)) => darter::Change::Remove,
                     // An expired key is removed, whatever the command.
-                    Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => Decision::Remove,
-                    Ok(Change::Keep(_)) | Err(_) => Decision::Keep,
+                    Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => darter::Change::Remove,
+                    Ok(Change::Keep(_)) | Err(_) => darter::Change::Keep,
                 }
             });
             modified.await?;
@@ -393,10 +388,17 @@ impl Keyspace {
             place(&mut buffer, Family::Key, key);
             places.push(buffer);
         }
-        let records = session(&mut self.session, &self.store)?.multi_get(&places).await?;
-        for record in &records {
+        let session = session(&mut self.session, &self.store)?;
+        let records = session.multi_get(&places).await?;
+        for (place, record) in places.iter().zip(&records) {
             let head = record.as_deref().and_then(|record| Head::parse(record).ok());
-            visit(head.filter(|head| head.lives(self.now)));
+            let head = head.filter(|head| head.lives(self.now));
+            let intent = head.as_ref().filter(|head| head.kind == Kind::Intent);
+            let counts = match intent.and_then(|head| Aggregate::of(&place[1..], head)) {
+                Some(intent) => !is_empty(session, &intent).await?,
+                None => true,
+            };
+            visit(head.filter(|_| counts));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use super::aggregate::{Aggregate, bury, doubt, is_empty};
 use super::order::{Scored, drawn_at, parse_index};
-use super::{Family, Head, place};
+use super::{Family, Head, Kind, place, transaction};
 use crate::fault::Fault;
 use darter::{AsyncSession, ScanRange};
 use darter_fabric::mutant;
@@ -21,6 +21,8 @@ pub(super) const IDLE_MS: u64 = 60_000;
 /// The age from which no writer can still be at work on an index record: far beyond the longest
 /// silence of a pool's member.
 const FORGOTTEN_SECONDS: u64 = 3600;
+/// The same in ms, for everything that a writer has begun.
+pub(super) const FORGOTTEN_MS: u64 = FORGOTTEN_SECONDS * 1000;
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +35,26 @@ pub(super) enum SweepProgress {
     Ended,
 }
 
-/// Returns the head of a key, if a generation is still its current one.
+/// Returns whether a generation is still the current one of its key, or is to become it.
 async fn counts(session: &mut AsyncSession, aggregate: &Aggregate) -> Result<bool, Fault> {
     let mut at = Vec::new();
     place(&mut at, Family::Key, aggregate.key());
     let counts = |record: &[u8]| aggregate.is_of(record) || mutant!("gateway-any-head-keeps-graves");
+    if session.get_with(&at, counts).await?.unwrap_or(false) {
+        return Ok(true);
+    }
+    let mut building = Vec::new();
+    place(&mut building, Family::Building, aggregate.stem());
+    if session.get_with(&building, |_| ()).await?.is_some() {
+        return Ok(true);
+    }
+    // It may have become current before that record went.
     Ok(session.get_with(&at, counts).await?.unwrap_or(false))
 }
 
 /// Removes, among the records of a family, the elements of generations that have ended. An element
-/// is only ever written after its head, so a head that is absent or has another generation will not
-/// appear.
+/// is only ever written after its head, or after a record that announces it (`transfer.rs`), so a
+/// head that is absent or has another generation will not appear.
 pub(super) async fn graves(
     session: &mut AsyncSession,
     left: &mut ScanRange,
@@ -106,8 +117,9 @@ pub(super) async fn indexes(
     Ok(SweepProgress::On)
 }
 
-/// Removes a head without elements that has been in doubt for long, or puts it in doubt. Returns
-/// whether it is worth continuing.
+/// Removes a head without elements that has been in doubt for long, or puts it in doubt; finishes
+/// an intent that has committed, and removes one that has not for long. Returns whether it is worth
+/// continuing.
 pub(super) async fn idle(
     session: &mut AsyncSession,
     at: &[u8],
@@ -116,10 +128,18 @@ pub(super) async fn idle(
 ) -> Result<bool, Fault> {
     let head = Head::parse(record)?;
     let Some(aggregate) = Aggregate::of(&at[1..], &head) else { return Ok(false) };
+    let is_intent = head.kind == Kind::Intent;
     if !is_empty(session, &aggregate).await? {
-        return Ok(false);
+        if is_intent {
+            transaction::finish(session, at, record).await?;
+        }
+        return Ok(is_intent);
     }
     match head.doubted_since() {
+        Some(since) if is_intent => {
+            let is_forgotten = since + FORGOTTEN_MS < now;
+            Ok(is_forgotten && session.delete_if(at, |other| other == record).await?)
+        }
         None => doubt(session, &aggregate, record, now).await.map(|doubted| doubted.is_some()),
         Some(since) if since + IDLE_MS < now || mutant!("gateway-doubt-ends-a-head-at-once") => {
             let is_same = |other: &[u8]| other == record || mutant!("gateway-idle-head-removed-though-used");
@@ -132,7 +152,7 @@ pub(super) async fn idle(
 #[cfg(test)]
 mod tests {
     use super::super::order::{Scored, stamp};
-    use super::super::{Expiry, Keyspace, Kind};
+    use super::super::{Expiry, Keyspace};
     use super::*;
     use darter::{Store, block_on};
 
@@ -163,7 +183,7 @@ mod tests {
 
         /// Returns the places that begin with a family's byte.
         fn places(&self, family: Family) -> Vec<Vec<u8>> {
-            let mut session = self.store.session().unwrap();
+            let session = self.store.session().unwrap();
             session.scan_prefix([family as u8]).map(|pair| pair.unwrap().0).collect()
         }
 
@@ -243,7 +263,7 @@ mod tests {
         let mut pool = Pool::new();
         let set = pool.add(b"z", Kind::SortedSet, 2000);
         let left = Scored { score: 5.0, stamp: stamp(NOW) };
-        let mut session = pool.store.session().unwrap();
+        let session = pool.store.session().unwrap();
         session.put(set.place(Family::Score, &left.index(&7_usize.to_be_bytes())), b"").unwrap();
         session.put(set.place(Family::Score, &left.index(b"nobody")), b"").unwrap();
         pool.assert_ranks(&set, 2000);

@@ -4,10 +4,12 @@ use super::Status;
 use super::survey::SurveyResult;
 use crate::statistics::{FAMILIES, Sums};
 use crate::table::TABLE;
-use darter::{NodeUsage, OpCounters, OpKind};
-use darter_telemetry::openmetrics::{MetricsWriter, SECONDS_PER_NANO};
+use darter::OpKind;
+use darter::report::{NodeUsage, OpCounters};
+use darter_telemetry::openmetrics::{MetricsWriter, NANOS_PER_SECOND};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::Error;
@@ -108,7 +110,7 @@ fn commands(page: &mut MetricsWriter<'_>, sums: &Sums) -> Result<(), Error> {
     page.counters("commands", "Commands done", None, done)?;
     let latencies =
         FAMILIES.iter().zip(&sums.latencies).map(|(family, seen)| ([("family", *family)], seen.clone()));
-    page.histograms("command_duration", "How long commands took", SECONDS, SECONDS_PER_NANO, latencies)
+    page.histograms("command_duration", "How long commands took", SECONDS, NANOS_PER_SECOND, latencies)
 }
 
 /// Writes what the last survey of the pool found.
@@ -127,10 +129,16 @@ fn of_the_pool(page: &mut MetricsWriter<'_>, seen: &SurveyResult) -> Result<(), 
         page.gauge("pool_members", "Processes that have the pool open", None, usage.members.len() as u64)?;
         let labels = |slot: u32, pid: u64| [("member", slot.to_string()), ("process", pid.to_string())];
         let leases = usage.members.iter().map(|member| {
-            let left = u64::try_from(member.lease_left_ms).unwrap_or_default();
-            (labels(member.slot, member.pid), left)
+            let left = member.lease_left_ms.max(0) as f64 / 1000.0;
+            (labels(member.slot, member.pid), ConstGauge::new(left))
         });
-        page.gauges("pool_member_lease_left_ms", "What is left of each member's lease, in ms", None, leases)?;
+        page.each(
+            "pool_member_lease_left",
+            "What is left of each member's lease",
+            SECONDS,
+            MetricType::Gauge,
+            leases,
+        )?;
         let epochs = usage.members.iter().map(|member| (labels(member.slot, member.pid), member.epoch));
         page.gauges("pool_member_epoch", "The epoch that each member has published", None, epochs)?;
         let garbage = usage.garbage_objects;

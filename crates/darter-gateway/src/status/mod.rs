@@ -1,6 +1,7 @@
-//! The status page of a gateway, and its data: `/` for people, `/status.json` and `/tree.json` for
-//! the page's script, `/metrics` for Prometheus, `/healthz` for load balancers.
+//! The status page of a gateway, and its data: `/` for people, `/status.json`, `/history.json` and
+//! `/tree.json` for the page's script, `/metrics` for Prometheus, `/healthz` for load balancers.
 //!
+//! The page is one response, put together here from the files in `page/`; it loads nothing else.
 //! The contents of the pool are untrusted: the script shows them as text and never as markup, and a
 //! content security policy permits no other script. Responses are bounded; walks over the tree
 //! proceed in small steps (`survey.rs`), so many requests at a time (`darter_telemetry::http`).
@@ -9,8 +10,10 @@
 //! Without one they are served only to clients that reach the gateway by an address instead of a
 //! name, which prevents DNS rebinding.
 
+mod history;
 mod metrics;
 mod overview;
+mod pool_map;
 mod survey;
 mod tree;
 
@@ -18,9 +21,12 @@ use super::state::GatewayState;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use darter_fabric::random_word;
-use darter_telemetry::http::header::{CONTENT_SECURITY_POLICY, HeaderValue, WWW_AUTHENTICATE};
+use darter_telemetry::exposition::scrape;
+use darter_telemetry::http::header::{
+    CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, WWW_AUTHENTICATE,
+};
 use darter_telemetry::http::{Handler, HttpRequest, HttpResponse, Outcome, StatusCode, response, text};
-use darter_telemetry::openmetrics::scrape;
+use history::{History, HistoryQuery};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -30,10 +36,19 @@ use subtle::ConstantTimeEq;
 use survey::Survey;
 use tokio::sync::Semaphore;
 
-/// The page, with a placeholder for the nonce that permits its script.
-const PAGE: &str = include_str!("page.html");
-/// The placeholder.
+/// The page, with placeholders for its style, its script and the nonce that permits both.
+const PAGE: &str = include_str!("page/page.html");
 const NONCE: &str = "NONCE-OF-THIS-ANSWER";
+const STYLE: (&str, &str) = ("STYLE-OF-THE-PAGE", include_str!("page/page.css"));
+const SCRIPT: &str = "SCRIPT-OF-THE-PAGE";
+/// The script, in parts that build on one another.
+const SCRIPTS: [&str; 5] = [
+    include_str!("page/units.js"),
+    include_str!("page/charts.js"),
+    include_str!("page/panels.js"),
+    include_str!("page/tree.js"),
+    include_str!("page/main.js"),
+];
 /// Maximum requests for parts of the tree in progress at once.
 const TREES_MAX: usize = 2;
 /// The age of a thread's last accounting from which the gateway counts as stuck; threads do it
@@ -45,13 +60,15 @@ const STUCK: Duration = Duration::from_secs(10);
 struct Status {
     shared: Arc<GatewayState>,
     survey: Survey,
+    history: History,
     trees: Arc<Semaphore>,
 }
 
 /// Returns the HTTP handler of a gateway.
 pub(super) fn handler(shared: &Arc<GatewayState>) -> Arc<impl Handler> {
     let survey = Survey::new(shared.store.clone());
-    Arc::new(Status { shared: Arc::clone(shared), survey, trees: Arc::new(Semaphore::new(TREES_MAX)) })
+    let trees = Arc::new(Semaphore::new(TREES_MAX));
+    Arc::new(Status { shared: Arc::clone(shared), survey, history: History::new(), trees })
 }
 
 impl Handler for Status {
@@ -59,12 +76,13 @@ impl Handler for Status {
         match request.path {
             "/healthz" => return Outcome::Ready(self.health()),
             "/metrics" => {
+                let accept = request.accept.map(str::to_owned);
                 return Outcome::Blocking(Box::new(move || {
                     self.survey.go_on();
-                    scrape(&metrics::registry(self))
+                    scrape(&metrics::registry(self), accept.as_deref())
                 }));
             }
-            "/" | "/status.json" | "/tree.json" => {}
+            "/" | "/status.json" | "/history.json" | "/tree.json" => {}
             _ => return Outcome::Ready(text(StatusCode::NOT_FOUND, "try / or /metrics or /healthz\n")),
         }
         if let Some(refused) = self.refusal(request) {
@@ -76,29 +94,18 @@ impl Handler for Status {
                 self.survey.go_on();
                 as_json(StatusCode::OK, &overview::overview(&self.shared, &self.survey.result()))
             })),
-            _ => {
-                let prefix = match tree::prefix_of(request.query) {
-                    Ok(prefix) => prefix,
-                    Err(why) => {
-                        return Outcome::Ready(as_json(StatusCode::BAD_REQUEST, &json!({ "error": why })));
-                    }
-                };
-                let Ok(place) = Arc::clone(&self.trees).try_acquire_owned() else {
-                    let why = json!({ "error": "others look at the tree right now; come again" });
-                    return Outcome::Ready(as_json(StatusCode::SERVICE_UNAVAILABLE, &why));
-                };
-                Outcome::Blocking(Box::new(move || {
-                    let _place = place;
-                    match tree::below(&self.shared.store, &prefix) {
-                        Ok(tree) => as_json(StatusCode::OK, &tree),
-                        Err(error) => {
-                            let why = json!({ "error": overview::cut(&error.to_string()) });
-                            as_json(StatusCode::INTERNAL_SERVER_ERROR, &why)
-                        }
-                    }
-                }))
-            }
+            "/history.json" => match HistoryQuery::parse(request.query) {
+                Ok(query) => Outcome::Blocking(Box::new(move || {
+                    as_json(StatusCode::OK, &self.history.json(query, self.shared.uptime_ms()))
+                })),
+                Err(why) => Outcome::Ready(as_json(StatusCode::BAD_REQUEST, &json!({ "error": why }))),
+            },
+            _ => self.tree(request.query),
         }
+    }
+
+    fn tick(&self) {
+        self.history.tick(&self.shared);
     }
 }
 
@@ -106,21 +113,52 @@ fn as_json(status: StatusCode, value: &Value) -> HttpResponse {
     response(status, "application/json", value.to_string())
 }
 
-/// Returns the page, with a new nonce for its script.
+/// Returns the page with its style and script, and a new nonce for both. The policy also turns off
+/// every function that would parse a string as markup or as a script (`trusted-types`).
 fn page() -> HttpResponse {
     let nonce = format!("{:016x}{:016x}", random_word(), random_word());
-    let mut page = response(StatusCode::OK, "text/html; charset=utf-8", PAGE.replace(NONCE, &nonce));
+    let page = PAGE.replace(NONCE, &nonce).replace(STYLE.0, STYLE.1).replace(SCRIPT, &SCRIPTS.concat());
+    let mut page = response(StatusCode::OK, "text/html; charset=utf-8", page);
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+         trusted-types 'none'"
     );
+    let headers = page.headers_mut();
     if let Ok(policy) = HeaderValue::from_str(&policy) {
-        page.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
     }
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let name = HeaderName::from_static("cross-origin-resource-policy");
+    headers.insert(name, HeaderValue::from_static("same-origin"));
     page
 }
 
 impl Status {
+    /// Handles a request for a node of the tree.
+    fn tree(self: Arc<Self>, query: &str) -> Outcome {
+        let prefix = match tree::prefix_of(query) {
+            Ok(prefix) => prefix,
+            Err(why) => {
+                return Outcome::Ready(as_json(StatusCode::BAD_REQUEST, &json!({ "error": why })));
+            }
+        };
+        let Ok(place) = Arc::clone(&self.trees).try_acquire_owned() else {
+            let why = json!({ "error": "others look at the tree right now; come again" });
+            return Outcome::Ready(as_json(StatusCode::SERVICE_UNAVAILABLE, &why));
+        };
+        Outcome::Blocking(Box::new(move || {
+            let _place = place;
+            match tree::below(&self.shared.store, &prefix) {
+                Ok(tree) => as_json(StatusCode::OK, &tree),
+                Err(error) => {
+                    let why = json!({ "error": overview::cut(&error.to_string()) });
+                    as_json(StatusCode::INTERNAL_SERVER_ERROR, &why)
+                }
+            }
+        }))
+    }
+
     fn health(&self) -> HttpResponse {
         let shared = &self.shared;
         let stuck = STUCK.as_millis() as u64;
@@ -183,14 +221,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_names_its_nonce_where_it_is_needed() {
+    fn the_page_is_whole_and_names_its_nonce_where_it_is_needed() {
         assert_eq!(PAGE.matches(NONCE).count(), 2, "one for the style, one for the script");
-        for markup in
-            ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "src=", "http://"]
-        {
-            let found = PAGE.matches(markup).count();
-            let allowed = usize::from(markup == "http://"); // SVG's name for itself
-            assert_eq!(found, allowed, "{markup}");
+        for placeholder in [STYLE.0, SCRIPT] {
+            assert_eq!(PAGE.matches(placeholder).count(), 1, "{placeholder}");
+        }
+        let whole = [PAGE, STYLE.1, &SCRIPTS.concat()].concat();
+        for markup in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacent",
+            "document.write",
+            "eval(",
+            "DOMParser",
+            "srcdoc",
+            "src=",
+            "style=",
+            "onclick",
+            "@import",
+            "url(",
+            "https:",
+            "http:",
+        ] {
+            assert!(!whole.contains(markup), "{markup}");
         }
     }
 

@@ -1,12 +1,16 @@
 //! The data of the page, except the tree, as JSON. Counts are totals since the gateway started; the
 //! page computes differences.
 
+use super::pool_map;
 use super::survey::SurveyResult;
 use crate::json;
+use crate::keyspace::Family;
+use crate::slow::{ARGUMENT_BYTES_MAX, SlowEntry};
 use crate::state::GatewayState;
 use crate::statistics::{FAMILIES, Sums};
-use crate::table::TABLE;
-use darter::OpKind;
+use crate::table::{Command, TABLE};
+use darter::report::PoolUsage;
+use darter::{Fabric as _, OpKind};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -16,7 +20,7 @@ const MESSAGE_CHARS_MAX: usize = 500;
 /// Maximum number of messages.
 const NOTES_MAX: usize = 16;
 /// Maximum number of slow commands.
-const SLOW_MAX: usize = 8;
+const SLOW_MAX: usize = 16;
 
 /// Cuts a message to its maximum length.
 pub(super) fn cut(text: &str) -> String {
@@ -27,7 +31,14 @@ pub(super) fn cut(text: &str) -> String {
 pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
     let sums = shared.sums();
     let samples = shared.store.index().samples();
-    let notes = shared.store.notes();
+    // What holds from the start, such as a file that is not on a durable medium, is a note. What
+    // comes and goes is trouble.
+    let notes = shared.store.pool().fabric().notes();
+    let troubles = shared.store.notes().into_iter().filter(|note| !notes.contains(note));
+    let troubles = troubles.chain(seen.trouble.clone());
+    let texts = |all: &mut dyn Iterator<Item = String>| -> Vec<String> {
+        all.take(NOTES_MAX).map(|text| cut(&text)).collect()
+    };
     json!({
         "gateway": gateway(shared, &sums),
         "families": families(&sums),
@@ -41,13 +52,25 @@ pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
             "express_searches": samples.express,
         },
         "cache_bytes": darter::OrderedIndex::cache_used_bytes(shared.store.index()),
-        "pool": seen.usage.as_ref().map(|(when, usage)| aged(json::pool(usage), *when)),
+        "pool": seen.usage.as_ref().map(|(when, usage)| aged(pool(usage), *when)),
         "index": seen.index.as_ref().map(|(when, stats)| aged(json::index(stats), *when)),
         "counting_nodes": seen.counting,
-        "trouble": seen.trouble.as_deref().map(cut),
-        "notes": notes.iter().take(NOTES_MAX).map(|note| cut(note)).collect::<Vec<_>>(),
+        "troubles": texts(&mut { troubles }),
+        "notes": texts(&mut notes.clone().into_iter()),
         "slow": slow(shared),
     })
+}
+
+/// Returns the members and nodes of the pool, each node with a map of its blocks.
+fn pool(usage: &PoolUsage) -> Value {
+    let mut pool = json::pool(usage);
+    let maps = pool_map::maps(&usage.nodes);
+    if let Some(nodes) = pool["nodes"].as_array_mut() {
+        for (node, map) in nodes.iter_mut().zip(maps) {
+            node["map"] = map;
+        }
+    }
+    pool
 }
 
 /// Returns what the last survey found.
@@ -64,6 +87,7 @@ fn gateway(shared: &GatewayState, sums: &Sums) -> Value {
         "pool": shared.store.url().map(|url| cut(&url.to_string())),
         "threads": shared.threads.len(),
         "uptime_ms": shared.uptime_ms(),
+        "is_shut_out": shared.is_shut_out.load(Ordering::Relaxed),
         "is_stopping": shared.is_stopping.load(Ordering::Relaxed),
         "connections": shared.clients.count(),
         "connections_max": shared.options.connections_max,
@@ -117,12 +141,14 @@ fn fabric(sums: &Sums) -> Vec<Value> {
 fn slow(shared: &GatewayState) -> Value {
     let entries = shared.slow.last(SLOW_MAX);
     let entries = entries.iter().map(|entry| {
-        let words = entry.arguments.iter().map(|argument| argument.escape_ascii().to_string());
         json!({
+            "id": entry.id,
             "time": entry.time,
             "micros": entry.micros,
             "client": entry.client.address.to_string(),
-            "command": cut(&words.collect::<Vec<_>>().join(" ")),
+            "client_name": cut(&entry.name),
+            "arguments": arguments(entry),
+            "arguments_all": entry.arguments_all,
         })
     });
     json!({
@@ -130,4 +156,25 @@ fn slow(shared: &GatewayState) -> Value {
         "count": shared.counts.slow.load(Ordering::Relaxed),
         "last": entries.collect::<Vec<_>>(),
     })
+}
+
+/// Returns the arguments of a slow command, those that are keys with the prefix in the index at
+/// which they are stored. Of an argument that the slow log has cut, that is the part it has kept.
+fn arguments(entry: &SlowEntry) -> Vec<Value> {
+    let command = entry.arguments.first().and_then(|name| Command::named(name));
+    let mut left = MESSAGE_CHARS_MAX;
+    let mut arguments = Vec::new();
+    for (at, argument) in entry.arguments.iter().enumerate() {
+        if left == 0 {
+            arguments.push(json!({ "text": "…" }));
+            break;
+        }
+        let text: String = argument.escape_ascii().map(char::from).take(left).collect();
+        left -= text.len();
+        let is_key = command.is_some_and(|command| command.has_key_at(at, entry.arguments_all));
+        let kept = &argument[..argument.len().min(ARGUMENT_BYTES_MAX)];
+        let prefix = is_key.then(|| super::tree::hex(&[&[Family::Key as u8], kept].concat(), usize::MAX));
+        arguments.push(json!({ "text": text, "prefix": prefix }));
+    }
+    arguments
 }

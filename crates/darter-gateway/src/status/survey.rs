@@ -6,7 +6,8 @@
 //! takes many of them, and its results are those of the last complete round. A request meanwhile
 //! gets the last results and their age, so that the page works even if the pool is stuck.
 
-use darter::{Census, Error, IndexStats, PoolUsage, Store};
+use darter::report::{Census, IndexStats, PoolUsage};
+use darter::{Error, Store};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

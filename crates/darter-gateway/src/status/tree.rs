@@ -1,7 +1,8 @@
 //! A node of the tree with its children, for the tree view, and the record of a key.
 
 use crate::keyspace::Head;
-use darter::{Error, Store, TreeView};
+use darter::report::TreeView;
+use darter::{Error, Store};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -34,7 +35,7 @@ pub(super) fn prefix_of(query: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Returns at most so many bytes, as hexadecimal digits.
-fn hex(bytes: &[u8], most: usize) -> String {
+pub(super) fn hex(bytes: &[u8], most: usize) -> String {
     bytes.iter().take(most).fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -70,7 +71,7 @@ pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
             child
         })
         .collect();
-    let mut session = store.session()?;
+    let session = store.session()?;
     let record = session.get_with(prefix, |value| {
         let head = prefix.first().filter(|&&family| family == b'k').and_then(|_| Head::parse(value).ok());
         json!({
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn a_node_is_told_with_its_children_down_to_a_leaf() {
         let store = Store::open("mem:16M").unwrap();
-        let mut session = store.session().unwrap();
+        let session = store.session().unwrap();
         for key in ["kapple", "kapricot", "kbanana", "x"] {
             session.put(key, [&[0_u8][..], key.as_bytes()].concat()).unwrap();
         }

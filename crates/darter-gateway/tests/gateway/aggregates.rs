@@ -182,7 +182,7 @@ fn only_a_removal_takes_fields_and_members() {
     sorted_set(&mut client, "z");
     client.say("del h z");
     // Nothing is left, but perhaps the heads of what is empty.
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let elements =
         session.scan(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count();
     assert_eq!(elements, 0);
@@ -252,13 +252,13 @@ fn gateway_process() {
     std::thread::sleep(Duration::from_secs(600));
 }
 
-struct Process {
-    child: Child,
-    client: Client,
+pub struct Process {
+    pub child: Child,
+    pub client: Client,
 }
 
 impl Process {
-    fn start(url: &str) -> Self {
+    pub fn start(url: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "aggregates::gateway_process", "--nocapture"])
             .env("DARTER_GATEWAY_POOL", url)

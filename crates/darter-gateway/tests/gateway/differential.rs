@@ -29,7 +29,7 @@ fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
         (Reply::Array(_), Reply::Array(_)) | (Reply::Map(_), Reply::Map(_)) if is(words, &["hgetall"]) => {
             parts(redis, 2) == parts(ours, 2)
         }
-        (Reply::Array(_), Reply::Array(_)) if is(words, &["hkeys", "hvals"]) => {
+        (Reply::Array(_), Reply::Array(_)) if is(words, &["hkeys", "hvals", "hrandfield"]) => {
             parts(redis, 1) == parts(ours, 1)
         }
         // What is small Redis tells at once, whatever the count; and it writes scores differently
@@ -470,8 +470,8 @@ fn what_is_over_goes_by_itself() {
         client.say(&format!("set short:{number} x px 1"));
         client.say(&format!("set long:{number} x px 100000000"));
     }
-    let mut session = store.session().unwrap();
-    let mut records = || session.scan(..).count();
+    let session = store.session().unwrap();
+    let records = || session.scan(..).count();
     for _ in 0..6000 {
         if records() == 500 {
             break;

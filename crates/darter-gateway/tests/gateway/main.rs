@@ -9,6 +9,7 @@
 mod aggregates;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
 mod authority;
+mod browser;
 mod clients;
 mod corpus;
 #[path = "../../../darter-memnode/tests/support/dice.rs"]
@@ -16,9 +17,14 @@ mod dice;
 mod differential;
 mod door;
 mod hostile;
+mod limits;
+mod page;
 mod sentences;
+mod several_keys;
+mod small_commands;
 mod tls;
 mod together;
+mod transactions;
 mod watching;
 
 /// `DARTER_KEEP_DOCS=1` writes the page anew.

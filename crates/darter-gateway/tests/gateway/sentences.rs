@@ -27,7 +27,7 @@ const NUMBERS: [&str; 22] = [
     "3",
     "4",
 ];
-const FLOATS: [&str; 20] = [
+const FLOATS: [&str; 23] = [
     "0",
     "1.5",
     "-1.5",
@@ -48,6 +48,9 @@ const FLOATS: [&str; 20] = [
     "123456789.123456789",
     "1e-20",
     "",
+    "0x1.8p1",
+    "-0xA",
+    "0x",
 ];
 const VALUES: [&str; 10] =
     ["", "v", "hello world", "10", "-5", "3.25", "\r\n", "\0\u{1}", "9223372036854775807", "0012"];
@@ -62,7 +65,7 @@ const PATTERNS: [&str; 12] =
 const HASHES: [&str; 5] = ["h1", "h2", "h3", "a", "h1"];
 const SORTED_SETS: [&str; 5] = ["z1", "z2", "z3", "b", "z1"];
 const FIELDS: [&str; 8] = ["", "f", "f\0", "f\0x", "g", "fg", "10", "\u{ff}"];
-const SCORES: [&str; 33] = [
+const SCORES: [&str; 37] = [
     "0",
     "1",
     "2",
@@ -96,6 +99,10 @@ const SCORES: [&str; 33] = [
     " 1",
     "1 ",
     "1.7976931348623157e308",
+    "0x1p4",
+    "-0x.8",
+    "0x1p-1080",
+    "0x",
 ];
 const SCORE_BOUNDS: [&str; 20] = [
     "-inf", "+inf", "inf", "0", "(0", "1", "(1", "2", "(2", "3", "-1", "1.5", "(1.5", "(inf", "(-inf", "nan",
@@ -160,6 +167,21 @@ pub const SENTENCES: &[&str] = &[
     "set K N",
     "set K F",
     "setnx K V",
+    "msetnx K V K V",
+    "msetnx K V K",
+    "rename K K",
+    "renamenx K K",
+    "copy K K",
+    "copy K K replace",
+    "copy K K db 0",
+    "copy K K foo",
+    "touch K K",
+    "object encoding",
+    "object freq K",
+    "object foo K",
+    "memory usage",
+    "memory usage K samples x",
+    "time x",
     "setex K S V",
     "psetex K M V",
     "getset K V",
@@ -353,6 +375,24 @@ pub const AGGREGATES: &[&str] = &[
     "zlexcount X L L",
     "zremrangebylex X L L",
     "zrange X 0 -1",
+    "rename H H",
+    "rename Z Z",
+    "rename A A",
+    "renamenx A A",
+    "copy H H",
+    "copy Z Z replace",
+    "copy A A replace",
+    "msetnx A V A V",
+    "touch A A",
+    "hrandfield H 0",
+    "hrandfield H x",
+    "hrandfield H 100",
+    "hrandfield H C foo",
+    "hrandfield H -9223372036854775808",
+    "hrandfield H -9223372036854775807 withvalues",
+    "zrandmember Z 0",
+    "zrandmember Z 1 withscores x",
+    "zrandmember Z -9223372036854775808",
     "del X",
     "del A",
     "del A A",

@@ -42,7 +42,7 @@ fn requests_go_through_tls() {
     let door = Door::new(GatewayOptions { tls: Some(authority.node(None)), ..GatewayOptions::default() });
     let large = vec![b'x'; 1_000_000];
     let expected = [b"+OK\r\n$1000000\r\n", &large[..], b"\r\n"].concat();
-    let saying = [request(&[b"set", &b"k"[..], &large]), request(&["get", "k"])].concat();
+    let saying = [request(&[&b"set"[..], b"k", &large]), request(&["get", "k"])].concat();
     assert!(talk(&door, &authority.client(None), &saying, expected.len()) == expected);
     // A stranger's certificates lead nowhere, plain words neither, and neither harms others.
     assert!(talk(&door, &Authority::new("others").client(None), b"PING\r\n", 7).is_empty());

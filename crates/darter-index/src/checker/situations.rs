@@ -24,6 +24,18 @@ impl fmt::Display for Situation {
     }
 }
 
+/// Defines situations of an index as constants, and all of them as `ALL`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! situations {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        $($(#[$doc])* pub(super) const $name: $crate::checker::Situation =
+            $crate::checker::Situation::Met($text);)*
+        #[cfg(feature = "checker")]
+        const ALL: &[$crate::checker::Situation] = &[$($name),*];
+    };
+}
+
 /// Counts a situation; does nothing without the feature `checker`.
 #[cfg(not(feature = "checker"))]
 #[inline]

@@ -35,12 +35,13 @@ use super::est::PrefixList;
 use super::est::install::{PendingEntry, install, pending_for};
 use super::est::table::{DESCRIPTOR_BYTES, SegmentSize, Table};
 use super::leaf;
+use super::operation::Operation;
 use super::retirement::{COMMITTED, table_note};
 use super::situations;
-use crate::IndexError;
+use crate::Result;
 use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
-use darter_pool::{AllocKind, Client, Pinned};
+use darter_pool::{AllocKind, Client};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -90,7 +91,7 @@ impl<F: Fabric> Dart<F> {
     ///
     /// # Errors
     /// Those of the fabric, and out of space: then the old table stays.
-    pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport, IndexError> {
+    pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
         let shared = &self.shared;
         shared.adjusted_at.store(shared.sampled.load(Ordering::Relaxed), Ordering::Relaxed);
         shared.sampled_extra.store(0, Ordering::Relaxed);
@@ -107,11 +108,7 @@ impl<F: Fabric> Dart<F> {
     ///
     /// # Errors
     /// As [`Dart::adjust`].
-    pub async fn adjust_to(
-        &self,
-        client: &mut Client<F>,
-        lengths: &[u8],
-    ) -> Result<AdjustReport, IndexError> {
+    pub async fn adjust_to(&self, client: &mut Client<F>, lengths: &[u8]) -> Result<AdjustReport> {
         self.adjust_by(client, |_| PrefixList::new(lengths)).await
     }
 
@@ -120,11 +117,10 @@ impl<F: Fabric> Dart<F> {
         &self,
         client: &mut Client<F>,
         choose: impl FnOnce(&Summary) -> PrefixList + Send,
-    ) -> Result<AdjustReport, IndexError> {
+    ) -> Result<AdjustReport> {
         let (old, idle) = self.claim_rebuild(client).await?;
-        let lengths = |list: PrefixList| list.lengths().iter().map(|&len| len as u8).collect::<Vec<_>>();
         let mut report =
-            AdjustReport { before: lengths(old.list), after: lengths(old.list), entries: 0, rebuilt: false };
+            AdjustReport { before: old.list.bytes(), after: old.list.bytes(), entries: 0, rebuilt: false };
         let Some(replaces) = idle.filter(|_| old.list != PrefixList::NONE) else { return Ok(report) };
         let summary = self.summarize(client).await?;
         let list = match choose(&summary) {
@@ -136,48 +132,37 @@ impl<F: Fabric> Dart<F> {
             return Ok(report);
         }
         if let Some(entries) = self.rebuild(client, replaces, (list, old.segment), entries).await? {
-            report = AdjustReport { after: lengths(list), entries, rebuilt: true, ..report };
+            report = AdjustReport { after: list.bytes(), entries, rebuilt: true, ..report };
         }
         Ok(report)
     }
 
     /// The current table, and the "next" word if it may be replaced: zero, or an abandoned table.
-    async fn claim_rebuild(&self, client: &mut Client<F>) -> Result<(Arc<Table>, Option<u64>), IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        self.shared.refresh(&mut client).await?;
-        let (tables, next) = self.live_tables(&mut client).await?;
+    async fn claim_rebuild(&self, client: &mut Client<F>) -> Result<(Arc<Table>, Option<u64>)> {
+        let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
+        self.shared.refresh(&mut operation.client).await?;
+        let (tables, next) = operation.live_tables().await?;
         let Some(next) = next else { return Ok((tables[0].clone(), None)) };
         if next & COMMITTED != 0 {
-            self.finish_change(&mut client, tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED))
-                .await?;
+            operation.finish_change(tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED)).await?;
             return Ok((tables[0].clone(), None));
         }
         let idle = match tables.get(1) {
-            Some(building) if client.epoch() < building.born + ABANDONED_EPOCHS => None,
+            Some(building) if operation.client.epoch() < building.born + ABANDONED_EPOCHS => None,
             _ => Some(next),
         };
         Ok((tables[0].clone(), idle))
     }
 
-    async fn read_word(&self, client: &mut Client<F>, at: GlobalAddr) -> Result<u64, IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(at, 1);
-        let done = client.submit(batch).await?;
-        let word = done.words(read)[0];
-        client.recycle(done);
-        Ok(word)
-    }
-
     /// The first walk: shapes, frequencies, nodes per length.
-    async fn summarize(&self, client: &mut Client<F>) -> Result<Summary, IndexError> {
+    async fn summarize(&self, client: &mut Client<F>) -> Result<Summary> {
         let mut summary = Summary::new();
         let mut from: Option<Vec<u8>> = None;
         let (mut read_so_far, mut stride) = (0_u64, 1_u64);
         loop {
-            let mut client = client.pin(OpKind::Maintain).await?;
-            let (visited, next) =
-                self.walk_chunk(&mut client, from.as_deref(), self.shared.walk_nodes).await?;
-            let mut batch = client.batch();
+            let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
+            let (visited, next) = operation.walk_chunk(from.as_deref(), self.shared.walk_nodes).await?;
+            let mut batch = operation.client.batch();
             let mut reads = Vec::new();
             for visit in visited.iter().filter(|visit| !visit.again) {
                 summary.note_node(visit.above, visit.node.depth, visit.node.ty.bytes());
@@ -188,7 +173,7 @@ impl<F: Fabric> Dart<F> {
                     }
                 }
             }
-            let done = client.submit(batch).await?;
+            let done = operation.client.submit(batch).await?;
             read_so_far += reads.len() as u64;
             for (path, read) in reads {
                 let accesses = leaf::frequency(done.words(read)[0]);
@@ -196,7 +181,7 @@ impl<F: Fabric> Dart<F> {
                     summary.note_keys(path, 0.0, accesses as f64 * stride as f64);
                 }
             }
-            client.recycle(done);
+            operation.client.recycle(done);
             if read_so_far > FREQUENCY_READS * u64::from(stride.ilog2() + 1) {
                 stride *= 2;
             }
@@ -214,105 +199,59 @@ impl<F: Fabric> Dart<F> {
         replaces: u64,
         (list, segment): (PrefixList, SegmentSize),
         entries: u64,
-    ) -> Result<Option<u64>, IndexError> {
+    ) -> Result<Option<u64>> {
         let words = self.shared.words;
-        let table = {
-            let mut client = client.pin(OpKind::Maintain).await?;
-            Table::create(&mut client, list, segment, entries).await?
-        };
+        let mut pinned = client.pin(OpKind::Maintain).await?;
+        let table = Table::create(&mut pinned, list, segment, entries).await?;
         let descriptor = table.descriptor;
-        let is_early = mutant!("table-filled-before-it-is-named");
-        let early = if is_early { Some(self.fill(client, &table).await) } else { None };
-        if !self.swap_word(client, words.est_next, replaces, descriptor.bits()).await? {
-            client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+        let mut early = None;
+        if mutant!("table-filled-before-it-is-named") {
+            drop(pinned);
+            early = Some(self.fill(client, &table).await);
+            pinned = client.pin(OpKind::Maintain).await?;
+        }
+        if !pinned.cas(words.est_next, replaces, descriptor.bits()).await?.swapped {
+            pinned.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return Ok(None);
         }
+        drop(pinned);
         let filled = match early {
             Some(filled) => filled,
             None => self.fill(client, &table).await,
         };
-        let mut pinned = client.pin(OpKind::Maintain).await?;
-        let old = GlobalAddr::from_bits(self.read_word(&mut pinned, words.est).await?);
+        let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
+        let [old] = operation.client.read_words(words.est).await?;
         let next = if filled.is_ok() { descriptor.bits() | COMMITTED } else { 0 };
         let won = if mutant!("est-commit-unpinned") {
-            drop(pinned);
-            let won = self.swap_word(client, words.est_next, descriptor.bits(), next).await?;
-            pinned = client.pin(OpKind::Maintain).await?;
+            drop(operation);
+            let won = client.cas(words.est_next, descriptor.bits(), next).await?.swapped;
+            operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
             won
         } else {
-            self.swap_word(&mut pinned, words.est_next, descriptor.bits(), next).await?
+            operation.client.cas(words.est_next, descriptor.bits(), next).await?.swapped
         };
         if !won || filled.is_err() {
-            pinned.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+            operation.client.unlink(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
             return filled.map(|_| None);
         }
-        self.finish_change(&mut pinned, old, descriptor).await?;
-        self.shared.refresh(&mut pinned).await?;
+        operation.finish_change(GlobalAddr::from_bits(old), descriptor).await?;
+        self.shared.refresh(&mut operation.client).await?;
         filled.map(Some)
     }
 
-    /// The last steps of a change, which anyone may do; the client that swings the EST word retires
-    /// the old table.
-    async fn finish_change(
-        &self,
-        client: &mut Pinned<'_, F>,
-        old: GlobalAddr,
-        new: GlobalAddr,
-    ) -> Result<(), IndexError> {
-        let words = self.shared.words;
-        if mutant!("table-no-longer-named-before-it-is-current") {
-            self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;
-        }
-        let mut batch = client.batch();
-        let cas = batch.cas(words.est, old.bits(), new.bits());
-        let done = client.submit(batch).await?;
-        let found = GlobalAddr::from_bits(done.found(cas));
-        client.recycle(done);
-        if old != new && (found == old || mutant!("replaced-table-retired-by-all-who-finish")) {
-            let mut batch = client.batch();
-            batch.faa(words.version, 1);
-            let done = client.submit(batch).await?;
-            client.recycle(done);
-            note(situations::LIST_CHANGED);
-            client.unlink(old, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
-        } else if found == new && old != new {
-            note(situations::LIST_CHANGE_HELPED);
-        } else if found != new && !mutant!("est-next-cleared-by-the-late") {
-            note(situations::LIST_CHANGE_OVER);
-            return Ok(());
-        }
-        self.swap_word(client, words.est_next, new.bits() | COMMITTED, 0).await?;
-        Ok(())
-    }
-
-    async fn swap_word(
-        &self,
-        client: &mut Client<F>,
-        at: GlobalAddr,
-        old: u64,
-        new: u64,
-    ) -> Result<bool, IndexError> {
-        let mut batch = client.batch();
-        let cas = batch.cas(at, old, new);
-        let done = client.submit(batch).await?;
-        let won = done.swapped(cas);
-        client.recycle(done);
-        Ok(won)
-    }
-
     /// Enters every node that the table's list covers.
-    async fn fill(&self, client: &mut Client<F>, table: &Table) -> Result<u64, IndexError> {
+    async fn fill(&self, client: &mut Client<F>, table: &Table) -> Result<u64> {
         let mut from: Option<Vec<u8>> = None;
         let mut entries = 0;
         loop {
-            let mut client = client.pin(OpKind::Maintain).await?;
+            let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
             // Nobody scrubs a table that was taken for abandoned: what its entries name may be
             // freed after this pin.
-            if self.read_word(&mut client, self.shared.words.est_next).await? != table.descriptor.bits() {
+            let [next] = operation.client.read_words(self.shared.words.est_next).await?;
+            if next != table.descriptor.bits() && !mutant!("table-filled-before-it-is-named") {
                 return Ok(entries);
             }
-            let (visited, next) =
-                self.walk_chunk(&mut client, from.as_deref(), self.shared.walk_nodes).await?;
+            let (visited, next) = operation.walk_chunk(from.as_deref(), self.shared.walk_nodes).await?;
             let covered: Vec<_> = visited
                 .iter()
                 .filter(|visit| !visit.again)
@@ -320,15 +259,15 @@ impl<F: Fabric> Dart<F> {
                 .collect();
             for chunk in covered.chunks(256) {
                 let nodes: Vec<_> = chunk.iter().map(|visit| visit.node).collect();
-                let keys = keys_below(&mut client, &nodes).await?;
+                let keys = keys_below(&mut operation.client, &nodes).await?;
                 let mut pending: Vec<PendingEntry> = Vec::with_capacity(chunk.len());
                 for (visit, key) in chunk.iter().zip(keys) {
                     let Some(key) = key.filter(|key| key.len() >= visit.node.depth) else { continue };
-                    let cover = (visit.above, visit.node.depth);
-                    pending.extend(pending_for(table.list, &mut self.hashed(&key), cover, visit.node, None));
+                    let (mut key, cover) = (self.shared.hashed(&key), (visit.above, visit.node.depth));
+                    pending.extend(pending_for(table.list, &mut key, cover, visit.node, None));
                 }
                 entries += pending.len() as u64;
-                install(&mut client, self.express(table), &pending, &[]).await?;
+                install(&mut operation.client, self.shared.express(table), &pending, &[]).await?;
             }
             match next {
                 Some(key) => from = Some(key),
@@ -338,86 +277,58 @@ impl<F: Fabric> Dart<F> {
     }
 }
 
+impl<F: Fabric> Operation<'_, F> {
+    /// The last steps of a change, which anyone may do; the client that swings the EST word retires
+    /// the old table.
+    async fn finish_change(&mut self, old: GlobalAddr, new: GlobalAddr) -> Result<()> {
+        let words = self.shared.words;
+        if mutant!("table-no-longer-named-before-it-is-current") {
+            self.client.cas(words.est_next, new.bits() | COMMITTED, 0).await?;
+        }
+        let found = GlobalAddr::from_bits(self.client.cas(words.est, old.bits(), new.bits()).await?.found);
+        if old != new && (found == old || mutant!("replaced-table-retired-by-all-who-finish")) {
+            self.client.post(|batch| _ = batch.faa(words.version, 1)).await?;
+            note(situations::LIST_CHANGED);
+            self.client.unlink(old, DESCRIPTOR_BYTES, AllocKind::Inner, table_note());
+        } else if found == new && old != new {
+            note(situations::LIST_CHANGE_HELPED);
+        } else if found != new && !mutant!("est-next-cleared-by-the-late") {
+            note(situations::LIST_CHANGE_OVER);
+            return Ok(());
+        }
+        self.client.cas(words.est_next, new.bits() | COMMITTED, 0).await?;
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::DartOptions;
+    use super::super::fixtures::{Unscheduled, alone, go_on, pass_graces, touches};
     use super::*;
     use crate::{Condition, OrderedIndex};
     use darter_fabric::block_on;
-    use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
-    use darter_pool::{Pool, PoolOptions};
+    use darter_fabric::sim::{Executor, Sim};
+    use darter_pool::Pool;
     use std::cell::Cell;
 
     const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];
-    /// Rounds of upkeep in which what was unlinked becomes free, if nobody is in the way.
-    const ROUNDS: usize = 20;
-    /// Events in which any operation here ends.
-    const EVENTS: usize = 10_000;
-
-    /// Lets verbs execute at once when a test ends, or closing its pool would wait for a scheduler
-    /// for ever.
-    struct Unscheduled(Sim);
-
-    impl Drop for Unscheduled {
-        fn drop(&mut self) {
-            self.0.schedule(false);
-        }
-    }
 
     /// One process on a simulated node, with a tree of a few keys.
-    async fn process() -> (Pool<Sim>, Dart<Sim>) {
-        let options = PoolOptions { block_bytes: Some(256 << 10), ..PoolOptions::default() };
-        let pool = Pool::create(Sim::new(1, 8 << 20), &options).await.unwrap();
-        pool.set_magazine_objects_max(1);
-        let mut client = pool.client().unwrap();
-        let dart = Dart::open_or_create(&mut client, DartOptions::default()).await.unwrap();
-        for key in KEYS {
-            dart.put(&mut client, key, b"true", Condition::Always).await.unwrap();
-        }
-        (pool, dart)
-    }
-
-    /// Lets a task go on until it has performed an event that `is_last`, or has ended.
-    fn go_on(executor: &mut Executor<'_>, task: TaskId, is_last: impl Fn(&Event) -> bool) {
-        let mut events = Vec::new();
-        for _ in 0..EVENTS {
-            executor.events(&mut events);
-            let Some(&event) = events.iter().find(|event| event.task == task) else { return };
-            executor.perform(event, u32::MAX, WordOrder::Ascending);
-            if is_last(&event) {
-                return;
-            }
-        }
-        panic!("the task does not end");
-    }
-
-    /// Whether a verb that writes, or one that reads, has executed at a word.
-    fn touches(event: &Event, word: GlobalAddr, does_write: bool) -> bool {
-        matches!(event.kind, EventKind::Execute { access, .. }
-            if access.start == word.offset() / 8 && access.writes == does_write)
-    }
-
-    fn alone<T>(pool: &Pool<Sim>, future: impl Future<Output = T>) -> T {
-        pool.fabric().run_alone(1 << 20, future).expect("it ends while others stand still")
-    }
-
-    /// Everything unlinked becomes free, as far as nobody is in the way.
-    async fn pass_graces(pool: &Pool<Sim>, dart: &Dart<Sim>, client: &mut Client<Sim>) {
-        for _ in 0..ROUNDS {
-            pool.maintain(client).await.unwrap();
-            dart.maintain(client).await.unwrap();
-        }
+    fn process() -> (Pool<Sim>, Dart<Sim>) {
+        super::super::fixtures::process(DartOptions::default(), &KEYS)
     }
 
     async fn current(dart: &Dart<Sim>, client: &mut Client<Sim>) -> GlobalAddr {
-        GlobalAddr::from_bits(dart.read_word(client, dart.shared.words.est).await.unwrap())
+        let [word] = client.read_words(dart.shared.words.est).await.unwrap();
+        GlobalAddr::from_bits(word)
     }
 
     /// A client reads the root words, and is given the answer after the table was changed, the
     /// epoch has moved, and another client of its process has read them again.
     #[test]
     fn a_late_answer_does_not_bring_an_old_table_back() {
-        let (pool, dart) = block_on(process());
+        let (pool, dart) = process();
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         // Something to free, so that the epoch moves and views have to be read anew.
@@ -451,7 +362,7 @@ mod tests {
     /// that lay.
     #[test]
     fn a_late_builder_does_not_swing_the_table_back() {
-        let (pool, dart) = block_on(process());
+        let (pool, dart) = process();
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         let first = block_on(current(&dart, &mut quick));
@@ -487,7 +398,7 @@ mod tests {
     /// meanwhile that change is over and another has come.
     #[test]
     fn a_late_helper_leaves_the_next_change_alone() {
-        let (pool, dart) = block_on(process());
+        let (pool, dart) = process();
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut first, mut helper) = (pool.client().unwrap(), pool.client().unwrap());
         let mut quick = pool.client().unwrap();

@@ -7,12 +7,13 @@ use super::descent::SlotAt;
 use super::est::PrefixList;
 use super::est::install::{PendingEntry, install, pending_for};
 use super::node::{self, NodeRef, NodeType, Slot};
+use super::operation::Operation;
 use super::prefix_hash::HashedKey;
 use super::retirement::node_note;
 use super::seal::seal_all;
 use crate::radix::build::{Builder, Built, Shape};
 use crate::radix::slot::{END, SKIP_MAX};
-use crate::{IndexError, KeyValue};
+use crate::{IndexError, KeyValue, Result};
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{AllocKind, Client};
 
@@ -62,33 +63,23 @@ impl Shape for Hashed {
 
 impl<F: Fabric> Dart<F> {
     /// Fills an empty index.
-    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
         let list = {
-            let mut client = client.pin(OpKind::Load).await?;
-            let table = self.shared.view(&mut client).await?;
-            let root = self.read_root(&mut client).await?;
-            let words = self.read_node(&mut client, root).await?;
+            let mut operation = Operation::begin(&self.shared, client, OpKind::Load).await?;
+            let root = operation.read_root().await?;
+            let words = operation.read_node(root).await?;
             if node::slots(root.ty, &words).any(|(_, slot)| slot.is_live()) {
                 return Err(IndexError::NotEmpty);
             }
-            table.list
+            operation.table.list
         };
         let mut builder = Builder::new(Hashed { list, pending: Vec::new() }, self.shared.keys);
-        let outcome = match builder.run(client, sorted).await {
-            Ok(root) => match self.publish_root(client, root, (list, &builder.shape.pending)).await {
-                // After any other error the root may be linked: the CAS may have landed though its
-                // reply was lost.
-                Err(IndexError::NotEmpty) => Err(IndexError::NotEmpty),
-                published => return published.map(|()| builder.count),
-            },
-            Err(error) => Err(error),
-        };
-        let count = builder.count;
-        builder.give_back(client).await?;
-        outcome.map(|()| count)
+        let root = builder.run(client, sorted).await?;
+        let published = self.publish_root(client, root, (list, &builder.shape.pending)).await;
+        builder.end(client, published).await
     }
 
     /// Puts the built root in the place of the empty one.
@@ -97,33 +88,32 @@ impl<F: Fabric> Dart<F> {
         client: &mut Client<F>,
         new: Built<NodeType>,
         (list, pending): (PrefixList, &[PendingEntry]),
-    ) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Load).await?;
-        let table = self.shared.view(&mut client).await?;
-        let (old, old_slot) = self.read_root_slot(&mut client).await?;
-        let mut words = self.read_node(&mut client, old).await?;
+    ) -> Result<()> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Load).await?;
+        let (old, old_slot) = operation.read_root_slot().await?;
+        let mut words = operation.read_node(old).await?;
         if node::slots(old.ty, &words).any(|(_, slot)| slot.is_live()) {
             return Err(IndexError::NotEmpty);
         }
-        seal_all(&mut client, old.addr, &mut words, old.ty.seals()).await?;
+        seal_all(&mut operation.client, old.addr, &mut words, old.ty.seals()).await?;
         let at = SlotAt { addr: self.shared.words.root, slot: old_slot };
         let is_empty = !node::slots(old.ty, &words).any(|(_, slot)| slot.is_live());
         if !is_empty && !mutant!("bulk-load-over-a-late-key") {
             // A client put a key while we were sealing: finish the switch that the seals began.
             let target = Target { node: old, incoming: at, above: 0, words: None };
-            self.switch(&mut client, &table, &mut self.hashed(&[]), &target, None, &[]).await?;
+            operation.switch(&mut self.shared.hashed(&[]), &target, None, &[]).await?;
             return Err(IndexError::NotEmpty);
         }
         let slot = Slot::node(0, new.ty, 0, new.addr);
-        if !self.publish(&mut client, &[], at, slot).await? {
+        if !operation.publish(&[], at, slot).await? {
             return Err(IndexError::NotEmpty);
         }
         self.shared.remember_root(slot);
-        client.unlink(old.addr, old.ty.bytes(), AllocKind::Inner, node_note(&[]));
+        operation.client.unlink(old.addr, old.ty.bytes(), AllocKind::Inner, node_note(&[]));
         // No scrub would look for what stands under lengths of another list.
-        let pending = if table.list == list { pending } else { &[] };
+        let pending = if operation.table.list == list { pending } else { &[] };
         for chunk in pending.chunks(64) {
-            install(&mut client, self.express(&table), chunk, &[]).await?;
+            install(&mut operation.client, self.shared.express(&operation.table), chunk, &[]).await?;
         }
         Ok(())
     }

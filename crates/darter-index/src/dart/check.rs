@@ -14,21 +14,18 @@ use super::Dart;
 use super::est::scrub::segments;
 use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::est::{BUCKET_SLOTS, Entry};
-use super::leaf;
-use super::node::{self, Held, NodeRef, NodeType, Slot};
+use super::node::{self, Content, NodeRef, Slot};
+use super::operation::Operation;
 use super::prefix_hash::identity_depth;
 use super::stats;
 use crate::radix::path::{Path, Step};
 use crate::radix::slot::{END, FANOUT};
 use crate::radix::tally::Tally;
-use crate::{CheckReport, EstStats, IndexError};
+use crate::{CheckReport, EstStats, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::size_class::class_bytes;
-use darter_pool::{Client, Pinned};
+use darter_pool::Client;
 use std::collections::HashMap;
 
-/// Leaf bytes read in one round trip.
-const LEAF_BATCH_BYTES: u64 = 1 << 20;
 /// Nesting deeper than any sound tree's, so that damage cannot lead in circles.
 const DEPTH_MAX: usize = crate::KEY_BYTES_MAX + 1;
 
@@ -37,139 +34,86 @@ struct Inspection {
     report: CheckReport,
     tally: Tally,
     /// Identity words of the nodes reached, for the express entries.
-    identities: HashMap<GlobalAddr, (u64, NodeType)>,
+    identities: HashMap<GlobalAddr, u64>,
     path: Path<NodeRef>,
 }
 
 impl<F: Fabric> Dart<F> {
     /// Walks and verifies everything.
-    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        self.shared.refresh(&mut client).await?;
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
+        let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
+        self.shared.refresh(&mut operation.client).await?;
         let mut walk = Inspection {
             report: CheckReport::default(),
             tally: stats::tally(),
             identities: HashMap::new(),
             path: Path::new(self.shared.keys, u64::MAX),
         };
-        let root = self.read_root(&mut client).await?;
-        self.inspect_node(&mut client, &mut walk, root).await?;
+        let root = operation.read_root().await?;
+        operation.inspect_node(&mut walk, root).await?;
         while let Some(child) = walk.path.next_child() {
-            self.inspect_node(&mut client, &mut walk, child).await?;
+            operation.inspect_node(&mut walk, child).await?;
         }
         let mut est = EstStats::default();
-        for table in self.live_tables(&mut client).await?.0 {
-            est = self.inspect_table(&mut client, &mut walk, &table).await?;
+        for table in operation.live_tables().await?.0 {
+            est = operation.inspect_table(&mut walk, &table).await?;
         }
         walk.report.stats = stats::finish(walk.tally, est);
         Ok(walk.report)
     }
+}
 
+impl<F: Fabric> Operation<'_, F> {
     /// Reads one node, verifies it and its leaves, and puts it on the path.
-    async fn inspect_node(
-        &self,
-        client: &mut Pinned<'_, F>,
-        walk: &mut Inspection,
-        node: NodeRef,
-    ) -> Result<(), IndexError> {
+    async fn inspect_node(&mut self, walk: &mut Inspection, node: NodeRef) -> Result<()> {
         if node.depth > DEPTH_MAX || !walk.report.reach(node.addr, node.ty.bytes(), "inner node") {
             return Ok(());
         }
-        let words = match self.read_node(client, node).await {
+        let words = match self.read_node(node).await {
             Ok(words) => words,
             Err(error) => {
-                let what = format_args!("{} at {}", node.ty.name(), node.addr);
-                return walk.report.unreadable(what, error);
+                return walk.report.unreadable(format!("{} at {}", node.ty.name(), node.addr), error);
             }
         };
         let identity = words[0];
         verify_slots(walk, node, &words);
         let live = node::children_in_order(node.ty, &words);
         walk.tally.note_node(node.ty.name(), node.ty.bytes(), live.len());
-        walk.identities.insert(node.addr, (identity, node.ty));
+        walk.identities.insert(node.addr, identity);
         if walk.path.levels() > 0 && live.len() < 2 && !is_chain(&live) {
             walk.report.remarks.push(format!(
-                "{} at {}: {} live children; a dead client left it; the next delete near it collapses it",
+                "{} at {}: live children: {}; left by a client that died, or by many deletes at a time; the \
+                 next delete near it collapses it",
                 node.ty.name(),
                 node.addr,
                 live.len()
             ));
         }
-        let mut children = Vec::new();
-        let mut leaves = Vec::new();
-        for slot in live {
-            match slot.held() {
-                Held::Node { addr, ty, skip } => {
-                    let depth = node.depth + 1 + usize::from(skip);
-                    children.push((slot.edge().unwrap_or(0), NodeRef { addr, ty, depth }));
-                }
-                _ => leaves.push(slot),
+        let inner = live.iter().filter_map(|slot| match slot.content() {
+            Content::Node { addr, ty, skip } => {
+                let depth = node.depth + 1 + usize::from(skip);
+                Some((slot.edge().unwrap_or(0), NodeRef { addr, ty, depth }))
             }
-        }
+            _ => None,
+        });
         let step = Step { addr: node.addr, name: node.ty.name(), depth: node.depth, identity };
-        walk.path.enter(step, children.into_iter());
-        self.inspect_leaves(client, walk, &leaves).await
-    }
-
-    async fn inspect_leaves(
-        &self,
-        client: &mut Pinned<'_, F>,
-        walk: &mut Inspection,
-        leaves: &[Slot],
-    ) -> Result<(), IndexError> {
-        let levels = walk.path.levels();
-        let mut rest = leaves;
-        while !rest.is_empty() {
-            let mut batch = client.batch();
-            let mut reads = Vec::new();
-            let mut bytes = 0;
-            while let [slot, tail @ ..] = rest {
-                let Held::Leaf { addr, class } = slot.held() else {
-                    // Of no known type: reported with its node.
-                    rest = tail;
-                    continue;
-                };
-                let words = leaf::class_words(class);
-                if !reads.is_empty() && bytes + words as u64 * 8 > LEAF_BATCH_BYTES {
-                    break;
-                }
-                bytes += words as u64 * 8;
-                rest = tail;
-                if walk.report.reach(addr, class_bytes(class), "leaf") {
-                    walk.tally.note_leaf(class_bytes(class), levels);
-                    reads.push((*slot, batch.read(addr, words)));
-                }
-            }
-            match client.submit(batch).await {
-                Ok(done) => {
-                    for (slot, read) in reads {
-                        walk.path.verify_leaf(&mut walk.report, slot.edge(), slot.addr(), done.words(read));
-                    }
-                    client.recycle(done);
-                }
-                Err(error) => walk.report.unreadable(format_args!("leaves below {}", rest.len()), error)?,
-            }
-        }
-        Ok(())
+        walk.path.enter(step, inner);
+        let Inspection { report, tally, path, .. } = walk;
+        path.visit_leaves(&mut self.client, (report, tally), &live, true).await
     }
 
     /// Verifies a table's directory, segments and entries, and counts them.
-    async fn inspect_table(
-        &self,
-        client: &mut Pinned<'_, F>,
-        walk: &mut Inspection,
-        table: &Table,
-    ) -> Result<EstStats, IndexError> {
+    async fn inspect_table(&mut self, walk: &mut Inspection, table: &Table) -> Result<EstStats> {
         walk.report.reach(table.descriptor, DESCRIPTOR_BYTES, "express descriptor");
         walk.report.reach(table.directory_addr, 8 << table.bits, "express directory");
         let mut counts = EstStats {
-            prefix_list: table.list.lengths().iter().map(|&len| len as u8).collect(),
+            prefix_list: table.list.bytes(),
             directory_entries: table.directory_len() as u64,
             bytes: DESCRIPTOR_BYTES + (8 << table.bits),
             ..EstStats::default()
         };
         let mut stale = 0_u64;
-        let named = segments(client, table).await?;
+        let named = segments(&mut self.client, table).await?;
         for index in (0..table.directory_len()).filter(|&index| is_left_behind(table, index)) {
             walk.report.violation(format!(
                 "express directory: entry {index} names {}, which has been split twice since",
@@ -188,43 +132,7 @@ impl<F: Fabric> Dart<F> {
             if !walk.report.reach(entry.segment(), table.segment.bytes(), "express segment") {
                 continue;
             }
-            counts.segments += 1;
-            counts.slots += table.segment.words() as u64;
-            counts.bytes += table.segment.bytes();
-            let mut batch = client.batch();
-            let read = batch.read(entry.segment(), table.segment.words());
-            let done = client.submit(batch).await?;
-            let segment = entry.segment();
-            for (at, &word) in done.words(read).iter().enumerate() {
-                let bucket = segment.plus((at / BUCKET_SLOTS * BUCKET_SLOTS * 8) as u64);
-                let is_sealed = Entry::from_word(word).is_sealed();
-                let entry = Entry::from_word(word).unsealed();
-                if entry.is_empty() {
-                    continue;
-                }
-                counts.entries += 1;
-                match walk.identities.get(&entry.addr()).copied() {
-                    None => stale += 1,
-                    Some((identity, _)) if entry.delta() == 0 => {
-                        let hash = self.shared.keys.express_of(identity);
-                        let depth = identity_depth(identity);
-                        // Where a split was begun and left, the sealed entries are the ones that it
-                        // still has to divide.
-                        let is_found = is_sealed || table.bucket_addr(hash) == bucket;
-                        if !entry.matches(hash)
-                            || table.segment.bucket_of(hash) != at / BUCKET_SLOTS
-                            || !is_found
-                        {
-                            walk.report.violation(format!(
-                                "express entry for {} (depth {depth}): not where its prefix belongs",
-                                entry.addr()
-                            ));
-                        }
-                    }
-                    Some(_) => {}
-                }
-            }
-            client.recycle(done);
+            stale += self.inspect_segment(walk, table, entry.segment(), &mut counts).await?;
         }
         walk.report.stale_hints += stale;
         if stale > 0 {
@@ -234,6 +142,48 @@ impl<F: Fabric> Dart<F> {
             ));
         }
         Ok(counts)
+    }
+
+    /// Verifies a segment's entries and counts them. Returns how many name nodes that are no longer
+    /// in the tree.
+    async fn inspect_segment(
+        &mut self,
+        walk: &mut Inspection,
+        table: &Table,
+        segment: GlobalAddr,
+        counts: &mut EstStats,
+    ) -> Result<u64> {
+        counts.segments += 1;
+        counts.slots += table.segment.words() as u64;
+        counts.bytes += table.segment.bytes();
+        let mut stale = 0;
+        for (at, word) in self.client.read(segment, table.segment.words()).await?.into_iter().enumerate() {
+            let entry = Entry::from_word(word).unsealed();
+            if entry.is_empty() {
+                continue;
+            }
+            counts.entries += 1;
+            let Some(&identity) = walk.identities.get(&entry.addr()) else {
+                stale += 1;
+                continue;
+            };
+            if entry.delta() != 0 {
+                continue;
+            }
+            let (hash, bucket) = (self.shared.keys.express_of(identity), at / BUCKET_SLOTS);
+            // Where a split was begun and left, the sealed entries are the ones that it still has
+            // to divide.
+            let is_found = Entry::from_word(word).is_sealed()
+                || table.bucket_addr(hash) == segment.plus((bucket * BUCKET_SLOTS * 8) as u64);
+            if !entry.matches(hash) || table.segment.bucket_of(hash) != bucket || !is_found {
+                walk.report.violation(format!(
+                    "express entry for {} (depth {}): not where its prefix belongs",
+                    entry.addr(),
+                    identity_depth(identity)
+                ));
+            }
+        }
+        Ok(stale)
     }
 }
 
@@ -251,7 +201,7 @@ fn is_left_behind(table: &Table, index: usize) -> bool {
 /// A single inner child may be right: a link of a chain over bytes that one edge cannot skip, some
 /// of which stay when a later key parts from the chain halfway.
 fn is_chain(live: &[Slot]) -> bool {
-    matches!(live, [only] if matches!(only.held(), Held::Node { .. }))
+    matches!(live, [only] if matches!(only.content(), Content::Node { .. }))
 }
 
 fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
@@ -279,7 +229,7 @@ fn verify_slots(walk: &mut Inspection, node: NodeRef, words: &[u64]) {
                 ended = true;
                 continue;
             };
-            if slot.held() == Held::Invalid {
+            if slot.content() == Content::Invalid {
                 walk.report.violation(format!("{name} at {}: slot {word:#x} is of no known type", node.addr));
                 continue;
             }

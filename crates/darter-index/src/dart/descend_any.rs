@@ -1,8 +1,8 @@
 //! Finding any key below a node ([`crate::radix::below`]) of DART's, one bucket at a time.
 
-use super::node::{Held, NodeRef, Slot, verify_depth};
-use crate::IndexError;
+use super::node::{Content, NodeRef, Slot, verify_depth};
 use crate::radix::below::{self, Next};
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
 
@@ -20,19 +20,19 @@ impl below::Node for Bucket {
         (self.node.addr.plus((self.number * width * 8) as u64), width)
     }
 
-    fn next(&self, words: &[u64]) -> Result<Next<Self>, IndexError> {
+    fn next(&self, words: &[u64]) -> Result<Next<Self>> {
         let node = self.node;
         verify_depth(node, words)?;
         let passes_seals = self.is_hinted && !mutant!("key-below-sought-through-a-seal");
         let mut slots = words[1..].iter().map(|&word| Slot::from_word(word));
         let live = slots.find(|slot| slot.is_live() && !(passes_seals && slot.is_sealed()));
-        Ok(match live.map(Slot::held) {
-            Some(Held::Leaf { addr, class }) => Next::Leaf { addr, class },
-            Some(Held::Node { addr, ty, skip }) => {
+        Ok(match live.map(Slot::content) {
+            Some(Content::Leaf { addr, class }) => Next::Leaf { addr, class },
+            Some(Content::Node { addr, ty, skip }) => {
                 let node = NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) };
                 Next::Node(Self { node, number: 0, is_hinted: false })
             }
-            Some(_) => return Err(IndexError::Corrupt { addr: node.addr, what: "slot of no known type" }),
+            Some(_) => return Err(IndexError::corrupt(node.addr, "slot of no known type")),
             None if self.number + 1 < node.ty.buckets() && !mutant!("key-below-sought-in-one-bucket") => {
                 Next::Node(Self { node, number: self.number + 1, is_hinted: passes_seals })
             }
@@ -48,7 +48,7 @@ impl below::Node for Bucket {
 pub(crate) async fn keys_below<F: Fabric>(
     client: &mut Pinned<'_, F>,
     nodes: &[NodeRef],
-) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+) -> Result<Vec<Option<Vec<u8>>>> {
     let buckets = nodes.iter().map(|&node| Bucket { node, number: 0, is_hinted: false });
     below::keys_below(client, buckets).await
 }
@@ -62,7 +62,7 @@ pub(crate) async fn keys_below<F: Fabric>(
 pub(crate) async fn keys_below_hinted<F: Fabric>(
     client: &mut Pinned<'_, F>,
     nodes: &[NodeRef],
-) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+) -> Result<Vec<Option<Vec<u8>>>> {
     let buckets = nodes.iter().map(|&node| Bucket { node, number: 0, is_hinted: true });
     below::keys_below(client, buckets).await
 }
@@ -88,7 +88,7 @@ mod tests {
             }
             let others = Dart::open(&mut client, DartOptions::default()).await.unwrap();
             assert!(others.get(&mut client, b"stem1234a").await.unwrap().is_some());
-            let hash = others.hashed(b"stem1234a").express(8);
+            let hash = others.shared.hashed(b"stem1234a").express(8);
             let node = others.shared.hints.get(hash, others.shared.retirements()).unwrap();
             let mut pinned = client.pin(OpKind::Maintain).await.unwrap();
             let below = keys_below_hinted(&mut pinned, &[node]).await.unwrap();

@@ -21,13 +21,13 @@ use super::est::table::{Table, hits};
 use super::est::{BUCKET_SLOTS, Entry};
 use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
-use super::node::{Held, NodeRef, NodeType, Slot};
+use super::node::{Content, NodeRef, NodeType, Slot};
 use super::prefix_hash::HashedKey;
 use super::shared::Shared;
 use super::situations;
-use crate::IndexError;
 use crate::checker::note;
 use crate::radix::search::Search;
+use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
 
@@ -192,7 +192,7 @@ impl<'k> Descent<'k> {
         let root = shared.root();
         if let Some(node) = self.hints.pop() {
             self.enter(node);
-        } else if let (Held::Node { addr, ty, .. }, false) = (root.held(), self.root_tried) {
+        } else if let (Content::Node { addr, ty, .. }, false) = (root.content(), self.root_tried) {
             self.root_tried = true;
             self.trusted = mutant!("remembered-root-believed");
             self.incoming = Some(SlotAt { addr: shared.words.root, slot: root });
@@ -229,7 +229,7 @@ impl Search<View<'_>> for Descent<'_> {
     type End = End;
 
     #[inline]
-    fn post(&mut self, view: &View<'_>, batch: &mut Batch) -> Result<(), IndexError> {
+    fn post(&mut self, view: &View<'_>, batch: &mut Batch) -> Result<()> {
         let View { shared, table } = *view;
         match &mut self.stage {
             Stage::Probe(lengths) => {
@@ -260,7 +260,7 @@ impl Search<View<'_>> for Descent<'_> {
     }
 
     #[inline]
-    fn absorb(&mut self, view: &View<'_>, batch: &Batch) -> Result<Option<End>, IndexError> {
+    fn absorb(&mut self, view: &View<'_>, batch: &Batch) -> Result<Option<End>> {
         let View { shared, table } = *view;
         for (index, read) in self.stale.drain(..) {
             if let Some(read) = read {
@@ -276,11 +276,8 @@ impl Search<View<'_>> for Descent<'_> {
             Stage::RootWord(read) => {
                 let slot = Slot::from_word(read.map_or(0, |read| batch.words(read)[0]));
                 shared.remember_root(slot);
-                let Held::Node { addr, ty, .. } = slot.held() else {
-                    return Err(IndexError::Corrupt {
-                        addr: shared.words.root,
-                        what: "root word names no node",
-                    });
+                let Content::Node { addr, ty, .. } = slot.content() else {
+                    return Err(IndexError::corrupt(shared.words.root, "root word names no node"));
                 };
                 self.trusted = true;
                 self.incoming = Some(SlotAt { addr: shared.words.root, slot });
@@ -295,10 +292,9 @@ impl Search<View<'_>> for Descent<'_> {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(*read))?;
                 Ok(Some(End::Leaf { at: *at, read: *read, is_key: leaf.key == self.key.bytes() }))
             }
-            Stage::Bucket(None) | Stage::Leaf { read: None, .. } => Err(IndexError::Corrupt {
-                addr: self.node.addr,
-                what: "descent absorbed before it was posted",
-            }),
+            Stage::Bucket(None) | Stage::Leaf { read: None, .. } => {
+                Err(IndexError::corrupt(self.node.addr, "descent absorbed before it was posted"))
+            }
         }
     }
 }
@@ -328,17 +324,11 @@ impl Descent<'_> {
     }
 
     #[inline]
-    fn absorb_bucket(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<End>, IndexError> {
+    fn absorb_bucket(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<End>> {
         self.nodes_read += 1;
-        let slots = &words[1..];
         let on_path = words[0] == self.key.identity(self.node.depth);
         if !self.trusted {
-            let proof = if mutant!("hint-current-by-its-identity-word") { words } else { slots };
-            let current = proof.iter().any(|&word| !Slot::from_word(word).is_sealed());
-            let off_path = !on_path && !shared.holes.has(Hole::TrustExpress);
-            let trusts_sealed =
-                shared.holes.has(Hole::TrustSealed) && matches!(self.purpose, Purpose::Read { .. });
-            if off_path || !current && !trusts_sealed {
+            if !self.proves_current(shared, words, on_path) {
                 note(if on_path { situations::HINT_SEALED } else { situations::HINT_OFF_PATH });
                 if let Some(hash) = self.cache_hash {
                     shared.hints.forget(hash);
@@ -346,38 +336,67 @@ impl Descent<'_> {
                 self.next_hint(shared);
                 return Ok(self.arrived().then_some(End::Reached));
             }
-            self.trusted = true;
-            if let Some(hash) = self.cache_hash {
-                let newest = mutant!("hint-dated-by-the-newest-round");
-                let round = if newest { shared.retirements() } else { self.retirements };
-                shared.hints.put(hash, round, self.node);
-            }
+            self.trust(shared);
         } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
             return Ok(Some(End::Diverged));
         }
         if !matches!(self.purpose, Purpose::Read { .. }) {
             self.bucket.clear();
             self.bucket.extend_from_slice(words);
-            let ignores_others =
-                shared.holes.has(Hole::FreezeParent) || mutant!("writer-passes-seals-of-other-edges");
-            let edge = Some(self.key.edge(self.node.depth)).filter(|_| ignores_others);
-            let concerns = |slot: Slot| slot.is_sealed() && edge.is_none_or(|edge| slot.is_of(edge));
-            if slots.iter().any(|&word| concerns(Slot::from_word(word))) {
+            if self.is_in_the_way(shared, &words[1..]) {
                 return Ok(Some(End::Sealed));
             }
         }
+        match self.child_in(words) {
+            Some(at) => self.follow(at),
+            None => Ok(Some(End::Vacant)),
+        }
+    }
+
+    /// Whether a bucket that a hint led to proves that the hint names a node on the key's path that
+    /// is current (rules R1 and R2).
+    #[inline]
+    fn proves_current(&self, shared: &Shared, words: &[u64], on_path: bool) -> bool {
+        let proof = if mutant!("hint-current-by-its-identity-word") { words } else { &words[1..] };
+        let is_current = proof.iter().any(|&word| !Slot::from_word(word).is_sealed());
+        let trusts_sealed =
+            shared.holes.has(Hole::TrustSealed) && matches!(self.purpose, Purpose::Read { .. });
+        (on_path || shared.holes.has(Hole::TrustExpress)) && (is_current || trusts_sealed)
+    }
+
+    /// The current node is believed from here on, and remembered for the next search.
+    #[inline]
+    fn trust(&mut self, shared: &Shared) {
+        self.trusted = true;
+        if let Some(hash) = self.cache_hash {
+            let newest = mutant!("hint-dated-by-the-newest-round");
+            let round = if newest { shared.retirements() } else { self.retirements };
+            shared.hints.put(hash, round, self.node);
+        }
+    }
+
+    /// Whether a seal among these slots has to be dealt with before a writer may go on.
+    fn is_in_the_way(&self, shared: &Shared, slots: &[u64]) -> bool {
+        let ignores_others =
+            shared.holes.has(Hole::FreezeParent) || mutant!("writer-passes-seals-of-other-edges");
+        let edge = Some(self.key.edge(self.node.depth)).filter(|_| ignores_others);
+        let concerns = |slot: Slot| slot.is_sealed() && edge.is_none_or(|edge| slot.is_of(edge));
+        slots.iter().any(|&word| concerns(Slot::from_word(word)))
+    }
+
+    /// The slot of the key's edge in the current node's bucket.
+    #[inline]
+    fn child_in(&self, words: &[u64]) -> Option<SlotAt> {
         let edge = self.key.edge(self.node.depth);
-        let found = match self.node.ty.direct_word(edge) {
-            Some(at) => Some((at, Slot::from_word(words[at]))),
+        let (at, slot) = match self.node.ty.direct_word(edge) {
+            Some(at) => (at, Slot::from_word(words[at])),
             None => words
                 .iter()
                 .enumerate()
                 .skip(1)
                 .map(|(at, &word)| (at, Slot::from_word(word)))
-                .find(|(_, slot)| slot.is_of(edge)),
+                .find(|(_, slot)| slot.is_of(edge))?,
         };
-        let Some((at, slot)) = found else { return Ok(Some(End::Vacant)) };
-        let at = SlotAt { addr: self.node.bucket_addr(edge).plus(at as u64 * 8), slot: slot.unsealed() };
         if slot.is_sealed() {
             note(if self.incoming.is_some() {
                 situations::READ_SEALED
@@ -385,13 +404,19 @@ impl Descent<'_> {
                 situations::HINT_HALF_SEALED
             });
         }
-        match slot.held() {
-            Held::Empty | Held::Tomb => Ok(Some(End::Vacant)),
-            Held::Leaf { class, .. } => {
+        Some(SlotAt { addr: self.node.bucket_addr(edge).plus(at as u64 * 8), slot: slot.unsealed() })
+    }
+
+    /// Goes on with what the slot of the key's edge holds.
+    #[inline]
+    fn follow(&mut self, at: SlotAt) -> Result<Option<End>> {
+        match at.slot.content() {
+            Content::Empty | Content::Tomb => Ok(Some(End::Vacant)),
+            Content::Leaf { class, .. } => {
                 self.stage = Stage::Leaf { at, class, read: None };
                 Ok(None)
             }
-            Held::Node { addr, ty, skip } => {
+            Content::Node { addr, ty, skip } => {
                 let depth = self.node.depth + 1 + usize::from(skip);
                 self.above = self.node.depth;
                 self.holder = Some(self.node);
@@ -402,7 +427,7 @@ impl Descent<'_> {
                 }
                 Ok((depth > self.key.bytes().len()).then_some(End::Diverged))
             }
-            Held::Invalid => Err(IndexError::Corrupt { addr: at.addr, what: "slot of no known type" }),
+            Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known type")),
         }
     }
 }

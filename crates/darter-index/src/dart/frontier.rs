@@ -1,6 +1,6 @@
 //! The items of DART's scans and walks, which [`crate::radix::frontier`] keeps in key order.
 
-use super::node::{Held, NodeRef, Slot, children_in_order};
+use super::node::{Content, NodeRef, Slot, children_in_order};
 use crate::radix::frontier::put_children;
 use crate::radix::limits::{Limits, Touches};
 use crate::radix::slot::END;
@@ -34,8 +34,8 @@ pub(crate) fn children<T: Copy>(
     let slots = children_in_order(node.ty, words);
     let children = slots.into_iter().map(|slot| (slot.edge().unwrap_or(END), slot));
     put_children(limits, node.depth, touches, children, items, |slot, touches| {
-        let place = match slot.held() {
-            Held::Node { addr, ty, skip } => {
+        let place = match slot.content() {
+            Content::Node { addr, ty, skip } => {
                 Place::Node(NodeRef { addr, ty, depth: node.depth + 1 + usize::from(skip) })
             }
             _ => Place::Leaf(slot),

@@ -106,4 +106,26 @@ mod tests {
         assert_eq!(cache.get(77, 5), None);
         HintCache::new(100).put(77, 5, node);
     }
+
+    /// Two threads remember nodes in one place at once, and each word is another's.
+    #[test]
+    fn a_torn_hint_is_none() {
+        let node = |offset| NodeRef { addr: GlobalAddr::new(0, offset), ty: NodeType::N4, depth: 3 };
+        let words = |hash, round, offset| {
+            let cache = HintCache::new(1024);
+            cache.put(hash, round, node(offset));
+            assert_eq!(cache.get(hash, round), Some(node(offset)));
+            [0, 1].map(|word| cache.entries[0][word].load(Ordering::Relaxed))
+        };
+        let written = [(0, 5, 160), (64, 5, 320), (0, 6, 480)];
+        for (one, two) in written.iter().flat_map(|one| written.iter().map(move |two| (one, two))) {
+            let torn = HintCache::new(1024);
+            torn.entries[0][0].store(words(one.0, one.1, one.2)[0], Ordering::Relaxed);
+            torn.entries[0][1].store(words(two.0, two.1, two.2)[1], Ordering::Relaxed);
+            for (hash, round, _) in written {
+                let is_whole = one == two && (hash, round) == (one.0, one.1);
+                assert_eq!(torn.get(hash, round), is_whole.then(|| node(one.2)));
+            }
+        }
+    }
 }

@@ -17,11 +17,16 @@ mod choose;
 mod descend_any;
 mod descent;
 mod est;
+#[cfg(test)]
+mod fixtures;
 mod frontier;
 mod hints;
 mod holes;
 mod node;
+mod operation;
 mod prefetch;
+#[cfg(test)]
+mod races;
 mod retirement;
 mod scan;
 mod search;
@@ -43,7 +48,9 @@ pub use stats::Census;
 pub use tree::TreeView;
 
 use crate::radix::{drafts, leaf, prefix_hash, seal};
-use crate::{CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use crate::{
+    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
+};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
 use est::PrefixList;
@@ -111,82 +118,9 @@ impl<F: Fabric> Clone for Dart<F> {
 }
 
 impl<F: Fabric> Dart<F> {
-    /// Opens the pool's DART index.
-    ///
-    /// # Errors
-    /// [`IndexError::NoIndex`] when the pool holds none.
-    pub async fn open(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let words = RootWords::of(client.pool());
-        let keys = HashKeys::new(client.pool().secret());
-        let mut batch = client.batch();
-        let reads = [words.kind, words.version, words.est, words.root].map(|addr| batch.read(addr, 1));
-        let done = client.submit(batch).await?;
-        let [kind, version, est, root] = reads.map(|read| done.words(read)[0]);
-        client.recycle(done);
-        if kind != KIND {
-            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
-        }
-        let table = Table::load(&mut client, GlobalAddr::from_bits(est), version).await?;
-        let hints = HintCache::new(options.cache_bytes.saturating_sub(table.cached_bytes()));
-        let root = Slot::from_word(root);
-        table.found_current(client.epoch());
-        let shared = Shared::new(keys, words, hints, table, root, options);
-        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
-    }
-
-    /// Opens the pool's DART index, creating it in a pool that holds none.
-    ///
-    /// # Errors
-    /// [`IndexError::NoIndex`] when the pool holds another kind, or out of space.
-    pub async fn open_or_create(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
-        match Self::open(client, options).await {
-            Err(IndexError::NoIndex { found: 0, .. }) => {}
-            other => return other,
-        }
-        Self::create(client, options).await?;
-        Self::open(client, options).await
-    }
-
-    /// Makes an empty root and an empty table; of several creators one wins each word, and the kind
-    /// word comes last.
-    async fn create(client: &mut Client<F>, options: DartOptions) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let words = RootWords::of(client.pool());
-        let keys = HashKeys::new(client.pool().secret());
-        let list = if options.express { PrefixList::POWERS } else { PrefixList::NONE };
-        let table = Table::create(&mut client, list, SegmentSize::new(options.segment_buckets), 0).await?;
-        let ty = NodeType::N4;
-        let root = client.alloc(0, ty.bytes(), AllocKind::Inner).await?;
-        let image = node::image(ty, HashedKey::new(keys, &[]).identity(0), &[]);
-        let mut batch = client.batch();
-        batch.write(root, &image);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        let mut batch = client.batch();
-        let est_cas = batch.cas(words.est, 0, table.descriptor.bits());
-        let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, 0, root).word());
-        batch.cas(words.kind, 0, KIND);
-        let done = client.submit(batch).await?;
-        let (est_won, root_won) = (done.swapped(est_cas), done.swapped(root_cas));
-        client.recycle(done);
-        if !root_won {
-            client.free_unpublished(root, ty.bytes(), AllocKind::Inner);
-        }
-        if !est_won {
-            client.unlink(
-                table.descriptor,
-                est::table::DESCRIPTOR_BYTES,
-                AllocKind::Inner,
-                retirement::table_note(),
-            );
-        }
-        Ok(())
-    }
-
     /// The prefix list in force, as last seen: lengths in bytes, ascending.
     pub fn prefix_list(&self) -> Vec<u8> {
-        self.shared.table().list.lengths().iter().map(|&len| len as u8).collect()
+        self.shared.table().list.bytes()
     }
 
     /// The searches sampled so far, in this process: one of every [`DartOptions::frequency_every`].
@@ -212,15 +146,60 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
 
     type Options = DartOptions;
 
-    async fn open(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
+    async fn open(client: &mut Client<F>, options: DartOptions) -> Result<Self> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let words = RootWords::of(client.pool());
+        let keys = HashKeys::new(client.pool().secret());
+        let [kind, version, est, root] =
+            client.read_each([words.kind, words.version, words.est, words.root]).await?;
+        if kind != KIND {
+            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
+        }
+        let table = Table::load(&mut client, GlobalAddr::from_bits(est), version).await?;
+        let hints = HintCache::new(options.cache_bytes.saturating_sub(table.cached_bytes()));
+        let root = Slot::from_word(root);
+        table.found_current(client.epoch());
+        let shared = Shared::new(keys, words, hints, table, root, options);
+        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
+    }
+
+    /// Makes an empty root and an empty table; of several creators one wins each word, and the kind
+    /// word comes last.
+    async fn create(client: &mut Client<F>, options: DartOptions) -> Result<Self> {
+        {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let words = RootWords::of(client.pool());
+            let keys = HashKeys::new(client.pool().secret());
+            let list = if options.express { PrefixList::POWERS } else { PrefixList::NONE };
+            let table =
+                Table::create(&mut client, list, SegmentSize::new(options.segment_buckets), 0).await?;
+            let ty = NodeType::N4;
+            let root = client.alloc(0, ty.bytes(), AllocKind::Inner).await?;
+            let image = node::image(ty, HashedKey::new(keys, &[]).identity(0), &[]);
+            client.post(|batch| batch.write(root, &image)).await?;
+            let mut batch = client.batch();
+            let est_cas = batch.cas(words.est, 0, table.descriptor.bits());
+            let root_cas = batch.cas(words.root, 0, Slot::node(0, ty, 0, root).word());
+            batch.fence().cas(words.kind, 0, KIND);
+            let done = client.submit(batch).await?;
+            let (est_won, root_won) = (done.swapped(est_cas), done.swapped(root_cas));
+            client.recycle(done);
+            if !root_won {
+                client.free_unpublished(root, ty.bytes(), AllocKind::Inner);
+            }
+            if !est_won {
+                client.unlink(
+                    table.descriptor,
+                    est::table::DESCRIPTOR_BYTES,
+                    AllocKind::Inner,
+                    retirement::table_note(),
+                );
+            }
+        }
         Self::open(client, options).await
     }
 
-    async fn open_or_create(client: &mut Client<F>, options: DartOptions) -> Result<Self, IndexError> {
-        Self::open_or_create(client, options).await
-    }
-
-    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(client, key, <[u8]>::to_vec).await
     }
 
@@ -230,56 +209,43 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         self.put_value(client, key, value, condition).await
     }
 
-    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool, IndexError> {
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
         self.delete_if(client, key, |_| true).await
     }
 
-    async fn multi_get(
-        &self,
-        client: &mut Client<F>,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-        self.multi_get_values(client, keys).await
+    async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.values_of(client, keys).await
     }
 
-    async fn scan(
-        &self,
-        client: &mut Client<F>,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
         self.scan_chunk(client, range, limit).await
     }
 
-    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64, IndexError>
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
         self.load_sorted(client, sorted).await
     }
 
-    async fn maintain(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    async fn maintain(&self, client: &mut Client<F>) -> Result<()> {
         self.scrub_graced(client).await
     }
 
-    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport, IndexError> {
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.check_all(client).await
     }
 
-    async fn scrub_unreachable(
-        &self,
-        client: &mut Client<F>,
-        reachable: &ReachableSet,
-    ) -> Result<bool, IndexError> {
+    async fn scrub_unreachable(&self, client: &mut Client<F>, reachable: &ReachableSet) -> Result<bool> {
         self.scrub_dead_entries(client, reachable).await?;
         Ok(true)
     }
 
-    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         self.collect_stats(client).await
     }
 

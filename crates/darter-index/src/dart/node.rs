@@ -25,8 +25,8 @@
 //! (digits, letters) and spread evenly that way.
 
 use super::prefix_hash::{HashedKey, identity_depth};
-use crate::IndexError;
 use crate::radix::slot::{self, END, FANOUT, NodeCode, order_of};
+use crate::{IndexError, Result};
 use darter_fabric::{GlobalAddr, mutant};
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ use smallvec::SmallVec;
 pub(crate) type Slot = slot::Slot<NodeType>;
 
 /// What a slot holds, seal aside.
-pub(crate) type Held = slot::Held<NodeType>;
+pub(crate) type Content = slot::Content<NodeType>;
 
 /// The types of inner node, smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,16 +70,7 @@ impl NodeType {
         [Self::N4, Self::N8, Self::N12, Self::N16, Self::N32, Self::N64, Self::N128, Self::N256];
 
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::N4 => "N4",
-            Self::N8 => "N8",
-            Self::N12 => "N12",
-            Self::N16 => "N16",
-            Self::N32 => "N32",
-            Self::N64 => "N64",
-            Self::N128 => "N128",
-            Self::N256 => "N256",
-        }
+        ["N4", "N8", "N12", "N16", "N32", "N64", "N128", "N256"][self as usize]
     }
 
     pub(crate) const fn buckets(self) -> usize {
@@ -244,12 +235,9 @@ pub(crate) fn children_in_order(ty: NodeType, words: &[u64]) -> SmallVec<[Slot; 
 ///
 /// # Errors
 /// [`IndexError::Corrupt`] when they differ.
-pub(crate) fn verify_depth(node: NodeRef, words: &[u64]) -> Result<(), IndexError> {
+pub(crate) fn verify_depth(node: NodeRef, words: &[u64]) -> Result<()> {
     if identity_depth(words[0]) != node.depth {
-        return Err(IndexError::Corrupt {
-            addr: node.addr,
-            what: "node of another depth than its pointer says",
-        });
+        return Err(IndexError::corrupt(node.addr, "node of another depth than its pointer says"));
     }
     Ok(())
 }
@@ -258,13 +246,13 @@ pub(crate) fn verify_depth(node: NodeRef, words: &[u64]) -> Result<(), IndexErro
 ///
 /// # Errors
 /// [`IndexError::Corrupt`] when there are any.
-pub(crate) fn verify_edges(node: NodeRef, words: &[u64]) -> Result<(), IndexError> {
+pub(crate) fn verify_edges(node: NodeRef, words: &[u64]) -> Result<()> {
     let mut seen = [false; FANOUT];
     for (_, slot) in slots(node.ty, words).filter(|(_, slot)| slot.is_live()) {
         let twice = slot.edge().is_some_and(|edge| std::mem::replace(&mut seen[usize::from(edge)], true));
-        if twice || slot.held() == Held::Invalid {
+        if twice || slot.content() == Content::Invalid {
             let what = if twice { "two slots of one edge" } else { "slot of no known type" };
-            return Err(IndexError::Corrupt { addr: node.addr, what });
+            return Err(IndexError::corrupt(node.addr, what));
         }
     }
     Ok(())

@@ -9,7 +9,7 @@
 use super::Dart;
 use super::est::BUCKET_SLOTS;
 use super::leaf;
-use super::node::{Held, Slot};
+use super::node::{Content, Slot};
 use super::prefix_hash::HashedKey;
 use crate::radix::slot::edge_of;
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
@@ -54,7 +54,7 @@ impl<F: Fabric> Dart<F> {
                 let slot = Slot::from_word(endpoint.glance(bucket.plus(word * 8))?);
                 slot.is_of(edge).then_some(slot)
             });
-            if let Some(Held::Leaf { addr, class }) = slot.map(Slot::held) {
+            if let Some(Content::Leaf { addr, class }) = slot.map(Slot::content) {
                 endpoint.prefetch(addr, leaf::class_words(class));
             }
         }

@@ -18,11 +18,12 @@ use super::Dart;
 use super::est::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::est::table::{DESCRIPTOR_BYTES, Table};
 use super::holes::Hole;
+use super::operation::Operation;
 use super::situations;
-use crate::IndexError;
+use crate::Result;
 use crate::checker::note;
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
-use darter_pool::{AllocKind, Client, Pinned, Unlinked};
+use darter_pool::{AllocKind, Client, Unlinked};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl<F: Fabric> Dart<F> {
     ///
     /// # Errors
     /// Those of the fabric; what was not scrubbed or taken apart waits another first grace.
-    pub(super) async fn scrub_graced(&self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub(super) async fn scrub_graced(&self, client: &mut Client<F>) -> Result<()> {
         // Before the pin, so that all this operation reads was read after the first grace of what
         // is taken.
         let mut graced = client.take_graced();
@@ -68,49 +69,46 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// Takes out of `graced` what it has passed on.
-    async fn scrub_taken(
-        &self,
-        client: &mut Client<F>,
-        graced: &mut Vec<Unlinked>,
-    ) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        self.shared.view(&mut client).await?;
+    async fn scrub_taken(&self, client: &mut Client<F>, graced: &mut Vec<Unlinked>) -> Result<()> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let is_table = |object: &Unlinked| object.note.first() == Some(&NOTE_TABLE);
         graced.sort_by_key(is_table);
         let nodes = graced.partition_point(|object| !is_table(object));
-        if let Err(error) = self.scrub_nodes(&mut client, &graced[..nodes]).await {
+        if let Err(error) = operation.scrub_nodes(&graced[..nodes]).await {
             if mutant!("node-retired-though-its-scrub-failed") {
                 for object in graced.drain(..nodes) {
-                    client.retire(object.addr, object.bytes, object.kind);
+                    operation.client.retire(object.addr, object.bytes, object.kind);
                 }
             }
             return Err(error);
         }
         for object in graced.drain(..nodes) {
             if mutant!("node-freed-after-one-grace") {
-                client.free_unpublished(object.addr, object.bytes, object.kind);
+                operation.client.free_unpublished(object.addr, object.bytes, object.kind);
             } else {
-                client.retire(object.addr, object.bytes, object.kind);
+                operation.client.retire(object.addr, object.bytes, object.kind);
             }
         }
         if mutant!("retirement-counted-after-retiring") {
-            self.bump_retirements(&mut client).await?;
+            operation.bump_retirements().await?;
         }
         while let Some(table) = graced.last() {
-            self.take_apart(&mut client, table.addr).await?;
+            operation.take_apart(table.addr).await?;
             graced.pop();
         }
         Ok(())
     }
+}
 
-    async fn scrub_nodes(&self, client: &mut Pinned<'_, F>, nodes: &[Unlinked]) -> Result<(), IndexError> {
+impl<F: Fabric> Operation<'_, F> {
+    async fn scrub_nodes(&mut self, nodes: &[Unlinked]) -> Result<()> {
         if nodes.is_empty() {
             return Ok(());
         }
         let (named, nameless): (Vec<&Unlinked>, Vec<&Unlinked>) =
             nodes.iter().partition(|object| object.note.first() == Some(&NOTE_NODE));
         if !mutant!("retirement-not-counted") && !mutant!("retirement-counted-after-retiring") {
-            self.bump_retirements(client).await?;
+            self.bump_retirements().await?;
         }
         if self.shared.holes.has(Hole::SkipScrub) {
             return Ok(());
@@ -120,7 +118,7 @@ impl<F: Fabric> Dart<F> {
             .map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() })
             .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
-        let (mut tables, _) = self.live_tables(client).await?;
+        let (mut tables, _) = self.live_tables().await?;
         if mutant!("scrub-skips-the-table-being-built") {
             tables.truncate(1);
         }
@@ -131,12 +129,12 @@ impl<F: Fabric> Dart<F> {
             note(situations::SCRUB_BESIDE_BUILD);
         }
         for (at, table) in tables.into_iter().enumerate() {
-            if scrub(client, self.express(&table), &retired).await? {
+            if scrub(&mut self.client, self.shared.express(&table), &retired).await? {
                 note(if at == 0 { situations::SCRUB_CLEARED } else { situations::SCRUB_CLEARED_BUILD });
             }
             if !nameless.is_empty() && !mutant!("nameless-node-not-scrubbed") {
                 let is_nameless = |addr| nameless.contains(&addr);
-                scrub_everywhere(client, self.express(&table), is_nameless).await?;
+                scrub_everywhere(&mut self.client, self.shared.express(&table), is_nameless).await?;
             }
         }
         Ok(())
@@ -144,59 +142,53 @@ impl<F: Fabric> Dart<F> {
 
     /// Says that nodes are about to be retired: whatever a process remembers of nodes is out of
     /// date.
-    pub(super) async fn bump_retirements(&self, client: &mut Pinned<'_, F>) -> Result<(), IndexError> {
-        let mut batch = client.batch();
-        batch.faa(self.shared.words.retirements, 1);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+    pub(super) async fn bump_retirements(&mut self) -> Result<()> {
+        self.client.post(|batch| _ = batch.faa(self.shared.words.retirements, 1)).await?;
         Ok(())
     }
 
     /// Every table that an operation could take a hint from in a later epoch: the current one, and
     /// one being built; and what the word "next" said while the first of them was current, if it
     /// did not change meanwhile.
-    pub(super) async fn live_tables(
-        &self,
-        client: &mut Pinned<'_, F>,
-    ) -> Result<(Vec<Arc<Table>>, Option<u64>), IndexError> {
+    pub(super) async fn live_tables(&mut self) -> Result<(Vec<Arc<Table>>, Option<u64>)> {
         let words = &self.shared.words;
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         // In this order: a table that becomes current between the two reads is seen by the second.
         let early = mutant!("scrub-looks-at-the-current-table-first").then(|| batch.read(words.est, 1));
         let next = batch.read(words.est_next, 1);
         let current = early.unwrap_or_else(|| batch.read(words.est, 1));
         let again = batch.read(words.est_next, 1);
         let version = batch.read(words.version, 1);
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let next_word = done.words(next)[0];
         let is_steady = done.words(again)[0] == next_word || mutant!("table-to-come-read-once");
         let next = GlobalAddr::from_bits(next_word & !COMMITTED);
         let current = GlobalAddr::from_bits(done.words(current)[0]);
         let version = done.words(version)[0];
-        client.recycle(done);
+        self.client.recycle(done);
         let known = arc_swap::Guard::into_inner(self.shared.table());
         let mut tables = Vec::with_capacity(2);
         // A directory read in an earlier epoch may name segments that are free by now.
-        tables.push(if known.descriptor == current && known.is_fresh(client.epoch()) {
+        tables.push(if known.descriptor == current && known.is_fresh(self.client.epoch()) {
             known
         } else {
-            Arc::new(Table::load(client, current, version).await?)
+            Arc::new(Table::load(&mut self.client, current, version).await?)
         });
         if !next.is_null() && next != current {
-            tables.push(Arc::new(Table::load(client, next, version).await?));
+            tables.push(Arc::new(Table::load(&mut self.client, next, version).await?));
         }
         Ok((tables, is_steady.then_some(next_word)))
     }
 
     /// Retires all of a table that nobody uses any more, or nothing of it on an error.
-    async fn take_apart(&self, client: &mut Pinned<'_, F>, descriptor: GlobalAddr) -> Result<(), IndexError> {
-        let table = Table::load(client, descriptor, 0).await?;
+    async fn take_apart(&mut self, descriptor: GlobalAddr) -> Result<()> {
+        let table = Table::load(&mut self.client, descriptor, 0).await?;
         note(situations::TABLE_RETIRED);
-        for entry in segments(client, &table).await? {
-            client.retire(entry.segment(), table.segment.bytes(), AllocKind::Inner);
+        for entry in segments(&mut self.client, &table).await? {
+            self.client.retire(entry.segment(), table.segment.bytes(), AllocKind::Inner);
         }
-        client.retire(table.directory_addr, 8 << table.bits, AllocKind::Inner);
-        client.retire(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner);
+        self.client.retire(table.directory_addr, 8 << table.bits, AllocKind::Inner);
+        self.client.retire(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner);
         Ok(())
     }
 }
@@ -269,7 +261,7 @@ mod tests {
             }
 
             assert_eq!(others.get(&mut other, keys[0]).await.unwrap().unwrap(), b"true");
-            let mut hashed = others.hashed(keys[0]);
+            let mut hashed = others.shared.hashed(keys[0]);
             let hash = hashed.express(8);
             let then = others.shared.retirements();
             let remembered = others.shared.hints.get(hash, then).expect("a node that a search found");

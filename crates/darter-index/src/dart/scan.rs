@@ -12,17 +12,18 @@
 use super::Dart;
 use super::descend_any::keys_below;
 use super::est::BUCKET_SLOTS;
-use super::est::table::{Table, hits};
+use super::est::table::hits;
 use super::frontier::{Item, Place};
-use super::node::{Held, NodeRef, Slot};
+use super::node::{Content, NodeRef, Slot};
+use super::operation::Operation;
 use super::prefix_hash::HashedKey;
 use crate::radix::frontier::{Weight, put_between, put_front, window};
 use crate::radix::limits::{Limits, Standing, Touches};
 use crate::radix::sink::{Sink, beyond, emit, first_bound, is_void};
-use crate::{IndexError, KeyValue, ScanRange};
+use crate::{KeyValue, Result, ScanRange};
 use darter_fabric::{Fabric, OpKind, ReadId, mutant};
+use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
-use darter_pool::{Client, Pinned};
 use std::collections::VecDeque;
 
 /// Hinted subtrees a scan goes through before it starts over at the root.
@@ -33,25 +34,24 @@ impl<F: Fabric> Dart<F> {
     /// without a copy. Returns how many there were.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); pairs visited before stay valid.
     pub async fn scan_with(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]) + Send,
-    ) -> Result<usize, IndexError> {
-        let mut client = client.pin(OpKind::Scan).await?;
-        let table = self.shared.view(&mut client).await?;
+    ) -> Result<usize> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Scan).await?;
         let mut sink = Sink::new(visit, limit, range.reverse);
         let mut rest = range.clone();
         for _ in 0..HINTED_STARTS {
             if sink.left == 0 || is_void(&rest) {
                 return Ok(limit - sink.left);
             }
-            let start = self.scan_start(&mut client, &table, &rest, sink.left).await?;
+            let start = operation.scan_start(&rest, sink.left).await?;
             let Some((node, prefix)) = start else { break };
-            if !self.scan_below(&mut client, &rest, Some((node, &prefix)), &mut sink).await? {
+            if !operation.scan_below(&rest, Some((node, &prefix)), &mut sink).await? {
                 break;
             }
             match beyond(&rest, &prefix) {
@@ -60,7 +60,7 @@ impl<F: Fabric> Dart<F> {
             }
         }
         if sink.left > 0 && !is_void(&rest) {
-            self.scan_below(&mut client, &rest, None, &mut sink).await?;
+            operation.scan_below(&rest, None, &mut sink).await?;
         }
         Ok(limit - sink.left)
     }
@@ -71,52 +71,47 @@ impl<F: Fabric> Dart<F> {
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-    ) -> Result<Vec<KeyValue>, IndexError> {
+    ) -> Result<Vec<KeyValue>> {
         let mut pairs = Vec::new();
         self.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
         Ok(pairs)
     }
+}
 
+impl<F: Fabric> Operation<'_, F> {
     /// An express node from which the range, or enough of it, can be reached, with its prefix.
-    async fn scan_start(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
-        range: &ScanRange,
-        limit: usize,
-    ) -> Result<Option<(NodeRef, Vec<u8>)>, IndexError> {
+    async fn scan_start(&mut self, range: &ScanRange, limit: usize) -> Result<Option<(NodeRef, Vec<u8>)>> {
         let Some((near, shared_len)) = first_bound(range) else { return Ok(None) };
         let mut key = HashedKey::new(self.shared.keys, near);
-        let mut batch = client.batch();
+        let mut batch = self.client.batch();
         let mut reads = Vec::new();
-        for len in table.list.lengths().into_iter().filter(|&len| len <= near.len()) {
+        for len in self.table.list.lengths().into_iter().filter(|&len| len <= near.len()) {
             let hash = key.express(len);
-            reads.push((len, hash, batch.read(table.bucket_addr(hash), BUCKET_SLOTS)));
+            reads.push((len, hash, batch.read(self.table.bucket_addr(hash), BUCKET_SLOTS)));
         }
         if reads.is_empty() {
-            client.recycle(batch);
+            self.client.recycle(batch);
             return Ok(None);
         }
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let best = reads
             .iter()
             .flat_map(|&(len, hash, read)| hits(done.words(read), hash, len))
             .filter(|node| node.depth <= near.len())
             .filter(|node| node.depth <= shared_len || node.ty.capacity() >= limit.saturating_mul(2))
             .max_by_key(|node| node.depth);
-        client.recycle(done);
+        self.client.recycle(done);
         Ok(best.map(|node| (node, near[..node.depth].to_vec())))
     }
 
     /// Scans below a hinted node, or below the root. Answers false when the hint did not hold; then
     /// nothing was visited.
     async fn scan_below<V: FnMut(&[u8], &[u8]) + Send>(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         range: &ScanRange,
         hint: Option<(NodeRef, &[u8])>,
         sink: &mut Sink<V>,
-    ) -> Result<bool, IndexError> {
+    ) -> Result<bool> {
         let mut limits = Limits::new(self.shared.keys, range);
         let whole = limits.whole();
         let (node, touches) = match hint {
@@ -124,7 +119,7 @@ impl<F: Fabric> Dart<F> {
                 Some(touches) => (node, touches),
                 None => return Ok(false),
             },
-            None => (self.read_root(client).await?, whole),
+            None => (self.read_root().await?, whole),
         };
         let item = Item { place: Place::Node(node), touches, above: 0, carried: () };
         let mut frontier = VecDeque::from([item]);
@@ -136,11 +131,11 @@ impl<F: Fabric> Dart<F> {
                     Place::Leaf(slot) => Some((slot.addr(), leaf_class_of(slot), item.touches)),
                     Place::Node(_) => None,
                 });
-                emit(client, &limits, leaves, sink).await?;
+                emit(&mut self.client, &limits, leaves, sink).await?;
                 continue;
             }
             let run: Vec<Item<()>> = frontier.drain(..count).collect();
-            match self.expand_run(client, &mut limits, run, &mut unproven).await? {
+            match self.expand_run(&mut limits, run, &mut unproven).await? {
                 Some(items) => put_front(&mut frontier, items),
                 None => return Ok(false),
             }
@@ -151,13 +146,12 @@ impl<F: Fabric> Dart<F> {
     /// Reads the nodes of a run in one round trip and puts their children in their places; `None`
     /// when the hint that led to the first did not hold.
     async fn expand_run(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         limits: &mut Limits<'_>,
         run: Vec<Item<()>>,
         unproven: &mut Option<HashedKey<'_>>,
-    ) -> Result<Option<Vec<Item<()>>>, IndexError> {
-        let mut batch = client.batch();
+    ) -> Result<Option<Vec<Item<()>>>> {
+        let mut batch = self.client.batch();
         let reads: Vec<Option<ReadId>> = run
             .iter()
             .map(|item| match item.place {
@@ -165,7 +159,7 @@ impl<F: Fabric> Dart<F> {
                 Place::Leaf(_) => None,
             })
             .collect();
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let mut items: Vec<Item<()>> = Vec::with_capacity(run.len() * 4);
         let mut unclear = Vec::new();
         for (item, read) in run.into_iter().zip(reads) {
@@ -181,7 +175,7 @@ impl<F: Fabric> Dart<F> {
                 let current = super::node::slots(node.ty, words).any(|(_, slot)| !slot.is_sealed());
                 let current = current || mutant!("scan-believes-a-sealed-hint");
                 if !current || prefix.identity(node.depth) != words[0] {
-                    client.recycle(done);
+                    self.client.recycle(done);
                     return Ok(None);
                 }
             }
@@ -192,23 +186,22 @@ impl<F: Fabric> Dart<F> {
                 Standing::Unknown => unclear.push((items.len(), node, item.touches, words.to_vec())),
             }
         }
-        client.recycle(done);
-        Ok(Some(self.settle_unclear(client, limits, items, unclear).await?))
+        self.client.recycle(done);
+        Ok(Some(self.settle_unclear(limits, items, unclear).await?))
     }
 
     /// Decides, by a key below each, which nodes that left a bound's path lie in the range.
     async fn settle_unclear(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         limits: &Limits<'_>,
         items: Vec<Item<()>>,
         unclear: Vec<(usize, NodeRef, Touches, Vec<u64>)>,
-    ) -> Result<Vec<Item<()>>, IndexError> {
+    ) -> Result<Vec<Item<()>>> {
         if unclear.is_empty() {
             return Ok(items);
         }
         let nodes: Vec<NodeRef> = unclear.iter().map(|&(_, node, ..)| node).collect();
-        let keys = keys_below(client, &nodes).await?;
+        let keys = keys_below(&mut self.client, &nodes).await?;
         let settled = unclear.into_iter().zip(keys).map(|((at, node, touches, words), key)| {
             let mut children = Vec::new();
             if let Some(touches) = key.and_then(|key| limits.standing_by_key(node.depth, &key, touches)) {
@@ -221,8 +214,8 @@ impl<F: Fabric> Dart<F> {
 }
 
 fn leaf_class_of(slot: Slot) -> u8 {
-    match slot.held() {
-        Held::Leaf { class, .. } => class,
+    match slot.content() {
+        Content::Leaf { class, .. } => class,
         _ => 0,
     }
 }

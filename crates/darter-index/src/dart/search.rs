@@ -4,9 +4,9 @@ use super::Dart;
 use super::descent::{Descent, End, Purpose, View};
 use super::leaf;
 use super::shared::Shared;
-use crate::IndexError;
+use crate::Result;
 use crate::ordered::check_key;
-use crate::radix::search::{self, MULTI_GET_WIDTH};
+use crate::radix::search;
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::Client;
 use std::sync::atomic::Ordering;
@@ -24,13 +24,13 @@ impl<F: Fabric> Dart<F> {
     /// Finds a key and hands its value to `f` where it lies, without a copy.
     ///
     /// # Errors
-    /// [`IndexError::KeyTooLong`], and those of the fabric.
+    /// [`IndexError::KeyTooLong`](crate::IndexError::KeyTooLong), and those of the fabric.
     pub async fn get_with<R>(
         &self,
         client: &mut Client<F>,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R + Send,
-    ) -> Result<Option<R>, IndexError> {
+    ) -> Result<Option<R>> {
         check_key(key)?;
         let mut client = client.pin(OpKind::Get).await?;
         let shared = &*self.shared;
@@ -41,7 +41,7 @@ impl<F: Fabric> Dart<F> {
         let (end, done) = search::run(&mut client, &view, &mut descent).await?;
         let result = match end {
             End::Leaf { at, read, is_key: true } => {
-                Some(f(leaf::parse(at.slot.addr(), done.words(read))?.value))
+                Some(f(leaf::parse_again(at.slot.addr(), done.words(read))?.value))
             }
             _ => None,
         };
@@ -52,30 +52,15 @@ impl<F: Fabric> Dart<F> {
         Ok(result)
     }
 
-    /// The values of several keys, in their order; up to 256 of them share each round trip.
+    /// The values of several keys, in their order, in the same round trips.
     ///
     /// # Errors
-    /// Those of [`Dart::get_with`].
-    pub(super) async fn multi_get_values(
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
+    pub(super) async fn values_of(
         &self,
         client: &mut Client<F>,
         keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
-        for key in keys {
-            check_key(key)?;
-        }
-        let mut values = Vec::with_capacity(keys.len());
-        for chunk in keys.chunks(MULTI_GET_WIDTH) {
-            values.extend(self.multi_get_chunk(client, chunk).await?);
-        }
-        Ok(values)
-    }
-
-    async fn multi_get_chunk(
-        &self,
-        client: &mut Client<F>,
-        keys: &[&[u8]],
-    ) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+    ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut client = client.pin(OpKind::MultiGet).await?;
         let shared = &*self.shared;
         let table = if mutant!("multi-get-takes-the-view-unchecked") {
@@ -91,7 +76,7 @@ impl<F: Fabric> Dart<F> {
         let view = View { shared, table: &table };
         search::run_all(&mut client, &view, descents, |number, end, done| {
             if let End::Leaf { at, read, is_key: true } = end {
-                values[number] = Some(leaf::parse(at.slot.addr(), done.words(read))?.value.to_vec());
+                values[number] = Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec());
             }
             Ok(())
         })

@@ -19,13 +19,14 @@
 //! have been only grows.
 
 use super::DartOptions;
+use super::est::Express;
 use super::est::table::Table;
 use super::hints::HintCache;
 use super::holes::Holes;
 use super::node::Slot;
-use super::prefix_hash::HashKeys;
+use super::prefix_hash::{HashKeys, HashedKey};
 use super::situations;
-use crate::IndexError;
+use crate::Result;
 use crate::checker::note;
 use arc_swap::{ArcSwap, Guard};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// "DART" and the format's version, in the kind word of a pool's root.
-pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x03\0\0\0");
+pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x04\0\0\0");
 
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ impl RootWords {
     }
 }
 
-/// The state that all threads of a process share.
+/// What the clients of a compute node share of the index.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) keys: HashKeys,
@@ -123,6 +124,16 @@ impl Shared {
         }
     }
 
+    /// The express skip table, for work on it.
+    pub(crate) fn express<'t>(&'t self, table: &'t Table) -> Express<'t> {
+        Express { table, keys: &self.keys, version: self.words.version }
+    }
+
+    /// A hashed key for `key`, under this pool's secret.
+    pub(crate) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
+        HashedKey::new(self.keys, key)
+    }
+
     /// The root slot as last seen.
     pub(crate) fn root(&self) -> Slot {
         Slot::from_word(self.root.load(Ordering::Acquire))
@@ -147,10 +158,7 @@ impl Shared {
 
     /// The table, checked in the caller's epoch or a later one. The caller is pinned.
     #[inline]
-    pub(crate) async fn view<F: Fabric>(
-        &self,
-        client: &mut Pinned<'_, F>,
-    ) -> Result<Guard<Arc<Table>>, IndexError> {
+    pub(crate) async fn view<F: Fabric>(&self, client: &mut Pinned<'_, F>) -> Result<Guard<Arc<Table>>> {
         let table = self.table.load();
         let longer = u64::from(mutant!("view-fresh-one-epoch-too-long"));
         if table.is_fresh(client.epoch() - longer) {
@@ -163,23 +171,15 @@ impl Shared {
     /// Reads the root words, and the table when it changed. Returns the table that they name.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`].
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
     #[cold]
-    pub(crate) async fn refresh<F: Fabric>(
-        &self,
-        client: &mut Pinned<'_, F>,
-    ) -> Result<Guard<Arc<Table>>, IndexError> {
+    pub(crate) async fn refresh<F: Fabric>(&self, client: &mut Pinned<'_, F>) -> Result<Guard<Arc<Table>>> {
         let epoch = client.epoch();
-        let mut batch = client.batch();
-        let version = batch.read(self.words.version, 1);
-        let est = batch.read(self.words.est, 1);
-        let root = batch.read(self.words.root, 1);
-        let retirements = batch.read(self.words.retirements, 1);
-        let done = client.submit(batch).await?;
-        self.retirements.fetch_max(done.words(retirements)[0], Ordering::AcqRel);
-        let (version, est) = (done.words(version)[0], GlobalAddr::from_bits(done.words(est)[0]));
-        self.remember_root(Slot::from_word(done.words(root)[0]));
-        client.recycle(done);
+        let RootWords { version, est, root, retirements, .. } = self.words;
+        let [version, est, root, retirements] = client.read_each([version, est, root, retirements]).await?;
+        self.retirements.fetch_max(retirements, Ordering::AcqRel);
+        self.remember_root(Slot::from_word(root));
+        let est = GlobalAddr::from_bits(est);
         let known = self.table.load_full();
         let found = if known.descriptor == est && known.version == version {
             known.found_current(epoch);

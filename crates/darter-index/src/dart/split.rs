@@ -5,68 +5,60 @@
 //! by one CAS. An edge skips at most 127 bytes; keys that share more get a chain of single-child
 //! nodes above the split.
 
-use super::Dart;
 use super::access::Target;
 use super::descend_any::keys_below;
 use super::descent::{Descent, SlotAt};
 use super::drafts::Drafts;
 use super::est::install::{install, pending_for};
-use super::est::table::Table;
 use super::node::{self, NodeRef, NodeType, Slot};
+use super::operation::Operation;
 use super::situations;
 use super::write::Turn;
 use crate::checker::note;
 use crate::radix::common_prefix;
 use crate::radix::drafts::Draft;
 use crate::radix::slot::{SKIP_MAX, edge_of};
-use crate::{IndexError, PutOutcome};
+use crate::{IndexError, PutOutcome, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
-use darter_pool::{AllocKind, Pinned};
+use darter_pool::AllocKind;
 
-impl<F: Fabric> Dart<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// The slot `at`, in the node the descent ended at, holds the leaf of `other`: parts the two
     /// keys.
     pub(super) async fn split_at(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
         at: SlotAt,
         other: &[u8],
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let above = descent.node.depth;
         let depth = common_prefix(draft.key, other);
         if depth <= above {
-            return Err(IndexError::Corrupt {
-                addr: at.slot.addr(),
-                what: "leaf under a prefix it does not have",
-            });
+            return Err(IndexError::corrupt(at.slot.addr(), "leaf under a prefix it does not have"));
         }
         note(situations::SPLIT_LEAF);
         let child = at.slot.moved(edge_of(other, depth), 0);
-        self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
+        self.insert_node(draft, descent, (at, above), (depth, child)).await
     }
 
     /// The key leaves the path in the compressed bytes above the node the descent ended at.
     pub(super) async fn split_above(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let node = descent.node;
         let (Some(at), above) = (descent.incoming, descent.above) else {
-            return Err(IndexError::Corrupt { addr: node.addr, what: "node without a way to it" });
+            return Err(IndexError::corrupt(node.addr, "node without a way to it"));
         };
-        let Some(other) = keys_below(client, &[node]).await?.pop().flatten() else {
+        let Some(other) = keys_below(&mut self.client, &[node]).await?.pop().flatten() else {
             // Every key below is gone; nothing stands in the way once the node is collapsed.
             if mutant!("split-waits-for-an-empty-subtree-to-go") {
                 return Ok(Turn::Again);
             }
             let target = Target { node, incoming: at, above, words: None };
-            self.remove_empty(client, &target).await?;
+            self.remove_empty(&target).await?;
             return Ok(Turn::Again);
         };
         let depth = common_prefix(draft.key, &other);
@@ -76,29 +68,26 @@ impl<F: Fabric> Dart<F> {
         }
         note(situations::SPLIT_ABOVE);
         let child = at.slot.moved(edge_of(&other, depth), (node.depth - depth - 1) as u8);
-        self.insert_node(client, table, draft, descent, (at, above), (depth, child)).await
+        self.insert_node(draft, descent, (at, above), (depth, child)).await
     }
 
     /// Puts a node of depth `depth` into the slot `at`, hosting `child` and the new leaf.
     async fn insert_node(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
         (at, above): (SlotAt, usize),
         (depth, child): (usize, Slot),
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         let home = at.addr.node();
-        let leaf = draft.place(client, home).await?;
+        let leaf = draft.place(&mut self.client, home).await?;
         let new_leaf = Slot::leaf(edge_of(draft.key, depth), draft.class, leaf);
         let mut drafts = Drafts::new();
-        let built =
-            self.build_chain(client, &mut drafts, descent, home, above, depth, [child, new_leaf]).await;
+        let built = self.build_chain(&mut drafts, descent, home, above, depth, [child, new_leaf]).await;
         let (images, top) = match built {
             Ok(built) => built,
             Err(error) => {
-                drafts.discard(client);
+                drafts.discard(&mut self.client);
                 return Err(error);
             }
         };
@@ -106,9 +95,9 @@ impl<F: Fabric> Dart<F> {
         let mut writes: Vec<(GlobalAddr, &[u64])> =
             images.iter().map(|(node, words)| (node.addr, &words[..])).collect();
         writes.push((leaf, &draft.words));
-        if !self.publish(client, &writes, at, top_slot).await? {
+        if !self.publish(&writes, at, top_slot).await? {
             if !mutant!("lost-split-keeps-its-nodes") {
-                drafts.discard(client);
+                drafts.discard(&mut self.client);
             }
             return Ok(Turn::Again);
         }
@@ -117,8 +106,8 @@ impl<F: Fabric> Dart<F> {
         let mut from = above;
         for (node, _) in images.iter().rev() {
             let replaces = child.is_live().then(|| child.addr());
-            let pending = pending_for(table.list, &mut descent.key, (from, node.depth), *node, replaces);
-            install(client, self.express(table), &pending, &descent.probes).await?;
+            let pending = pending_for(self.table.list, &mut descent.key, (from, node.depth), *node, replaces);
+            install(&mut self.client, self.shared.express(&self.table), &pending, &descent.probes).await?;
             from = node.depth;
         }
         Ok(Turn::Done(PutOutcome::Inserted))
@@ -128,21 +117,20 @@ impl<F: Fabric> Dart<F> {
     /// topmost.
     #[allow(clippy::too_many_arguments)] // the parts of one split
     async fn build_chain(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         drafts: &mut Drafts,
         descent: &mut Descent<'_>,
         home: u8,
         above: usize,
         depth: usize,
         children: [Slot; 2],
-    ) -> Result<(Vec<(NodeRef, Vec<u64>)>, Slot), IndexError> {
+    ) -> Result<(Vec<(NodeRef, Vec<u64>)>, Slot)> {
         let mut images = Vec::with_capacity(1);
         let mut hosted = children.to_vec();
         let mut at = depth;
         loop {
             let ty = NodeType::N4;
-            let addr = drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?;
+            let addr = drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await?;
             let node = NodeRef { addr, ty, depth: at };
             images.push((node, node::image(ty, descent.key.identity(at), &hosted)));
             // The chain node above, when this edge would skip more than a slot can say.

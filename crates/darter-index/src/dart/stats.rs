@@ -4,12 +4,13 @@ use super::Dart;
 use super::est::Entry;
 use super::est::scrub::segments;
 use super::est::table::DESCRIPTOR_BYTES;
-use super::node::{Held, NodeType};
+use super::node::{Content, NodeType};
+use super::operation::Operation;
 use crate::radix::tally::Tally;
-use crate::{EstStats, IndexError, IndexStats};
+use crate::{EstStats, IndexStats, Result};
 use darter_fabric::{Fabric, OpKind};
+use darter_pool::Client;
 use darter_pool::size_class::class_bytes;
-use darter_pool::{Client, Pinned};
 
 /// Nothing counted yet.
 pub(super) fn tally() -> Tally {
@@ -50,7 +51,7 @@ impl<F: Fabric> Dart<F> {
     ///
     /// While others write, keys near the chunk borders may be counted twice or not at all. Paths
     /// with nodes deeper than 255 bytes count those nodes as one level.
-    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats, IndexError> {
+    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         let mut census = Census::default();
         loop {
             if let Some(stats) = self.count_some(client, &mut census).await? {
@@ -63,22 +64,21 @@ impl<F: Fabric> Dart<F> {
     /// anew. What was counted long ago may have changed since.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`]; the same step is then taken again.
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); the same step is then taken again.
     pub async fn count_some(
         &self,
         client: &mut Client<F>,
         census: &mut Census,
-    ) -> Result<Option<IndexStats>, IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        let (visited, next) =
-            self.walk_chunk(&mut client, census.from.as_deref(), self.shared.walk_nodes).await?;
-        let est = if next.is_none() { Some(self.est_stats(&mut client).await?) } else { None };
+    ) -> Result<Option<IndexStats>> {
+        let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
+        let (visited, next) = operation.walk_chunk(census.from.as_deref(), self.shared.walk_nodes).await?;
+        let est = if next.is_none() { Some(operation.est_stats().await?) } else { None };
         for visit in visited.iter().filter(|visit| !visit.again) {
             census.nodes += 1;
             census.tally.note_node(visit.node.ty.name(), visit.node.ty.bytes(), visit.live);
             let levels: u32 = visit.path.iter().map(|word| word.count_ones()).sum();
             for slot in &visit.leaves {
-                if let Held::Leaf { class, .. } = slot.held() {
+                if let Content::Leaf { class, .. } = slot.content() {
                     census.tally.note_leaf(class_bytes(class), levels as usize);
                 }
             }
@@ -86,22 +86,24 @@ impl<F: Fabric> Dart<F> {
         census.from = next;
         Ok(est.map(|est| finish(std::mem::take(census).tally, est)))
     }
+}
 
-    async fn est_stats(&self, client: &mut Pinned<'_, F>) -> Result<EstStats, IndexError> {
-        self.shared.refresh(client).await?;
+impl<F: Fabric> Operation<'_, F> {
+    async fn est_stats(&mut self) -> Result<EstStats> {
+        self.shared.refresh(&mut self.client).await?;
         let table = arc_swap::Guard::into_inner(self.shared.table());
-        let segments = segments(client, &table).await?;
+        let segments = segments(&mut self.client, &table).await?;
         let mut entries = 0;
         for segment in &segments {
-            let mut batch = client.batch();
+            let mut batch = self.client.batch();
             let read = batch.read(segment.segment(), table.segment.words());
-            let done = client.submit(batch).await?;
+            let done = self.client.submit(batch).await?;
             entries +=
                 done.words(read).iter().filter(|&&word| !Entry::from_word(word).is_empty()).count() as u64;
-            client.recycle(done);
+            self.client.recycle(done);
         }
         Ok(EstStats {
-            prefix_list: self.prefix_list(),
+            prefix_list: table.list.bytes(),
             directory_entries: table.directory_len() as u64,
             segments: segments.len() as u64,
             entries,

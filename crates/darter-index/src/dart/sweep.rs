@@ -1,7 +1,8 @@
 //! DART's part in a sweep: what dead clients left in the express skip table.
 
+use super::operation::Operation;
 use super::{Dart, est};
-use crate::IndexError;
+use crate::Result;
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_pool::{Client, ReachableSet};
 
@@ -12,21 +13,18 @@ impl<F: Fabric> Dart<F> {
         &self,
         client: &mut Client<F>,
         reachable: &ReachableSet,
-    ) -> Result<(), IndexError> {
-        let mut client = client.pin(OpKind::Maintain).await?;
-        self.shared.refresh(&mut client).await?;
+    ) -> Result<()> {
+        let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
+        self.shared.refresh(&mut operation.client).await?;
         let version = self.shared.words.version;
-        for table in self.live_tables(&mut client).await?.0 {
+        for table in operation.live_tables().await?.0 {
             let doomed = |addr| !reachable.contains(addr);
-            est::scrub::scrub_everywhere(&mut client, self.express(&table), doomed).await?;
+            est::scrub::scrub_everywhere(&mut operation.client, self.shared.express(&table), doomed).await?;
         }
-        let mut batch = client.batch();
-        batch.faa(version, 1);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+        operation.client.post(|batch| _ = batch.faa(version, 1)).await?;
         if mutant!("swept-nodes-stay-remembered") {
             return Ok(());
         }
-        self.bump_retirements(&mut client).await
+        operation.bump_retirements().await
     }
 }

@@ -11,23 +11,23 @@
 //! can win; the losers' copies were never visible. New memory is allocated before the first seal,
 //! so that running out of space leaves the node as it was.
 
-use super::Dart;
 use super::access::Target;
 use super::descent::SlotAt;
 use super::drafts::Drafts;
 use super::est::install::{KnownBucket, install, pending_for};
-use super::est::table::Table;
 use super::holes::Hole;
-use super::node::{self, Held, NodeRef, NodeType, Slot};
+use super::node::{self, Content, NodeRef, NodeType, Slot};
+use super::operation::Operation;
 use super::prefix_hash::HashedKey;
 use super::retirement::{nameless_note, node_note};
 use super::seal::seal_all;
 use super::situations;
-use crate::IndexError;
+use crate::Result;
 use crate::checker::{Situation, note};
 use crate::radix::slot::{END, SKIP_MAX};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned};
+use smallvec::SmallVec;
 
 /// A child to be put into the successor: its slot, and the words of its leaf, which nobody has
 /// written yet.
@@ -53,84 +53,58 @@ enum Successor {
     Node(NodeType),
 }
 
-impl<F: Fabric> Dart<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// Replaces a node. `key` shares the node's whole prefix.
     pub(super) async fn switch(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
+        &mut self,
         key: &mut HashedKey<'_>,
         target: &Target<'_>,
         add: Option<NewChild<'_>>,
         known: &[KnownBucket],
-    ) -> Result<Switched, IndexError> {
+    ) -> Result<Switched> {
         let node = target.node;
-        let mut incoming = target.incoming;
         let mut words = match target.words {
             Some(words) if words.len() == node.ty.words() => words.to_vec(),
-            _ => self.read_node(client, node).await?,
+            _ => self.read_node(node).await?,
         };
         node::verify_edges(node, &words)?;
-        let identity = words[0];
         let mut drafts = Drafts::new();
         // Before anything is sealed: memory for the successor as it looks now.
-        let expected = self.successor(target, &words, add.as_ref());
-        let mut room = None;
-        if let Successor::Node(ty) = expected {
-            let home = home(client, key, ty, node.depth, target.incoming.addr.node());
-            room = Some((ty, drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?));
-        }
-        if self.shared.holes.has(Hole::FreezeParent) {
-            let frozen = incoming.slot.sealed();
-            if !self.publish(client, &[], incoming, frozen).await? {
-                drafts.discard(client);
-                return Ok(Switched::Lost);
-            }
-            incoming.slot = frozen;
-            words = self.read_node(client, node).await?;
-        } else {
-            let before = mutant!("switch-copies-what-it-read-before-sealing").then(|| words.clone());
-            seal_all(client, node.addr, &mut words, node.ty.seals()).await?;
-            words = before.unwrap_or(words);
-        }
-        let (successor, added) = self.final_successor(target, &words, add.as_ref());
+        let room = match self.successor(target, &words, add.as_ref()).0 {
+            Successor::Node(ty) => Some((ty, self.alloc_successor(key, target, ty, &mut drafts).await?)),
+            Successor::Slot(_) => None,
+        };
+        let Some(incoming) = self.freeze(target, &mut words).await? else {
+            drafts.discard(&mut self.client);
+            return Ok(Switched::Lost);
+        };
+        let (successor, added) = self.successor(target, &words, add.as_ref());
+        let child = add.as_ref().filter(|_| added);
         let (slot, image) = match successor {
-            Successor::Slot(slot) => (slot, None),
+            Successor::Slot(slot) => {
+                drafts.discard(&mut self.client);
+                (slot, None)
+            }
             Successor::Node(ty) => {
                 let addr = match room {
                     Some((planned, addr)) if planned == ty => addr,
                     _ => {
                         if !mutant!("switch-keeps-room-of-the-wrong-type") {
-                            drafts.discard(client);
+                            drafts.discard(&mut self.client);
                         }
-                        let home = home(client, key, ty, node.depth, target.incoming.addr.node());
-                        drafts.alloc(client, home, ty.bytes(), AllocKind::Inner).await?
+                        self.alloc_successor(key, target, ty, &mut drafts).await?
                     }
                 };
-                let children = live_children(&words, node.ty, add.as_ref().filter(|_| added));
-                let skip = skip_of(target.incoming.slot);
-                let edge = target.incoming.slot.edge().unwrap_or(0);
-                (Slot::node(edge, ty, skip, addr), Some((addr, node::image(ty, identity, &children))))
+                let (slot, image) = copy_of(target, &words, child, ty, addr);
+                (slot, Some((addr, image)))
             }
         };
-        if image.is_none() {
-            drafts.discard(client);
-        }
-        let mut writes: Vec<(GlobalAddr, &[u64])> = Vec::with_capacity(2);
-        if let Some((addr, image)) = &image {
-            writes.push((*addr, image));
-        }
-        if let (Some(child), true) = (&add, added) {
-            writes.push((child.slot.addr(), child.words));
-        }
-        if !self.publish(client, &writes, incoming, slot).await? {
-            note(situations::SWITCH_LOST);
-            drafts.discard(client);
-            if target.incoming.addr == self.shared.words.root && !mutant!("lost-root-stays-remembered") {
-                // What was remembered of the root word is out of date: the next descent reads it.
-                let lost = mutant!("lost-root-copy-remembered");
-                self.shared.remember_root(if lost { slot } else { Slot::EMPTY });
-            }
+        let image = image.as_ref().map(|(addr, image)| (*addr, &image[..]));
+        let leaf = child.map(|child| (child.slot.addr(), child.words));
+        let writes: SmallVec<[(GlobalAddr, &[u64]); 2]> = image.into_iter().chain(leaf).collect();
+        if !self.publish(&writes, incoming, slot).await? {
+            drafts.discard(&mut self.client);
+            self.note_lost(target, slot);
             return Ok(Switched::Lost);
         }
         drafts.keep();
@@ -138,18 +112,67 @@ impl<F: Fabric> Dart<F> {
             self.shared.remember_root(slot);
         }
         note_switch(node.ty, slot, image.is_some());
+        self.unlink_replaced(key, node, &mut words).await?;
+        self.update_express(key, target, slot, known).await?;
+        Ok(Switched::Done { added })
+    }
+
+    /// Memory for a successor of this type.
+    async fn alloc_successor(
+        &mut self,
+        key: &mut HashedKey<'_>,
+        target: &Target<'_>,
+        ty: NodeType,
+        drafts: &mut Drafts,
+    ) -> Result<GlobalAddr> {
+        let home = home(&self.client, key, ty, target.node.depth, target.incoming.addr.node());
+        drafts.alloc(&mut self.client, home, ty.bytes(), AllocKind::Inner).await
+    }
+
+    /// Makes a node's content final by sealing its slots; afterwards `words` holds it. Returns the
+    /// slot that points to the node from then on, or `None` when another client changed that.
+    async fn freeze(&mut self, target: &Target<'_>, words: &mut Vec<u64>) -> Result<Option<SlotAt>> {
+        let Target { node, mut incoming, .. } = *target;
+        if self.shared.holes.has(Hole::FreezeParent) {
+            let frozen = incoming.slot.sealed();
+            if !self.publish(&[], incoming, frozen).await? {
+                return Ok(None);
+            }
+            incoming.slot = frozen;
+            *words = self.read_node(node).await?;
+        } else {
+            let before = mutant!("switch-copies-what-it-read-before-sealing").then(|| words.clone());
+            seal_all(&mut self.client, node.addr, words, node.ty.seals()).await?;
+            if let Some(before) = before {
+                *words = before;
+            }
+        }
+        Ok(Some(incoming))
+    }
+
+    /// Another client changed the parent's slot, where this one would have put `slot`.
+    fn note_lost(&self, target: &Target<'_>, slot: Slot) {
+        note(situations::SWITCH_LOST);
+        if target.incoming.addr == self.shared.words.root && !mutant!("lost-root-stays-remembered") {
+            // What was remembered of the root word is out of date: the next descent reads it.
+            let lost = mutant!("lost-root-copy-remembered");
+            self.shared.remember_root(if lost { slot } else { Slot::EMPTY });
+        }
+    }
+
+    /// Retires a node that was replaced, whose prefix `key` has.
+    async fn unlink_replaced(&mut self, key: &HashedKey<'_>, node: NodeRef, words: &mut [u64]) -> Result<()> {
         if self.shared.holes.has(Hole::FreezeParent) {
             // Hints must not believe the old node for ever, or the error would be another one.
-            seal_all(client, node.addr, &mut words, node.ty.seals()).await?;
+            seal_all(&mut self.client, node.addr, words, node.ty.seals()).await?;
         }
         if self.shared.holes.has(Hole::ReuseAtOnce) {
-            client.free_unpublished(node.addr, node.ty.bytes(), AllocKind::Inner);
+            self.client.free_unpublished(node.addr, node.ty.bytes(), AllocKind::Inner);
         } else {
             let note = node_note(&key.bytes()[..node.depth]);
-            client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, note);
+            self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, note);
         }
-        self.update_express(client, table, key, target, slot, known).await?;
-        Ok(Switched::Done { added })
+        Ok(())
     }
 
     /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
@@ -157,18 +180,14 @@ impl<F: Fabric> Dart<F> {
     ///
     /// From the bottom, because a node above cannot go while it has a child. A sealed node on the
     /// way is replaced first: its slots, and with them the children, can change no more.
-    pub(super) async fn remove_empty(
-        &self,
-        client: &mut Pinned<'_, F>,
-        target: &Target<'_>,
-    ) -> Result<(), IndexError> {
+    pub(super) async fn remove_empty(&mut self, target: &Target<'_>) -> Result<()> {
         let Target { mut node, mut incoming, mut above, .. } = *target;
         loop {
-            let words = self.read_node(client, node).await?;
+            let words = self.read_node(node).await?;
             node::verify_depth(node, &words)?;
             let child = node::slots(node.ty, &words).find(|(_, slot)| slot.is_live());
             if let Some((at, slot)) = child {
-                let Held::Node { addr, ty, skip } = slot.held() else {
+                let Content::Node { addr, ty, skip } = slot.content() else {
                     // A key came back, and with it the prefix.
                     return Ok(());
                 };
@@ -181,54 +200,41 @@ impl<F: Fabric> Dart<F> {
                 }
             }
             let target = Target { node, incoming, above, words: None };
-            return self.replace_nameless(client, &target, words).await;
+            return self.replace_nameless(&target, words).await;
         }
     }
 
     /// Replaces a node by what is left in it, without its prefix: hints to the successor are lost.
-    async fn replace_nameless(
-        &self,
-        client: &mut Pinned<'_, F>,
-        target: &Target<'_>,
-        mut words: Vec<u64>,
-    ) -> Result<(), IndexError> {
+    async fn replace_nameless(&mut self, target: &Target<'_>, mut words: Vec<u64>) -> Result<()> {
         let (node, at) = (target.node, target.incoming);
         node::verify_edges(node, &words)?;
         let mut drafts = Drafts::new();
-        seal_all(client, node.addr, &mut words, node.ty.seals()).await?;
-        let (slot, image) = match self.final_successor(target, &words, None).0 {
+        seal_all(&mut self.client, node.addr, &mut words, node.ty.seals()).await?;
+        let (slot, image) = match self.successor(target, &words, None).0 {
             Successor::Slot(slot) => (slot, None),
             Successor::Node(ty) => {
-                let addr = drafts.alloc(client, at.addr.node(), ty.bytes(), AllocKind::Inner).await?;
-                let image = node::image(ty, words[0], &live_children(&words, node.ty, None));
-                (Slot::node(at.slot.edge().unwrap_or(0), ty, skip_of(at.slot), addr), Some((addr, image)))
+                let addr =
+                    drafts.alloc(&mut self.client, at.addr.node(), ty.bytes(), AllocKind::Inner).await?;
+                let (slot, image) = copy_of(target, &words, None, ty, addr);
+                (slot, Some((addr, image)))
             }
         };
         let writes: Vec<(GlobalAddr, &[u64])> =
             image.iter().map(|(addr, words)| (*addr, &words[..])).collect();
-        if self.publish(client, &writes, at, slot).await? {
+        if self.publish(&writes, at, slot).await? {
             drafts.keep();
             note_switch(node.ty, slot, image.is_some());
             if !mutant!("nameless-node-not-unlinked") {
-                client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
+                self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
             }
         } else {
-            drafts.discard(client);
+            drafts.discard(&mut self.client);
         }
         Ok(())
     }
 
-    fn successor(&self, target: &Target<'_>, words: &[u64], add: Option<&NewChild<'_>>) -> Successor {
-        self.final_successor(target, words, add).0
-    }
-
     /// What the node's content calls for, and whether the new child is in it.
-    fn final_successor(
-        &self,
-        target: &Target<'_>,
-        words: &[u64],
-        add: Option<&NewChild<'_>>,
-    ) -> (Successor, bool) {
+    fn successor(&self, target: &Target<'_>, words: &[u64], add: Option<&NewChild<'_>>) -> (Successor, bool) {
         let ty = target.node.ty;
         let wanted = add.and_then(|child| child.slot.edge());
         let free = |edge: u16| !node::slots(ty, words).any(|(_, s)| s.is_live() && s.edge() == Some(edge));
@@ -238,8 +244,8 @@ impl<F: Fabric> Dart<F> {
         let edge = target.incoming.slot.edge().unwrap_or(0);
         let successor = match children[..] {
             [] if !is_root => Successor::Slot(Slot::tomb(edge)),
-            [only] if !is_root => match only.held() {
-                Held::Node { skip, .. } => {
+            [only] if !is_root => match only.content() {
+                Content::Node { skip, .. } => {
                     let merged = usize::from(skip_of(target.incoming.slot)) + 1 + usize::from(skip);
                     if merged <= SKIP_MAX + usize::from(mutant!("collapse-skips-one-byte-too-many")) {
                         Successor::Slot(only.moved(edge, merged as u8))
@@ -264,15 +270,13 @@ impl<F: Fabric> Dart<F> {
 
     /// Enters what took a node's place under the prefix lengths the node covered.
     async fn update_express(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
+        &mut self,
         key: &mut HashedKey<'_>,
         target: &Target<'_>,
         slot: Slot,
         known: &[KnownBucket],
-    ) -> Result<(), IndexError> {
-        let Held::Node { addr, ty, skip } = slot.held() else { return Ok(()) };
+    ) -> Result<()> {
+        let Content::Node { addr, ty, skip } = slot.content() else { return Ok(()) };
         let depth = if target.incoming.addr == self.shared.words.root {
             0
         } else {
@@ -280,8 +284,8 @@ impl<F: Fabric> Dart<F> {
         };
         let successor = NodeRef { addr, ty, depth };
         let cover = (target.above, target.node.depth);
-        let pending = pending_for(table.list, key, cover, successor, Some(target.node.addr));
-        install(client, self.express(table), &pending, known).await
+        let pending = pending_for(self.table.list, key, cover, successor, Some(target.node.addr));
+        install(&mut self.client, self.shared.express(&self.table), &pending, known).await
     }
 }
 
@@ -302,19 +306,33 @@ fn home<F: Fabric>(
 }
 
 fn skip_of(slot: Slot) -> u8 {
-    match slot.held() {
-        Held::Node { skip, .. } => skip,
+    match slot.content() {
+        Content::Node { skip, .. } => skip,
         _ => 0,
     }
 }
 
 fn note_switch(from: NodeType, successor: Slot, is_copy: bool) {
-    note(match successor.held() {
-        Held::Node { ty, .. } if is_copy => Situation::Switch(from.name(), ty.name()),
-        Held::Node { .. } => situations::COLLAPSE_TO_NODE,
-        Held::Leaf { .. } => situations::COLLAPSE_TO_LEAF,
+    note(match successor.content() {
+        Content::Node { ty, .. } if is_copy => Situation::Switch(from.name(), ty.name()),
+        Content::Node { .. } => situations::COLLAPSE_TO_NODE,
+        Content::Leaf { .. } => situations::COLLAPSE_TO_LEAF,
         _ => situations::COLLAPSE_TO_NOTHING,
     });
+}
+
+/// A node's content, with a new child if one is added, as a node of another type at `addr`: the slot
+/// to point to it, and its words.
+fn copy_of(
+    target: &Target<'_>,
+    words: &[u64],
+    add: Option<&NewChild<'_>>,
+    ty: NodeType,
+    addr: GlobalAddr,
+) -> (Slot, Vec<u64>) {
+    let image = node::image(ty, words[0], &live_children(words, target.node.ty, add));
+    let from = target.incoming.slot;
+    (Slot::node(from.edge().unwrap_or(0), ty, skip_of(from), addr), image)
 }
 
 fn live_children(words: &[u64], ty: NodeType, add: Option<&NewChild<'_>>) -> Vec<Slot> {

@@ -4,11 +4,12 @@ use super::Dart;
 use super::descend_any::keys_below;
 use super::frontier::Place;
 use super::leaf;
-use super::node::{Held, NodeRef, Slot, children_in_order};
+use super::node::{Content, NodeRef, Slot, children_in_order};
+use super::operation::Operation;
 use crate::radix::limits::{Limits, Standing};
-use crate::{IndexError, ScanRange};
+use crate::{IndexError, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_pool::{Client, Pinned};
+use darter_pool::Client;
 
 /// A node or leaf with what is shown below it.
 #[derive(Clone, Debug)]
@@ -50,21 +51,21 @@ impl<F: Fabric> Dart<F> {
         prefix: &[u8],
         levels: usize,
         width: usize,
-    ) -> Result<TreeView, IndexError> {
-        let mut client = client.pin(OpKind::Scan).await?;
-        let top = self.covering_node(&mut client, prefix).await?;
+    ) -> Result<TreeView> {
+        let mut operation = Operation::pin(&self.shared, client, OpKind::Scan).await?;
+        let top = operation.covering_node(prefix).await?;
         let slot = Slot::node(0, top.ty, 0, top.addr);
         // Views in the order they were made, each with its parent; assembled bottom-up at the end.
         let mut views: Vec<(usize, Option<u8>, TreeView)> = Vec::new();
         let mut todo = vec![Todo { slot, edge: None, depth: top.depth, levels, parent: usize::MAX }];
         while let Some(next) = todo.pop() {
             let at = views.len();
-            let (view, children) = self.view_of(&mut client, &next, prefix, width).await?;
+            let (view, children) = operation.view_of(&next, prefix, width).await?;
             views.push((next.parent, next.edge, view));
             if next.levels > 0 {
                 todo.extend(children.into_iter().rev().map(|slot| {
-                    let depth = match slot.held() {
-                        Held::Node { skip, .. } => next.depth + 1 + usize::from(skip),
+                    let depth = match slot.content() {
+                        Content::Node { skip, .. } => next.depth + 1 + usize::from(skip),
                         _ => next.depth,
                     };
                     let edge = slot.edge().and_then(|edge| u8::try_from(edge).ok());
@@ -74,24 +75,20 @@ impl<F: Fabric> Dart<F> {
         }
         Ok(assemble(views))
     }
+}
 
-    async fn view_of(
-        &self,
-        client: &mut Pinned<'_, F>,
-        todo: &Todo,
-        prefix: &[u8],
-        width: usize,
-    ) -> Result<(TreeView, Vec<Slot>), IndexError> {
-        match todo.slot.held() {
-            Held::Node { addr, ty, .. } => {
+impl<F: Fabric> Operation<'_, F> {
+    async fn view_of(&mut self, todo: &Todo, prefix: &[u8], width: usize) -> Result<(TreeView, Vec<Slot>)> {
+        match todo.slot.content() {
+            Content::Node { addr, ty, .. } => {
                 let node = NodeRef { addr, ty, depth: todo.depth };
-                let words = self.read_node(client, node).await?;
+                let words = self.read_node(node).await?;
                 let mut live = children_in_order(ty, &words);
                 if todo.parent == usize::MAX && prefix.len() > node.depth {
                     let wanted = u16::from(prefix[node.depth]);
                     live.retain(|slot| slot.edge() == Some(wanted));
                 }
-                let key = keys_below(client, &[node]).await?.pop().flatten().unwrap_or_default();
+                let key = keys_below(&mut self.client, &[node]).await?.pop().flatten().unwrap_or_default();
                 let more = live.len().saturating_sub(width) as u64;
                 live.truncate(width);
                 let shown = if todo.levels > 0 { live.into_vec() } else { Vec::new() };
@@ -105,11 +102,9 @@ impl<F: Fabric> Dart<F> {
                 };
                 Ok((view, shown))
             }
-            Held::Leaf { addr, class } => {
-                let mut batch = client.batch();
-                let read = batch.read(addr, leaf::class_words(class));
-                let done = client.submit(batch).await?;
-                let leaf = leaf::parse(addr, done.words(read))?;
+            Content::Leaf { addr, class } => {
+                let words = self.client.read(addr, leaf::class_words(class)).await?;
+                let leaf = leaf::parse(addr, &words)?;
                 let view = TreeView {
                     label: "leaf".to_owned(),
                     prefix: leaf.key.to_vec(),
@@ -118,26 +113,25 @@ impl<F: Fabric> Dart<F> {
                     more: 0,
                     value_bytes: Some(leaf.value.len() as u64),
                 };
-                client.recycle(done);
                 Ok((view, Vec::new()))
             }
-            _ => Err(IndexError::Corrupt { addr: todo.slot.addr(), what: "slot of no known type" }),
+            _ => Err(IndexError::corrupt(todo.slot.addr(), "slot of no known type")),
         }
     }
 
     /// The first node on the path of `prefix` whose own prefix is at least as long, or the last
     /// node there is.
-    async fn covering_node(&self, client: &mut Pinned<'_, F>, prefix: &[u8]) -> Result<NodeRef, IndexError> {
+    async fn covering_node(&mut self, prefix: &[u8]) -> Result<NodeRef> {
         let range = ScanRange::prefix(prefix);
         let mut limits = Limits::new(self.shared.keys, &range);
-        let mut node = self.read_root(client).await?;
+        let mut node = self.read_root().await?;
         let mut touches = limits.whole();
         while node.depth < prefix.len() {
-            let words = self.read_node(client, node).await?;
+            let words = self.read_node(node).await?;
             let standing = match limits.standing(touches, |key| node.is_on_path(key, words[0])) {
                 Standing::Known(touches) => Some(touches),
                 Standing::Unknown => {
-                    let key = keys_below(client, &[node]).await?.pop().flatten();
+                    let key = keys_below(&mut self.client, &[node]).await?.pop().flatten();
                     key.and_then(|key| limits.standing_by_key(node.depth, &key, touches))
                 }
             };
@@ -146,7 +140,7 @@ impl<F: Fabric> Dart<F> {
             super::frontier::children(&limits, node, &words, now, (), &mut children);
             let wanted = u16::from(prefix[node.depth]);
             let next = children_in_order(node.ty, &words).into_iter().find(|s| s.edge() == Some(wanted));
-            let Some(Held::Node { addr, .. }) = next.map(Slot::held) else { break };
+            let Some(Content::Node { addr, .. }) = next.map(Slot::content) else { break };
             let Some((child, child_touches)) = children.iter().find_map(|item| match item.place {
                 Place::Node(child) if child.addr == addr => Some((child, item.touches)),
                 _ => None,

@@ -4,15 +4,14 @@
 //! kept from one pin to the next would be worthless. A chunk therefore ends with a *key*: that of
 //! the next subtree to be visited, from which the next chunk finds its way again.
 
-use super::Dart;
 use super::descend_any::keys_below;
 use super::frontier::{Item, Place};
 use super::node::{NodeRef, Slot};
+use super::operation::Operation;
 use crate::radix::frontier::put_front;
 use crate::radix::limits::{Limits, Standing};
-use crate::{IndexError, ScanRange};
+use crate::{IndexError, Result, ScanRange};
 use darter_fabric::Fabric;
-use darter_pool::Pinned;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -52,24 +51,23 @@ enum Step {
     Met(Visited),
 }
 
-impl<F: Fabric> Dart<F> {
+impl<F: Fabric> Operation<'_, F> {
     /// The next nodes in key order, each before those below it, at least `budget` new ones unless
     /// the walk ends; and the prefix to go on from, which is always a later one.
     ///
     /// The caller is pinned; the nodes' addresses are good while it stays so.
     pub(super) async fn walk_chunk(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         from: Option<&[u8]>,
         budget: usize,
-    ) -> Result<(Vec<Visited>, Option<Vec<u8>>), IndexError> {
+    ) -> Result<(Vec<Visited>, Option<Vec<u8>>)> {
         let mut range = ScanRange::all();
         if let Some(from) = from {
             range.from = Bound::Included(from.to_vec());
         }
         let from_len = from.map_or(0, <[u8]>::len);
         let mut limits = Limits::new(self.shared.keys, &range);
-        let root = self.read_root(client).await?;
+        let root = self.read_root().await?;
         let item = Item {
             place: Place::Node(root),
             touches: limits.whole(),
@@ -94,29 +92,25 @@ impl<F: Fabric> Dart<F> {
                 break;
             }
             let run: Vec<Step> = frontier.drain(..frontier.len().min(WIDTH)).collect();
-            let expanded = self.expand(client, (&mut limits, from_len), run).await?;
+            let expanded = self.expand((&mut limits, from_len), run).await?;
             put_front(&mut frontier, expanded);
         }
-        let next = self.first_key(client, frontier).await?;
+        let next = self.first_key(frontier).await?;
         if let (Some(next), Some(from)) = (&next, from)
             && &next[..] <= from
         {
-            return Err(IndexError::Corrupt {
-                addr: root.addr,
-                what: "a walk that comes back to where it was",
-            });
+            return Err(IndexError::corrupt(root.addr, "a walk that comes back to where it was"));
         }
         Ok((visited, next))
     }
 
     /// Reads the unread nodes of a run. Returns the run with each followed by its inner children.
     async fn expand(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         (limits, from_len): (&mut Limits<'_>, usize),
         run: Vec<Step>,
-    ) -> Result<Vec<Step>, IndexError> {
-        let mut batch = client.batch();
+    ) -> Result<Vec<Step>> {
+        let mut batch = self.client.batch();
         let mut reads = Vec::with_capacity(run.len());
         for step in &run {
             if let Step::Unread(item) = step
@@ -125,7 +119,7 @@ impl<F: Fabric> Dart<F> {
                 reads.push((*item, node, batch.read(node.addr, node.ty.words())));
             }
         }
-        let done = client.submit(batch).await?;
+        let done = self.client.submit(batch).await?;
         let mut standings = Vec::with_capacity(reads.len());
         let mut unclear = Vec::new();
         for (item, node, read) in &reads {
@@ -140,7 +134,7 @@ impl<F: Fabric> Dart<F> {
         }
         if !unclear.is_empty() {
             let nodes: Vec<NodeRef> = unclear.iter().map(|&(_, node)| node).collect();
-            let keys = keys_below(client, &nodes).await?;
+            let keys = keys_below(&mut self.client, &nodes).await?;
             for ((at, node), key) in unclear.into_iter().zip(keys) {
                 standings[at] =
                     key.and_then(|key| limits.standing_by_key(node.depth, &key, reads[at].0.touches));
@@ -170,19 +164,15 @@ impl<F: Fabric> Dart<F> {
             next.push(Step::Met(Visited { node, above: item.above, path, leaves, live, again }));
             next.extend(nodes);
         }
-        client.recycle(done);
+        self.client.recycle(done);
         Ok(next)
     }
 
     /// The first key below the front of a frontier.
-    async fn first_key(
-        &self,
-        client: &mut Pinned<'_, F>,
-        frontier: VecDeque<Step>,
-    ) -> Result<Option<Vec<u8>>, IndexError> {
+    async fn first_key(&mut self, frontier: VecDeque<Step>) -> Result<Option<Vec<u8>>> {
         for step in frontier {
             if let Step::Unread(Item { place: Place::Node(node), .. }) = step
-                && let Some(key) = keys_below(client, &[node]).await?.pop().flatten()
+                && let Some(key) = keys_below(&mut self.client, &[node]).await?.pop().flatten()
             {
                 // Any key below will do to find the subtree, but its first bytes alone begin it.
                 return Ok(Some(key[..node.depth.min(key.len())].to_vec()));

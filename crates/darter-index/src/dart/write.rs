@@ -15,10 +15,10 @@
 use super::Dart;
 use super::access::{Parent, Target};
 use super::descent::{Descent, End, SlotAt};
-use super::est::table::Table;
 use super::holes::Hole;
 use super::leaf;
-use super::node::{Held, NodeType, Slot};
+use super::node::{Content, NodeType, Slot};
+use super::operation::Operation;
 use super::situations;
 use super::switch::{NewChild, Switched};
 use crate::checker::note;
@@ -26,10 +26,14 @@ use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
 use crate::radix::slot::SKIP_MAX;
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::{Condition, Decision, IndexError, PutOutcome};
+use crate::{Condition, Decision, IndexError, PutOutcome, Result};
 use darter_fabric::{Batch, Fabric, OpKind, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
+
+/// Deletes from one node at the same time, beside a client's own, for which it looks whether they
+/// left the node sparse together. What more of them leave, the next delete collapses.
+const RIVALS: usize = 4;
 
 /// What one look at the tree led to.
 pub(super) enum Turn {
@@ -53,11 +57,11 @@ enum Spot {
 
 impl Spot {
     /// Of how a writer's descent has ended, with the batch that it has left.
-    fn of<F: Fabric>(client: &mut Pinned<'_, F>, end: End, done: Batch) -> Result<Self, IndexError> {
+    fn of<F: Fabric>(client: &mut Pinned<'_, F>, end: End, done: Batch) -> Result<Self> {
         let spot = match end {
             End::Leaf { at, is_key: true, .. } => Self::Key(at),
             End::Leaf { at, read, is_key: false } => {
-                Self::Other(at, leaf::parse(at.slot.addr(), done.words(read))?.key.to_vec())
+                Self::Other(at, leaf::parse_again(at.slot.addr(), done.words(read))?.key.to_vec())
             }
             End::Vacant => Self::Vacant,
             End::Diverged => Self::Diverged,
@@ -76,42 +80,21 @@ impl<F: Fabric> Dart<F> {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> Result<PutOutcome, IndexError> {
+    ) -> Result<PutOutcome> {
         let mut draft = Draft::new(client, key, value)?;
         let kind = condition.op_kind();
-        let mut client = client.pin(kind).await?;
-        let table = self.shared.view(&mut client).await?;
+        let mut operation = Operation::begin(&self.shared, client, kind).await?;
         for _ in 0..TURNS_MAX {
-            match self.put_turn(&mut client, &table, &mut draft, condition).await {
+            match operation.put_turn(&mut draft, condition).await {
                 Ok(Turn::Done(outcome)) => {
-                    draft.discard(&mut client);
+                    draft.discard(&mut operation.client);
                     return Ok(outcome);
                 }
-                Ok(Turn::Again) => client.retried(),
-                Err(error) => return Err(self.after_error(&mut client, &mut draft, error)),
+                Ok(Turn::Again) => operation.client.retried(),
+                Err(error) => return Err(operation.after_error(&mut draft, error)),
             }
         }
         Err(no_progress(self.shared.words.root))
-    }
-
-    async fn put_turn(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
-        draft: &mut Draft<'_>,
-        condition: Condition<'_>,
-    ) -> Result<Turn, IndexError> {
-        let mut descent = self.descent(table, draft.key);
-        let (end, done) = self.run(client, table, &mut descent).await?;
-        let is_known = !matches!(end, End::Sealed) || mutant!("condition-judged-at-a-seal");
-        let is_refused = is_known && !condition.holds_for(value_at(end, &done)?);
-        let spot = Spot::of(client, end, done)?;
-        if is_refused {
-            return Ok(Turn::Done(PutOutcome::Refused));
-        }
-        let is_unconditional =
-            matches!(condition, Condition::Always | Condition::Present) || mutant!("conditional-put-bows");
-        self.place(client, table, draft, &mut descent, spot, is_unconditional).await
     }
 
     /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for
@@ -126,7 +109,7 @@ impl<F: Fabric> Dart<F> {
         client: &mut Client<F>,
         key: &[u8],
         decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
-    ) -> Result<Decision, IndexError> {
+    ) -> Result<Decision> {
         self.modify_as(client, OpKind::Update, key, decide).await
     }
 
@@ -140,7 +123,7 @@ impl<F: Fabric> Dart<F> {
         client: &mut Client<F>,
         key: &[u8],
         mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
-    ) -> Result<bool, IndexError> {
+    ) -> Result<bool> {
         let decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
             if value.is_some_and(&mut is_wanted) { Decision::Remove } else { Decision::Keep }
         };
@@ -153,14 +136,13 @@ impl<F: Fabric> Dart<F> {
         kind: OpKind,
         key: &[u8],
         mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
-    ) -> Result<Decision, IndexError> {
+    ) -> Result<Decision> {
         check_key(key)?;
-        let mut client = client.pin(kind).await?;
-        let table = self.shared.view(&mut client).await?;
+        let mut operation = Operation::begin(&self.shared, client, kind).await?;
         let mut value = Vec::new();
         for _ in 0..TURNS_MAX {
-            let mut descent = self.descent(&table, key);
-            let (end, done) = self.run(&mut client, &table, &mut descent).await?;
+            let mut descent = operation.descent(key);
+            let (end, done) = operation.run(&mut descent).await?;
             if !mutant!("modify-asks-with-its-last-answer") {
                 value.clear();
             }
@@ -168,56 +150,78 @@ impl<F: Fabric> Dart<F> {
                 End::Sealed => None,
                 _ => Some(decide(value_at(end, &done)?, &mut value)),
             };
-            let spot = Spot::of(&mut client, end, done)?;
+            let spot = Spot::of(&mut operation.client, end, done)?;
             let is_done = match (decision, spot) {
                 (None, _) => {
-                    self.help(&mut client, &table, key, descent.node).await?;
+                    operation.help(key, descent.node).await?;
                     false
                 }
                 (Some(Decision::Put), spot) => {
-                    let mut draft = Draft::new(&client, key, &value)?;
-                    match self.place(&mut client, &table, &mut draft, &mut descent, spot, false).await {
+                    let mut draft = Draft::new(&operation.client, key, &value)?;
+                    match operation.place(&mut draft, &mut descent, spot, false).await {
                         Ok(turn) => {
-                            draft.discard(&mut client);
+                            draft.discard(&mut operation.client);
                             matches!(turn, Turn::Done(_))
                         }
-                        Err(error) => return Err(self.after_error(&mut client, &mut draft, error)),
+                        Err(error) => return Err(operation.after_error(&mut draft, error)),
                     }
                 }
-                (Some(Decision::Remove), Spot::Key(at)) => {
-                    self.remove(&mut client, &table, &descent, at).await?
-                }
+                (Some(Decision::Remove), Spot::Key(at)) => operation.remove(&descent, at).await?,
                 (Some(Decision::Remove | Decision::Keep), _) => true,
             };
             match decision {
                 Some(decision) if is_done => return Ok(decision),
-                _ => client.retried(),
+                _ => operation.client.retried(),
             }
         }
         Err(no_progress(self.shared.words.root))
     }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Turn> {
+        let mut descent = self.descent(draft.key);
+        let (end, done) = self.run(&mut descent).await?;
+        let is_known = !matches!(end, End::Sealed) || mutant!("condition-judged-at-a-seal");
+        let is_refused = is_known && !condition.holds_for(value_at(end, &done)?);
+        let spot = Spot::of(&mut self.client, end, done)?;
+        if is_refused {
+            return Ok(Turn::Done(PutOutcome::Refused));
+        }
+        let is_unconditional =
+            matches!(condition, Condition::Always | Condition::Present) || mutant!("conditional-put-bows");
+        self.place(draft, &mut descent, spot, is_unconditional).await
+    }
 
     /// Takes a key out of the slot that holds its leaf. Returns whether nobody came between.
-    async fn remove(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
-        descent: &Descent<'_>,
-        at: SlotAt,
-    ) -> Result<bool, IndexError> {
+    async fn remove(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<bool> {
         let mut tomb = Slot::tomb(descent.key.edge(descent.node.depth));
         if self.shared.holes.has(Hole::DeleteToEmpty) {
             tomb = Slot::EMPTY;
         }
-        if !self.publish(client, &[], at, tomb).await? {
+        let is_whole = descent.node.ty.buckets() == 1;
+        let was_thin = thinned(descent, &descent.bucket, usize::from(is_whole));
+        let looks = is_whole && !was_thin && thinned(descent, &descent.bucket, 1 + RIVALS);
+        let mut batch = self.client.batch();
+        let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
+        // Behind the CAS: of deletes at the same time the last sees what all of them have left.
+        let look = (looks && !mutant!("delete-looks-for-no-rivals")).then(|| {
+            let bucket = descent.node.bucket_addr(descent.key.edge(descent.node.depth));
+            batch.read(bucket, descent.bucket.len())
+        });
+        let done = self.client.submit(batch).await?;
+        let won = done.swapped(cas);
+        let is_thin = look.map_or(was_thin, |read| thinned(descent, done.words(read), 0));
+        self.client.recycle(done);
+        if !won {
             return Ok(false);
         }
-        if !(thinned(descent) && mutant!("tidying-delete-keeps-its-leaf")) {
-            self.retire_leaf(client, at.slot);
+        if !(is_thin && mutant!("tidying-delete-keeps-its-leaf")) {
+            self.retire_leaf(at.slot);
         }
-        if thinned(descent) {
+        if is_thin {
             // The key is gone whatever becomes of the tidying: another delete does it.
-            match self.tidy(client, table, descent.key.bytes()).await {
+            match self.tidy(descent.key.bytes()).await {
                 Err(error) if !error.is_out_of_space() => return Err(error),
                 _ => {}
             }
@@ -226,39 +230,32 @@ impl<F: Fabric> Dart<F> {
     }
 
     /// What becomes of a draft that an error has stopped.
-    fn after_error(
-        &self,
-        client: &mut Pinned<'_, F>,
-        draft: &mut Draft<'_>,
-        error: IndexError,
-    ) -> IndexError {
+    fn after_error(&mut self, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
         let is_unlinked = error.is_out_of_space() && !mutant!("put-in-a-full-pool-keeps-its-leaf");
         if is_unlinked || self.shared.holes.has(Hole::FreeAfterError) {
-            draft.discard(client);
+            draft.discard(&mut self.client);
         }
         error
     }
 
     /// Puts a pair where the way to its key has ended, if nobody came between.
     async fn place(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
+        &mut self,
         draft: &mut Draft<'_>,
         descent: &mut Descent<'_>,
         spot: Spot,
         is_unconditional: bool,
-    ) -> Result<Turn, IndexError> {
+    ) -> Result<Turn> {
         if !mutant!("insert-marked-as-a-replacement") {
             leaf::mark_replacement(&mut draft.words, false);
         }
         match spot {
-            Spot::Key(at) => self.replace_leaf(client, draft, at, is_unconditional).await,
-            Spot::Other(at, other) => self.split_at(client, table, draft, descent, at, &other).await,
-            Spot::Vacant => self.fill_vacancy(client, table, draft, descent).await,
-            Spot::Diverged => self.split_above(client, table, draft, descent).await,
+            Spot::Key(at) => self.replace_leaf(draft, at, is_unconditional).await,
+            Spot::Other(at, other) => self.split_at(draft, descent, at, &other).await,
+            Spot::Vacant => self.fill_vacancy(draft, descent).await,
+            Spot::Diverged => self.split_above(draft, descent).await,
             Spot::Sealed => {
-                self.help(client, table, draft.key, descent.node).await?;
+                self.help(draft.key, descent.node).await?;
                 Ok(Turn::Again)
             }
         }
@@ -266,25 +263,24 @@ impl<F: Fabric> Dart<F> {
 
     /// The key is there: swings its slot to a new leaf.
     async fn replace_leaf(
-        &self,
-        client: &mut Pinned<'_, F>,
+        &mut self,
         draft: &mut Draft<'_>,
         at: SlotAt,
         is_unconditional: bool,
-    ) -> Result<Turn, IndexError> {
-        let addr = draft.place(client, at.addr.node()).await?;
+    ) -> Result<Turn> {
+        let addr = draft.place(&mut self.client, at.addr.node()).await?;
         let slot = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
         leaf::mark_replacement(&mut draft.words, is_unconditional);
-        let found = self.exchange(client, &[(addr, &draft.words)], at, slot).await?;
+        let found = self.exchange(&[(addr, &draft.words)], at, slot).await?;
         if found == at.slot {
             draft.linked();
-            self.retire_leaf(client, at.slot);
+            self.retire_leaf(at.slot);
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
         let may_be_superseded = !found.is_sealed() || mutant!("put-bows-to-a-sealed-slot");
-        if is_unconditional && may_be_superseded && self.is_superseded(client, draft.key, found).await? {
+        if is_unconditional && may_be_superseded && self.is_superseded(draft.key, found).await? {
             note(situations::SUPERSEDED);
-            client.retried();
+            self.client.retried();
             return Ok(Turn::Done(PutOutcome::Replaced));
         }
         Ok(Turn::Again)
@@ -292,41 +288,26 @@ impl<F: Fabric> Dart<F> {
 
     /// Whether a slot that a put has just lost went to a leaf of the same key that replaced one
     /// unconditionally.
-    async fn is_superseded(
-        &self,
-        client: &mut Pinned<'_, F>,
-        key: &[u8],
-        found: Slot,
-    ) -> Result<bool, IndexError> {
-        let Held::Leaf { addr, class } = found.held() else { return Ok(false) };
-        let mut batch = client.batch();
-        let read = batch.read(addr, leaf::class_words(class));
-        let done = client.submit(batch).await?;
-        let words = done.words(read);
+    async fn is_superseded(&mut self, key: &[u8], found: Slot) -> Result<bool> {
+        let Content::Leaf { addr, class } = found.content() else { return Ok(false) };
+        let words = self.client.read(addr, leaf::class_words(class)).await?;
         let is_replacement = leaf::is_replacement(words[0]) || self.shared.holes.has(Hole::SupersededByAny);
         let any_key = mutant!("put-bows-to-another-key");
-        let is_superseded = is_replacement && (leaf::parse(addr, words)?.key == key || any_key);
-        client.recycle(done);
+        let is_superseded = is_replacement && (leaf::parse(addr, &words)?.key == key || any_key);
         Ok(is_superseded)
     }
 
     /// No child under the key's edge: takes its slot, or switches the node's type when its bucket
     /// is full.
-    async fn fill_vacancy(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
-        draft: &mut Draft<'_>,
-        descent: &mut Descent<'_>,
-    ) -> Result<Turn, IndexError> {
+    async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
         let node = descent.node;
         let edge = descent.key.edge(node.depth);
         let vacancy = vacancy(node.ty, &descent.bucket, edge);
         if let Some((word, old)) = vacancy {
             let at = SlotAt { addr: node.bucket_addr(edge).plus(word as u64 * 8), slot: old };
-            let addr = draft.place(client, at.addr.node()).await?;
+            let addr = draft.place(&mut self.client, at.addr.node()).await?;
             let slot = Slot::leaf(edge, draft.class, addr);
-            if !self.publish(client, &[(addr, &draft.words)], at, slot).await?
+            if !self.publish(&[(addr, &draft.words)], at, slot).await?
                 && !mutant!("insert-takes-a-lost-slot-for-won")
             {
                 return Ok(Turn::Again);
@@ -337,20 +318,19 @@ impl<F: Fabric> Dart<F> {
             }
             return Ok(Turn::Done(PutOutcome::Inserted));
         }
-        let (incoming, above) = match self.parent_of_end(client, table, descent).await? {
+        let (incoming, above) = match self.parent_of_end(descent).await? {
             Parent::Found { incoming, above } => (incoming, above),
             Parent::Sealed(upper) => {
-                self.help(client, table, draft.key, upper).await?;
+                self.help(draft.key, upper).await?;
                 return Ok(Turn::Again);
             }
             Parent::Gone => return Ok(Turn::Again),
         };
-        let addr = draft.place(client, incoming.addr.node()).await?;
+        let addr = draft.place(&mut self.client, incoming.addr.node()).await?;
         let words = (node.ty.buckets() == 1).then_some(&descent.bucket[..]);
         let target = Target { node, incoming, above, words };
         let child = NewChild { slot: Slot::leaf(edge, draft.class, addr), words: &draft.words };
-        let switched =
-            self.switch(client, table, &mut descent.key, &target, Some(child), &descent.probes).await?;
+        let switched = self.switch(&mut descent.key, &target, Some(child), &descent.probes).await?;
         if switched == (Switched::Done { added: true }) {
             draft.linked();
             return Ok(Turn::Done(PutOutcome::Inserted));
@@ -360,19 +340,14 @@ impl<F: Fabric> Dart<F> {
 
     /// Rebuilds smaller, or collapses, the node where a key ends, then the one above, as long as
     /// they are sparse.
-    pub(super) async fn tidy(
-        &self,
-        client: &mut Pinned<'_, F>,
-        table: &Table,
-        key: &[u8],
-    ) -> Result<(), IndexError> {
+    pub(super) async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
-            let mut descent = self.descent(table, key);
-            let (end, done) = self.run(client, table, &mut descent).await?;
-            client.recycle(done);
+            let mut descent = self.descent(key);
+            let (end, done) = self.run(&mut descent).await?;
+            self.client.recycle(done);
             let (node, incoming, known) = match end {
                 End::Sealed => {
-                    self.help(client, table, key, descent.node).await?;
+                    self.help(key, descent.node).await?;
                     continue;
                 }
                 End::Vacant | End::Leaf { is_key: false, .. } => {
@@ -388,18 +363,18 @@ impl<F: Fabric> Dart<F> {
             };
             let words = match known {
                 Some(words) if node.ty.buckets() == 1 => words.to_vec(),
-                Some(words) if !bucket_is_sparse(node.ty, &words[1..]) => return Ok(()),
-                _ => self.read_node(client, node).await?,
+                Some(_) if !thinned(&descent, &descent.bucket, 0) => return Ok(()),
+                _ => self.read_node(node).await?,
             };
             if !node.ty.is_sparse(live_count(&words, node.ty)) {
                 return Ok(());
             }
             let (incoming, above) = match incoming {
                 Some(known) => known,
-                None => match self.parent_of(client, table, key, node).await? {
+                None => match self.parent_of(key, node).await? {
                     Parent::Found { incoming, above } => (incoming, above),
                     Parent::Sealed(upper) => {
-                        self.help(client, table, key, upper).await?;
+                        self.help(key, upper).await?;
                         continue;
                     }
                     Parent::Gone => continue,
@@ -409,7 +384,7 @@ impl<F: Fabric> Dart<F> {
             if !self.is_worth_rebuilding(&target, &words) {
                 return Ok(());
             }
-            self.switch(client, table, &mut descent.key, &target, None, &descent.probes).await?;
+            self.switch(&mut descent.key, &target, None, &descent.probes).await?;
         }
         Err(no_progress(self.shared.words.root))
     }
@@ -425,8 +400,8 @@ impl<F: Fabric> Dart<F> {
         let smaller = NodeType::fit(live.iter().filter_map(|slot| slot.edge())) < ty;
         match live[..] {
             _ if is_root => smaller,
-            [only] => match (only.held(), target.incoming.slot.held()) {
-                (Held::Node { skip: below, .. }, Held::Node { skip: above, .. }) => {
+            [only] => match (only.content(), target.incoming.slot.content()) {
+                (Content::Node { skip: below, .. }, Content::Node { skip: above, .. }) => {
                     smaller || usize::from(above) + 1 + usize::from(below) <= SKIP_MAX
                 }
                 _ => true,
@@ -436,12 +411,12 @@ impl<F: Fabric> Dart<F> {
         }
     }
 
-    fn retire_leaf(&self, client: &mut Pinned<'_, F>, slot: Slot) {
-        if let Held::Leaf { addr, class } = slot.held() {
+    fn retire_leaf(&mut self, slot: Slot) {
+        if let Content::Leaf { addr, class } = slot.content() {
             if self.shared.holes.has(Hole::ReuseAtOnce) {
-                client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
+                self.client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
             } else {
-                client.retire(addr, class_bytes(class), AllocKind::Leaf);
+                self.client.retire(addr, class_bytes(class), AllocKind::Leaf);
             }
         }
     }
@@ -449,10 +424,10 @@ impl<F: Fabric> Dart<F> {
 
 /// The value of the key whose way has ended, as the batch that it has left holds it; none when the
 /// key is absent.
-fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>, IndexError> {
+fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>> {
     match end {
         End::Leaf { at, read, is_key: true } => {
-            Ok(Some(leaf::parse(at.slot.addr(), done.words(read))?.value))
+            Ok(Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value))
         }
         _ => Ok(None),
     }
@@ -475,23 +450,18 @@ fn live_count(words: &[u64], ty: NodeType) -> usize {
     super::node::slots(ty, words).filter(|(_, slot)| slot.is_live()).count()
 }
 
-/// Whether a bucket is so empty that its node may be sparse.
-fn bucket_is_sparse(ty: NodeType, slots: &[u64]) -> bool {
-    let live = slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count();
+/// Whether a bucket with so many children is so empty that its node may be sparse.
+fn bucket_is_sparse(ty: NodeType, live: usize) -> bool {
     ty == NodeType::N4 || {
         let smaller = NodeType::ALL[ty as usize - 1].capacity();
         live * ty.buckets() <= smaller / 2 + ty.buckets()
     }
 }
 
-/// Whether a delete that just took a child out of the descent's bucket may have left its node
-/// sparse.
-fn thinned(descent: &Descent<'_>) -> bool {
+/// Whether a node may be sparse, with `fewer` children than the descent's bucket of it shows.
+fn thinned(descent: &Descent<'_>, bucket: &[u64], fewer: usize) -> bool {
     let ty = descent.node.ty;
-    let live = descent.bucket[1..].iter().filter(|&&word| Slot::from_word(word).is_live()).count();
-    if ty.buckets() == 1 {
-        ty.is_sparse(live.saturating_sub(1))
-    } else {
-        bucket_is_sparse(ty, &descent.bucket[1..])
-    }
+    let slots = bucket.get(1..).unwrap_or_default();
+    let live = slots.iter().filter(|&&word| Slot::from_word(word).is_live()).count().saturating_sub(fewer);
+    if ty.buckets() == 1 { ty.is_sparse(live) } else { bucket_is_sparse(ty, live) }
 }

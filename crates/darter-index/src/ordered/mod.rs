@@ -15,12 +15,15 @@ mod sweep;
 
 pub use sweep::Swept;
 
-use crate::IndexError;
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{Client, ReachableSet};
 use std::fmt::Display;
 use std::future::Future;
 use std::ops::Bound;
+
+/// Keys that share the round trips of one multi-get; longer lists go in several.
+pub(crate) const MULTI_GET_WIDTH: usize = 256;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
@@ -29,7 +32,7 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 ///
 /// # Errors
 /// [`IndexError::KeyTooLong`] if the key is longer than [`KEY_BYTES_MAX`].
-pub fn check_key(key: &[u8]) -> Result<(), IndexError> {
+pub fn check_key(key: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
         return Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX });
     }
@@ -163,24 +166,30 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// created.
     type Options: Clone + Default + Send + Sync + 'static;
 
-    /// Opens the pool's index of this kind.
-    fn open(
-        client: &mut Client<F>,
-        options: Self::Options,
-    ) -> impl Future<Output = Result<Self, IndexError>> + Send;
+    /// Opens the pool's index of this kind. Fails with [`IndexError::NoIndex`] if it holds none.
+    fn open(client: &mut Client<F>, options: Self::Options) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Opens the pool's index of this kind, creating it in a pool that holds none.
+    /// Creates an index of this kind in a pool that holds none, and opens it. Of several clients
+    /// that do so at once each gets the same index.
+    fn create(client: &mut Client<F>, options: Self::Options) -> impl Future<Output = Result<Self>> + Send;
+
+    /// Opens the pool's index of this kind, creating it in a pool that holds none. Fails with
+    /// [`IndexError::NoIndex`] if it holds another kind.
     fn open_or_create(
         client: &mut Client<F>,
         options: Self::Options,
-    ) -> impl Future<Output = Result<Self, IndexError>> + Send;
+    ) -> impl Future<Output = Result<Self>> + Send {
+        async move {
+            match Self::open(client, options.clone()).await {
+                Err(IndexError::NoIndex { found: 0, .. }) => Self::create(client, options).await,
+                opened => opened,
+            }
+        }
+    }
 
     /// The value of a key.
-    fn get(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-    ) -> impl Future<Output = Result<Option<Vec<u8>>, IndexError>> + Send;
+    fn get(&self, client: &mut Client<F>, key: &[u8])
+    -> impl Future<Output = Result<Option<Vec<u8>>>> + Send;
 
     /// Stores a value under a key when the condition holds.
     fn put(
@@ -189,22 +198,45 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         key: &[u8],
         value: &[u8],
         condition: Condition<'_>,
-    ) -> impl Future<Output = Result<PutOutcome, IndexError>> + Send;
+    ) -> impl Future<Output = Result<PutOutcome>> + Send;
 
     /// Removes a key. Returns whether it was there.
-    fn delete(
-        &self,
-        client: &mut Client<F>,
-        key: &[u8],
-    ) -> impl Future<Output = Result<bool, IndexError>> + Send;
+    fn delete(&self, client: &mut Client<F>, key: &[u8]) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Returns an error for a key that the index cannot hold, whatever its value.
+    ///
+    /// # Errors
+    /// [`IndexError::KeyTooLong`], or [`IndexError::WrongLength`].
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        check_key(key)
+    }
 
     /// The values of several keys, in their order, in the round trips of the longest search among
-    /// them.
+    /// them. A part of [`OrderedIndex::multi_get`], which has checked the keys.
+    fn multi_get_chunk(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>>> + Send;
+
+    /// The values of several keys, in their order. Up to 256 keys share the round trips of the
+    /// longest search among them.
     fn multi_get(
         &self,
         client: &mut Client<F>,
         keys: &[&[u8]],
-    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>, IndexError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Option<Vec<u8>>>>> + Send {
+        async move {
+            for key in keys {
+                self.check_key(key)?;
+            }
+            let mut values = Vec::with_capacity(keys.len());
+            for chunk in keys.chunks(MULTI_GET_WIDTH) {
+                values.extend(self.multi_get_chunk(client, chunk).await?);
+            }
+            Ok(values)
+        }
+    }
 
     /// The first `limit` keys of a range in its direction, with their values. Fewer mean the range
     /// is exhausted.
@@ -213,28 +245,24 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         client: &mut Client<F>,
         range: &ScanRange,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<KeyValue>, IndexError>> + Send;
+    ) -> impl Future<Output = Result<Vec<KeyValue>>> + Send;
 
     /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is
     /// visible before the end.
-    fn bulk_load<I>(
-        &self,
-        client: &mut Client<F>,
-        sorted: I,
-    ) -> impl Future<Output = Result<u64, IndexError>> + Send
+    fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> impl Future<Output = Result<u64>> + Send
     where
         I: Iterator<Item = KeyValue> + Send;
 
     /// Upkeep that is due: scrubbing of hints, and the like. Cheap when nothing is.
-    fn maintain(&self, client: &mut Client<F>) -> impl Future<Output = Result<(), IndexError>> + Send;
+    fn maintain(&self, client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send;
 
     /// Walks the whole index, verifies every invariant, and reports what is reachable.
-    fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport, IndexError>> + Send;
+    fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport>> + Send;
 
     /// Frees what dead clients left behind. The client must not be pinned; other clients may be at
     /// work, and are waited for as [`darter_pool::Pool::finish_adoption`] says. When a walk cannot
     /// go on, what was not freed is left to another sweep.
-    fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept, IndexError>> + Send {
+    fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept>> + Send {
         sweep::sweep_dead(self, client)
     }
 
@@ -245,12 +273,12 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         &self,
         _client: &mut Client<F>,
         _reachable: &ReachableSet,
-    ) -> impl Future<Output = Result<bool, IndexError>> + Send {
+    ) -> impl Future<Output = Result<bool>> + Send {
         std::future::ready(Ok(false))
     }
 
     /// Counts and sizes, by a walk of the whole index.
-    fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats, IndexError>> + Send;
+    fn stats(&self, client: &mut Client<F>) -> impl Future<Output = Result<IndexStats>> + Send;
 
     /// Bytes this process caches for the index.
     fn cache_used_bytes(&self) -> u64;
@@ -273,6 +301,9 @@ pub struct CheckReport {
     pub stats: IndexStats,
 }
 
+/// Bytes of leaves that a check reads in one round trip.
+const LEAF_BATCH_BYTES: usize = 1 << 20;
+
 /// Violations and remarks kept each.
 const FINDINGS_MAX: usize = 1000;
 
@@ -288,12 +319,41 @@ impl CheckReport {
     ///
     /// # Errors
     /// An error that says nothing about the pool's bytes, such as a lost connection: then the check cannot go on.
-    pub fn unreadable(&mut self, what: impl Display, error: impl Into<IndexError>) -> Result<(), IndexError> {
+    pub fn unreadable(&mut self, what: impl Display, error: impl Into<IndexError>) -> Result<()> {
         let error = error.into();
         if !error.is_damage() {
             return Err(error);
         }
         self.violation(format!("{what}: {error}"));
+        Ok(())
+    }
+
+    /// Reads leaves, each by its address and length in words, as many in a round trip as a mebibyte
+    /// holds, and hands the words of each to `verify`.
+    ///
+    /// # Errors
+    /// Those of [`CheckReport::unreadable`].
+    pub async fn verify_each<F: Fabric, T: Sync>(
+        &mut self,
+        client: &mut Client<F>,
+        leaves: &[(T, GlobalAddr, usize)],
+        mut verify: impl FnMut(&mut Self, &T, &[u64]) + Send,
+    ) -> Result<()> {
+        let mut rest = leaves;
+        while let [(_, first, _), ..] = rest {
+            let (mut batch, mut reads, mut bytes) = (client.batch(), Vec::new(), 0);
+            while let [(leaf, addr, words), tail @ ..] = rest
+                && (reads.is_empty() || bytes + words * 8 <= LEAF_BATCH_BYTES)
+            {
+                reads.push((leaf, batch.read(*addr, *words)));
+                bytes += words * 8;
+                rest = tail;
+            }
+            match client.complete(batch).await {
+                Ok(done) => reads.iter().for_each(|&(leaf, read)| verify(self, leaf, done.words(read))),
+                Err(error) => self.unreadable(format_args!("leaves read with that at {first}"), error)?,
+            }
+        }
         Ok(())
     }
 

@@ -11,7 +11,7 @@
 //! What a walk that found something wrong did not reach may be alive: then nothing is freed.
 
 use super::OrderedIndex;
-use crate::IndexError;
+use crate::Result;
 use darter_fabric::Fabric;
 use darter_pool::{Client, SweepReport};
 
@@ -29,7 +29,7 @@ pub enum Swept {
 pub(crate) async fn sweep_dead<F: Fabric, I: OrderedIndex<F>>(
     index: &I,
     client: &mut Client<F>,
-) -> Result<Swept, IndexError> {
+) -> Result<Swept> {
     let pool = client.pool().clone();
     let adoption = pool.adopt(client).await?;
     let mut walked = index.check(client).await?;

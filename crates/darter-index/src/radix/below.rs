@@ -5,7 +5,7 @@
 //! below it; many nodes share the round trips.
 
 use super::leaf;
-use crate::IndexError;
+use crate::Result;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pinned;
 
@@ -17,8 +17,8 @@ pub trait Node: Sized {
     /// The way on from here, given those words.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`].
-    fn next(&self, words: &[u64]) -> Result<Next<Self>, IndexError>;
+    /// [`IndexError::Corrupt`](crate::IndexError::Corrupt).
+    fn next(&self, words: &[u64]) -> Result<Next<Self>>;
 }
 
 /// The way on from a node.
@@ -46,11 +46,11 @@ enum Way<N> {
 /// For each node, the key of some leaf below it, or `None` if the first way down finds none.
 ///
 /// # Errors
-/// Those of the fabric, and [`IndexError::Corrupt`].
+/// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
 pub async fn keys_below<F: Fabric, N: Node + Send + Sync>(
     client: &mut Pinned<'_, F>,
     nodes: impl Iterator<Item = N> + Send,
-) -> Result<Vec<Option<Vec<u8>>>, IndexError> {
+) -> Result<Vec<Option<Vec<u8>>>> {
     let mut ways: Vec<Way<N>> = nodes.map(|node| Way::Open(Next::Node(node))).collect();
     loop {
         let mut batch = client.batch();

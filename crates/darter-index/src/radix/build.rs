@@ -9,10 +9,10 @@ use super::common_prefix;
 use super::drafts::alloc;
 use super::leaf;
 use super::prefix_hash::{HashKeys, HashedKey};
-use super::slot::{Held, NodeCode, Slot};
+use super::slot::{Content, NodeCode, Slot};
 use super::writes::Writes;
 use crate::ordered::check_key;
-use crate::{IndexError, KeyValue};
+use crate::{IndexError, KeyValue, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
@@ -83,7 +83,7 @@ pub struct Builder<S: Shape> {
     root: Option<Built<S::Type>>,
     writes: Writes,
     /// Keys taken.
-    pub count: u64,
+    count: u64,
 }
 
 impl<S: Shape> Builder<S> {
@@ -93,16 +93,39 @@ impl<S: Shape> Builder<S> {
         Self { shape, keys, stack, root: None, writes: Writes::default(), count: 0 }
     }
 
-    /// Takes all keys and returns the finished root, which nothing points to yet.
+    /// Takes all keys and returns the finished root, which nothing points to yet. Put it in the
+    /// place of an empty index's root, then call [`Builder::end`].
     ///
     /// # Errors
     /// [`IndexError::NotSorted`], a key or value that is too long, or those of the pool and the
-    /// fabric. What was built is still the builder's: see [`Builder::give_back`].
-    pub async fn run<F: Fabric, I>(
-        &mut self,
-        client: &mut Client<F>,
-        sorted: I,
-    ) -> Result<Built<S::Type>, IndexError>
+    /// fabric. Everything built is freed then, except where freeing it fails too.
+    pub async fn run<F: Fabric, I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Built<S::Type>>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        match self.build(client, sorted).await {
+            Ok(root) => Ok(root),
+            Err(error) => {
+                self.give_back(client).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a load with what came of publishing its root. Returns how many keys it has loaded.
+    ///
+    /// # Errors
+    /// The one given. [`IndexError::NotEmpty`] says that the root was not published: everything is
+    /// freed. After any other error it may be linked, since the CAS may have landed though its
+    /// reply was lost.
+    pub async fn end<F: Fabric>(mut self, client: &mut Client<F>, published: Result<()>) -> Result<u64> {
+        if matches!(published, Err(IndexError::NotEmpty)) {
+            self.give_back(client).await?;
+        }
+        published.map(|()| self.count)
+    }
+
+    async fn build<F: Fabric, I>(&mut self, client: &mut Client<F>, sorted: I) -> Result<Built<S::Type>>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
@@ -118,8 +141,8 @@ impl<S: Shape> Builder<S> {
                     }
                     return Err(IndexError::NotSorted { at: self.count });
                 }
-                let shared = common_prefix(&previous, &key);
-                self.close(client, &previous, child, shared).await?;
+                let common = common_prefix(&previous, &key);
+                self.close(client, &previous, child, common).await?;
             }
             let leaf = self.write_leaf(client, &key, &value).await?;
             self.count += 1;
@@ -137,16 +160,16 @@ impl<S: Shape> Builder<S> {
         Ok(root)
     }
 
-    /// Attaches `child`, the last of `key`'s path, finishing every open node deeper than `shared`.
+    /// Attaches `child`, the last of `key`'s path, finishing every open node deeper than `common`.
     async fn close<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
         key: &[u8],
         mut child: Child<S::Type>,
-        shared: usize,
-    ) -> Result<(), IndexError> {
+        common: usize,
+    ) -> Result<()> {
         let mut hashed = HashedKey::new(self.keys, key);
-        while let Some(open) = self.stack.pop_if(|open| open.depth > shared) {
+        while let Some(open) = self.stack.pop_if(|open| open.depth > common) {
             let (depth, mut children) = (open.depth, open.children);
             match self.attach(client, &mut hashed, child, depth).await {
                 Ok(slot) => children.push(slot),
@@ -166,10 +189,10 @@ impl<S: Shape> Builder<S> {
                 }
             }
         }
-        if self.stack.last().is_none_or(|open| open.depth < shared) {
-            self.stack.push(Open { depth: shared, children: Vec::new() });
+        if self.stack.last().is_none_or(|open| open.depth < common) {
+            self.stack.push(Open { depth: common, children: Vec::new() });
         }
-        match self.attach(client, &mut hashed, child, shared).await {
+        match self.attach(client, &mut hashed, child, common).await {
             Ok(slot) => {
                 if let Some(open) = self.stack.last_mut() {
                     open.children.push(slot);
@@ -200,7 +223,7 @@ impl<S: Shape> Builder<S> {
         key: &mut HashedKey<'_>,
         child: Child<S::Type>,
         above: usize,
-    ) -> Result<Slot<S::Type>, IndexError> {
+    ) -> Result<Slot<S::Type>> {
         let Some(mut depth) = child.depth else {
             return Ok(child.slot.moved(key.edge(above), 0));
         };
@@ -208,7 +231,7 @@ impl<S: Shape> Builder<S> {
         loop {
             let skip_max = S::SKIP_MAX + usize::from(mutant!("bulk-load-skips-one-byte-too-many"));
             let upper = if depth - above - 1 > skip_max { depth - 1 - S::SKIP_MAX } else { above };
-            if let Held::Node { addr, ty, .. } = slot.held() {
+            if let Content::Node { addr, ty, .. } = slot.content() {
                 self.shape.attached(key, upper, Built { addr, ty, depth });
             }
             slot = slot.moved(key.edge(upper), S::skip(depth - upper - 1));
@@ -226,12 +249,8 @@ impl<S: Shape> Builder<S> {
         client: &mut Client<F>,
         key: &[u8],
         value: &[u8],
-    ) -> Result<Child<S::Type>, IndexError> {
-        let max = client.pool().object_bytes_max();
-        let Some(class) = leaf::leaf_class(key.len(), value.len()).filter(|&c| class_bytes(c) <= max) else {
-            let max = (max as usize).saturating_sub(leaf::HEADER_BYTES + key.len());
-            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
-        };
+    ) -> Result<Child<S::Type>> {
+        let class = leaf::class_within(client.pool().object_bytes_max(), key.len(), value.len())?;
         let node = (self.count / LEAF_RUN % u64::from(client.pool().nodes())) as u8;
         let addr = alloc(client, node, class_bytes(class), AllocKind::Leaf).await?;
         self.writes.write(client, addr, &leaf::image(key, value)).await?;
@@ -245,7 +264,7 @@ impl<S: Shape> Builder<S> {
         key: &mut HashedKey<'_>,
         depth: usize,
         children: &[Slot<S::Type>],
-    ) -> Result<Built<S::Type>, IndexError> {
+    ) -> Result<Built<S::Type>> {
         let ty = self.shape.fit(children);
         let home = ((key.express(depth) >> 16) % u64::from(client.pool().nodes())) as u8;
         let addr = alloc(client, home, S::bytes(ty), AllocKind::Inner).await?;
@@ -253,27 +272,22 @@ impl<S: Shape> Builder<S> {
         Ok(Built { addr, ty, depth })
     }
 
-    /// Frees everything built, none of which was ever visible.
-    ///
-    /// # Errors
-    /// Those of the fabric; what was not freed by then is left to the sweep.
-    pub async fn give_back<F: Fabric>(mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+    /// Frees everything built, none of which was ever visible. What an error of the fabric leaves
+    /// of it is the sweep's.
+    async fn give_back<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
         self.writes.flush(client).await?;
-        if let Some(Built { addr, ty, .. }) = self.root {
+        if let Some(Built { addr, ty, .. }) = self.root.take() {
             client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
         }
-        let mut doomed: Vec<Slot<S::Type>> = self.stack.into_iter().flat_map(|open| open.children).collect();
+        let mut doomed: Vec<Slot<S::Type>> = self.stack.drain(..).flat_map(|open| open.children).collect();
         while let Some(slot) = doomed.pop() {
-            match slot.held() {
-                Held::Leaf { addr, class } => {
+            match slot.content() {
+                Content::Leaf { addr, class } => {
                     client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
                 }
-                Held::Node { addr, ty, .. } => {
-                    let mut batch = client.batch();
-                    let read = batch.read(addr, (S::bytes(ty) / 8) as usize);
-                    let done = client.submit(batch).await?;
-                    doomed.extend(S::children(ty, done.words(read)));
-                    client.recycle(done);
+                Content::Node { addr, ty, .. } => {
+                    let words = client.read(addr, (S::bytes(ty) / 8) as usize).await?;
+                    doomed.extend(S::children(ty, &words));
                     if !mutant!("failed-load-keeps-its-nodes") {
                         client.free_unpublished(addr, S::bytes(ty), AllocKind::Inner);
                     }

@@ -6,7 +6,7 @@
 //! left to the sweep (rule R6).
 
 use super::leaf;
-use crate::IndexError;
+use crate::Result;
 use crate::ordered::check_key;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
@@ -23,7 +23,7 @@ pub async fn alloc<F: Fabric>(
     node: u8,
     bytes: u64,
     kind: AllocKind,
-) -> Result<GlobalAddr, IndexError> {
+) -> Result<GlobalAddr> {
     match client.try_alloc(node, bytes, kind) {
         Some(addr) => Ok(addr),
         None => Ok(client.alloc(node, bytes, kind).await?),
@@ -53,7 +53,7 @@ impl Drafts {
         node: u8,
         bytes: u64,
         kind: AllocKind,
-    ) -> Result<GlobalAddr, IndexError> {
+    ) -> Result<GlobalAddr> {
         let addr = alloc(client, node, bytes, kind).await?;
         self.objects.push((addr, bytes, kind));
         Ok(addr)
@@ -91,14 +91,9 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// Key or value too long for this pool.
-    pub fn new<F: Fabric>(client: &Client<F>, key: &'a [u8], value: &[u8]) -> Result<Self, IndexError> {
+    pub fn new<F: Fabric>(client: &Client<F>, key: &'a [u8], value: &[u8]) -> Result<Self> {
         check_key(key)?;
-        let max = client.pool().object_bytes_max();
-        let class = leaf::leaf_class(key.len(), value.len()).filter(|&class| class_bytes(class) <= max);
-        let Some(class) = class else {
-            let max = (max as usize).saturating_sub(leaf::HEADER_BYTES + key.len());
-            return Err(IndexError::ValueTooLong { bytes: value.len(), max });
-        };
+        let class = leaf::class_within(client.pool().object_bytes_max(), key.len(), value.len())?;
         let words = leaf::image(key, value);
         Ok(Self { key, class, words, leaf: None, drafts: Drafts::new() })
     }
@@ -107,11 +102,7 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// Those of the pool: out of space, most often.
-    pub async fn place<F: Fabric>(
-        &mut self,
-        client: &mut Client<F>,
-        node: u8,
-    ) -> Result<GlobalAddr, IndexError> {
+    pub async fn place<F: Fabric>(&mut self, client: &mut Client<F>, node: u8) -> Result<GlobalAddr> {
         if let Some(addr) = self.leaf.filter(|_| !mutant!("leaf-placed-anew-with-every-try")) {
             return Ok(addr);
         }

@@ -3,9 +3,12 @@
 
 use super::leaf;
 use super::prefix_hash::{HashKeys, HashedKey};
-use super::slot::edge_of;
-use crate::CheckReport;
-use darter_fabric::GlobalAddr;
+use super::slot::{Content, NodeCode, Slot, edge_of};
+use super::tally::Tally;
+use crate::{CheckReport, Result};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Client;
+use darter_pool::size_class::class_bytes;
 
 /// A node on the path.
 #[derive(Clone, Copy, Debug)]
@@ -75,9 +78,38 @@ impl<C> Path<C> {
         self.frames.push(Frame { step, edge, children: children.rev().collect() });
     }
 
+    /// Counts the leaves among the children of the last node. Reads and verifies them if `is_read`.
+    ///
+    /// # Errors
+    /// As [`CheckReport::verify_each`].
+    pub async fn visit_leaves<F: Fabric, T: NodeCode + Sync>(
+        &self,
+        client: &mut Client<F>,
+        (report, tally): (&mut CheckReport, &mut Tally),
+        children: &[Slot<T>],
+        is_read: bool,
+    ) -> Result<()>
+    where
+        C: Sync,
+    {
+        let mut leaves = Vec::new();
+        for &slot in children {
+            if let Content::Leaf { addr, class } = slot.content()
+                && report.reach(addr, class_bytes(class), "leaf")
+            {
+                tally.note_leaf(class_bytes(class), self.levels());
+                leaves.extend(is_read.then(|| (slot, addr, leaf::class_words(class))));
+            }
+        }
+        let verify = |report: &mut CheckReport, slot: &Slot<T>, words: &[u64]| {
+            self.verify_leaf(report, slot.edge(), slot.addr(), words);
+        };
+        report.verify_each(client, &leaves, verify).await
+    }
+
     /// Verifies that a leaf, found under an edge of the last node, has the key that its path
     /// spells, and that this key has the prefixes of all nodes on the path.
-    pub fn verify_leaf(&self, report: &mut CheckReport, edge: Option<u16>, addr: GlobalAddr, words: &[u64]) {
+    fn verify_leaf(&self, report: &mut CheckReport, edge: Option<u16>, addr: GlobalAddr, words: &[u64]) {
         let key = match leaf::parse(addr, words) {
             Ok(leaf) => leaf.key,
             Err(error) => return report.violation(error.to_string()),

@@ -4,7 +4,7 @@
 //! Tree slots and express entries keep their seal in the same bit. A sealed word never changes
 //! again, so once all are sealed anyone may copy them, and everyone copies the same.
 
-use crate::IndexError;
+use crate::Result;
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 
@@ -23,13 +23,27 @@ pub async fn seal_all<F: Fabric>(
     base: GlobalAddr,
     words: &mut [u64],
     seals: impl Fn(usize, u64) -> bool,
-) -> Result<(), IndexError> {
+) -> Result<()> {
+    seal_by(client, base, words, SEAL, |words, at| seals(at, words[at])).await
+}
+
+/// The same with another bit for the seal; `seals` says by all words and a position.
+///
+/// # Errors
+/// Those of the fabric.
+pub async fn seal_by<F: Fabric>(
+    client: &mut Client<F>,
+    base: GlobalAddr,
+    words: &mut [u64],
+    seal: u64,
+    seals: impl Fn(&[u64], usize) -> bool,
+) -> Result<()> {
     loop {
         let mut batch = client.batch();
         let mut tries = Vec::with_capacity(words.len());
         for (at, &word) in words.iter().enumerate() {
-            if word & SEAL == 0 && seals(at, word) {
-                tries.push((at, batch.cas(base.plus(at as u64 * 8), word, word | SEAL)));
+            if word & seal == 0 && seals(words, at) {
+                tries.push((at, batch.cas(base.plus(at as u64 * 8), word, word | seal)));
             }
         }
         if tries.is_empty() {
@@ -39,7 +53,7 @@ pub async fn seal_all<F: Fabric>(
         let done = client.submit(batch).await?;
         for (at, cas) in tries {
             let is_done = done.swapped(cas) || mutant!("lost-seal-taken-for-done");
-            words[at] = if is_done { words[at] | SEAL } else { done.found(cas) };
+            words[at] = if is_done { words[at] | seal } else { done.found(cas) };
         }
         client.recycle(done);
         if mutant!("lost-seal-not-tried-again") {

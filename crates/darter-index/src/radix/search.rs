@@ -3,12 +3,9 @@
 //! A [`Search`] adds the verbs that it needs next to a batch and takes what they brought. So a get
 //! drives one, and a multi-get drives many with the same round trips.
 
-use crate::IndexError;
+use crate::Result;
 use darter_fabric::{Batch, Fabric};
 use darter_pool::Pinned;
-
-/// Keys that share the round trips of one multi-get; longer lists go in several.
-pub const MULTI_GET_WIDTH: usize = 256;
 
 /// A search for one key. `C` is what its index knows: its root words, its caches.
 pub trait Search<C: ?Sized> {
@@ -18,14 +15,14 @@ pub trait Search<C: ?Sized> {
     /// Adds the verbs of the next round trip.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`].
-    fn post(&mut self, context: &C, batch: &mut Batch) -> Result<(), IndexError>;
+    /// [`IndexError::Corrupt`](crate::IndexError::Corrupt).
+    fn post(&mut self, context: &C, batch: &mut Batch) -> Result<()>;
 
     /// Takes what the round trip brought. Returns how the search ended, if it did.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`], or what the index says of a value that was lost.
-    fn absorb(&mut self, context: &C, done: &Batch) -> Result<Option<Self::End>, IndexError>;
+    /// [`IndexError::Corrupt`](crate::IndexError::Corrupt), or what the index says of a value that was lost.
+    fn absorb(&mut self, context: &C, done: &Batch) -> Result<Option<Self::End>>;
 }
 
 /// Runs a search to its end. Returns the batch of its last round trip too, with the words that it
@@ -34,11 +31,7 @@ pub trait Search<C: ?Sized> {
 /// # Errors
 /// Those of the search and of the fabric.
 #[inline]
-pub async fn run<F, C, S>(
-    client: &mut Pinned<'_, F>,
-    context: &C,
-    search: &mut S,
-) -> Result<(S::End, Batch), IndexError>
+pub async fn run<F, C, S>(client: &mut Pinned<'_, F>, context: &C, search: &mut S) -> Result<(S::End, Batch)>
 where
     F: Fabric,
     C: Sync + ?Sized,
@@ -64,8 +57,8 @@ pub async fn step<F, C, S>(
     client: &mut Pinned<'_, F>,
     context: &C,
     searches: &mut Vec<(usize, S)>,
-    mut ended: impl FnMut(usize, &S, S::End, &Batch) -> Result<(), IndexError> + Send,
-) -> Result<(), IndexError>
+    mut ended: impl FnMut(usize, &S, S::End, &Batch) -> Result<()> + Send,
+) -> Result<()>
 where
     F: Fabric,
     C: Sync + ?Sized,
@@ -100,8 +93,8 @@ pub async fn run_all<F, C, S>(
     client: &mut Pinned<'_, F>,
     context: &C,
     searches: impl Iterator<Item = S> + Send,
-    mut ended: impl FnMut(usize, S::End, &Batch) -> Result<(), IndexError> + Send,
-) -> Result<(), IndexError>
+    mut ended: impl FnMut(usize, S::End, &Batch) -> Result<()> + Send,
+) -> Result<()>
 where
     F: Fabric,
     C: Sync + ?Sized,

@@ -2,7 +2,7 @@
 
 use super::limits::{Limits, Touches};
 use super::{common_prefix, leaf};
-use crate::{IndexError, ScanRange};
+use crate::{Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
 use smallvec::SmallVec;
@@ -50,13 +50,13 @@ impl<V: FnMut(&[u8], &[u8])> Sink<V> {
 /// and how it stands.
 ///
 /// # Errors
-/// Those of the fabric, and [`IndexError::Corrupt`].
+/// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
 pub async fn emit<F: Fabric, V: FnMut(&[u8], &[u8]) + Send>(
     client: &mut Pinned<'_, F>,
     limits: &Limits<'_>,
     leaves: impl Iterator<Item = (GlobalAddr, u8, Touches)> + Send,
     sink: &mut Sink<V>,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let mut batch = client.batch();
     let reads: SmallVec<[_; 64]> = leaves
         .map(|(addr, class, touches)| (addr, touches, batch.read(addr, leaf::class_words(class))))

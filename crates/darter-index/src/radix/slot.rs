@@ -71,7 +71,7 @@ pub struct Slot<T>(u64, PhantomData<T>);
 
 /// What a slot holds, seal aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held<T> {
+pub enum Content<T> {
     /// Never taken.
     Empty,
     /// Taken by an edge whose child was deleted.
@@ -200,25 +200,25 @@ impl<T: NodeCode> Slot<T> {
 
     /// What the slot holds.
     #[inline]
-    pub fn held(self) -> Held<T> {
+    pub fn content(self) -> Content<T> {
         match self.type_code() {
-            TYPE_EMPTY if self.is_empty() => Held::Empty,
-            TYPE_TOMB | TYPE_TOMB_END => Held::Tomb,
-            TYPE_LEAF | TYPE_END => Held::Leaf { addr: self.addr(), class: self.len() },
+            TYPE_EMPTY if self.is_empty() => Content::Empty,
+            TYPE_TOMB | TYPE_TOMB_END => Content::Tomb,
+            TYPE_LEAF | TYPE_END => Content::Leaf { addr: self.addr(), class: self.len() },
             code if code >= TYPE_NODE_FIRST => match T::from_code(code - TYPE_NODE_FIRST) {
-                Some(ty) => Held::Node { addr: self.addr(), ty, skip: self.len() },
-                None => Held::Invalid,
+                Some(ty) => Content::Node { addr: self.addr(), ty, skip: self.len() },
+                None => Content::Invalid,
             },
-            _ => Held::Invalid,
+            _ => Content::Invalid,
         }
     }
 
     /// The same child under another edge and, for a node, another skip.
     #[must_use]
     pub fn moved(self, edge: u16, skip: u8) -> Self {
-        match self.held() {
-            Held::Leaf { addr, class } => Self::leaf(edge, class, addr),
-            Held::Node { addr, ty, .. } => Self::node(edge, ty, skip, addr),
+        match self.content() {
+            Content::Leaf { addr, class } => Self::leaf(edge, class, addr),
+            Content::Node { addr, ty, .. } => Self::node(edge, ty, skip, addr),
             _ => self,
         }
     }
@@ -227,7 +227,7 @@ impl<T: NodeCode> Slot<T> {
 impl<T: NodeCode> fmt::Debug for Slot<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seal = if self.is_sealed() { "!" } else { "" };
-        write!(f, "{seal}{:?}:{:?}", self.edge(), self.held())
+        write!(f, "{seal}{:?}:{:?}", self.edge(), self.content())
     }
 }
 
@@ -255,25 +255,25 @@ mod tests {
         let addr = GlobalAddr::new(255, (1 << 40) - 16);
         for edge in [0, 7, 255, END] {
             let leaf = Slot::leaf(edge, 127, addr);
-            assert_eq!((leaf.edge(), leaf.held()), (Some(edge), Held::Leaf { addr, class: 127 }));
+            assert_eq!((leaf.edge(), leaf.content()), (Some(edge), Content::Leaf { addr, class: 127 }));
             assert_eq!(leaf.sealed().unsealed(), leaf);
-            assert_eq!(leaf.sealed().held(), leaf.held());
+            assert_eq!(leaf.sealed().content(), leaf.content());
             for other in [0, 7, 255, END] {
                 assert_eq!(leaf.is_of(other), edge == other);
                 assert_eq!(Slot::tomb(edge).sealed().is_of(other), edge == other);
                 assert!(!Slot::EMPTY.sealed().is_of(other));
             }
             let tomb = Slot::tomb(edge);
-            assert_eq!((tomb.edge(), tomb.held(), tomb.is_live()), (Some(edge), Held::Tomb, false));
+            assert_eq!((tomb.edge(), tomb.content(), tomb.is_live()), (Some(edge), Content::Tomb, false));
             assert!(!tomb.is_empty());
         }
         for ty in (0..10).map(Code) {
             let node = Slot::node(9, ty, 127, addr);
-            assert_eq!((node.edge(), node.held()), (Some(9), Held::Node { addr, ty, skip: 127 }));
-            assert_eq!(node.moved(3, 4).held(), Held::Node { addr, ty, skip: 4 });
+            assert_eq!((node.edge(), node.content()), (Some(9), Content::Node { addr, ty, skip: 127 }));
+            assert_eq!(node.moved(3, 4).content(), Content::Node { addr, ty, skip: 4 });
         }
         assert!(Slot::EMPTY.is_empty() && Slot::EMPTY.sealed().is_empty());
         assert_eq!(Slot::EMPTY.edge(), None);
-        assert_eq!(Slot::from_word(0xf << 51).held(), Held::Invalid);
+        assert_eq!(Slot::from_word(0xf << 51).content(), Content::Invalid);
     }
 }

@@ -1,7 +1,7 @@
 //! WRITEs collected and sent in large batches: how a bulk load fills memory that nobody can see
 //! yet.
 
-use crate::IndexError;
+use crate::Result;
 use darter_fabric::{Batch, Fabric, GlobalAddr};
 use darter_pool::Client;
 
@@ -24,7 +24,7 @@ impl Backlog {
         client: &mut Client<F>,
         batch: &mut Batch,
         words: usize,
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         self.words += words;
         if self.words >= BATCH_WORDS {
             self.send(client, batch).await?;
@@ -36,15 +36,10 @@ impl Backlog {
     ///
     /// # Errors
     /// Those of the fabric.
-    pub async fn send<F: Fabric>(
-        &mut self,
-        client: &mut Client<F>,
-        batch: &mut Batch,
-    ) -> Result<(), IndexError> {
+    pub async fn send<F: Fabric>(&mut self, client: &mut Client<F>, batch: &mut Batch) -> Result<()> {
         self.words = 0;
         if !batch.is_empty() {
-            let done = client.submit(std::mem::take(batch)).await?;
-            client.recycle(done);
+            client.complete(std::mem::take(batch)).await?;
             *batch = client.batch();
         }
         Ok(())
@@ -68,7 +63,7 @@ impl Writes {
         client: &mut Client<F>,
         addr: GlobalAddr,
         words: &[u64],
-    ) -> Result<(), IndexError> {
+    ) -> Result<()> {
         self.batch.write(addr, words);
         self.backlog.add(client, &mut self.batch, words.len()).await
     }
@@ -77,7 +72,7 @@ impl Writes {
     ///
     /// # Errors
     /// Those of the fabric.
-    pub async fn flush<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<(), IndexError> {
+    pub async fn flush<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
         self.backlog.send(client, &mut self.batch).await
     }
 }

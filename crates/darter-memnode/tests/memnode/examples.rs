@@ -2,51 +2,17 @@
 
 use darter::Store;
 use darter_memnode::{MemNode, MemNodeOptions, Region, Stop};
-use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 
-/// Returns the example's program, and builds it unless `cargo test` has.
-fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let program = profile.join("examples").join(name);
-    if !program.exists() {
-        let cargo = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--profile",
-                "test",
-                "--manifest-path",
-                concat!(env!("CARGO_MANIFEST_DIR"), "/../darter/Cargo.toml"),
-            ])
-            .args(["--example", name])
-            .status()
-            .unwrap();
-        assert!(cargo.success());
-    }
-    program
-}
+#[path = "../../../darter/tests/it/example_runner.rs"]
+mod example_runner;
 
-/// What each example prints when it has done its work.
-const SAYS: [(&str, &str); 4] = [
-    ("map", "flying = fish"),
-    ("multi_get_and_scan", "10 keys in"),
-    ("typed_values", "cents: 1000"),
-    ("survive_kill", "all of them are there"),
-];
-
-fn runs(name: &str, pool: &str) {
-    let output = Command::new(program(name)).env("DARTER_POOL", pool).output().unwrap();
-    let says = SAYS.iter().find(|(known, _)| *known == name).unwrap().1;
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name}: {}\n{out}\n{err}", output.status);
-    assert!(out.contains(says), "{name} said:\n{out}");
-}
+/// Those that take another pool.
+const EXAMPLES: [&str; 4] = ["map", "multi_get_and_scan", "typed_values", "survive_kill"];
 
 #[test]
 fn all_of_them_over_memory_nodes() {
-    for (name, _) in SAYS {
+    for name in EXAMPLES {
         let stop = Arc::new(Stop::default());
         let mut nodes = Vec::new();
         let mut addresses = Vec::new();
@@ -60,7 +26,7 @@ fn all_of_them_over_memory_nodes() {
         }
         let pool = format!("tcp://{}", addresses.join(","));
         drop(Store::options().create(true).open(&pool).unwrap());
-        runs(name, &pool);
+        example_runner::runs(name, Some(&pool));
         stop.ask();
         for node in nodes {
             assert!(node.join().unwrap().verbs > 0);

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WORD: u64 = 64;
 
@@ -224,6 +224,28 @@ fn a_node_that_takes_its_time_each_time_is_waited_for() {
             write(&mut endpoint, &[0]).unwrap_or_else(|error| panic!("round {round}: {error}"));
         });
     }
+}
+
+/// A node that stands still is waited for once; then everything fails at once that needs it, until
+/// it goes on.
+#[test]
+fn a_silent_node_is_waited_for_once() {
+    let node = Node::small(MemNodeOptions::default());
+    let (address, gate) = gated(node.address);
+    let options = TcpOptions { patience: Duration::from_millis(500), ..TcpOptions::default() };
+    let fabric = Tcp::connect(&[address.to_string()], options).unwrap();
+    let mut endpoint = fabric.endpoint().unwrap();
+    write(&mut endpoint, &[0]).unwrap();
+    gate.shut(true);
+    assert!(matches!(write(&mut endpoint, &[0]), Err(FabricError::Disconnected { node: 0 })));
+    let begin = Instant::now();
+    for _ in 0..100 {
+        assert!(matches!(write(&mut endpoint, &[0]), Err(FabricError::Unreachable { node: 0 })));
+    }
+    // A hundred times the patience would be fifty seconds.
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    gate.shut(false);
+    until("it is reached again", || write(&mut endpoint, &[0]).is_ok());
 }
 
 #[test]

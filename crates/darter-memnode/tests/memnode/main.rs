@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod absent;
 mod auth;
 mod examples;
 mod executors;

@@ -6,7 +6,7 @@
 //! a grant, a cut or a claim has begun and a cancelled operation did not end stays out of
 //! circulation (`heap`).
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr, ObjectState, mutant};
+use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, ObjectState, mutant};
 
 use super::block::{BlockState, BlockWord};
 use super::heap::{ClaimFilter, Cut, OwnBlock};
@@ -29,7 +29,8 @@ const ROOM_PART_MIN: u64 = 32;
 impl<F: Fabric> Blocks<F> {
     /// Takes at least one and at most as many free objects as wanted, all on one node: of the first
     /// of `nodes` nodes that has some, beginning with the preferred one. Returns whether there were
-    /// any. `is_last` says that every closed block is worth a try.
+    /// any. `is_last` says that every closed block is worth a try. Absent nodes are passed over; if
+    /// the others have no room, that is the last try's error.
     pub(crate) async fn obtain(
         &self,
         endpoint: &mut F::Endpoint,
@@ -39,13 +40,23 @@ impl<F: Fabric> Blocks<F> {
         out: &mut Vec<GlobalAddr>,
     ) -> Result<bool, PoolError> {
         let nodes = usize::from(nodes);
+        let mut absent = None;
         for step in 0..nodes {
             let node = ((usize::from(shortage.node) + step) % nodes) as u8;
-            if self.obtain_on(endpoint, Shortage { node, ..shortage }, is_last, out).await? {
-                return Ok(true);
+            let obtained = if self.fabric().is_absent(node) {
+                Err(FabricError::Unreachable { node }.into())
+            } else {
+                self.obtain_on(endpoint, Shortage { node, ..shortage }, is_last, out).await
+            };
+            match obtained {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                // Or it turned out to be absent just now.
+                Err(error) if self.fabric().is_absent(node) => absent = Some(error),
+                Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        absent.filter(|_| is_last).map_or(Ok(false), Err)
     }
 
     async fn obtain_on(

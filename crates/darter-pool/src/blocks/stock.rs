@@ -59,7 +59,8 @@ impl Stock {
         (usize::from(node) * AllocKind::COUNT + kind as usize) * CLASSES + usize::from(class)
     }
 
-    /// Takes an object from its magazine; `None` when that is empty or the endpoint refuses.
+    /// Takes an object from its magazine; `None` when that is empty, the node is absent or the
+    /// endpoint refuses.
     #[inline]
     pub(crate) fn take<F: Fabric>(
         &mut self,
@@ -70,6 +71,9 @@ impl Stock {
         kind: AllocKind,
     ) -> Option<GlobalAddr> {
         let class = class_of(bytes)?;
+        if blocks.fabric().is_absent(node) && !mutant!("object-taken-on-an-absent-node") {
+            return None;
+        }
         if endpoint.refuses_allocation() {
             self.refused = true;
             return None;
@@ -96,7 +100,8 @@ impl Stock {
         std::mem::take(&mut self.refused)
     }
 
-    /// Takes an object from another node's magazine if `node` had no room at the last try. Else
+    /// Takes an object from another node's magazine if `node` is absent, or had no room at the last
+    /// try. Else
     /// returns what to look for.
     ///
     /// # Errors
@@ -111,7 +116,8 @@ impl Stock {
     ) -> Result<Found, PoolError> {
         let class = class_in(blocks.layout(), bytes)?;
         let node = node % nodes;
-        if self.full[usize::from(node) / 64] & 1_u64 << (node % 64) != 0 {
+        let is_full = self.full[usize::from(node) / 64] & 1_u64 << (node % 64) != 0;
+        if is_full || blocks.fabric().is_absent(node) {
             let mut others = (1..nodes).map(|step| (u16::from(node) + u16::from(step)) % u16::from(nodes));
             let found = others.find_map(|node| self.take(blocks, endpoint, node as u8, bytes, kind));
             if let Some(addr) = found {

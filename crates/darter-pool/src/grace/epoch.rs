@@ -70,15 +70,22 @@ impl ClientState {
     pub(super) fn pin(&self, clients: &Clients) -> u64 {
         loop {
             let epoch = clients.epoch.load(Ordering::Acquire);
-            self.pin.0.swap(epoch, Ordering::SeqCst);
-            if !SWAP_ORDERS_LOADS {
-                fence(Ordering::SeqCst);
-            }
             // The epoch moves a few times a second, so this loop ends.
-            if clients.epoch.load(Ordering::SeqCst) == epoch || mutant!("pin-without-a-second-look") {
+            if self.pin_at(epoch, clients) {
                 return epoch;
             }
         }
+    }
+
+    /// Pins an epoch. Returns whether it is still the process epoch; if not, the pin may have come
+    /// too late to hold anything back.
+    #[inline]
+    fn pin_at(&self, epoch: u64, clients: &Clients) -> bool {
+        self.pin.0.swap(epoch, Ordering::SeqCst);
+        if !SWAP_ORDERS_LOADS {
+            fence(Ordering::SeqCst);
+        }
+        clients.epoch.load(Ordering::SeqCst) == epoch || mutant!("pin-without-a-second-look")
     }
 
     /// Ends the pin.
@@ -225,6 +232,19 @@ mod tests {
         assert_eq!(clients.oldest_pin(), None);
         clients.observe(4);
         assert_eq!(clients.epoch(), 6);
+    }
+
+    /// The epoch moves, and upkeep finds nobody pinned, between a client's look at it and its pin.
+    #[test]
+    fn an_epoch_that_moved_before_it_was_pinned_is_not_pinned() {
+        let clients = Clients::new(5);
+        let client = clients.add(None);
+        let read = clients.epoch();
+        clients.observe(6);
+        assert_eq!(clients.oldest_pin(), None, "6 is published");
+        assert!(!client.pin_at(read, &clients));
+        assert_eq!(client.pin(&clients), 6);
+        assert_eq!(clients.oldest_pin(), Some(6));
     }
 
     #[test]

@@ -55,10 +55,4 @@ impl Leftovers {
     pub(super) fn put_back(&self, work: &mut Vec<Task>) {
         lock(&self.former).append(work);
     }
-
-    /// Takes what the present operation has left, for tests.
-    #[cfg(test)]
-    pub(super) fn take_present(&self) -> Vec<Task> {
-        std::mem::take(&mut *lock(&self.present))
-    }
 }

@@ -2,16 +2,18 @@
 
 use darter_fabric::decorate::Delaying;
 use darter_fabric::sim::{Executor, WordOrder};
-use darter_fabric::{GlobalAddr, OpKind, Sim, block_on};
+use darter_fabric::{Batch, GlobalAddr, OpKind, Sim, block_on};
 use std::pin::pin;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::limbo::{Limbo, Ring, Unlinked};
 use crate::blocks::{AllocKind, Object, class_of};
 use crate::fixtures::{create, is_pending_after, maintain, open, options, poll, slow, word_at};
 use crate::members::{MemberLine, MemberTable};
 use crate::region::EPOCH_AT;
-use crate::{Client, LockToken, Pool};
+use crate::sync::lock;
+use crate::{Extension, Pool};
 
 const NEVER: u64 = u64::MAX;
 
@@ -205,7 +207,7 @@ fn what_is_unlinked_within_a_round_has_no_stamp_of_it() {
     {
         let mut round = pin!(pool.maintain(&mut client));
         assert!(poll(round.as_mut()).is_pending());
-        own.unlink(addr, 64, AllocKind::Inner, [].into());
+        block_on(own.pin(OpKind::Delete)).unwrap().unlink(addr, 64, AllocKind::Inner, [].into());
         while poll(round.as_mut()).is_pending() {}
     }
     let mut graces = 0;
@@ -225,32 +227,74 @@ impl Drop for Ended {
     }
 }
 
-/// A cancelled operation's token, with the client in its next operation and a verb still on its
+/// A cancelled operation's leftovers, with the client in its next operation and a verb still on its
 /// way.
 #[test]
-fn a_hold_is_not_over_in_the_next_operation_while_a_verb_is_on_its_way() {
+fn leftovers_wait_in_the_next_operation_while_a_verb_is_on_its_way() {
     let sim = Sim::new(1, 4 << 20);
     let pool = create(&sim);
     let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
     let _at_the_end = Ended(sim.clone());
     sim.schedule(true);
-    let word = {
+    let is_done = Arc::new(AtomicBool::new(false));
+    {
         let mut pinned = block_on(one.pin(OpKind::Insert)).unwrap();
-        let token = LockToken::new(&mut pinned).unwrap();
         let mut batch = pinned.batch();
         batch.write(pool.root_word(60), &[7]);
         assert!(poll(pin!(pinned.submit(batch))).is_pending());
-        token.word()
-    };
-    let is_over = |two: &mut Client<Sim>| {
+        let noted = Arc::clone(&is_done);
+        pinned.leftovers().push(move || noted.store(true, Ordering::SeqCst));
+    }
+    let mut is_done_after_upkeep = || {
         sim.schedule(false);
-        let is_over = block_on(LockToken::is_over(two, word)).unwrap();
+        two.settle_leftovers();
+        block_on(two.maintain()).unwrap();
         sim.schedule(true);
-        is_over
+        is_done.load(Ordering::SeqCst)
     };
     let pinned = block_on(one.pin(OpKind::Insert)).unwrap();
-    assert!(!is_over(&mut two));
+    assert!(!is_done_after_upkeep());
     drop(pinned);
-    assert!(!is_over(&mut two) && !is_over(&mut two));
+    assert!(!is_done_after_upkeep() && !is_done_after_upkeep());
     pool.abandon();
+}
+
+/// Adds one to each of its words in a round of upkeep, and forgets them when that has completed.
+#[derive(Default)]
+struct AddsOne(Arc<Mutex<Vec<GlobalAddr>>>);
+
+impl Extension for AddsOne {
+    fn upkeep(&self, batch: &mut Batch) -> Option<Box<dyn FnOnce() + Send>> {
+        let words = lock(&self.0).clone();
+        for &word in &words {
+            batch.faa(word, 1);
+        }
+        let own = Arc::clone(&self.0);
+        (!words.is_empty()).then(|| Box::new(move || lock(&own).clear()) as Box<dyn FnOnce() + Send>)
+    }
+}
+
+#[test]
+fn upkeep_posts_the_verbs_of_an_extension_until_they_have_completed() {
+    let sim = Sim::new(1, 4 << 20);
+    let pool = block_on(Pool::create(slow(&sim, 0), &options())).unwrap();
+    let (extension, word) = (pool.extension::<AddsOne>(), pool.root_word(60));
+    maintain(&pool, 2);
+    assert_eq!(word_at(&sim, word), 0, "there was nothing to post");
+    for polls in 1.. {
+        lock(&pool.extension::<AddsOne>().0).push(word);
+        let before = word_at(&sim, word);
+        let mut client = pool.client().unwrap();
+        let is_cut = is_pending_after(pin!(pool.maintain(&mut client)), polls);
+        assert!(is_cut || lock(&extension.0).is_empty());
+        maintain(&pool, 1);
+        assert!(lock(&extension.0).is_empty() && word_at(&sim, word) > before, "after {polls} polls");
+        maintain(&pool, 1);
+        let after = word_at(&sim, word);
+        maintain(&pool, 1);
+        assert_eq!(word_at(&sim, word), after, "it is done once");
+        if !is_cut {
+            break;
+        }
+    }
 }

@@ -276,10 +276,10 @@ mod tests {
     use super::super::leftovers::Task;
     use super::*;
     use crate::sync::lock;
-    use crate::{AllocKind, Client, LockToken, Pool, PoolOptions};
+    use crate::{AllocKind, Client, Pool, PoolOptions};
     use darter_fabric::{Local, OpKind, block_on};
     use std::sync::Mutex;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
 
     fn pool_and_client() -> (Pool<Local>, Client<Local>) {
         let pool =
@@ -356,52 +356,44 @@ mod tests {
         }
     }
 
-    /// What an abandoned token has left, after its word.
-    type WithWord = (u64, Vec<Task>);
-
-    /// A client with verbs on their way, and two abandoned tokens with their words.
-    fn two_abandoned(
-        pool: &Pool<Local>,
-        client: &mut Client<Local>,
-        in_flight: usize,
-    ) -> (Arc<ClientState>, Arc<AfterTheLook>, [WithWord; 2]) {
-        let clients = &pool.process.grace.clients;
-        let mut pinned = block_on(client.pin(OpKind::Insert)).unwrap();
-        let tokens = [LockToken::new(&mut pinned).unwrap(), LockToken::new(&mut pinned).unwrap()];
-        let abandoned = tokens.map(|token| {
-            let word = token.word();
-            drop(token);
-            (word, clients.all()[0].leftovers.take_present())
-        });
+    /// A client with verbs on their way.
+    fn client_with_verbs(pool: &Pool<Local>, in_flight: usize) -> (Arc<ClientState>, Arc<AfterTheLook>) {
         let in_flight = AtomicUsize::new(in_flight);
         let orphans = Arc::new(AfterTheLook { in_flight, then: Mutex::default() });
-        let state = clients.add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>));
-        (state, orphans, abandoned)
+        let state = pool.process.grace.clients.add(Some(Arc::clone(&orphans) as Arc<dyn Orphans>));
+        (state, orphans)
+    }
+
+    /// Work that an operation leaves, and whether it was done.
+    fn work() -> (Vec<Task>, Arc<AtomicBool>) {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&is_done);
+        (vec![Box::new(move || noted.store(true, Ordering::SeqCst))], is_done)
     }
 
     /// Directly after the look for late verbs, the client drops another operation with verbs on
     /// their way and begins the next.
     #[test]
-    fn a_token_abandoned_after_the_look_for_late_verbs_is_not_over() {
-        let (pool, mut client) = pool_and_client();
-        let (state, orphans, [(early, mut abandoned), (late, mut next)]) =
-            two_abandoned(&pool, &mut client, 0);
-        state.leftovers.put_back(&mut abandoned);
+    fn work_left_after_the_look_for_late_verbs_is_not_done() {
+        let (pool, _client) = pool_and_client();
+        let (state, orphans) = client_with_verbs(&pool, 0);
+        let ((mut work_before, before), (mut work_after, after)) = (work(), work());
+        state.leftovers.put_back(&mut work_before);
         let owner = Arc::clone(&state);
-        *lock(&orphans.then) = Some(Box::new(move || owner.leftovers.put_back(&mut next)));
+        *lock(&orphans.then) = Some(Box::new(move || owner.leftovers.put_back(&mut work_after)));
         state.settle_leftovers();
-        assert!(block_on(LockToken::is_over(&mut client, early)).unwrap());
-        assert!(!block_on(LockToken::is_over(&mut client, late)).unwrap());
+        assert!(before.load(Ordering::SeqCst) && !after.load(Ordering::SeqCst));
         state.settle_leftovers();
-        assert!(block_on(LockToken::is_over(&mut client, late)).unwrap());
+        assert!(after.load(Ordering::SeqCst));
     }
 
     /// The client is gone, and its last verb lands directly after the look for late verbs.
     #[test]
-    fn a_token_of_a_client_forgotten_during_the_look_for_late_verbs_is_over() {
-        let (pool, mut client) = pool_and_client();
-        let (state, orphans, [(word, mut abandoned), _]) = two_abandoned(&pool, &mut client, 1);
-        state.leftovers.put_back(&mut abandoned);
+    fn work_of_a_client_forgotten_during_the_look_for_late_verbs_is_done() {
+        let (pool, _client) = pool_and_client();
+        let (state, orphans) = client_with_verbs(&pool, 1);
+        let (mut left, is_done) = work();
+        state.leftovers.put_back(&mut left);
         let (ended, process) = (Arc::clone(&state), Arc::downgrade(&pool.process));
         *lock(&orphans.then) = Some(Box::new(move || {
             ended.gone.store(true, Ordering::SeqCst);
@@ -410,6 +402,6 @@ mod tests {
         }));
         state.settle_leftovers();
         assert_eq!(pool.process.grace.clients.all().len(), 1);
-        assert!(block_on(LockToken::is_over(&mut client, word)).unwrap());
+        assert!(is_done.load(Ordering::SeqCst));
     }
 }

@@ -85,7 +85,7 @@ pub struct SweepReport {
     pub blocks: u64,
     /// Bytes of reachable objects in them.
     pub kept_bytes: u64,
-    /// Bytes that can be allocated now and could not before.
+    /// Bytes that can be allocated in them now; in blocks that were closed, some could before.
     pub reclaimed_bytes: u64,
     /// Slots of live members that did not move on. When this process is among them, an operation of
     /// its own is under way, or objects wait for `take_graced`.

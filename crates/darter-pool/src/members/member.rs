@@ -35,13 +35,16 @@
 //! *Registration and epochs.* A new member publishes the global epoch it read, goes live, reads the
 //! global epoch again and publishes that, all before its first pin. An advance whose scan missed
 //! the new member read the global epoch before that second reading, so it can carry the epoch at
-//! most one beyond it: the same lag as for any member.
+//! most one beyond it: the same lag as for any member. For this, how many lines are in use must be
+//! read after the epoch, and not merely beside it: the words of one READ come in any order, and a
+//! count from before the member came, with an epoch from long after, hides a live member from the
+//! advance.
 
 use darter_fabric::{Endpoint, GlobalAddr, mutant};
 
 use crate::blocks::MemberId;
 use crate::error::PoolError;
-use crate::region::{EPOCH_AT, MEMBER_BYTES, MEMBERS, MEMBERS_AT};
+use crate::region::{EPOCH_AT, LINES_AT, MEMBER_BYTES, MEMBERS, MEMBERS_AT};
 use crate::round_trip::{cas, submit};
 
 /// Words of a member line that are in use.
@@ -119,8 +122,9 @@ pub(super) fn state_word(live: bool, incarnation: u32) -> u64 {
     u64::from(live) << 32 | u64::from(incarnation)
 }
 
-/// Reads the global epoch, then the member lines: in this order, which the advance of the epoch
-/// relies on. `expected` is how many lines the caller thinks are in use.
+/// Reads the global epoch and the count of nodes, then how many lines are in use, then the lines:
+/// in this order, which the advance of the epoch relies on. `expected` is how many lines the caller
+/// thinks are in use.
 pub(crate) async fn read_table<E: Endpoint>(
     endpoint: &mut E,
     expected: u32,
@@ -131,11 +135,14 @@ pub(crate) async fn read_table<E: Endpoint>(
         let lines = expected as usize * LINE_WORDS;
         let early = mutant!("member-lines-read-before-the-epoch").then(|| batch.read(line_addr(0), lines));
         let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 3);
+        let count = batch.read(GlobalAddr::new(0, LINES_AT), 1);
         let states = early.unwrap_or_else(|| batch.read(line_addr(0), lines));
         let table = batch.read(line_addr(0), lines);
         let done = submit(endpoint, batch).await?;
-        let (epoch, used) = (done.words(head)[0], done.words(head)[1]);
-        let nodes = u8::try_from(done.words(head)[2]).ok().filter(|&nodes| nodes > 0);
+        let (epoch, beside, nodes) = (done.words(head)[0], done.words(head)[1], done.words(head)[2]);
+        let used =
+            if mutant!("member-lines-counted-beside-the-epoch") { beside } else { done.words(count)[0] };
+        let nodes = u8::try_from(nodes).ok().filter(|&nodes| nodes > 0);
         let (Some(nodes), true) = (nodes, used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
             return Err(PoolError::Damaged { node: 0, what: "its epoch line holds numbers that cannot be" });
         };

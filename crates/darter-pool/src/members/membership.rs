@@ -197,7 +197,8 @@ impl Members {
     }
 
     /// Evicts members that have been silent for half a lease and are gone, or that have lapsed and
-    /// can be shut out. Does so every quarter of a lease, and else nothing.
+    /// can be shut out, and looks for absent nodes. Does so every quarter of a lease, and else
+    /// nothing.
     pub(crate) async fn evict_when_due<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -207,6 +208,7 @@ impl Members {
         let now = endpoint.now_ms();
         if now.saturating_sub(self.asked_ms.load(Ordering::Relaxed)) > self.lease_ms() / 4 {
             self.asked_ms.store(now, Ordering::Relaxed);
+            blocks.fabric().look_for_absent();
             self.evict_silent(endpoint, blocks, table, self.lease_ms() / 2).await?;
         }
         Ok(())

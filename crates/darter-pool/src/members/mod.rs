@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `superblock` | what a pool is, checked before anything else is believed |
+//! | `founding` | how one process at a time makes a pool |
 //! | `member` | the member table, and the argument about leases and incarnations |
 //! | `register` | how a process goes live |
 //! | `evict` | how members that are gone are ended |
@@ -16,6 +17,7 @@
 mod addition;
 mod adoption;
 mod evict;
+mod founding;
 mod member;
 mod membership;
 mod nodes;
@@ -25,9 +27,10 @@ mod register;
 mod superblock;
 
 pub use adoption::{Adoption, SweepReport};
+pub(crate) use founding::Founding;
 pub(crate) use member::{MemberLine, MemberTable, is_live, read_table};
 pub(crate) use membership::{Members, News};
-pub(crate) use nodes::{learn, write_directory};
+pub(crate) use nodes::{Absent, expect_absent, learn, write_directory};
 pub(crate) use register::register;
 pub(crate) use superblock::{
     LEASE_MS_MAX, Superblock, begin as begin_superblocks, finish as finish_superblocks, node_sizes,

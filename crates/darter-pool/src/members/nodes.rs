@@ -4,7 +4,8 @@
 //! ```text
 //! line, word 0   0 free | READY | member + 1 << 32 | incarnation: being added by that member
 //!            1   bytes of the node
-//!            2   bytes of its address        3 … 15   the address, as a pool's name would give it
+//!            2   bytes of its address        3 … 14   the address, as a pool's name would give it
+//!           15   the id of its memory, 0 if the provider has none
 //! ```
 //!
 //! *Adding.* A member takes the line after the last by CAS on its first word (from free, or from a
@@ -23,7 +24,7 @@
 //! shut out at all nodes there are: the count is read once more after node 0 has shut it out, since
 //! it can have used no node that was not counted by then.
 
-use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Endpoint, ExpectedNode, Fabric, FabricError, GlobalAddr, mutant};
 
 use super::addition::Adding;
 use super::member::{self, MemberTable};
@@ -36,8 +37,10 @@ use crate::round_trip::{cas, post, read_words, submit};
 
 const LINE_WORDS: usize = (NODE_LINE_BYTES / 8) as usize;
 /// Bytes of the longest address.
-const ADDRESS_BYTES_MAX: usize = (LINE_WORDS - 3) * 8;
+const ADDRESS_BYTES_MAX: usize = (LINE_WORDS - 4) * 8;
 const READY: u64 = 1 << 63;
+/// The word with the id of a node's memory.
+const ID: usize = LINE_WORDS - 1;
 
 fn line_addr(node: u8) -> GlobalAddr {
     GlobalAddr::new(0, DIRECTORY_AT + u64::from(node) * NODE_LINE_BYTES)
@@ -57,9 +60,9 @@ async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, Po
 }
 
 /// Words 1 to 15 of a node's line.
-fn line_words(bytes: u64, address: &str) -> Result<[u64; LINE_WORDS - 1], PoolError> {
+fn line_words(bytes: u64, address: &str, id: Option<u64>) -> Result<[u64; LINE_WORDS - 1], PoolError> {
     if address.is_empty() || address.len() > ADDRESS_BYTES_MAX {
-        return Err(PoolError::Options("a memory node's address has 1 to 104 bytes"));
+        return Err(PoolError::Options("a memory node's address has 1 to 96 bytes"));
     }
     let mut words = [0; LINE_WORDS - 1];
     (words[0], words[1]) = (bytes, address.len() as u64);
@@ -68,15 +71,16 @@ fn line_words(bytes: u64, address: &str) -> Result<[u64; LINE_WORDS - 1], PoolEr
         whole[..bytes.len()].copy_from_slice(bytes);
         *word = u64::from_le_bytes(whole);
     }
+    words[ID - 1] = id.filter(|_| !mutant!("directory-without-ids")).unwrap_or(0);
     Ok(words)
 }
 
-/// The bytes and the address that a complete line names.
-fn parse(words: &[u64]) -> Option<(u64, String)> {
+/// What a complete line says of its node.
+fn parse(words: &[u64]) -> Option<ExpectedNode> {
     let length = usize::try_from(words[2]).ok().filter(|length| (1..=ADDRESS_BYTES_MAX).contains(length))?;
-    let bytes = words[3..].iter().flat_map(|word| word.to_le_bytes()).take(length).collect();
+    let bytes = words[3..ID].iter().flat_map(|word| word.to_le_bytes()).take(length).collect();
     let address = String::from_utf8(bytes).ok()?;
-    (words[0] == READY).then_some((words[1], address))
+    (words[0] == READY).then_some(ExpectedNode { address, bytes: words[1], id: words[ID] })
 }
 
 /// Writes the first lines of a new pool's directory, as far as the fabric tells addresses. The
@@ -90,7 +94,7 @@ pub(crate) async fn write_directory<F: Fabric>(
         let (Some(address), Some(laid_out)) = (fabric.node_address(node), layout.node(node)) else {
             continue;
         };
-        let words = line_words(laid_out.bytes, &address)?;
+        let words = line_words(laid_out.bytes, &address, fabric.node_id(node))?;
         let write = |batch: &mut Batch| {
             batch.write(line_addr(node).plus(8), &words);
             batch.write(line_addr(node), &[READY]);
@@ -104,6 +108,46 @@ async fn read_line<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<[u64; LINE
     Ok(read_words(endpoint, line_addr(node)).await?)
 }
 
+/// What the directory says of a node; fails if it says nothing.
+async fn look_up<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<ExpectedNode, PoolError> {
+    let damaged = PoolError::Damaged { node: 0, what: "its directory does not say where a node is" };
+    parse(&read_line(endpoint, node).await?).ok_or(damaged)
+}
+
+/// Has the fabric expect a node that cannot be reached, if the directory tells its memory from any
+/// other.
+fn expect<F: Fabric>(fabric: &F, node: u8, expected: &ExpectedNode) -> Result<(), PoolError> {
+    if expected.id == 0 {
+        return Err(FabricError::Unreachable { node }.into());
+    }
+    Ok(fabric.expect_node(node, expected)?)
+}
+
+/// Has the fabric expect the nodes that were named to it and that it could not reach. Their bytes,
+/// 0 before, are then what the directory says.
+pub(crate) async fn expect_absent<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    sizes: &mut [u64],
+) -> Result<(), PoolError> {
+    for (node, bytes) in (0..).zip(sizes).filter(|(_, bytes)| **bytes == 0) {
+        let expected = look_up(endpoint, node).await?;
+        expect(fabric, node, &expected)?;
+        *bytes = expected.bytes;
+    }
+    Ok(())
+}
+
+/// What to make of a node that the directory names and that cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// An error: a member that is there uses nodes that it has reached.
+    Refused,
+    /// It is expected to come back: all the pool's members know it, and a process that opens the
+    /// pool needs it for some keys only.
+    Expected,
+}
+
 /// Makes the fabric reach, and the layout know, all of the first `count` nodes. Several threads may
 /// do so at once.
 pub(crate) async fn learn<F: Fabric>(
@@ -112,18 +156,23 @@ pub(crate) async fn learn<F: Fabric>(
     superblock: &Superblock,
     layout: &Layout,
     count: u8,
+    absent: Absent,
 ) -> Result<(), PoolError> {
     for node in layout.node_count()..count {
-        let line = read_line(endpoint, node).await?;
-        let damaged = PoolError::Damaged { node: 0, what: "its directory does not say where a node is" };
-        let (bytes, address) = parse(&line).ok_or(damaged)?;
+        let expected = look_up(endpoint, node).await?;
         if usize::from(node) >= fabric.nodes() {
-            let added = fabric.add_node(node, &address);
+            let added = fabric.add_node(node, &expected.address);
             // Unless another thread was faster.
             if usize::from(node) >= fabric.nodes() {
-                added?;
+                if absent == Absent::Refused || !matches!(added, Err(FabricError::Io(_))) {
+                    added?;
+                }
+                expect(fabric, node, &expected)?;
+                layout.add_node(usize::from(node), expected.bytes)?;
+                continue;
             }
         }
+        let bytes = expected.bytes;
         let found = superblock::read_node(endpoint, node, fabric.node_bytes(node)).await?;
         if found != *superblock || fabric.node_bytes(node) != bytes {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
@@ -151,7 +200,7 @@ impl Members {
     ) -> Result<(), PoolError> {
         let layout = blocks.layout();
         let learnt = if table.nodes > layout.node_count() {
-            learn(blocks.fabric(), endpoint, self.superblock(), layout, table.nodes).await
+            learn(blocks.fabric(), endpoint, self.superblock(), layout, table.nodes, Absent::Refused).await
         } else {
             Ok(())
         };
@@ -180,7 +229,7 @@ impl Members {
         epoch: impl Fn() -> u64,
         address: &str,
     ) -> Result<u8, PoolError> {
-        line_words(0, address)?;
+        line_words(0, address, None)?;
         let adding = Adding::begin(self.addition(), endpoint.orphans())?;
         let (node, claim) = self.claim_line(endpoint, blocks, epoch).await?;
         let bytes = match self.prepare_node(endpoint, blocks, node, address).await {
@@ -193,7 +242,7 @@ impl Members {
             }
         };
         let mut batch = endpoint.batch();
-        batch.write(line_addr(node).plus(8), &line_words(bytes, address)?);
+        batch.write(line_addr(node).plus(8), &line_words(bytes, address, blocks.fabric().node_id(node))?);
         let cas = batch.cas(line_addr(node), claim, READY);
         if !submit(endpoint, batch).await?.swapped(cas) {
             blocks.fabric().forget_node(node);
@@ -318,8 +367,8 @@ mod tests {
         let (fabric, layout) = (other.fabric(), other.process.blocks.layout());
         let superblock = other.process.members.superblock();
         let (mut one, mut two) = (fabric.endpoint().unwrap(), fabric.endpoint().unwrap());
-        let mut first = pin!(learn(fabric, &mut one, superblock, layout, 2));
-        let mut second = pin!(learn(fabric, &mut two, superblock, layout, 2));
+        let mut first = pin!(learn(fabric, &mut one, superblock, layout, 2, Absent::Refused));
+        let mut second = pin!(learn(fabric, &mut two, superblock, layout, 2, Absent::Refused));
         while !is_done(first.as_mut()) {
             assert!(!is_done(second.as_mut()));
         }

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::pin::pin;
 
 use super::evict::evict_gone;
-use super::member::read_table;
+use super::member::{LINE_WORDS, read_table};
 use crate::fixtures::{LEASE_MS, create, is_pending_after, maintain, open, open_first, options, slow};
-use crate::{AllocKind, Pool, ReachableSet};
+use crate::{AllocKind, Pool, PoolError, ReachableSet};
 
 #[test]
 fn members_that_renew_their_leases_are_not_shut_out() {
@@ -108,6 +108,63 @@ fn who_is_seen_live_is_seen_with_words_of_its_own() {
     drop((one, two));
 }
 
+/// A member joins and the epoch moves on beside it while the table is read slowly, the last word of
+/// each verb first. Whoever found that epoch and not the member would advance the epoch over its
+/// pin.
+#[test]
+fn whoever_joined_before_an_epoch_is_seen_with_it() {
+    for expected in [1, 2] {
+        let words = (0..100).take_while(|&words| joins_after(expected, words)).count();
+        assert!(words > 2 * LINE_WORDS, "the epoch, and the lines twice");
+    }
+}
+
+/// Reads a table of `expected` lines, of which a member joins when `words` have been read. Returns
+/// whether there were as many.
+fn joins_after(expected: u32, words: usize) -> bool {
+    let sim = Sim::new(1, 4 << 20);
+    let one = create(&sim);
+    let mut endpoint = sim.endpoint().unwrap();
+    let read = RefCell::new(None);
+    let mut executor = Executor::new(&sim);
+    executor.spawn(0, async {
+        *read.borrow_mut() = Some(read_table(&mut endpoint, expected).await.unwrap());
+    });
+    let mut events = Vec::new();
+    let mut left = words;
+    while left > 0 && read.borrow().is_none() {
+        executor.events(&mut events);
+        left -= usize::from(matches!(events[0].kind, EventKind::Execute { .. }));
+        executor.perform(events[0], 1, WordOrder::Descending);
+    }
+    let is_over = read.borrow().is_some();
+
+    sim.schedule(false);
+    let two = open(&sim, 1);
+    let mut client = two.client().unwrap();
+    let addr = block_on(client.alloc(0, 64, AllocKind::Leaf)).unwrap();
+    block_on(client.pin(OpKind::Delete)).unwrap().retire(addr, 64, AllocKind::Leaf);
+    drop(client);
+    let before = one.epoch();
+    for _ in 0..3 {
+        maintain(&two, 1);
+        maintain(&one, 1);
+    }
+    assert!(one.epoch() > before);
+    sim.schedule(true);
+
+    while read.borrow().is_none() {
+        executor.events(&mut events);
+        executor.perform(events[0], u32::MAX, WordOrder::Ascending);
+    }
+    sim.schedule(false);
+    let table = read.borrow_mut().take().unwrap();
+    assert!(table.epoch <= before || table.live().count() == 2, "after {words} words of {expected} lines");
+    drop(executor);
+    drop((one, two));
+    !is_over
+}
+
 #[test]
 fn nobody_is_ended_who_may_write_to_nodes_that_are_not_known() {
     let sim = Sim::new(2, 4 << 20);
@@ -122,6 +179,17 @@ fn nobody_is_ended_who_may_write_to_nodes_that_are_not_known() {
     let evictions = block_on(evict_gone(&fabric, &mut endpoint, [(1, line, true)].into_iter())).unwrap();
     assert!(evictions.unsure && !evictions.any);
     drop(one);
+}
+
+#[test]
+fn a_line_is_free_again_when_its_node_cannot_be_added() {
+    let sim = Sim::new(2, 4 << 20);
+    (0..2).for_each(|process| sim.process(process).limit_nodes(1));
+    let (one, two) = (create(&sim), open(&sim, 1));
+    assert!(block_on(one.add_node(&mut one.client().unwrap(), "sim:7")).is_err());
+    assert_eq!(block_on(two.add_node(&mut two.client().unwrap(), "sim:1")).unwrap(), 1);
+    maintain(&one, 3);
+    assert_eq!(one.process.blocks.layout().node_count(), 2);
 }
 
 #[test]
@@ -185,4 +253,66 @@ fn what_is_freed_after_the_walk_of_a_sweep_is_free() {
     assert!(report.finished && report.violations.is_empty());
     let audit = block_on(sweeper.audit(&mut client, &ReachableSet::new())).unwrap();
     assert_eq!((report.kept_bytes, audit.leaked_bytes), (0, 0));
+}
+
+/// One process makes a pool, and at any two of its round trips another begins, and goes on or
+/// waits.
+#[test]
+fn of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told() {
+    let mut contended = 0;
+    'first: for first_polls in 0.. {
+        for second_polls in 0.. {
+            let sim = Sim::new(2, 4 << 20);
+            let (one, two) = (slow(&sim, 0), slow(&sim, 1));
+            let options = options();
+            let mut first = pin!(Pool::create(one, &options));
+            let is_first_done = !is_pending_after(first.as_mut(), first_polls);
+            if is_first_done {
+                assert!(first_polls > 10, "a pool is made in many round trips");
+                break 'first;
+            }
+            let mut second = pin!(Pool::create(two, &options));
+            if !is_pending_after(second.as_mut(), second_polls) {
+                break;
+            }
+            let outcomes = [block_on(first), block_on(second)];
+            let at = format!("after {first_polls} and {second_polls} polls");
+            let won: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().ok()).collect();
+            assert_eq!(won.len(), 1, "{at}");
+            let refused = outcomes.iter().find_map(|outcome| outcome.as_ref().err()).unwrap();
+            contended += usize::from(matches!(refused, PoolError::BeingCreated { .. }));
+            let is_told = matches!(refused, PoolError::BeingCreated { .. } | PoolError::AlreadyAPool { .. });
+            assert!(is_told, "{at}: {refused}");
+            let opened = open(&sim, 2);
+            assert_eq!((opened.id(), opened.secret()), (won[0].id(), won[0].secret()), "{at}");
+            for pool in won {
+                pool.abandon();
+            }
+            opened.abandon();
+        }
+    }
+    assert!(contended > 0);
+}
+
+/// A process dies at any round trip while it makes a pool.
+#[test]
+fn a_pool_left_half_made_is_made_again() {
+    for polls in 0.. {
+        let sim = Sim::new(2, 4 << 20);
+        let options = options();
+        {
+            let mut first = pin!(Pool::create(slow(&sim, 0), &options));
+            if !is_pending_after(first.as_mut(), polls) {
+                assert!(polls > 10, "a pool is made in many round trips");
+                return;
+            }
+            sim.process(0).kill();
+        }
+        match block_on(Pool::create(sim.process(1), &options)) {
+            Ok(pool) => drop(pool),
+            Err(PoolError::AlreadyAPool { .. }) => drop(open(&sim, 1)),
+            Err(error) => panic!("after {polls} polls: {error}"),
+        }
+        drop(open(&sim, 2));
+    }
 }

@@ -6,7 +6,7 @@ use super::evict::evict_gone;
 use super::member::{MemberTable, Publication, line_addr, publication_addr, read_table, state_word};
 use crate::blocks::MemberId;
 use crate::error::PoolError;
-use crate::region::{EPOCH_AT, MEMBERS};
+use crate::region::{LINES_AT, MEMBERS};
 use crate::round_trip::{Swap, cas, post, submit};
 
 /// What registration has settled.
@@ -97,7 +97,7 @@ async fn go_live<E: Endpoint>(
 
 /// Makes others read at least `used` member lines.
 async fn raise_used<E: Endpoint>(endpoint: &mut E, used: u32) -> Result<(), PoolError> {
-    let addr = GlobalAddr::new(0, EPOCH_AT + 8);
+    let addr = GlobalAddr::new(0, LINES_AT);
     let mut known = 0;
     // The word only grows, at most to the number of lines, so this ends.
     while known < u64::from(used) {

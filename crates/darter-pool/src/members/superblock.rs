@@ -18,7 +18,7 @@ use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, rando
 
 use crate::blocks::Layout;
 use crate::error::PoolError;
-use crate::region::{EPOCH_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
+use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
 /// The version of everything this crate lays out.
@@ -121,20 +121,14 @@ pub(crate) fn node_sizes<F: Fabric>(fabric: &F) -> Result<Vec<u64>, PoolError> {
     Ok((0..nodes).map(|node| fabric.node_bytes(node)).collect())
 }
 
-/// Writes the superblocks and empty tables of a new pool, node 0's superblock excepted. Fails if
-/// one of the nodes belongs to a pool.
+/// Writes the superblocks and empty tables of a new pool, node 0's superblock excepted, on nodes
+/// that this process has taken (`founding`).
 pub(crate) async fn begin<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     superblock: &Superblock,
     layout: &Layout,
 ) -> Result<(), PoolError> {
-    for node in 0..layout.node_count() {
-        let [magic, ..] = read_constants(endpoint, node).await?;
-        if magic == SUPERBLOCK_MAGIC {
-            return Err(PoolError::AlreadyAPool { node });
-        }
-    }
     for node in (1..layout.node_count()).rev() {
         write_node(endpoint, superblock, node, fabric.node_bytes(node), layout.blocks(node)).await?;
     }
@@ -165,13 +159,15 @@ pub(crate) async fn write_node<E: Endpoint>(
     write_constants(endpoint, superblock, node, bytes).await
 }
 
-/// Clears everything before a node's blocks.
+/// Clears everything before a node's blocks but the word that keeps other founders out.
 async fn write_zeros<E: Endpoint>(endpoint: &mut E, node: u8, blocks: u32) -> Result<(), PoolError> {
     let zeros = vec![0; ZERO_WORDS];
     let table_end = TABLE_AT + u64::from(blocks) * 8;
-    for start in (0..table_end).step_by(ZERO_WORDS * 8) {
-        let words = ((table_end - start) / 8).min(ZERO_WORDS as u64) as usize;
-        post(endpoint, |batch| batch.write(GlobalAddr::new(node, start), &zeros[..words])).await?;
+    for (from, to) in [(0, FOUNDER_AT), (FOUNDER_AT + 8, table_end)] {
+        for start in (from..to).step_by(ZERO_WORDS * 8) {
+            let words = ((to - start) / 8).min(ZERO_WORDS as u64) as usize;
+            post(endpoint, |batch| batch.write(GlobalAddr::new(node, start), &zeros[..words])).await?;
+        }
     }
     Ok(())
 }
@@ -209,13 +205,13 @@ pub(crate) async fn read_node<E: Endpoint>(
 }
 
 /// Reads and compares the superblocks of the nodes that are given, and the count of those in use.
+/// Nodes of 0 bytes are away; the directory must tell of them (`nodes`).
 pub(crate) async fn read<E: Endpoint>(
     endpoint: &mut E,
     node_bytes: &[u64],
 ) -> Result<(Superblock, u8), PoolError> {
     let mut first: Option<Superblock> = None;
-    for (node, &bytes) in node_bytes.iter().enumerate() {
-        let node = node as u8;
+    for (node, &bytes) in (0..).zip(node_bytes).filter(|(node, bytes)| *node == 0 || **bytes > 0) {
         let found = read_node(endpoint, node, bytes).await?;
         if first.is_some_and(|first| first != found) {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });

@@ -3,6 +3,5 @@
 #![allow(clippy::unwrap_used)] // these are tests
 
 mod cancellation;
-mod lock_tokens;
 mod membership;
 mod reclamation;

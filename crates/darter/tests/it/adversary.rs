@@ -49,7 +49,7 @@ pub(crate) fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Asserts that the store holds exactly what the model does, whichever way it is read.
-pub(crate) fn assert_holds<F: Fabric>(session: &mut Session<F>, model: &Model) {
+pub(crate) fn assert_holds<F: Fabric>(session: &Session<F>, model: &Model) {
     let forward: Vec<_> = session.scan(..).map(Result::unwrap).collect();
     let expected: Vec<_> = model.clone().into_iter().collect();
     assert_pairs(&forward, &expected);
@@ -87,28 +87,4 @@ pub(crate) fn assert_sound<F: Fabric>(store: &Store<F>, keys: usize) {
 pub(crate) fn brief(key: &[u8]) -> String {
     let tail = &key[key.len().saturating_sub(20)..];
     format!("{} bytes …{}", key.len(), tail.escape_ascii())
-}
-
-/// Numbers that look random and come from a seed: the test's own, so that a failure's seed says it
-/// all.
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
-    }
-
-    /// splitmix64.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
 }

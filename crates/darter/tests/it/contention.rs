@@ -2,8 +2,9 @@
 //!
 //! Nothing here depends on who is faster: every assertion holds for every interleaving.
 
-use crate::adversary::{Dice, assert_sound};
-use darter::{Decision, Session, Store};
+use crate::adversary::assert_sound;
+use crate::dice::Dice;
+use darter::{Change, Session, Store};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -12,10 +13,10 @@ const KEYS: [&[u8]; 6] = [b"", b"a", b"a\0", b"ab", b"abc", b"abd"];
 const THREADS: u64 = 4;
 
 /// Adds one to a counter under a key, against everyone else.
-fn add_one(session: &mut Session, key: &[u8]) {
+fn add_one(session: &Session, key: &[u8]) {
     loop {
         let added = match session.get(key).unwrap() {
-            None => session.insert(key, 1_u64.to_be_bytes()).unwrap(),
+            None => session.insert_if_absent(key, 1_u64.to_be_bytes()).unwrap(),
             Some(old) => {
                 let new = u64::from_be_bytes(old[..].try_into().unwrap()) + 1;
                 session.replace_if_equal(key, &old, new.to_be_bytes()).unwrap()
@@ -27,7 +28,7 @@ fn add_one(session: &mut Session, key: &[u8]) {
     }
 }
 
-fn counter(session: &mut Session, key: &[u8]) -> u64 {
+fn counter(session: &Session, key: &[u8]) -> u64 {
     session.get(key).unwrap().map_or(0, |value| u64::from_be_bytes(value[..].try_into().unwrap()))
 }
 
@@ -39,16 +40,16 @@ fn threads_lose_no_increment() {
         for thread in 0..THREADS {
             let store = &store;
             scope.spawn(move || {
-                let mut session = store.session().unwrap();
+                let session = store.session().unwrap();
                 let mut dice = Dice::new(thread);
                 for _ in 0..EACH {
-                    add_one(&mut session, KEYS[dice.below(KEYS.len() as u64) as usize]);
+                    add_one(&session, KEYS[dice.below(KEYS.len() as u64) as usize]);
                 }
             });
         }
     });
-    let mut session = store.session().unwrap();
-    assert_eq!(KEYS.iter().map(|key| counter(&mut session, key)).sum::<u64>(), THREADS * EACH);
+    let session = store.session().unwrap();
+    assert_eq!(KEYS.iter().map(|key| counter(&session, key)).sum::<u64>(), THREADS * EACH);
     drop(session);
     assert_sound(&store, KEYS.len());
 }
@@ -64,11 +65,11 @@ fn a_conditional_delete_takes_what_it_judged() {
         for thread in 0..THREADS {
             let (store, taken) = (&store, &taken);
             scope.spawn(move || {
-                let mut session = store.session().unwrap();
+                let session = store.session().unwrap();
                 let mut dice = Dice::new(thread);
                 for _ in 0..EACH {
                     let key = KEYS[dice.below(KEYS.len() as u64) as usize];
-                    add_one(&mut session, key);
+                    add_one(&session, key);
                     let mut judged = 0;
                     let collected = session.delete_if(key, |value| {
                         judged = u64::from_be_bytes(value.try_into().unwrap());
@@ -81,8 +82,8 @@ fn a_conditional_delete_takes_what_it_judged() {
             });
         }
     });
-    let mut session = store.session().unwrap();
-    let left: u64 = KEYS.iter().map(|key| counter(&mut session, key)).sum();
+    let session = store.session().unwrap();
+    let left: u64 = KEYS.iter().map(|key| counter(&session, key)).sum();
     assert_eq!(left + taken.into_inner(), THREADS * EACH);
 }
 
@@ -98,35 +99,35 @@ fn what_is_modified_is_what_was_judged() {
         for thread in 0..THREADS {
             let (store, raised, taken) = (&store, &raised, &taken);
             scope.spawn(move || {
-                let mut session = store.session().unwrap();
+                let session = store.session().unwrap();
                 let mut dice = Dice::new(thread);
                 for _ in 0..EACH {
                     let key = KEYS[dice.below(KEYS.len() as u64) as usize];
                     let (wish, tail) = (dice.below(4), dice.below(200) as usize);
                     let mut seen = 0;
-                    let decision = session.modify(key, |value, new| {
-                        assert!(new.is_empty(), "what an earlier look wrote");
+                    let modified = session.modify(key, |value| {
                         seen = value.map_or(0, |value| u64::from_be_bytes(*value.first_chunk().unwrap()));
                         match wish {
-                            0 => Decision::Remove,
-                            1 => Decision::Keep,
+                            0 => Change::Remove,
+                            1 => Change::Keep,
                             _ => {
-                                new.extend_from_slice(&(seen + 1).to_be_bytes());
+                                let mut new = (seen + 1).to_be_bytes().to_vec();
                                 new.resize(8 + tail, 7);
-                                Decision::Put
+                                Change::Put(new)
                             }
                         }
                     });
-                    match decision.unwrap() {
-                        Decision::Put => raised.fetch_add(1, Ordering::Relaxed),
-                        Decision::Remove => taken.fetch_add(seen, Ordering::Relaxed),
-                        Decision::Keep => 0,
+                    match (wish, modified.unwrap()) {
+                        (0, true) => taken.fetch_add(seen, Ordering::Relaxed),
+                        (0 | 1, false) => 0,
+                        (2.., true) => raised.fetch_add(1, Ordering::Relaxed),
+                        (wish, changed) => panic!("wish {wish}: {changed}"),
                     };
                 }
             });
         }
     });
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let left = KEYS.iter().filter_map(|key| session.get(key).unwrap());
     let left: u64 = left.map(|value| u64::from_be_bytes(*value.first_chunk().unwrap())).sum();
     assert_eq!(left + taken.into_inner(), raised.into_inner());
@@ -154,14 +155,14 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
         for thread in 0..THREADS {
             let (store, keys, balance) = (&store, &keys, &balance);
             scope.spawn(move || {
-                let mut session = store.session().unwrap();
+                let session = store.session().unwrap();
                 let mut dice = Dice::new(100 + thread);
                 for _ in 0..EACH {
                     let at = dice.below(keys.len() as u64) as usize;
                     let value = vec![at as u8; dice.below(300) as usize];
                     match dice.below(8) {
                         0..=2 => {
-                            let inserted = session.insert(&keys[at], value).unwrap();
+                            let inserted = session.insert_if_absent(&keys[at], value).unwrap();
                             balance[at].fetch_add(i64::from(inserted), Ordering::Relaxed);
                         }
                         3..=5 => {
@@ -180,7 +181,7 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
             });
         }
     });
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let mut present = 0;
     for (key, balance) in keys.iter().zip(&balance) {
         let is_there = session.get(key).unwrap().is_some();
@@ -198,7 +199,7 @@ fn scans_keep_their_promise_under_change() {
     const STAYING: u32 = 500;
     let store = Store::open("mem:64M?nodes=2").unwrap();
     let key = |n: u32, kind: u8| [&n.to_be_bytes()[..], &[kind]].concat();
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     for n in 0..STAYING {
         session.put(key(n, b's'), b"stays").unwrap();
     }
@@ -207,7 +208,7 @@ fn scans_keep_their_promise_under_change() {
         for thread in 0..2 {
             let (store, running) = (&store, &running);
             scope.spawn(move || {
-                let mut session = store.session().unwrap();
+                let session = store.session().unwrap();
                 let mut dice = Dice::new(200 + thread);
                 for _ in 0..20_000 {
                     let n = dice.below(u64::from(STAYING)) as u32;
@@ -250,10 +251,10 @@ fn scans_keep_their_promise_under_change() {
 fn child_process() {
     let Ok(url) = std::env::var("DARTER_CONTENTION_POOL") else { return };
     let seed = std::env::var("DARTER_CONTENTION_SEED").unwrap().parse().unwrap();
-    let mut session = Store::open(&url).unwrap().session().unwrap();
+    let session = Store::open(&url).unwrap().session().unwrap();
     let mut dice = Dice::new(seed);
     for _ in 0..EACH_PROCESS {
-        add_one(&mut session, KEYS[dice.below(KEYS.len() as u64) as usize]);
+        add_one(&session, KEYS[dice.below(KEYS.len() as u64) as usize]);
     }
 }
 
@@ -281,8 +282,8 @@ fn processes_lose_no_increment() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let store = Store::open(&url).unwrap();
-    let mut session = store.session().unwrap();
-    assert_eq!(KEYS.iter().map(|key| counter(&mut session, key)).sum::<u64>(), 3 * EACH_PROCESS);
+    let session = store.session().unwrap();
+    assert_eq!(KEYS.iter().map(|key| counter(&session, key)).sum::<u64>(), 3 * EACH_PROCESS);
     drop(session);
     assert_sound(&store, KEYS.len());
 }

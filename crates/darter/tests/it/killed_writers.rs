@@ -6,7 +6,8 @@
 //! parent knows exactly what the store must hold: all acknowledged steps, and perhaps the one
 //! after. When a child is started again it repeats that one and goes on.
 
-use crate::adversary::{Dice, Model, assert_sound, brief};
+use crate::adversary::{Model, assert_sound, brief};
+use crate::dice::Dice;
 use darter::{ScanRange, Session, Store};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 const CHILDREN: u64 = 3;
 const ROUNDS: u64 = 10;
+/// Steps of a child that is killed soon after its start.
+const WRITES_OF_A_SHORT_LIFE: u64 = 150;
 /// Keys of one child; few, so that they are overwritten and deleted often.
 const KEYS: u64 = 300;
 
@@ -55,7 +58,7 @@ fn child_process() {
     let Ok(url) = std::env::var("DARTER_KILLED_POOL") else { return };
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let (child, first) = (number("DARTER_KILLED_CHILD"), number("DARTER_KILLED_STEP"));
-    let mut session = Store::open(&url).unwrap().session().unwrap();
+    let session = Store::open(&url).unwrap().session().unwrap();
     let mut out = std::io::stdout().lock();
     // The test runner has begun a line.
     writeln!(out).unwrap();
@@ -122,7 +125,7 @@ impl Writer {
     }
 
     /// Whether the store holds what it must of this child's, with the step in hand done or not.
-    fn assert_present(&self, session: &mut Session) {
+    fn assert_present(&self, session: &Session) {
         let suffix = b'0' + self.number as u8;
         let found: Model = session
             .scan(ScanRange::all())
@@ -152,7 +155,7 @@ fn acknowledged_writes_outlive_their_writers() {
     // A short lease: the living notice sooner. Whether somebody is dead is never judged by it.
     let options = Store::options().block_bytes(1 << 20).lease(Duration::from_millis(100));
     let store = options.open(&format!("{url}?size=192M&nodes=2")).unwrap();
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let mut writers: Vec<Writer> = (1..=CHILDREN).map(Writer::new).collect();
     let mut dice = Dice::new(7);
     for round in 0..ROUNDS {
@@ -168,7 +171,7 @@ fn acknowledged_writes_outlive_their_writers() {
             }
         });
         for writer in &writers {
-            writer.assert_present(&mut session);
+            writer.assert_present(&session);
         }
         let check = if round % 3 == 2 { store.repair() } else { store.check() }.unwrap();
         assert!(check.is_sound(), "round {round}: {:#?}", check.violations);
@@ -177,12 +180,12 @@ fn acknowledged_writes_outlive_their_writers() {
     // process had adopted.
     drop((session, store));
     let store = Store::open(&url).unwrap();
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let check = store.repair().unwrap();
     assert!(check.is_sound(), "{:#?}", check.violations);
     assert_eq!(check.leaked_bytes, 0, "{:?}", check.remarks);
     for writer in &writers {
-        writer.assert_present(&mut session);
+        writer.assert_present(&session);
     }
     let keys: Vec<_> = session.scan(..).map(|pair| pair.unwrap().0).collect();
     for key in keys {
@@ -210,5 +213,45 @@ fn what_the_dead_left_is_swept_in_the_background() {
     // All without a repair.
     let check = store.check().unwrap();
     assert!(check.is_sound() && check.leaked_bytes == 0, "{check:#?}");
-    writer.assert_present(&mut store.session().unwrap());
+    writer.assert_present(&store.session().unwrap());
+}
+
+/// Rounds of start, writes and SIGKILL on a pool of 64 MiB, which holds blocks for some fifteen
+/// such lives at a time.
+fn rounds_of_death(rounds: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", directory.path().join("pool").display());
+    drop(Store::open(&format!("{url}?size=64M")).unwrap());
+    let mut writer = Writer::new(1);
+    for _ in 0..rounds {
+        writer.live_and_die(&url, WRITES_OF_A_SHORT_LIFE);
+    }
+    // What the last of them left is counted as it is given back.
+    let observer = Store::options().sweep(false).open(&url).unwrap();
+    let check = observer.check().unwrap();
+    assert!(check.is_sound() && check.leaked_bytes > 0, "{check:#?}");
+    drop(observer);
+    let store = Store::options().sweep(false).open(&url).unwrap();
+    let repair = store.repair().unwrap();
+    assert_eq!((repair.repaired_bytes, repair.leaked_bytes), (check.leaked_bytes, 0));
+    drop(store);
+    writer.live_and_die(&url, WRITES_OF_A_SHORT_LIFE);
+    let store = Store::open(&url).unwrap();
+    let check = store.check().unwrap();
+    assert!(check.is_sound(), "{:#?}", check.violations);
+    assert_eq!(check.leaked_bytes, 0, "{:?}", check.remarks);
+    assert_eq!(store.repair().unwrap().repaired_bytes, 0);
+    writer.assert_present(&store.session().unwrap());
+}
+
+#[test]
+fn writers_killed_again_and_again_leave_room_for_the_next() {
+    rounds_of_death(40);
+}
+
+#[test]
+#[ignore = "takes minutes: a thousand rounds"]
+fn a_thousand_killed_writers_leave_room_for_the_next() {
+    let rounds = std::env::var("DARTER_ROUNDS").map_or(1000, |rounds| rounds.parse().unwrap());
+    rounds_of_death(rounds);
 }

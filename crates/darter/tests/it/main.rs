@@ -5,9 +5,13 @@
 mod adversary;
 mod contention;
 mod damaged_files;
+#[path = "../../../darter-index/tests/index/common/dice.rs"]
+mod dice;
+mod example_runner;
 mod examples;
 mod features;
 mod killed_writers;
 mod model;
 mod out_of_space;
 mod session_futures;
+mod sessions;

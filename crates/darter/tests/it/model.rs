@@ -67,7 +67,7 @@ fn covered(model: &Model, range: &ScanRange) -> Vec<(Vec<u8>, Vec<u8>)> {
     if range.reverse { pairs.rev().collect() } else { pairs.collect() }
 }
 
-fn write(session: &mut Session, model: &mut Model, op: Op) {
+fn write(session: &Session, model: &mut Model, op: Op) {
     match op {
         Op::Put(key, value) => {
             let outcome = session.put(&key, &value).unwrap();
@@ -76,7 +76,7 @@ fn write(session: &mut Session, model: &mut Model, op: Op) {
         }
         Op::Insert(key, value) => {
             let absent = !model.contains_key(&key);
-            assert_eq!(session.insert(&key, &value).unwrap(), absent, "insert {}", brief(&key));
+            assert_eq!(session.insert_if_absent(&key, &value).unwrap(), absent, "insert {}", brief(&key));
             if absent {
                 model.insert(key, value);
             }
@@ -112,7 +112,7 @@ fn write(session: &mut Session, model: &mut Model, op: Op) {
     }
 }
 
-fn apply(store: &Store, session: &mut Session, model: &mut Model, op: Op) {
+fn apply(store: &Store, session: &Session, model: &mut Model, op: Op) {
     match op {
         Op::Get(key) => {
             let found = session.get(&key).unwrap();
@@ -193,17 +193,17 @@ proptest! {
         ops in prop::collection::vec(op(), 1..400),
     ) {
         let store = quiet_store(nodes);
-        let mut session = store.session().unwrap();
+        let session = store.session().unwrap();
         let mut model = Model::new();
         for op in ops {
-            apply(&store, &mut session, &mut model, op);
+            apply(&store, &session, &mut model, op);
         }
-        assert_holds(&mut session, &model);
+        assert_holds(&session, &model);
         assert_sound(&store, model.len());
         for key in model.keys() {
             prop_assert!(session.delete(key).unwrap());
         }
-        assert_holds(&mut session, &Model::new());
+        assert_holds(&session, &Model::new());
         assert_sound(&store, 0);
     }
 
@@ -213,15 +213,15 @@ proptest! {
         ops in prop::collection::vec(op(), 0..60),
     ) {
         let store = quiet_store(2);
-        let mut session = store.session().unwrap();
+        let session = store.session().unwrap();
         prop_assert_eq!(session.bulk_load(model.clone()).unwrap(), model.len() as u64);
-        assert_holds(&mut session, &model);
+        assert_holds(&session, &model);
         assert_sound(&store, model.len());
         let mut model = model;
         for op in ops {
-            apply(&store, &mut session, &mut model, op);
+            apply(&store, &session, &mut model, op);
         }
-        assert_holds(&mut session, &model);
+        assert_holds(&session, &model);
         assert_sound(&store, model.len());
     }
 }
@@ -232,7 +232,7 @@ proptest! {
 fn a_node_grows_and_shrinks_through_every_type() {
     for prefix in [&b""[..], b"x", &[7; 300]] {
         let store = quiet_store(1);
-        let mut session = store.session().unwrap();
+        let session = store.session().unwrap();
         let mut model = Model::new();
         let keys = (0..=255_u8).map(|byte| [prefix, &[byte.wrapping_mul(167)]].concat());
         let keys: Vec<_> = std::iter::once(prefix.to_vec()).chain(keys).collect();
@@ -240,7 +240,7 @@ fn a_node_grows_and_shrinks_through_every_type() {
             session.put(key, key).unwrap();
             model.insert(key.clone(), key.clone());
             if model.len() % 16 < 2 {
-                assert_holds(&mut session, &model);
+                assert_holds(&session, &model);
             }
         }
         assert_sound(&store, 257);
@@ -248,7 +248,7 @@ fn a_node_grows_and_shrinks_through_every_type() {
             assert!(session.delete(key).unwrap());
             model.remove(key);
             if model.len() % 16 < 2 {
-                assert_holds(&mut session, &model);
+                assert_holds(&session, &model);
             }
         }
         assert_sound(&store, 0);
@@ -260,7 +260,7 @@ fn a_node_grows_and_shrinks_through_every_type() {
 #[test]
 fn a_secret_of_small_numbers_serves() {
     let store = Store::options().secret([0, 1, 2, 3]).maintenance(false).open("mem:16M").unwrap();
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     for n in 0..2000_u32 {
         session.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes(), n.to_string()).unwrap();
     }
@@ -272,7 +272,7 @@ fn a_secret_of_small_numbers_serves() {
 #[test]
 fn a_path_deeper_than_a_chunk_is_counted() {
     let store = Store::options().maintenance(false).open("mem:64M").unwrap();
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let longest = vec![b'a'; 4200];
     session.bulk_load((0..=longest.len()).map(|len| (longest[..len].to_vec(), Vec::new()))).unwrap();
     assert_eq!(store.stats().unwrap().index.keys, 4201);
@@ -281,7 +281,7 @@ fn a_path_deeper_than_a_chunk_is_counted() {
 #[test]
 fn limits_are_refused_and_harm_nothing() {
     let store = quiet_store(1);
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let longest = vec![0xee; darter::KEY_BYTES_MAX];
     let megabyte: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
     session.put(&longest, &megabyte).unwrap();
@@ -301,13 +301,13 @@ fn limits_are_refused_and_harm_nothing() {
 #[test]
 fn a_bulk_load_refuses_what_it_must() {
     let store = quiet_store(1);
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     for pairs in
         [vec![("b", ""), ("a", "")], vec![("a", ""), ("a", "")], vec![("a", ""), ("b", ""), ("", "")]]
     {
         let error = session.bulk_load(pairs).unwrap_err();
         assert!(error.to_string().contains("sort the input"), "{error}");
-        assert_holds(&mut session, &Model::new());
+        assert_holds(&session, &Model::new());
         assert_sound(&store, 0);
     }
     session.put("k", "v").unwrap();

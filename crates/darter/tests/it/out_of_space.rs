@@ -6,7 +6,7 @@ use darter::{Error, Store};
 #[test]
 fn a_full_store_says_so_and_keeps_what_it_has() {
     let store = Store::options().maintenance(false).block_bytes(256 << 10).open("mem:4M").unwrap();
-    let mut session = store.session().unwrap();
+    let session = store.session().unwrap();
     let mut stored = 0_u64;
     let error = loop {
         match session.put(stored.to_be_bytes(), vec![stored as u8; 1000]) {

@@ -59,7 +59,7 @@ fn futures_are_send() {
     let mut session = send(store.async_session().unwrap());
     block_on(async {
         send(session.put("a", "1")).await?;
-        send(session.insert("b".to_owned(), vec![2])).await?;
+        send(session.insert_if_absent("b".to_owned(), vec![2])).await?;
         send(session.update("b", "3")).await?;
         send(session.replace_if_equal("b", "3", "4")).await?;
         assert_eq!(send(session.get("b")).await?, Some(b"4".to_vec()));
@@ -67,6 +67,7 @@ fn futures_are_send() {
         assert_eq!(send(session.multi_get(&["a", "x"])).await?, [Some(b"1".to_vec()), None]);
         let mut scan = session.scan_prefix("").limit(1);
         assert_eq!(send(scan.next_back()).await.transpose()?, Some((b"b".to_vec(), b"4".to_vec())));
+        drop(scan);
         assert!(send(session.delete("a")).await?);
         assert!(send(session.delete("b")).await?);
         send(session.maintain()).await?;
@@ -74,7 +75,7 @@ fn futures_are_send() {
         Ok::<_, Error>(())
     })
     .unwrap();
-    let mut session = send(store.session().unwrap());
+    let session = send(store.session().unwrap());
     std::thread::spawn(move || session.get("c").unwrap()).join().unwrap();
 }
 
@@ -82,7 +83,7 @@ fn futures_are_send() {
 #[test]
 fn counters_are_per_session_and_kind() {
     let store = quiet().open("mem:16M").unwrap();
-    let (mut busy, idle) = (store.session().unwrap(), store.session().unwrap());
+    let (busy, idle) = (store.session().unwrap(), store.session().unwrap());
     for n in 0..100_u32 {
         busy.put(n.to_be_bytes(), "v").unwrap();
     }

@@ -12,8 +12,8 @@ use super::super::situations;
 use super::split::{SplitOutcome, split};
 use super::table::Table;
 use super::{BUCKET_SLOTS, Entry, Express, PrefixList};
-use crate::IndexError;
 use crate::checker::note;
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{Pinned, PoolError};
 use smallvec::SmallVec;
@@ -95,7 +95,7 @@ pub(crate) async fn install<F: Fabric>(
     express: Express<'_>,
     entries: &[PendingEntry],
     known: &[KnownBucket],
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let table = express.table;
     let mut pending: SmallVec<[PendingEntry; 8]> = entries.iter().copied().collect();
     for attempt in 0..ATTEMPTS {
@@ -150,7 +150,7 @@ async fn read_buckets<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
     entries: &[PendingEntry],
-) -> Result<SmallVec<[[u64; BUCKET_SLOTS]; 8]>, IndexError> {
+) -> Result<SmallVec<[[u64; BUCKET_SLOTS]; 8]>> {
     let mut batch = client.batch();
     let reads: SmallVec<[_; 8]> =
         entries.iter().map(|new| batch.read(table.bucket_addr(new.hash), BUCKET_SLOTS)).collect();

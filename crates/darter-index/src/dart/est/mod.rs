@@ -33,6 +33,8 @@
 //! in ([`super::adjust`]).
 
 pub(crate) mod install;
+#[cfg(test)]
+mod races;
 pub(crate) mod scrub;
 pub(crate) mod split;
 pub(crate) mod table;
@@ -91,6 +93,11 @@ impl PrefixList {
     /// The lengths.
     pub(crate) fn lengths(self) -> SmallVec<[usize; LIST_MAX]> {
         self.0.to_le_bytes().into_iter().filter(|&len| len != 0).map(usize::from).collect()
+    }
+
+    /// The lengths, a byte each.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        self.0.to_le_bytes().into_iter().filter(|&len| len != 0).collect()
     }
 
     /// The lengths below a limit.

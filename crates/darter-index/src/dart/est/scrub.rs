@@ -11,8 +11,8 @@ use super::super::situations;
 use super::split::split;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DELTA_MAX, DirectoryEntry, Entry, Express};
-use crate::IndexError;
 use crate::checker::note;
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
 use std::collections::HashSet;
@@ -35,7 +35,7 @@ pub(crate) async fn scrub<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
     nodes: &[Retired],
-) -> Result<bool, IndexError> {
+) -> Result<bool> {
     let table = express.table;
     let mut pending: Vec<(u64, GlobalAddr)> = Vec::new();
     let mut cleared = false;
@@ -67,17 +67,30 @@ async fn scrub_chunk<F: Fabric>(
     express: Express<'_>,
     chunk: &[(u64, GlobalAddr)],
     cleared: &mut bool,
-) -> Result<Vec<(u64, GlobalAddr)>, IndexError> {
+) -> Result<Vec<(u64, GlobalAddr)>> {
     let table = express.table;
     let mut batch = client.batch();
-    let reads: Vec<_> =
-        chunk.iter().map(|&(hash, _)| batch.read(table.bucket_addr(hash), BUCKET_SLOTS)).collect();
+    let reads: Vec<_> = chunk
+        .iter()
+        .map(|&(hash, _)| {
+            let other = table.other_half(table.index(hash));
+            let depth = table.cached(table.index(hash)).local_depth();
+            let bucket = batch.read(table.bucket_addr(hash), BUCKET_SLOTS);
+            (bucket, batch.read(table.entry_addr(other), 1), other, depth)
+        })
+        .collect();
     let done = client.submit(batch).await?;
     let mut left = Vec::new();
     let mut sealed = Vec::new();
     let mut clears = Vec::new();
-    for (&(hash, addr), read) in chunk.iter().zip(reads) {
+    for (&(hash, addr), (read, head, other, depth)) in chunk.iter().zip(reads) {
         let bucket = done.words(read);
+        // Whoever divides the segment that both came from reads the nodes of all its entries.
+        if DirectoryEntry::from_word(done.words(head)[0]).local_depth() < depth {
+            sealed.push(other as u64);
+            left.push((hash, addr));
+            continue;
+        }
         if bucket.iter().any(|&word| Entry::from_word(word).is_sealed()) {
             sealed.push(hash);
             if !mutant!("scrub-does-not-look-where-the-entry-went") {
@@ -123,20 +136,17 @@ async fn scrub_chunk<F: Fabric>(
 pub(crate) async fn segments<F: Fabric>(
     client: &mut Pinned<'_, F>,
     table: &Table,
-) -> Result<Vec<DirectoryEntry>, IndexError> {
-    let mut batch = client.batch();
-    let read = batch.read(table.directory_addr, table.directory_len());
-    let done = client.submit(batch).await?;
+) -> Result<Vec<DirectoryEntry>> {
+    let words = client.read(table.directory_addr, table.directory_len()).await?;
     let mut seen = HashSet::new();
     let mut segments = Vec::new();
-    for (index, &word) in done.words(read).iter().enumerate() {
+    for (index, &word) in words.iter().enumerate() {
         let entry = DirectoryEntry::from_word(word);
         table.remember(index, entry);
         if seen.insert(entry.segment()) {
             segments.push(entry);
         }
     }
-    client.recycle(done);
     Ok(segments)
 }
 
@@ -148,7 +158,7 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
     doomed: impl Fn(GlobalAddr) -> bool + Send,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let table = express.table;
     for _ in 0..PASSES_MAX {
         if !mutant!("scrub-everywhere-leaves-splits-begun") {
@@ -170,7 +180,7 @@ pub(crate) async fn scrub_everywhere<F: Fabric>(
 }
 
 fn endless(addr: GlobalAddr) -> IndexError {
-    IndexError::Corrupt { addr, what: "an express segment whose split never ends" }
+    IndexError::corrupt(addr, "an express segment whose split never ends")
 }
 
 /// Clears entries of one segment; returns whether others are sealed, and so on their way to another
@@ -180,13 +190,9 @@ async fn scrub_segment<F: Fabric>(
     table: &Table,
     segment: GlobalAddr,
     doomed: &(impl Fn(GlobalAddr) -> bool + Send),
-) -> Result<bool, IndexError> {
+) -> Result<bool> {
     loop {
-        let mut batch = client.batch();
-        let read = batch.read(segment, table.segment.words());
-        let done = client.submit(batch).await?;
-        let words = done.words(read).to_vec();
-        client.recycle(done);
+        let words = client.read(segment, table.segment.words()).await?;
         let is_sealed = words.iter().any(|&word| Entry::from_word(word).is_sealed());
         let mut batch = client.batch();
         for (at, &word) in words.iter().enumerate() {
@@ -199,24 +205,17 @@ async fn scrub_segment<F: Fabric>(
             client.recycle(batch);
             return Ok(is_sealed && !mutant!("scrub-everywhere-passes-seals"));
         }
-        let done = client.submit(batch).await?;
-        client.recycle(done);
+        client.complete(batch).await?;
     }
 }
 
 /// Finishes every split that was begun and left.
-async fn finish_splits<F: Fabric>(
-    client: &mut Pinned<'_, F>,
-    express: Express<'_>,
-) -> Result<(), IndexError> {
+async fn finish_splits<F: Fabric>(client: &mut Pinned<'_, F>, express: Express<'_>) -> Result<()> {
     let table = express.table;
     segments(client, table).await?;
     for index in 0..table.directory_len() {
-        let mut batch = client.batch();
-        let read = batch.read(table.cached(index).segment(), table.segment.words());
-        let done = client.submit(batch).await?;
-        let begun = done.words(read).iter().any(|&word| Entry::from_word(word).is_sealed());
-        client.recycle(done);
+        let words = client.read(table.cached(index).segment(), table.segment.words()).await?;
+        let begun = words.iter().any(|&word| Entry::from_word(word).is_sealed());
         if begun {
             split(client, express, index as u64, true).await?;
         }

@@ -12,6 +12,11 @@
 //! processes to read the directory again. A split first completes the copying of the split before
 //! it, so that a directory entry is never more than one split behind.
 //!
+//! Directory entries, cached ones above all, may name the old segment for long when the client that
+//! split it has died. Scrubs clear entries in the halves and not there, so it leads nobody to a
+//! node: sealed entries are no hints, and are divided again only as long as one half is not linked,
+//! which a scrub of an entry of the other half sees to first.
+//!
 //! An entry does not hold the hash bit that sends it to one half or the other. It is found again in
 //! the node that the entry names: its identity word when the node lies exactly at the entry's
 //! length, else the key of any leaf below.
@@ -24,8 +29,8 @@ use super::super::seal::seal_all;
 use super::super::situations;
 use super::table::Table;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, Express, SEGMENT_BUCKETS_MAX};
-use crate::IndexError;
 use crate::checker::note;
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::{AllocKind, Pinned, PoolError};
 use std::sync::atomic::Ordering;
@@ -58,7 +63,7 @@ pub(crate) async fn split<F: Fabric>(
     express: Express<'_>,
     hash: u64,
     sealed: bool,
-) -> Result<SplitOutcome, IndexError> {
+) -> Result<SplitOutcome> {
     let table = express.table;
     // Counting a segment costs 8 KiB, as a rule: when only a bucket is full, one entry in four has
     // it counted.
@@ -67,17 +72,9 @@ pub(crate) async fn split<F: Fabric>(
     }
     let index = table.index(hash);
     let old = table.cached(index);
-    let mut batch = client.batch();
-    let fresh = batch.read(table.entry_addr(index), 1);
-    let read = batch.read(old.segment(), table.segment.words());
-    let done = client.submit(batch).await?;
-    let now = DirectoryEntry::from_word(done.words(fresh)[0]);
-    let mut words = done.words(read).to_vec();
-    client.recycle(done);
-    if now != old {
-        table.remember(index, now);
+    let Some(mut words) = read_segment(client, table, index, old).await? else {
         return Ok(SplitOutcome::Moved);
-    }
+    };
     let begun = words.iter().any(|&word| Entry::from_word(word).is_sealed());
     let used = words.iter().filter(|&&word| !Entry::from_word(word).is_empty()).count();
     let is_begun = begun && !mutant!("split-begun-is-left-when-there-is-room");
@@ -88,68 +85,129 @@ pub(crate) async fn split<F: Fabric>(
         table.saturated.store(true, Ordering::Relaxed);
         return Ok(SplitOutcome::AtLimit);
     }
+    if begun && follow_both_halves(client, table, index, old).await? {
+        note(situations::SEGMENT_HELPED);
+        return Ok(SplitOutcome::Split);
+    }
     if !mutant!("split-before-the-last-one-is-complete") {
         complete_previous(client, table, index, old).await?;
     }
-    let mut halves = [Drafts::new(), Drafts::new()];
-    let node = old.segment().node();
+    let halves = match alloc_halves(client, table, old.segment().node()).await {
+        Err(IndexError::Pool(PoolError::OutOfSpace { .. }))
+            if !begun || mutant!("split-begun-is-given-up-in-a-full-pool") =>
+        {
+            return Ok(SplitOutcome::Roomy);
+        }
+        halves => halves?,
+    };
+    let before = mutant!("split-divides-what-it-read-before-sealing").then(|| words.clone());
+    seal_all(client, old.segment(), &mut words, |_, _| true).await?;
+    words = before.unwrap_or(words);
+    let images = divide(client, express, old.local_depth(), &words).await?;
+    let mut batch = client.batch();
+    for (half, image) in halves.iter().zip(&images) {
+        batch.write(half.addr, image);
+    }
+    client.complete(batch).await?;
+    let retires = link_halves(client, table, index, old, halves).await?;
+    if begun {
+        note(situations::SEGMENT_HELPED);
+    }
+    if retires {
+        retire_segment(client, express, old.segment()).await?;
+    }
+    Ok(SplitOutcome::Split)
+}
+
+/// Reads the segment that a directory entry names, and the entry again. Returns `None` when the
+/// entry has changed; what it is now is remembered then.
+async fn read_segment<F: Fabric>(
+    client: &mut Pinned<'_, F>,
+    table: &Table,
+    index: usize,
+    old: DirectoryEntry,
+) -> Result<Option<Vec<u64>>> {
+    let mut batch = client.batch();
+    let fresh = batch.read(table.entry_addr(index), 1);
+    let read = batch.read(old.segment(), table.segment.words());
+    let done = client.submit(batch).await?;
+    let now = DirectoryEntry::from_word(done.words(fresh)[0]);
+    let words = (now == old).then(|| done.words(read).to_vec());
+    client.recycle(done);
+    if words.is_none() {
+        table.remember(index, now);
+    }
+    Ok(words)
+}
+
+/// A half that is not linked yet.
+struct Half {
+    addr: GlobalAddr,
+    drafts: Drafts,
+}
+
+/// Memory for two halves, or for none.
+async fn alloc_halves<F: Fabric>(client: &mut Pinned<'_, F>, table: &Table, node: u8) -> Result<[Half; 2]> {
+    let mut drafts = [Drafts::new(), Drafts::new()];
     let mut addrs = [GlobalAddr::NULL; 2];
-    for (half, addr) in halves.iter_mut().zip(&mut addrs) {
+    for (half, addr) in drafts.iter_mut().zip(&mut addrs) {
         match half.alloc(client, node, table.segment.bytes(), AllocKind::Inner).await {
             Ok(got) => *addr = got,
-            Err(IndexError::Pool(PoolError::OutOfSpace { .. }))
-                if !begun || mutant!("split-begun-is-given-up-in-a-full-pool") =>
-            {
-                for half in &mut halves {
-                    half.discard(client);
-                }
-                return Ok(SplitOutcome::Roomy);
-            }
             Err(error) => {
-                for half in &mut halves {
+                for half in &mut drafts {
                     half.discard(client);
                 }
                 return Err(error);
             }
         }
     }
-    let before = mutant!("split-divides-what-it-read-before-sealing").then(|| words.clone());
-    seal_all(client, old.segment(), &mut words, |_, _| true).await?;
-    words = before.unwrap_or(words);
-    let images = divide(client, express, old.local_depth(), &words).await?;
-    let mut batch = client.batch();
-    batch.write(addrs[0], &images[0]);
-    batch.write(addrs[1], &images[1]);
-    let done = client.submit(batch).await?;
-    client.recycle(done);
+    let ([lower, upper], [low, high]) = (drafts, addrs);
+    Ok([Half { addr: low, drafts: lower }, Half { addr: high, drafts: upper }])
+}
+
+/// Links both halves, as far as no duplicate was first. Returns whether the old segment is this
+/// client's to retire.
+async fn link_halves<F: Fabric>(
+    client: &mut Pinned<'_, F>,
+    table: &Table,
+    index: usize,
+    old: DirectoryEntry,
+    halves: [Half; 2],
+) -> Result<bool> {
     let step = 1_usize << old.local_depth();
-    let mut retire = false;
-    for (side, (half, addr)) in halves.iter_mut().zip(addrs).enumerate() {
+    let mut retires = false;
+    for (side, Half { addr, mut drafts }) in halves.into_iter().enumerate() {
         let primary = (index & (step - 1)) + side * step;
         let mine = DirectoryEntry::new(addr, old.local_depth() + 1);
         if publish(client, table, primary, step * 2, old, mine).await? {
-            half.keep();
-            retire |= side == 0 || mutant!("segment-retired-by-the-winner-of-either-half");
+            drafts.keep();
+            retires |= side == 0 || mutant!("segment-retired-by-the-winner-of-either-half");
         } else if !mutant!("lost-half-kept") {
-            half.discard(client);
+            drafts.discard(client);
         }
     }
-    if begun {
-        note(situations::SEGMENT_HELPED);
+    Ok(retires)
+}
+
+/// Tells other processes that the directory has changed, and retires the segment that was split.
+async fn retire_segment<F: Fabric>(
+    client: &mut Pinned<'_, F>,
+    express: Express<'_>,
+    segment: GlobalAddr,
+) -> Result<()> {
+    note(situations::SEGMENT_SPLIT);
+    client
+        .post(|batch| {
+            _ = batch.faa(express.version, u64::from(!mutant!("split-not-told-to-other-processes")));
+        })
+        .await?;
+    let bytes = express.table.segment.bytes();
+    if mutant!("segment-freed-without-a-grace") {
+        client.free_unpublished(segment, bytes, AllocKind::Inner);
+    } else {
+        client.retire(segment, bytes, AllocKind::Inner);
     }
-    if retire {
-        note(situations::SEGMENT_SPLIT);
-        let mut batch = client.batch();
-        batch.faa(express.version, u64::from(!mutant!("split-not-told-to-other-processes")));
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        if mutant!("segment-freed-without-a-grace") {
-            client.free_unpublished(old.segment(), table.segment.bytes(), AllocKind::Inner);
-        } else {
-            client.retire(old.segment(), table.segment.bytes(), AllocKind::Inner);
-        }
-    }
-    Ok(SplitOutcome::Split)
+    Ok(())
 }
 
 /// The two halves' contents. Entries whose node no longer tells where they belong are dropped: they
@@ -159,7 +217,7 @@ async fn divide<F: Fabric>(
     express: Express<'_>,
     local_depth: u32,
     words: &[u64],
-) -> Result<[Vec<u64>; 2], IndexError> {
+) -> Result<[Vec<u64>; 2]> {
     let size = express.table.segment;
     let mut images = [vec![0; size.words()], vec![0; size.words()]];
     let entries: Vec<(usize, Entry)> = words
@@ -188,7 +246,7 @@ async fn hashes_of<F: Fabric>(
     client: &mut Pinned<'_, F>,
     express: Express<'_>,
     entries: &[(usize, Entry)],
-) -> Result<Vec<Option<u64>>, IndexError> {
+) -> Result<Vec<Option<u64>>> {
     let mut batch = client.batch();
     let reads: Vec<_> = entries.iter().map(|(_, entry)| batch.read(entry.addr(), 1)).collect();
     let done = client.submit(batch).await?;
@@ -226,7 +284,7 @@ async fn publish<F: Fabric>(
     stride: usize,
     old: DirectoryEntry,
     mine: DirectoryEntry,
-) -> Result<bool, IndexError> {
+) -> Result<bool> {
     let mut batch = client.batch();
     let cas = batch.cas(table.entry_addr(primary), old.word(), mine.word());
     let done = client.submit(batch).await?;
@@ -251,7 +309,7 @@ async fn fill<F: Fabric>(
     stride: usize,
     old: DirectoryEntry,
     winner: DirectoryEntry,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let indexes: Vec<usize> = (first..table.directory_len()).step_by(stride).collect();
     if indexes.is_empty() {
         return Ok(());
@@ -268,6 +326,37 @@ async fn fill<F: Fabric>(
     Ok(())
 }
 
+/// When both halves of a segment are linked, makes the directory entries that still name the
+/// segment follow them. Returns whether they are.
+///
+/// Its entries must not be divided again then: scrubs have cleared them in the halves alone, and
+/// what they name may be free.
+async fn follow_both_halves<F: Fabric>(
+    client: &mut Pinned<'_, F>,
+    table: &Table,
+    index: usize,
+    old: DirectoryEntry,
+) -> Result<bool, IndexError> {
+    let step = 1_usize << old.local_depth();
+    let lower = index & (step - 1);
+    let primaries = [lower, lower + step];
+    let mut batch = client.batch();
+    let reads = primaries.map(|primary| batch.read(table.entry_addr(primary), 1));
+    let done = client.submit(batch).await?;
+    let halves = reads.map(|read| DirectoryEntry::from_word(done.words(read)[0]));
+    client.recycle(done);
+    if halves.contains(&old) {
+        return Ok(false);
+    }
+    for (primary, half) in primaries.into_iter().zip(halves) {
+        table.remember(primary, half);
+        if half.local_depth() == old.local_depth() + 1 {
+            fill(client, table, primary + step * 2, step * 2, old, half).await?;
+        }
+    }
+    Ok(true)
+}
+
 /// Before a segment splits, makes every directory entry of its half name it: its own split may have
 /// been cut short.
 async fn complete_previous<F: Fabric>(
@@ -275,7 +364,7 @@ async fn complete_previous<F: Fabric>(
     table: &Table,
     index: usize,
     segment: DirectoryEntry,
-) -> Result<(), IndexError> {
+) -> Result<()> {
     let stride = 1_usize << segment.local_depth();
     let indexes: Vec<usize> = (index & (stride - 1)..table.directory_len()).step_by(stride).collect();
     let mut batch = client.batch();
@@ -294,7 +383,6 @@ async fn complete_previous<F: Fabric>(
         client.recycle(batch);
         return Ok(());
     }
-    let done = client.submit(batch).await?;
-    client.recycle(done);
+    client.complete(batch).await?;
     Ok(())
 }

@@ -7,7 +7,7 @@
 use super::super::drafts::Drafts;
 use super::super::node::NodeRef;
 use super::{BUCKET_SLOTS, DirectoryEntry, Entry, PrefixList, SEGMENT_BUCKETS_MAX};
-use crate::IndexError;
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::{AllocKind, Pinned};
 use std::collections::HashSet;
@@ -67,6 +67,32 @@ impl SegmentSize {
     }
 }
 
+/// What a table's descriptor says.
+#[derive(Clone, Copy)]
+struct Descriptor {
+    list: PrefixList,
+    segment: SegmentSize,
+    bits: u32,
+    directory: GlobalAddr,
+    born: u64,
+}
+
+impl Descriptor {
+    fn words(self) -> [u64; DESCRIPTOR_WORDS] {
+        let Self { list, segment, bits, directory, born } = self;
+        [TAG, list.word(), bits.into(), directory.bits(), born, segment.0 as u64, 0, 0]
+    }
+
+    /// `None` if the words are no descriptor's.
+    fn from_words(words: [u64; DESCRIPTOR_WORDS]) -> Option<Self> {
+        let [tag, list, bits, directory, born, buckets, ..] = words;
+        let (list, directory) = (PrefixList::from_word(list), GlobalAddr::from_bits(directory));
+        let segment = SegmentSize::from_word(buckets)?;
+        let is_table = tag == TAG && bits <= u64::from(BITS_MAX);
+        is_table.then_some(Self { list, segment, bits: bits as u32, directory, born })
+    }
+}
+
 /// A table's place in the pool and its cached directory.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -88,17 +114,10 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table that nobody has looked at yet, with the directory as it was written or read.
-    fn new(
-        descriptor: GlobalAddr,
-        (list, segment): (PrefixList, SegmentSize),
-        bits: u32,
-        directory_addr: GlobalAddr,
-        born: u64,
-        version: u64,
-        directory: &[u64],
-    ) -> Self {
+    fn new(addr: GlobalAddr, descriptor: Descriptor, version: u64, directory: &[u64]) -> Self {
+        let Descriptor { list, segment, bits, directory: directory_addr, born } = descriptor;
         Self {
-            descriptor,
+            descriptor: addr,
             list,
             bits,
             segment,
@@ -120,7 +139,7 @@ impl Table {
         list: PrefixList,
         segment: SegmentSize,
         entries: u64,
-    ) -> Result<Self, IndexError> {
+    ) -> Result<Self> {
         let depth = entries.div_ceil(segment.entries()).max(1).next_power_of_two().ilog2();
         let room = client.pool().object_bytes_max().ilog2().saturating_sub(4);
         let ample = if list == PrefixList::NONE { 1 } else { Self::bits_for_pool(client) };
@@ -153,7 +172,7 @@ impl Table {
         (list, segment): (PrefixList, SegmentSize),
         bits: u32,
         depth: u32,
-    ) -> Result<Self, IndexError> {
+    ) -> Result<Self> {
         let zeros = vec![0; segment.words()];
         let nodes = client.pool().nodes();
         let segments = 1_usize << depth;
@@ -167,20 +186,16 @@ impl Table {
                 let entry = DirectoryEntry::new(addr, depth).word();
                 words.iter_mut().skip(at).step_by(segments).for_each(|word| *word = entry);
             }
-            let done = client.submit(batch).await?;
-            client.recycle(done);
+            client.complete(batch).await?;
         }
-        let directory_addr = drafts.alloc(client, 0, 8 << bits, AllocKind::Inner).await?;
-        let descriptor = drafts.alloc(client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
-        let born = client.epoch();
+        let directory = drafts.alloc(client, 0, 8 << bits, AllocKind::Inner).await?;
+        let addr = drafts.alloc(client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
+        let descriptor = Descriptor { list, segment, bits, directory, born: client.epoch() };
         let mut batch = client.batch();
-        batch.write(directory_addr, &words);
-        let buckets = segment.0 as u64;
-        let words_of_it = [TAG, list.word(), u64::from(bits), directory_addr.bits(), born, buckets, 0, 0];
-        batch.write(descriptor, &words_of_it);
-        let done = client.submit(batch).await?;
-        client.recycle(done);
-        Ok(Self::new(descriptor, (list, segment), bits, directory_addr, born, 0, &words))
+        batch.write(directory, &words);
+        batch.write(addr, &descriptor.words());
+        client.complete(batch).await?;
+        Ok(Self::new(addr, descriptor, 0, &words))
     }
 
     /// Reads a table: its descriptor, then its directory.
@@ -189,35 +204,14 @@ impl Table {
     /// [`IndexError::Corrupt`] when the bytes are no descriptor.
     pub(crate) async fn load<F: Fabric>(
         client: &mut Pinned<'_, F>,
-        descriptor: GlobalAddr,
+        addr: GlobalAddr,
         version: u64,
-    ) -> Result<Self, IndexError> {
-        let mut batch = client.batch();
-        let read = batch.read(descriptor, DESCRIPTOR_WORDS);
-        let done = client.submit(batch).await?;
-        let words = done.words(read);
-        let (tag, list, bits) = (words[0], PrefixList::from_word(words[1]), words[2]);
-        let (directory_addr, born) = (GlobalAddr::from_bits(words[3]), words[4]);
-        let segment = SegmentSize::from_word(words[5]);
-        client.recycle(done);
-        let is_table = tag == TAG && bits <= u64::from(BITS_MAX);
-        let Some(segment) = segment.filter(|_| is_table) else {
-            return Err(IndexError::Corrupt { addr: descriptor, what: "no express skip table here" });
-        };
-        let mut batch = client.batch();
-        let read = batch.read(directory_addr, 1 << bits);
-        let done = client.submit(batch).await?;
-        let table = Self::new(
-            descriptor,
-            (list, segment),
-            bits as u32,
-            directory_addr,
-            born,
-            version,
-            done.words(read),
-        );
-        client.recycle(done);
-        Ok(table)
+    ) -> Result<Self> {
+        let words = client.read_words(addr).await?;
+        let descriptor =
+            Descriptor::from_words(words).ok_or(IndexError::corrupt(addr, "no express skip table here"))?;
+        let words = client.read(descriptor.directory, 1 << descriptor.bits).await?;
+        Ok(Self::new(addr, descriptor, version, &words))
     }
 
     /// A client pinned at `epoch` has found this table current.
@@ -240,6 +234,13 @@ impl Table {
     #[inline]
     pub(crate) fn index(&self, hash: u64) -> usize {
         hash as usize & (self.directory.len() - 1)
+    }
+
+    /// The lowest directory index of the half that was split off when the segment of this index
+    /// came to be, by the cached directory.
+    pub(crate) fn other_half(&self, index: usize) -> usize {
+        let depth = self.cached(index).local_depth().min(self.bits);
+        (index ^ (1 << depth >> 1)) & ((1 << depth) - 1)
     }
 
     /// The address of a directory entry.
@@ -288,11 +289,15 @@ impl Table {
 }
 
 /// The nodes that a bucket's entries name for a prefix of `len` bytes with this hash.
+///
+/// A sealed entry is no hint. It is on its way to another segment, or has been there for long:
+/// scrubs clear it there and not here. One that is not sealed was read before any half of its
+/// segment was linked, so no scrub of its node had ended.
 #[inline]
 pub(crate) fn hits(bucket: &[u64], hash: u64, len: usize) -> impl Iterator<Item = NodeRef> + '_ {
     bucket
         .iter()
         .map(|&word| Entry::from_word(word))
-        .filter(move |entry| entry.matches(hash))
+        .filter(move |entry| !entry.is_sealed() && entry.matches(hash))
         .filter_map(move |entry| entry.node(len))
 }

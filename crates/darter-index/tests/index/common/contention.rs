@@ -190,3 +190,25 @@ pub(crate) fn tasks_of_one_thread_take_turns<T: Tested>() {
     assert_eq!(balance, i64::try_from(left).unwrap() - 1);
     bench.assert_sound(left);
 }
+
+/// Deletes of all a node's children but one, in step with each other: each sees the node as it was
+/// before all of them, and one of them must take it out all the same.
+pub(crate) fn deletes_at_a_time_leave_no_node_behind<T: Tested>() {
+    for children in 2..=5_u8 {
+        let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
+        let mut bench = Bench::<T, _>::on(delayed_memory(64 << 20, 1, delay), &PoolOptions::default());
+        let key = |child: u8| vec![b'n', b'o', b'd', b'e', child];
+        for key in [b"neighbour".to_vec(), b"other".to_vec()].into_iter().chain((0..children).map(key)) {
+            block_on(bench.index.put(&mut bench.client, &key, &key, Condition::Absent)).unwrap();
+        }
+        let deletes = (1..children).map(|child| {
+            let (index, pool) = (bench.index.clone(), bench.pool.clone());
+            async move {
+                let mut client = pool.client().unwrap();
+                index.delete(&mut client, &key(child)).await.unwrap()
+            }
+        });
+        assert!(run_all(deletes).into_iter().all(|was_there| was_there));
+        bench.assert_sound(3);
+    }
+}

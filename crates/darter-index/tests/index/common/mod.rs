@@ -7,7 +7,10 @@ pub(crate) mod against_a_map;
 pub(crate) mod contention;
 pub(crate) mod cut_short;
 pub(crate) mod damaged;
+pub(crate) mod dice;
 pub(crate) mod full;
+
+pub(crate) use dice::Dice;
 
 use darter_fabric::decorate::{Delay, Delaying, Failing};
 use darter_fabric::{Counting, Fabric, Local, block_on};
@@ -43,7 +46,7 @@ macro_rules! index_tests {
             against_a_map: behaves_like_a_map, bulk_load_equals_inserts, a_large_bulk_load_is_sound,
                 values_of_every_size, deleting_everything_leaks_nothing;
             contention: inserts_and_deletes_of_one_key_balance, replace_if_equal_counts_exactly,
-                own_keys_stay_while_the_tree_changes, tasks_of_one_thread_take_turns;
+                own_keys_stay_while_the_tree_changes, tasks_of_one_thread_take_turns, deletes_at_a_time_leave_no_node_behind;
             cut_short: a_check_that_cannot_read_reports_no_damage, fails_at_every_verb, fails_at_every_batch, loses_every_reply, dropped_at_every_await;
             full: full_of_small_values, full_of_middling_values, full_of_large_values, full_at_every_allocation,
                 a_bulk_load_that_does_not_fit_leaves_nothing;
@@ -213,29 +216,5 @@ pub(crate) fn adversarial_key(seed: u16) -> Vec<u8> {
         8 => [&b"com.example@"[..], &[b'a' + low % 26], &[b'a' + low / 26]].concat(),
         9 => vec![low],
         _ => vec![5, (seed >> 12) as u8, low],
-    }
-}
-
-/// Numbers that look random and come from a seed: the tests' own, so that a failure's seed says it
-/// all.
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
-    }
-
-    /// splitmix64.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
     }
 }

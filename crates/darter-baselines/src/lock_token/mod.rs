@@ -25,18 +25,18 @@
 //! process has more than 61,440 tokens at a time, since fewer numbers are free then. A word that
 //! came back names a present token: a client that asks is told that it is not over, and asks again.
 //!
-//! This module uses the pool's public interface alone ([`Extension`], [`Leftovers`],
-//! [`crate::Client::is_live`]), and nothing else in the crate uses it.
+//! The pool has no part in this: it keeps the tokens of a process as one of its membership's
+//! extensions ([`Extension`]), whose verbs every round of upkeep posts.
 
+#[cfg(test)]
+mod tests;
+
+use crate::sync::lock;
 use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
+use darter_index::{IndexError, Result};
+use darter_pool::{Client, Extension, Leftovers, MemberId, Pinned, Pool, PoolError};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-
-use crate::blocks::MemberId;
-use crate::client::{Client, Pinned};
-use crate::error::PoolError;
-use crate::grace::{Extension, Leftovers};
-use crate::sync::lock;
 
 /// Tokens that a process can have at a time.
 const TOKENS_MAX: usize = 1 << 16;
@@ -46,9 +46,9 @@ const FREE_MIN: usize = 4096;
 /// A lock word that names no holder: incarnations begin at 1.
 const DISOWNED: u64 = 1 << 32;
 
-/// The tokens of a process.
+/// The tokens of a process. An index keeps a handle of them.
 #[derive(Debug, Default)]
-struct LockTokens(Arc<Mutex<Numbers>>);
+pub(crate) struct LockTokens(Arc<Mutex<Numbers>>);
 
 #[derive(Debug, Default)]
 struct Numbers {
@@ -69,6 +69,57 @@ struct Abandoned {
 }
 
 impl LockTokens {
+    /// Those of a membership.
+    pub(crate) fn of<F: Fabric>(pool: &Pool<F>) -> Arc<Self> {
+        pool.extension()
+    }
+
+    /// Whether they are those of this client's membership.
+    fn belong_to<F: Fabric>(self: &Arc<Self>, client: &Client<F>) -> bool {
+        Arc::ptr_eq(self, &Self::of(client.pool()))
+    }
+
+    /// Returns a new name to lock with, for an operation.
+    ///
+    /// # Errors
+    /// [`IndexError::TooManyLocks`].
+    pub(crate) fn issue<F: Fabric>(self: &Arc<Self>, client: &mut Pinned<'_, F>) -> Result<LockToken> {
+        debug_assert!(self.belong_to(client), "a handle serves the membership it was opened with");
+        let (number, generation) = self.take().ok_or(IndexError::TooManyLocks { max: TOKENS_MAX })?;
+        let word = word_of(client.pool().member(), number, generation);
+        let (tokens, leftovers) = (Arc::clone(self), Some(client.leftovers()));
+        Ok(LockToken { word, number, lock: GlobalAddr::NULL, tokens, leftovers, released: false })
+    }
+
+    /// Whether the token that a lock word names is over, so that the lock may be taken over by CAS
+    /// from that word. Words that name no holder are. Does a round of upkeep, by which members that
+    /// died or lapsed are evicted: call it unpinned, since a client that waits while pinned holds
+    /// up everybody's reclamation, and pause between calls.
+    ///
+    /// # Errors
+    /// As [`Client::maintain`].
+    pub(crate) async fn is_over<F: Fabric>(
+        self: &Arc<Self>,
+        client: &mut Client<F>,
+        word: u64,
+    ) -> Result<bool, PoolError> {
+        debug_assert!(self.belong_to(client), "a handle serves the membership it was opened with");
+        client.settle_leftovers();
+        if word as u32 == 0 {
+            return Ok(true);
+        }
+        let named = MemberId { member: (word >> 56) as u8, incarnation: word as u32 };
+        if named == client.pool().member() {
+            let is_over = self.has_ended((word >> 32) as u16, (word >> 48) as u8);
+            if !is_over {
+                client.maintain().await?;
+            }
+            return Ok(is_over);
+        }
+        client.maintain().await?;
+        client.is_live(named).await.map(|is_live| !is_live)
+    }
+
     /// A number that is not in use, with its generation.
     fn take(&self) -> Option<(u16, u8)> {
         let mut numbers = lock(&self.0);
@@ -92,7 +143,7 @@ impl LockTokens {
         numbers.free.push_back(number);
     }
 
-    fn is_over(&self, number: u16, generation: u8) -> bool {
+    fn has_ended(&self, number: u16, generation: u8) -> bool {
         lock(&self.0).states.get(usize::from(number)) != Some(&(generation, true))
     }
 
@@ -144,7 +195,7 @@ fn word_of(me: MemberId, number: u16, generation: u8) -> u64 {
 /// [`LockToken::release`], it is abandoned: over as soon as the verbs of the operation that had it
 /// have completed.
 #[derive(Debug)]
-pub struct LockToken {
+pub(crate) struct LockToken {
     word: u64,
     number: u16,
     /// Null, or the lock word that may name it.
@@ -156,60 +207,34 @@ pub struct LockToken {
 }
 
 impl LockToken {
-    /// A new name to lock with, for an operation.
-    ///
-    /// # Errors
-    /// [`PoolError::TooManyLockTokens`].
-    pub fn new<F: Fabric>(client: &mut Pinned<'_, F>) -> Result<Self, PoolError> {
-        let tokens = client.pool().extension::<LockTokens>();
-        let (number, generation) = tokens.take().ok_or(PoolError::TooManyLockTokens { max: TOKENS_MAX })?;
-        let leftovers = Some(client.leftovers());
-        let word = word_of(client.pool().member(), number, generation);
-        Ok(Self { word, number, lock: GlobalAddr::NULL, tokens, leftovers, released: false })
-    }
-
-    /// Whether the token that a lock word names is over, so that the lock may be taken over by CAS
-    /// from that word. Words that name no holder are. Does a round of upkeep, by which members that
-    /// died or lapsed are evicted: call it unpinned, since a client that waits while pinned holds
-    /// up everybody's reclamation, and pause between calls.
-    ///
-    /// # Errors
-    /// As [`crate::Pool::maintain`].
-    pub async fn is_over<F: Fabric>(client: &mut Client<F>, word: u64) -> Result<bool, PoolError> {
-        client.settle_leftovers();
-        if word as u32 == 0 {
-            return Ok(true);
-        }
-        let named = MemberId { member: (word >> 56) as u8, incarnation: word as u32 };
-        if named == client.pool().member() {
-            let tokens = client.pool().extension::<LockTokens>();
-            let is_over = tokens.is_over((word >> 32) as u16, (word >> 48) as u8);
-            if !is_over {
-                client.maintain().await?;
-            }
-            return Ok(is_over);
-        }
-        client.maintain().await?;
-        client.is_live(named).await.map(|is_live| !is_live)
-    }
-
     /// What to put into the lock word. Never 0.
-    pub fn word(&self) -> u64 {
+    pub(crate) fn word(&self) -> u64 {
         self.word
+    }
+
+    /// Adds the verb that unlocks `lock`, which holds this token, behind all others of a batch. A
+    /// WRITE would be lost where a waiter's CAS that fails writes back what it found.
+    pub(crate) fn unlock_in<F: Fabric>(&self, fabric: &F, batch: &mut Batch, lock: GlobalAddr) {
+        let batch = if mutant!("lock-given-back-unfenced") { batch } else { batch.fence() };
+        if fabric.capabilities().pure_cas || mutant!("lock-given-back-by-a-write") {
+            batch.write(lock, &[0]);
+        } else {
+            batch.cas(lock, self.word(), 0);
+        }
     }
 
     /// The same for the lock word at this address, which has to stay a lock word, or memory that
     /// never holds this token's word, for as long as the process lives: if the token is abandoned,
     /// other processes too may take the lock over at once, instead of when this one has ended.
     #[must_use]
-    pub fn at(self, lock: GlobalAddr) -> Self {
+    pub(crate) fn at(self, lock: GlobalAddr) -> Self {
         let mut this = self;
         this.lock = lock;
         this
     }
 
     /// Ends the token in order: the lock word holds another value, or never held this one.
-    pub fn release(mut self) {
+    pub(crate) fn release(mut self) {
         self.released = true;
     }
 
@@ -217,7 +242,7 @@ impl LockToken {
     /// lock protects against. Dropped before [`LockToken::pass_to`] gives it to another, it is over
     /// at once.
     #[must_use]
-    pub fn leave(self) -> Self {
+    pub(crate) fn leave(self) -> Self {
         let mut this = self;
         this.leftovers = None;
         this
@@ -226,7 +251,7 @@ impl LockToken {
     /// Passes the token, and the lock that it names, to a client of the process: from now on that
     /// client's operation has it. The former, if there is one, has no verbs on their way that the
     /// lock protects against.
-    pub fn pass_to<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) {
+    pub(crate) fn pass_to<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) {
         self.leftovers = Some(client.leftovers());
     }
 }
@@ -245,35 +270,5 @@ impl Drop for LockToken {
                 None => tokens.end(abandoned),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_comes_back_only_after_a_million_tokens() {
-        let tokens = LockTokens::default();
-        let present = [tokens.take(), tokens.take()].map(Option::unwrap);
-        let first = tokens.take().unwrap();
-        tokens.give_back(first.0);
-        let others = (1..1 << 24).find(|_| {
-            let (number, generation) = tokens.take().unwrap();
-            assert!(!present.iter().any(|&(held, _)| held == number));
-            tokens.give_back(number);
-            (number, generation) == first
-        });
-        assert_eq!(others, Some(256 * FREE_MIN));
-    }
-
-    #[test]
-    fn every_number_can_be_held_at_a_time() {
-        let tokens = LockTokens::default();
-        let numbers: Vec<_> = (0..TOKENS_MAX).map(|_| tokens.take().unwrap().0).collect();
-        assert_eq!(tokens.take(), None);
-        tokens.give_back(numbers[7]);
-        assert_eq!(tokens.take(), Some((7, 2)));
-        assert_eq!(tokens.take(), None);
     }
 }

@@ -1,0 +1,71 @@
+//! What `bench` asks of what it measures, and how darter's store answers. Other indexes answer in
+//! [`super::open_target`].
+
+use crate::BenchError;
+use crate::report::Sizes;
+use crate::store_target::StoreTarget;
+use crate::target::Target;
+use darter::report::PoolUsage;
+
+/// A target that `bench` can describe and check.
+pub(crate) trait BenchTarget: Target {
+    /// Returns remarks on how the pool's memory is had.
+    fn notes(&self) -> Vec<String>;
+
+    /// Returns the use of the pool.
+    fn usage(&self) -> Result<PoolUsage, BenchError>;
+
+    /// Returns bytes in use, by a walk of the index.
+    fn sizes(&self) -> Result<Sizes, BenchError>;
+
+    /// Returns the prefix list, if the index has one.
+    fn prefix_list(&self) -> Option<Vec<u8>>;
+
+    /// Adjusts the index to the searches it has seen, if it can. Returns whether it did.
+    fn adjust(&self) -> Result<bool, BenchError>;
+
+    /// Walks index and pool. Returns broken invariants and the bytes leaked.
+    fn check(&self) -> Result<(Vec<String>, u64), BenchError>;
+
+    /// Removes a key. Returns whether it was there.
+    async fn delete(&self, session: &mut Self::Session<'_>, key: &[u8]) -> Result<bool, BenchError>;
+}
+
+impl BenchTarget for StoreTarget {
+    fn notes(&self) -> Vec<String> {
+        self.store.notes()
+    }
+
+    fn usage(&self) -> Result<PoolUsage, BenchError> {
+        Ok(self.store.usage()?)
+    }
+
+    fn sizes(&self) -> Result<Sizes, BenchError> {
+        let stats = self.store.stats()?;
+        Ok(Sizes {
+            keys: stats.index.keys,
+            index: stats.index.index_bytes,
+            kv: stats.index.kv_bytes,
+            pool_used: stats.pool.used_bytes(),
+            cache_used: stats.cache_used_bytes,
+        })
+    }
+
+    fn prefix_list(&self) -> Option<Vec<u8>> {
+        Some(self.store.index().prefix_list())
+    }
+
+    fn adjust(&self) -> Result<bool, BenchError> {
+        self.store.adjust()?;
+        Ok(true)
+    }
+
+    fn check(&self) -> Result<(Vec<String>, u64), BenchError> {
+        let found = self.store.check()?;
+        Ok((found.violations, found.leaked_bytes))
+    }
+
+    async fn delete(&self, session: &mut Self::Session<'_>, key: &[u8]) -> Result<bool, BenchError> {
+        session.delete(key).await
+    }
+}

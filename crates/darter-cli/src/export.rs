@@ -1,0 +1,168 @@
+//! `export`: pairs as a file that `import` reads back, whatever bytes they hold.
+//!
+//! The file begins with the line `key`, tab, `value`, and has a pair a line, with escapes; or it
+//! has a JSON object a line, with the same escapes in its strings. It appears under its name when
+//! it is complete: what was there before stays until then, and an export that fails or is
+//! interrupted leaves nothing behind.
+
+use crate::Answer;
+use crate::failure::{Failure, complain};
+use crate::named_table::{Omitted, TableArgs};
+use crate::notation::Notation;
+use crate::pool::PoolArgs;
+use crate::range::RangeArgs;
+use crate::signals::Interrupt;
+use clap::ValueEnum;
+use darter::{ScanRange, Store};
+use darter_fabric::counted;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::json;
+use std::fs::Permissions;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// How pairs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Key, tab, value, with the escapes \n \t \r \\ \xNN, below a line with the columns' names
+    Tsv,
+    /// A JSON object a line, with the same escapes in its strings
+    Jsonl,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter export all.tsv.gz
+  darter export --prefix user: --format jsonl | zstd > users.jsonl.zst
+  darter export | darter import - --pool 'file:/data/copy.pool?size=8G'")]
+pub(crate) struct ExportCommand {
+    #[command(flatten)]
+    pool: PoolArgs,
+    #[command(flatten)]
+    export: ExportArgs,
+}
+
+/// What to write, and where to.
+#[derive(clap::Args)]
+pub(crate) struct ExportArgs {
+    /// The file; without it, standard output. A name that ends in `.gz` has it compressed
+    #[arg(default_value = "-", hide_default_value = true)]
+    file: PathBuf,
+    /// Its format; by default told from its name, else tsv
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Keys are hexadecimal in --from, --to and --prefix
+    #[arg(long)]
+    hex: bool,
+    #[command(flatten)]
+    table: TableArgs,
+    #[command(flatten)]
+    range: RangeArgs,
+}
+
+impl ExportCommand {
+    pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        self.pool.read(|store| self.export.run(store))
+    }
+}
+
+impl ExportArgs {
+    /// Writes the pairs of an open pool.
+    pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
+        let range = self.range.range(if self.hex { Notation::Hex } else { Notation::Escaped })?;
+        if self.file.as_os_str() == "-" {
+            let mut out = BufWriter::new(io::stdout().lock());
+            let (_, omitted) = self.write_pairs(store, &range, &mut out, None)?;
+            out.flush()?;
+            return Ok(omitted.complain());
+        }
+        let name = self.file.display();
+        if ends_in(&self.file, "zst") {
+            return Err(Failure::usage(format_args!(
+                "{name}: `export` compresses by gzip only; name it .gz, or pipe the output through `zstd`"
+            )));
+        }
+        let interrupt = Interrupt::on_signals()?;
+        let cannot = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied => {
+                Failure::usage(format_args!("{name}: cannot write it: {error}"))
+            }
+            _ => Failure::failed(format_args!("{name}: cannot write it: {error}")),
+        };
+        if self.file.is_dir() {
+            return Err(Failure::usage(format_args!("{name}: it is a directory; name a file in it")));
+        }
+        let mut aside = aside(&self.file).map_err(cannot)?;
+        let (pairs, omitted) = if ends_in(&self.file, "gz") {
+            let mut out = GzEncoder::new(BufWriter::new(&mut aside), Compression::default());
+            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt))?;
+            out.finish().and_then(|mut out| out.flush()).map_err(cannot)?;
+            written
+        } else {
+            let mut out = BufWriter::new(&mut aside);
+            let written = self.write_pairs(store, &range, &mut out, Some(&interrupt))?;
+            out.flush().map_err(cannot)?;
+            written
+        };
+        aside.as_file().sync_all().map_err(cannot)?;
+        aside.persist(&self.file).map_err(|refused| cannot(refused.error))?;
+        complain(format_args!("{name}: {}", counted(pairs, "pair")));
+        Ok(omitted.complain())
+    }
+
+    /// Writes the pairs of a range. Returns how many, and what it left out.
+    fn write_pairs(
+        &self,
+        store: &Store,
+        range: &ScanRange,
+        out: &mut impl Write,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<(u64, Omitted), Failure> {
+        let (mut table, format) = (self.table.open(store)?, self.format());
+        if format == Format::Tsv {
+            writeln!(out, "key\tvalue")?;
+        }
+        let (mut count, mut omitted) = (0, Omitted::default());
+        table.visit(range, None, |key, value| {
+            if interrupt.is_some_and(Interrupt::has_come) {
+                let pairs = counted(count, "pair");
+                return Err(Failure::Interrupted(format!("interrupted after {pairs}; no file was written")));
+            }
+            match value {
+                Ok(value) => {
+                    let (key, value) = (Notation::Escaped.write(key), Notation::Escaped.write(value));
+                    match format {
+                        Format::Tsv => writeln!(out, "{key}\t{value}")?,
+                        Format::Jsonl => writeln!(out, "{}", json!({ "key": key, "value": value }))?,
+                    }
+                    count += 1;
+                }
+                Err(found) => omitted.count(found),
+            }
+            Ok(true)
+        })?;
+        Ok((count, omitted))
+    }
+
+    fn format(&self) -> Format {
+        let name = if ends_in(&self.file, "gz") { self.file.with_extension("") } else { self.file.clone() };
+        let is_json = ["jsonl", "ndjson", "json"].iter().any(|ending| ends_in(&name, ending));
+        self.format.unwrap_or(if is_json { Format::Jsonl } else { Format::Tsv })
+    }
+}
+
+fn ends_in(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
+}
+
+/// Creates a file beside another, with the rights that a new file gets. It is gone when dropped.
+fn aside(path: &Path) -> io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".darter-export-").permissions(Permissions::from_mode(0o666));
+    builder.tempfile_in(directory.unwrap_or(Path::new(".")))
+}

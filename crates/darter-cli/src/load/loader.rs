@@ -1,0 +1,224 @@
+//! Stores the pairs of a file, batch by batch, and keeps the account.
+//!
+//! A thread reads ahead by a batch. A signal is heard while it waits for input, too, and ends the
+//! work between two pairs. A batch is stored whole or, after a failure or a signal, again: storing
+//! a pair twice does no harm. So the first line that may not have been stored is that of the batch
+//! under way, and the message names it.
+
+use super::{Pair, Record, Records};
+use crate::failure::{Failure, complain};
+use crate::notation::printable;
+use crate::signals::{Interrupt, in_a_thread};
+use darter::{PutOutcome, Session};
+use darter_fabric::counted;
+use indicatif::ProgressBar;
+use std::io::Write;
+use std::sync::mpsc::{self, SyncSender};
+
+/// Bytes of keys and values in a batch, at most, give or take one pair.
+const BATCH_BYTES: usize = 16 << 20;
+/// Bad lines that are shown, at most; the others are counted.
+const SHOWN_MAX: u64 = 20;
+
+/// How to load.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct HowArgs {
+    /// Stop at the first bad line
+    #[arg(long)]
+    strict: bool,
+    /// Begin at this line, as the message of an interrupted load says
+    #[arg(long, value_name = "LINE", default_value_t = 1)]
+    from_line: u64,
+    /// Pairs that are sorted and stored together
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    batch: u64,
+}
+
+/// Records that are stored together.
+#[derive(Debug, Default)]
+struct Batch {
+    pairs: Vec<Pair>,
+    bytes: usize,
+    bad: Vec<(u64, String)>,
+    /// The line with which the next batch begins.
+    next_line: u64,
+}
+
+impl Batch {
+    /// Adds a record.
+    fn add(&mut self, record: Record) {
+        match record {
+            Record::Bad(line, why) => {
+                self.next_line = line + 1;
+                self.bad.push((line, why));
+            }
+            Record::Pair(pair) => {
+                self.next_line = pair.line + 1;
+                self.bytes += pair.key.len() + pair.value.len();
+                self.pairs.push(pair);
+            }
+        }
+    }
+
+    fn is_full(&self, how: HowArgs) -> bool {
+        let records = (self.pairs.len() + self.bad.len()) as u64;
+        records >= how.batch || self.bytes >= BATCH_BYTES || how.strict && !self.bad.is_empty()
+    }
+}
+
+/// Reads batches until the end, the first failure, or until nobody takes them.
+fn read_batches(mut records: Box<dyn Records>, how: HowArgs, send: &SyncSender<Result<Batch, Failure>>) {
+    let mut batch = Batch::default();
+    loop {
+        let failure = match records.next() {
+            Ok(Some(record)) if record.line() < how.from_line => continue,
+            Ok(Some(record)) => {
+                batch.add(record);
+                if batch.is_full(how) && send.send(Ok(std::mem::take(&mut batch))).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Ok(None) => None,
+            Err(failure) => Some(failure),
+        };
+        // What was read before is stored all the same.
+        let sent = send.send(Ok(batch));
+        if let (Ok(()), Some(failure)) = (sent, failure) {
+            // A receiver that is gone has stopped for a reason of its own.
+            let _ = send.send(Err(failure));
+        }
+        return;
+    }
+}
+
+/// Stores batches and keeps the counts.
+pub(super) struct Loader {
+    session: Session,
+    bar: ProgressBar,
+    file: String,
+    new: u64,
+    replaced: u64,
+    /// Pairs that a later line of the same batch overrode.
+    overridden: u64,
+    bad: u64,
+    /// All lines before this one are done with.
+    next_line: u64,
+}
+
+impl Loader {
+    pub(super) fn new(session: Session, bar: ProgressBar, file: &str, how: HowArgs) -> Self {
+        let file = printable(file);
+        Self { session, bar, file, new: 0, replaced: 0, overridden: 0, bad: 0, next_line: how.from_line }
+    }
+
+    /// Loads all records, and reports what was done, whatever happens. Returns the number of bad
+    /// lines.
+    pub(super) fn load(
+        mut self,
+        records: Box<dyn Records>,
+        how: HowArgs,
+        interrupt: &Interrupt,
+    ) -> Result<u64, Failure> {
+        let (send, receive) = mpsc::sync_channel(1);
+        in_a_thread("reader", move || read_batches(records, how, &send))?;
+        let outcome = loop {
+            match interrupt.receive(&receive) {
+                Some(Ok(batch)) => {
+                    if let Err(failure) = self.take(batch, how, interrupt) {
+                        break Err(failure);
+                    }
+                }
+                Some(Err(failure)) => break Err(failure),
+                None if interrupt.has_come() => break Err(self.interrupted()),
+                None => break Ok(self.bad),
+            }
+        };
+        self.summarize();
+        outcome
+    }
+
+    /// Stores a batch, reports its bad lines, and judges whether to go on.
+    fn take(&mut self, mut batch: Batch, how: HowArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+        let bad_before = self.bad;
+        for (line, why) in &batch.bad {
+            self.report(*line, why);
+        }
+        self.store(&mut batch.pairs, interrupt)?;
+        self.next_line = self.next_line.max(batch.next_line);
+        self.bar.set_message(counted(self.new + self.replaced, "pair"));
+        if how.strict && self.bad > bad_before {
+            let what =
+                format!("{}: stopped at a bad line, as --strict asks; {}", self.file, self.where_to_go_on());
+            return Err(Failure::Failed(what));
+        }
+        Ok(())
+    }
+
+    /// Stores pairs in the order of their keys.
+    fn store(&mut self, pairs: &mut Vec<Pair>, interrupt: &Interrupt) -> Result<(), Failure> {
+        // Stable: of equal keys the last line stays last, and wins.
+        pairs.sort_by(|one, other| one.key.cmp(&other.key));
+        let mut pairs = pairs.drain(..).peekable();
+        while let Some(pair) = pairs.next() {
+            if interrupt.has_come() {
+                return Err(self.interrupted());
+            }
+            if pairs.peek().is_some_and(|next| next.key == pair.key) {
+                self.overridden += 1;
+                continue;
+            }
+            match self.session.put(&pair.key, &pair.value) {
+                Ok(PutOutcome::Replaced) => self.replaced += 1,
+                Ok(_) => self.new += 1,
+                Err(error) if error.is_too_long() => self.report(pair.line, &error.to_string()),
+                Err(error) => {
+                    let (file, line, then) = (&self.file, pair.line, self.where_to_go_on());
+                    return Err(Failure::Failed(format!(
+                        "{file}: stopped storing at line {line}: {error}; {then}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn interrupted(&self) -> Failure {
+        Failure::Interrupted(format!("{}: interrupted; {}", self.file, self.where_to_go_on()))
+    }
+
+    fn where_to_go_on(&self) -> String {
+        let next = self.next_line;
+        match next {
+            0 | 1 => "nothing is done with for good, so begin again".to_owned(),
+            _ => format!("the lines before {next} are done with, so go on with `--from-line {next}`"),
+        }
+    }
+
+    /// Reports a bad line, above the progress bar if there is one.
+    fn report(&mut self, line: u64, why: &str) {
+        self.bad += 1;
+        if self.bad <= SHOWN_MAX {
+            let (file, why) = (&self.file, printable(why));
+            self.bar.suspend(|| {
+                // A closed stderr leaves nobody to tell.
+                let _ = writeln!(std::io::stderr(), "{file}:{line}: {why}");
+            });
+        }
+    }
+
+    /// Reports what was done.
+    fn summarize(&self) {
+        self.bar.finish_and_clear();
+        let hidden = self.bad.saturating_sub(SHOWN_MAX);
+        if hidden > 0 {
+            complain(format_args!("{}: {}, not shown", self.file, counted(hidden, "more bad line")));
+        }
+        let overridden = match self.overridden {
+            0 => String::new(),
+            n => format!(", {n} overridden by later lines"),
+        };
+        let (new, bad) = (counted(self.new, "new key"), counted(self.bad, "bad line"));
+        complain(format_args!("{}: {new}, {} replaced{overridden}, {bad}", self.file, self.replaced));
+    }
+}

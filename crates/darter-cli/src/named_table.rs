@@ -1,0 +1,168 @@
+//! The keys that a command works on: all of the pool's index as they lie there, or, with
+//! `--table redis:0`, those of the pool's gateways, as their clients see them.
+
+use crate::Answer;
+use crate::failure::{Failure, complain};
+use crate::notation::Notation;
+use darter::{Condition, PutOutcome, ScanRange, Session, Store};
+use darter_fabric::counted;
+use darter_gateway::{Collection, Database, DatabaseError, RedisValue};
+use std::str::FromStr;
+
+/// A part of a pool that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TableName {
+    /// The database of the pool's gateways.
+    Redis,
+}
+
+impl FromStr for TableName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name.strip_prefix("redis:") {
+            Some("0") => Ok(Self::Redis),
+            Some(_) => Err("gateways have one database, `redis:0`".to_owned()),
+            None => Err("`redis:0` is the only table that this program reads; a table of the library (`darter::Table`) \
+                         is read by a program that knows its types"
+                .to_owned()),
+        }
+    }
+}
+
+/// Which table.
+#[derive(Clone, Copy, clap::Args)]
+pub(crate) struct TableArgs {
+    /// Work on `redis:0`, the keys of the pool's gateways, as GET, SET and DEL do, instead of the
+    /// pool's own keys
+    #[arg(long, value_name = "NAME")]
+    table: Option<TableName>,
+}
+
+impl TableArgs {
+    /// Opens the table.
+    pub(crate) fn open(self, store: &Store) -> Result<Keys, Failure> {
+        Ok(match self.table {
+            None => Keys::Plain(store.session()?),
+            Some(TableName::Redis) => Keys::Redis(Box::new(Database::new(store.clone()))),
+        })
+    }
+}
+
+/// Access to the keys of a table.
+pub(crate) enum Keys {
+    /// All keys of the index.
+    Plain(Session),
+    /// Those of the gateways.
+    Redis(Box<Database>),
+}
+
+impl From<DatabaseError> for Failure {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::Store(error) => error.into(),
+            error => Self::failed(error),
+        }
+    }
+}
+
+/// The failure of an operation on one key, which the error of a store does not depend on.
+fn of_key(key: &[u8], error: DatabaseError) -> Failure {
+    match error {
+        DatabaseError::Store(error) => error.into(),
+        error => Failure::failed(error).within(Notation::Escaped.write(key)),
+    }
+}
+
+impl Keys {
+    /// Returns the value of a key.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        Ok(match self {
+            Self::Plain(session) => session.get(key)?,
+            Self::Redis(database) => database.get(key).map_err(|error| of_key(key, error))?,
+        })
+    }
+
+    /// Stores a pair if a condition holds. Returns whether it did.
+    pub(crate) fn put_if(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool, Failure> {
+        Ok(match self {
+            Self::Plain(session) => session.put_if(key, value, condition)? != PutOutcome::Refused,
+            Self::Redis(database) => {
+                database.set(key, value, condition).map_err(|error| of_key(key, error))?
+            }
+        })
+    }
+
+    /// Removes a key. Returns whether it was there.
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<bool, Failure> {
+        Ok(match self {
+            Self::Plain(session) => session.delete(key)?,
+            Self::Redis(database) => database.remove(key)?,
+        })
+    }
+
+    /// Passes the keys of a range to `visit`, with their values where these are strings, in the
+    /// order of the range, until `visit` returns false; it is called at most `limit` times.
+    pub(crate) fn visit(
+        &mut self,
+        range: &ScanRange,
+        limit: Option<usize>,
+        mut visit: impl FnMut(&[u8], Result<&[u8], Collection>) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Plain(session) => {
+                let pairs = session.scan(range);
+                for pair in if let Some(limit) = limit { pairs.limit(limit) } else { pairs } {
+                    let (key, value) = pair?;
+                    if !visit(&key, Ok(&value))? {
+                        break;
+                    }
+                }
+            }
+            Self::Redis(database) => {
+                for pair in database.scan(range).take(limit.unwrap_or(usize::MAX)) {
+                    let (key, value) = pair?;
+                    let value = match &value {
+                        RedisValue::String(value) => Ok(&value[..]),
+                        RedisValue::Elements(found) => Err(*found),
+                    };
+                    if !visit(&key, value)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many keys were left out of an output of strings.
+#[derive(Default)]
+pub(crate) struct Omitted(Vec<(Collection, u64)>);
+
+impl Omitted {
+    /// Counts one.
+    pub(crate) fn count(&mut self, found: Collection) {
+        match self.0.iter_mut().find(|(collection, _)| *collection == found) {
+            Some((_, keys)) => *keys += 1,
+            None => self.0.push((found, 1)),
+        }
+    }
+
+    /// Says so on stderr, if there are any.
+    pub(crate) fn complain(&self) -> Answer {
+        for &(found, keys) in &self.0 {
+            let (keys, kind) = (counted(keys, "key"), found.name());
+            complain(format_args!(
+                "left out {keys} of the type {kind}, which {} reads through a gateway",
+                found.command()
+            ));
+        }
+        if self.0.is_empty() { Answer::Done } else { Answer::No }
+    }
+}

@@ -1,0 +1,36 @@
+//! A range of keys as commands take it.
+
+use crate::failure::Failure;
+use crate::notation::Notation;
+use darter::ScanRange;
+use std::ffi::OsString;
+use std::ops::Bound;
+
+/// Which keys.
+#[derive(clap::Args)]
+pub(crate) struct RangeArgs {
+    /// The least key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// The key to end before
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Only keys that begin so
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+}
+
+impl RangeArgs {
+    /// Returns the range; all keys without bounds.
+    pub(crate) fn range(&self, notation: Notation) -> Result<ScanRange, Failure> {
+        let bytes = |key: &Option<OsString>| key.as_ref().map(|key| notation.argument(key)).transpose();
+        Ok(match bytes(&self.prefix)? {
+            Some(prefix) => ScanRange::prefix(&prefix),
+            None => ScanRange {
+                from: bytes(&self.from)?.map_or(Bound::Unbounded, Bound::Included),
+                to: bytes(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded),
+                reverse: false,
+            },
+        })
+    }
+}

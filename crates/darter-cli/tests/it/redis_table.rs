@@ -1,0 +1,106 @@
+//! `--table redis:0`: the program and a gateway's clients on the same keys.
+
+use crate::scene::{Scene, finish};
+use crate::serve::{Client, Daemon};
+
+const TABLE: [&str; 2] = ["--table", "redis:0"];
+
+/// A pool with a gateway, and a client of it.
+fn gateway() -> (Scene, Daemon, Client) {
+    let scene = Scene::new();
+    let gateway = Daemon::gateway(&scene.url(), "127.0.0.1:0");
+    let client = Client::new(&gateway.address);
+    (scene, gateway, client)
+}
+
+fn on_table(words: &[&'static str]) -> Vec<&'static str> {
+    [words, &TABLE].concat()
+}
+
+/// Sends a request and checks the first line of the reply.
+#[track_caller]
+fn tell(client: &mut Client, request: &str, reply: &str) {
+    assert_eq!(client.ask(request).unwrap().0, reply, "{request}");
+}
+
+#[test]
+fn strings_are_the_same_for_clients_and_the_program() {
+    let (scene, _gateway, mut client) = gateway();
+    tell(&mut client, "set pear green", "+OK");
+    scene.run(&on_table(&["get", "pear"])).code(0).out("green\n");
+    scene.run(&["get", "pear"]).code(1).err("no such key: pear");
+    scene.run(&on_table(&["put", "pear", "ripe\\n"])).code(0);
+    assert_eq!(client.ask("get pear").unwrap().1, "ripe\n");
+    scene.run(&on_table(&["put", "pear", "red", "--if-absent"])).code(1).err("the key is present");
+    scene.run(&on_table(&["put", "pear", "red", "--if-equal", "green"])).code(1).err("another value");
+    scene.run(&on_table(&["put", "pear", "red", "--if-equal", "ripe\\n"])).code(0);
+    scene.run(&on_table(&["put", "plum", "blue", "--if-present"])).code(1).err("the key is absent");
+    scene.run(&on_table(&["put", "plum", "blue", "--if-absent"])).code(0);
+    assert_eq!(client.ask("get plum").unwrap().1, "blue");
+    scene.run(&on_table(&["scan"])).code(0).out("pear\tred\nplum\tblue\n");
+    scene.run(&on_table(&["scan", "--reverse", "--limit", "1"])).code(0).out("plum\tblue\n");
+    scene
+        .run(&on_table(&["scan", "--prefix", "pe", "--json"]))
+        .code(0)
+        .out("{\"key\":\"pear\",\"value\":\"red\"}\n");
+    scene.run(&on_table(&["del", "pear"])).code(0);
+    scene.run(&on_table(&["del", "pear"])).code(1).err("no such key: pear");
+    tell(&mut client, "exists pear", ":0");
+    finish(scene.command(&["shell"]).write_stdin("get --table redis:0 plum\n")).code(0).out("blue\n");
+}
+
+#[test]
+fn keys_expire_for_the_program_as_for_clients() {
+    let (scene, _gateway, mut client) = gateway();
+    tell(&mut client, "set gone x px 1", "+OK");
+    tell(&mut client, "set stays x ex 1000", "+OK");
+    while client.ask("exists gone").unwrap().0 != ":0" {}
+    scene.run(&on_table(&["get", "gone"])).code(1).err("no such key: gone");
+    scene.run(&on_table(&["scan"])).code(0).out("stays\tx\n");
+    scene.run(&on_table(&["put", "stays", "y"])).code(0);
+    tell(&mut client, "ttl stays", ":-1");
+}
+
+#[test]
+fn keys_of_other_types_are_named_and_left_out() {
+    let (scene, _gateway, mut client) = gateway();
+    tell(&mut client, "hset hash f v", ":1");
+    tell(&mut client, "zadd scores 1 a", ":1");
+    tell(&mut client, "set word x", "+OK");
+    let hash = "hash: holds a hash, not a string; read it through a gateway, with HGETALL";
+    scene.run(&on_table(&["get", "hash"])).code(1).err(hash);
+    scene.run(&on_table(&["get", "scores"])).code(1).err("scores: holds a zset, not a string");
+    scene.run(&on_table(&["put", "hash", "y", "--if-equal", "x"])).code(1).err("hash: holds a hash");
+    let left_out = "left out 1 key of the type zset, which ZRANGE reads through a gateway";
+    scene.run(&on_table(&["scan"])).code(1).out("word\tx\n").err(left_out);
+    scene.run(&on_table(&["scan", "--keys-only"])).code(0).out("hash\nscores\nword\n");
+    scene.run(&on_table(&["export"])).code(1).out("key\tvalue\nword\tx\n").err(left_out);
+    scene.run(&on_table(&["export", "--prefix", "w"])).code(0).out("key\tvalue\nword\tx\n");
+    scene.run(&on_table(&["del", "hash"])).code(0);
+    tell(&mut client, "exists hash", ":0");
+    scene.run(&on_table(&["put", "scores", "y"])).code(0);
+    tell(&mut client, "type scores", "+string");
+}
+
+#[test]
+fn a_range_of_a_gateways_keys_is_deleted_and_nothing_else() {
+    let (scene, _gateway, mut client) = gateway();
+    scene.run(&["put", "user:9", "plain"]).code(0);
+    for user in 0..600 {
+        tell(&mut client, &format!("set user:{user} x"), "+OK");
+    }
+    tell(&mut client, "hset user:h f v", ":1");
+    tell(&mut client, "set word x", "+OK");
+    scene.run(&on_table(&["del", "--prefix", "user:", "--dry-run"])).code(0).out("601 keys\n");
+    scene.run(&on_table(&["del", "--prefix", "user:", "--yes"])).code(0).out("deleted 601 keys\n");
+    tell(&mut client, "dbsize", ":1");
+    scene.run(&["get", "user:9"]).code(0).out("plain\n");
+    scene.run(&["check"]).code(0);
+}
+
+#[test]
+fn a_table_of_another_name_is_refused() {
+    let scene = Scene::new();
+    scene.run(&["get", "pear", "--table", "redis:1"]).code(2).err("gateways have one database, `redis:0`");
+    scene.run(&["get", "pear", "--table", "readings"]).code(2).err("`redis:0` is the only table");
+}

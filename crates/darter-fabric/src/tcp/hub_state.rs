@@ -1,0 +1,353 @@
+//! A hub's connections to all memory nodes, and the batches under way on them. Whoever has it locked
+//! sends, receives and connects with it; nothing here waits.
+
+use super::batches::{Batches, Pending, Ticket};
+use super::connection::{Connection, Sent};
+use super::session::{AbsentNodes, Session, SilentNodes};
+use crate::executor::Progress;
+use crate::mutant;
+use crate::wire::{self, Refusal, RequestKind};
+use crate::{Batch, FabricError, GlobalAddr, Verb};
+use rustix::event::epoll;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Connections and batches, under the lock of their [`Hub`](super::hub::Hub).
+#[derive(Debug)]
+pub(super) struct HubState {
+    /// A node has reported that this session was fenced: then it is, on all nodes and for good.
+    fenced: Arc<AtomicBool>,
+    silent: Arc<SilentNodes>,
+    absent: Arc<AbsentNodes>,
+    patience: Duration,
+    pub(super) links: Vec<Link>,
+    /// Attempts to connect so far.
+    attempts: u64,
+    pub(super) batches: Batches,
+    /// To be called once the lock is free.
+    pub(super) to_wake: Vec<Waker>,
+    /// No fabric uses it any more.
+    pub(super) is_closed: bool,
+    pub(super) on_close: Option<Waker>,
+}
+
+/// The connection to a node, if any.
+#[derive(Debug)]
+pub(super) enum Link {
+    Down,
+    /// With the attempt under way, and the batches that wait for it; `None` when batches have
+    /// waited long enough for a node that was silent before.
+    Connecting(u64, Option<Vec<Ticket>>),
+    Up(Box<Connection>),
+}
+
+impl HubState {
+    /// Returns what a hub of this session begins with: no connection, no batch.
+    pub(super) fn new(session: &Session) -> Self {
+        Self {
+            fenced: Arc::clone(&session.fenced),
+            silent: Arc::clone(&session.silent),
+            absent: Arc::clone(&session.absent),
+            patience: session.options.patience,
+            links: Vec::new(),
+            attempts: 0,
+            batches: Batches::default(),
+            to_wake: Vec::new(),
+            is_closed: false,
+            on_close: None,
+        }
+    }
+
+    /// Puts a batch's frames on their connections; names the nodes that have none yet.
+    pub(super) fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
+        let ticket = self.batches.reserve();
+        let mut pending = Pending::new(batch, waker);
+        let is_fenced = self.fenced.load(Ordering::Relaxed);
+        pending.error = is_fenced.then_some(FabricError::Fenced);
+        let mut seen: [u64; 4] = [0; 4];
+        for first in 0..if is_fenced { 0 } else { pending.batch.len() } {
+            let node = pending.batch.verbs()[first].addr.node();
+            let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
+            if seen[word] & bit != 0 {
+                continue;
+            }
+            seen[word] |= bit;
+            match self.links.get_mut(usize::from(node)) {
+                Some(Link::Up(connection)) => post_to(connection, node, ticket, first, &mut pending),
+                Some(link) => {
+                    if matches!(link, Link::Down) {
+                        self.attempts += 1;
+                        *link = Link::Connecting(self.attempts, Some(Vec::new()));
+                        absent.push((node, self.attempts));
+                    }
+                    match link {
+                        Link::Connecting(_, Some(waiting)) => {
+                            waiting.push(ticket);
+                            pending.parts += 1;
+                        }
+                        _ => drop(pending.error.get_or_insert(FabricError::Unreachable { node })),
+                    }
+                }
+                None => {
+                    let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
+                    pending.error.get_or_insert(unknown);
+                }
+            }
+        }
+        if pending.parts == 0 {
+            // Nothing could be posted: the error is to be fetched at once.
+            waker.wake_by_ref();
+        }
+        self.batches.put(ticket, pending);
+        ticket
+    }
+
+    /// Sends what waits.
+    pub(super) fn send(&mut self) -> Progress {
+        let mut turn = Progress::Idle;
+        for node in 0..self.links.len() {
+            let Link::Up(connection) = &mut self.links[node] else { continue };
+            if let Ok(moved) = send_on(connection) {
+                turn = turn.max(moved);
+            } else {
+                self.lose(node as u8);
+                turn = Progress::Moved;
+            }
+        }
+        turn
+    }
+
+    /// Has all connections watched.
+    pub(super) fn watch_all(&mut self, sockets: BorrowedFd<'_>) {
+        for node in 0..self.links.len() {
+            let Link::Up(connection) = &mut self.links[node] else { continue };
+            if watch(connection, sockets, true).is_err() {
+                self.lose(node as u8);
+            }
+        }
+    }
+
+    /// Sends and receives without blocking: from nodes that owe a reply, or from all if `thorough`,
+    /// with their sockets watched from then on.
+    pub(super) fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Progress {
+        let mut turn = self.send();
+        for node in 0..self.links.len() {
+            match &mut self.links[node] {
+                // The thread that connects rouses this one: no need to spin for it.
+                Link::Down | Link::Connecting(..) => {}
+                Link::Up(connection) => {
+                    let owes = !connection.sent.is_empty();
+                    let watched = watch(connection, sockets, thorough);
+                    if !owes && !thorough {
+                        continue;
+                    }
+                    match watched.and_then(|()| self.receive(node)) {
+                        Ok(true) => turn = Progress::Moved,
+                        Ok(false) if owes && !(thorough && self.is_out_of_patience(node)) => {
+                            turn = turn.max(Progress::Waiting);
+                        }
+                        Ok(false) if !owes => {}
+                        silent => {
+                            if silent.is_ok() {
+                                self.silent.add(node as u8);
+                            }
+                            self.lose(node as u8);
+                            turn = Progress::Moved;
+                        }
+                    }
+                }
+            }
+        }
+        turn
+    }
+
+    /// Returns whether a node that owes a reply, and sent nothing just now, has been silent for too
+    /// long.
+    fn is_out_of_patience(&mut self, node: usize) -> bool {
+        let Link::Up(connection) = &mut self.links[node] else { return false };
+        connection.silent_since.get_or_insert_with(Instant::now).elapsed() > self.patience
+    }
+
+    /// Hands out the replies that have arrived; returns whether anything has.
+    fn receive(&mut self, node: usize) -> io::Result<bool> {
+        let Link::Up(connection) = &mut self.links[node] else { return Ok(false) };
+        if !connection.receive()? {
+            return Ok(false);
+        }
+        if !mutant!("tcp-silence-never-forgiven") {
+            connection.silent_since = None;
+        }
+        while let Some((sent, refusal, range)) = connection.next_reply()? {
+            let Some(pending) = self.batches.get(sent.batch) else { continue };
+            if refusal == Refusal::None {
+                let payload = connection.payload(range);
+                if !wire::take_answers(&mut pending.batch, node as u8, sent.first..sent.end, payload) {
+                    // Its frame is no longer listed: it ends here, the others with the connection.
+                    pending.lost(node as u8);
+                    self.to_wake.extend(self.batches.part_ended(sent.batch));
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+            } else {
+                if refusal == Refusal::Fenced && !mutant!("tcp-fenced-reply-forgotten") {
+                    self.fenced.store(true, Ordering::Relaxed);
+                }
+                let text = connection.text(range);
+                pending.error.get_or_insert(wire::error_of(refusal, node as u8, &text));
+            }
+            self.to_wake.extend(self.batches.part_ended(sent.batch));
+        }
+        Ok(true)
+    }
+
+    /// A connection is gone: what was on it may have been done or not.
+    pub(super) fn lose(&mut self, node: u8) {
+        let connection = match std::mem::replace(&mut self.links[usize::from(node)], Link::Down) {
+            Link::Down => return,
+            Link::Connecting(_, waiting) => {
+                return self.turn_away(waiting.unwrap_or_default(), &FabricError::Unreachable { node });
+            }
+            Link::Up(connection) => connection,
+        };
+        self.absent.note(node, true);
+        for sent in connection.sent {
+            if let Some(pending) = self.batches.get(sent.batch) {
+                if mutant!("tcp-lost-told-as-unsent") {
+                    pending.error.get_or_insert(FabricError::Unreachable { node });
+                } else {
+                    pending.lost(node);
+                }
+                self.to_wake.extend(self.batches.part_ended(sent.batch));
+            }
+        }
+    }
+
+    /// The batches that wait for a connection have none, and nothing was sent.
+    pub(super) fn turn_away(&mut self, waiting: Vec<Ticket>, error: &FabricError) {
+        for ticket in waiting {
+            if let Some(pending) = self.batches.get(ticket) {
+                pending.error.get_or_insert_with(|| error.again());
+            }
+            self.to_wake.extend(self.batches.part_ended(ticket));
+        }
+    }
+
+    pub(super) fn reached(
+        &mut self,
+        sockets: BorrowedFd<'_>,
+        (node, attempt): (u8, u64),
+        connected: Result<Connection, FabricError>,
+    ) {
+        // Closed meanwhile, there are no links; forgotten meanwhile, the node may be another.
+        let Some(link) = self.links.get_mut(usize::from(node)) else { return };
+        let waiting = match link {
+            Link::Connecting(awaited, waiting) if *awaited == attempt => waiting.take().unwrap_or_default(),
+            _ => return,
+        };
+        *link = Link::Down;
+        let watched = connected.and_then(|connection| {
+            let key = epoll::EventData::new_u64(node.into());
+            match epoll::add(sockets, &connection.channel, key, connection.watched) {
+                Ok(()) => Ok(connection),
+                Err(_) => Err(FabricError::Unreachable { node }),
+            }
+        });
+        self.absent.note(node, watched.is_err());
+        match watched {
+            Ok(connection) => {
+                let mut connection = Box::new(connection);
+                for &ticket in &waiting {
+                    let Some(pending) = self.batches.get(ticket) else { continue };
+                    let verbs = pending.batch.verbs();
+                    if let Some(first) = verbs.iter().position(|verb| verb.addr.node() == node) {
+                        post_to(&mut connection, node, ticket, first, pending);
+                    }
+                }
+                *link = Link::Up(connection);
+                for ticket in waiting {
+                    self.to_wake.extend(self.batches.part_ended(ticket));
+                }
+            }
+            Err(error) => {
+                if matches!(error, FabricError::Fenced) && !mutant!("tcp-fenced-greeting-forgotten") {
+                    self.fenced.store(true, Ordering::Relaxed);
+                }
+                self.turn_away(waiting, &error);
+            }
+        }
+    }
+}
+
+/// Sends what waits on a connection.
+fn send_on(connection: &mut Connection) -> io::Result<Progress> {
+    let waiting = connection.out.waiting();
+    if waiting == 0 {
+        return Ok(Progress::Idle);
+    }
+    connection.flush()?;
+    Ok(if connection.out.waiting() < waiting { Progress::Moved } else { Progress::Waiting })
+}
+
+/// Watches a connection's socket for what is awaited from it, or for nothing: a watch slows the
+/// sender of a reply down.
+fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool) -> io::Result<()> {
+    let mut flags = epoll::EventFlags::empty();
+    if is_watched {
+        flags = epoll::EventFlags::IN;
+        flags.set(epoll::EventFlags::OUT, connection.out.waiting() > 0);
+    }
+    if flags != connection.watched {
+        connection.watched = flags;
+        epoll::modify(sockets, &connection.channel, epoll::EventData::new_u64(0), flags)?;
+    }
+    Ok(())
+}
+
+/// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
+/// frames as it takes.
+fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, pending: &mut Pending) {
+    let limit = connection.frame_bytes as usize;
+    let (verbs, data) = pending.batch.parts_mut();
+    let size = |verb: &Verb| {
+        let there = wire::HEADER_BYTES + wire::request_words(verb) * 8;
+        (there, wire::reply_words(verb) * 8)
+    };
+    let is_too_long = |verb: &&Verb| verb.addr.node() == node && size(verb).0.max(size(verb).1) > limit;
+    if let Some(verb) = verbs.iter().find(is_too_long) {
+        pending.error.get_or_insert(FabricError::geometry(format!(
+            "a verb of {} bytes at {}; memory node {node} takes {limit} at most in one",
+            u64::from(verb.words) * 8,
+            verb.addr
+        )));
+        return;
+    }
+    let mut from = first;
+    while from < verbs.len() {
+        let at = connection.begin_frame();
+        let (mut there, mut back, mut count, mut end) = (0, 0, 0_u16, from);
+        while end < verbs.len() {
+            let verb = &verbs[end];
+            if verb.addr.node() == node {
+                let (more, answer) = size(verb);
+                let is_answer_too_long = back + answer > limit && !mutant!("tcp-answers-beyond-a-frame");
+                let verbs_max = wire::VERBS_MAX + usize::from(mutant!("tcp-one-verb-too-many"));
+                if there + more > limit || is_answer_too_long || usize::from(count) == verbs_max {
+                    break;
+                }
+                (there, back, count) = (there + more, back + answer, count + 1);
+                wire::put_verb(&mut connection.out.bytes, verb, data);
+            }
+            end += 1;
+        }
+        let id = connection.end_frame(at, RequestKind::Batch, count);
+        let answered_from = if mutant!("tcp-later-frame-answers-from-the-first") { first } else { from };
+        connection.sent.push_back(Sent { id, batch: ticket, first: answered_from, end });
+        if from == first || !mutant!("tcp-batch-ends-with-its-first-frame") {
+            pending.parts += 1;
+        }
+        from = end;
+    }
+}

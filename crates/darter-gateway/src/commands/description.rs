@@ -1,0 +1,286 @@
+//! `COMMAND`: what the table of commands holds, in the replies that clients expect.
+
+use crate::call::{Call, help, unknown_subcommand, wrong_arity};
+use crate::fault::{Fault, SYNTAX};
+use crate::glob;
+use crate::reply::Reply;
+use crate::request::Arguments;
+use crate::subcommands::{SUBCOMMANDS, Subcommand};
+use crate::table::{Command, CommandId, TABLE};
+use std::ops::Range;
+
+/// `COMMAND` and its subcommands.
+pub(super) fn command(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (args, reply) = (call.args, &mut call.reply);
+    if args.len() == 1 {
+        describe_all(reply);
+        return Ok(());
+    }
+    match &args.get(1).to_ascii_lowercase()[..] {
+        b"count" if args.len() == 2 => reply.count(TABLE.len()),
+        b"count" => return Err(wrong_arity("command|count")),
+        b"info" if args.len() == 2 => describe_all(reply),
+        b"info" => {
+            reply.array(args.len() - 2);
+            for name in args.from(2) {
+                match Described::named(name) {
+                    Some(described) => described.write(reply),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        b"docs" => {
+            let all = args.len() == 2;
+            let named: Vec<&Command> = args.from(2).filter_map(Command::named).collect();
+            let commands = if all { TABLE.iter().collect() } else { named };
+            reply.map(commands.len());
+            for command in commands {
+                document(reply, command);
+            }
+        }
+        b"getkeys" | b"getkeysandflags" if args.len() < 3 => {
+            let name = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
+            return Err(wrong_arity(&format!("command|{name}")));
+        }
+        b"getkeys" => write_keys(reply, &args, false)?,
+        b"getkeysandflags" => write_keys(reply, &args, true)?,
+        b"list" => list(reply, &args)?,
+        b"help" => help(
+            reply,
+            &[
+                "COMMAND",
+                "COMMAND COUNT",
+                "COMMAND DOCS [name...]",
+                "COMMAND GETKEYS command [argument...]",
+                "COMMAND GETKEYSANDFLAGS command [argument...]",
+                "COMMAND INFO [name...]",
+                "COMMAND LIST [FILTERBY ACLCAT category|MODULE name|PATTERN pattern]",
+            ],
+        ),
+        _ => return Err(unknown_subcommand("COMMAND", args.get(1))),
+    }
+    Ok(())
+}
+
+fn describe_all(reply: &mut Reply<'_>) {
+    reply.array(TABLE.len());
+    for command in TABLE {
+        Described::Command(command).write(reply);
+    }
+}
+
+/// What `COMMAND INFO` describes.
+#[derive(Clone, Copy, Debug)]
+enum Described {
+    Command(&'static Command),
+    Subcommand(&'static Command, &'static Subcommand),
+}
+
+impl Described {
+    /// Returns the command or, as `client|list`, the subcommand with a name.
+    fn named(name: &[u8]) -> Option<Self> {
+        match name.iter().position(|&byte| byte == b'|') {
+            None => Command::named(name).map(Self::Command),
+            Some(at) => {
+                let command = Command::named(&name[..at])?;
+                let subcommand = &SUBCOMMANDS[Subcommand::position(command, &name[at + 1..])?];
+                Some(Self::Subcommand(command, subcommand))
+            }
+        }
+    }
+
+    /// Writes the ten parts of the description.
+    fn write(self, reply: &mut Reply<'_>) {
+        let (command, name, arity, keys) = match self {
+            Self::Command(command) => (command, command.name, command.arity, command.keys),
+            Self::Subcommand(command, subcommand) => {
+                (command, subcommand.name, subcommand.arity, subcommand.keys)
+            }
+        };
+        reply.array(10);
+        reply.bulk(name.as_bytes());
+        reply.integer(arity);
+        reply.set(command.flags.len());
+        for flag in command.flags {
+            reply.simple(flag);
+        }
+        let (first, last, step) = keys;
+        for place in [first, last, step] {
+            reply.integer(place);
+        }
+        let categories: Vec<&str> = categories(command).collect();
+        reply.set(categories.len());
+        for category in categories {
+            reply.simple(&format!("@{category}"));
+        }
+        // Hints, key specifications.
+        reply.array(0);
+        reply.array(0);
+        let Self::Command(command) = self else {
+            reply.array(0);
+            return;
+        };
+        let subcommands = Subcommand::all_of(command);
+        reply.array(subcommands.clone().count());
+        for subcommand in subcommands {
+            Self::Subcommand(command, subcommand).write(reply);
+        }
+    }
+}
+
+/// Returns the access categories of a command, in Redis's words.
+fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
+    use CommandId::{Flushall, Flushdb, Info, Keys};
+    let has = |flag: &str| command.flags.contains(&flag);
+    let group = match command.group {
+        "generic" | "ordered" => Some("keyspace"),
+        "sorted-set" => Some("sortedset"),
+        "transactions" => Some("transaction"),
+        "server" => None,
+        group => Some(group),
+    };
+    let is_dangerous = has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys);
+    [
+        group,
+        has("write").then_some("write"),
+        has("readonly").then_some("read"),
+        has("admin").then_some("admin"),
+        is_dangerous.then_some("dangerous"),
+        Some(if has("fast") { "fast" } else { "slow" }),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Writes a command's documentation for `COMMAND DOCS`.
+fn document(reply: &mut Reply<'_>, command: &Command) {
+    reply.bulk(command.name.as_bytes());
+    reply.map(3);
+    for (what, text) in [("summary", command.summary), ("since", command.since), ("group", command.group)] {
+        reply.bulk(what.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+}
+
+/// Which commands `COMMAND LIST` lists.
+#[derive(Debug)]
+enum Filter {
+    None,
+    /// Those of a module; there are none.
+    Module,
+    /// Those of an access category, in lower case.
+    Category(Vec<u8>),
+    /// Those whose names match a pattern, in lower case.
+    Pattern(Vec<u8>),
+}
+
+impl Filter {
+    fn parse(kind: &[u8], wanted: &[u8]) -> Result<Self, Fault> {
+        match &kind.to_ascii_lowercase()[..] {
+            b"module" => Ok(Self::Module),
+            b"aclcat" => Ok(Self::Category(wanted.to_ascii_lowercase())),
+            b"pattern" => Ok(Self::Pattern(wanted.to_ascii_lowercase())),
+            _ => Err(SYNTAX),
+        }
+    }
+
+    /// Returns whether a command, or its subcommand of that name, is listed.
+    fn accepts(&self, command: &Command, name: &str) -> bool {
+        match self {
+            Self::None => true,
+            Self::Module => false,
+            Self::Category(wanted) => categories(command).any(|category| category.as_bytes() == wanted),
+            Self::Pattern(pattern) => glob::matches(pattern, name.as_bytes()),
+        }
+    }
+}
+
+/// `COMMAND LIST [FILTERBY ACLCAT category|MODULE name|PATTERN pattern]`.
+fn list(reply: &mut Reply<'_>, args: &Arguments<'_>) -> Result<(), Fault> {
+    let filter = match args.len() {
+        2 => Filter::None,
+        5 if args.get(2).eq_ignore_ascii_case(b"filterby") => Filter::parse(args.get(3), args.get(4))?,
+        _ => return Err(SYNTAX),
+    };
+    let names = TABLE.iter().flat_map(|command| {
+        let own = std::iter::once((command, command.name));
+        own.chain(Subcommand::all_of(command).map(move |subcommand| (command, subcommand.name)))
+    });
+    let listed: Vec<&str> =
+        names.filter(|(command, name)| filter.accepts(command, name)).map(|(_, name)| name).collect();
+    reply.set(listed.len());
+    for name in listed {
+        reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}
+
+/// Returns the flags of a command's key in Redis's words: how it is accessed, and what for.
+fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
+    use CommandId::{
+        Append, Copy, Del, Exists, Getdel, Hdel, Mset, Msetnx, Psetex, Rename, Renamenx, Set, Setex, Setnx,
+        Setrange, Touch, Type, Unlink, Zrem,
+    };
+    match command.id {
+        Exists | Touch | Type => &["RO"],
+        Copy if number == 0 => &["RO", "access"],
+        Del | Unlink => &["RM", "delete"],
+        Getdel => &["RW", "access", "delete"],
+        Rename | Renamenx if number == 0 => &["RW", "access", "delete"],
+        Hdel | Zrem => &["RW", "delete"],
+        Append => &["RW", "insert"],
+        Msetnx | Setnx | Renamenx => &["OW", "insert"],
+        Copy | Mset | Psetex | Rename | Set | Setex => &["OW", "update"],
+        Setrange => &["RW", "update"],
+        _ if command.flags.contains(&"readonly") => &["RO", "access"],
+        _ => &["RW", "access", "update"],
+    }
+}
+
+/// Returns which of so many arguments of a command are keys.
+fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize> {
+    let (first, last, step) = keys;
+    let last = if last < 0 { crate::number::signed(arguments) + last } else { last };
+    let range: Range<i64> = if first == 0 { 0..0 } else { first..last + 1 };
+    range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
+}
+
+/// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
+fn write_keys(reply: &mut Reply<'_>, args: &Arguments<'_>, has_flags: bool) -> Result<(), Fault> {
+    let invalid = || Fault::said("ERR Invalid command specified");
+    let command = Command::named(args.get(2)).ok_or_else(invalid)?;
+    let given = args.len() - 2;
+    let wrong_number = || Fault::said("ERR Invalid number of arguments specified for command");
+    let keys = if Subcommand::has(command) {
+        let position = (given > 1).then(|| Subcommand::position(command, args.get(3))).flatten();
+        let subcommand = &SUBCOMMANDS[position.ok_or_else(invalid)?];
+        if !subcommand.takes(given) {
+            return Err(wrong_number());
+        }
+        subcommand.keys
+    } else {
+        if !command.takes(given) {
+            return Err(wrong_number());
+        }
+        command.keys
+    };
+    if keys.0 == 0 {
+        return Err(Fault::said("ERR The command has no key arguments"));
+    }
+    let places: Vec<usize> = places(keys, given).collect();
+    reply.array(places.len());
+    for (number, place) in places.into_iter().enumerate() {
+        if has_flags {
+            reply.array(2);
+        }
+        reply.bulk(args.get(2 + place));
+        if has_flags {
+            let flags = key_flags(command, number);
+            reply.set(flags.len());
+            for flag in flags {
+                reply.simple(flag);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! `INFO` and `TIME`: the state of the gateway.
+
+#![allow(clippy::unnecessary_wraps)] // all commands have one shape, whether they can fail or not
+
+use crate::REDIS_VERSION;
+use crate::call::Call;
+use crate::clock::now_us;
+use crate::fault::Fault;
+use crate::state::GatewayState;
+use crate::table::TABLE;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+/// `TIME`.
+pub(super) fn time(call: &mut Call<'_>) -> Result<(), Fault> {
+    let now = now_us();
+    call.reply.array(2);
+    for part in [now / 1_000_000, now % 1_000_000] {
+        call.reply.bulk(itoa::Buffer::new().format(part).as_bytes());
+    }
+    Ok(())
+}
+
+/// A section of `INFO`.
+struct Section {
+    /// The name in lower case.
+    name: &'static str,
+    /// It is part of the reply when no section is named.
+    is_default: bool,
+    write: fn(&Call<'_>, &mut String),
+}
+
+/// All sections, in Redis's order.
+const SECTIONS: [Section; 12] = [
+    Section { name: "server", is_default: true, write: server },
+    Section { name: "clients", is_default: true, write: clients },
+    Section { name: "memory", is_default: true, write: memory },
+    Section { name: "persistence", is_default: true, write: persistence },
+    Section { name: "stats", is_default: true, write: stats },
+    Section { name: "replication", is_default: true, write: replication },
+    Section { name: "cpu", is_default: true, write: cpu },
+    Section { name: "commandstats", is_default: false, write: command_stats },
+    Section { name: "errorstats", is_default: true, write: error_stats },
+    Section { name: "cluster", is_default: true, write: cluster },
+    Section { name: "modules", is_default: true, write: |_, _| {} },
+    Section { name: "keyspace", is_default: true, write: keyspace },
+];
+
+/// `INFO [section…]`.
+pub(super) fn info(call: &mut Call<'_>) -> Result<(), Fault> {
+    let asked: Vec<Vec<u8>> = call.args.from(1).map(<[u8]>::to_ascii_lowercase).collect();
+    let is_asked = |name: &str| asked.iter().any(|asked| asked == name.as_bytes());
+    let (has_all, has_default) =
+        (is_asked("all") || is_asked("everything"), asked.is_empty() || is_asked("default"));
+    let mut text = String::new();
+    for Section { name, is_default, write } in SECTIONS {
+        if has_all || has_default && is_default || is_asked(name) {
+            let mut title = name.to_owned();
+            title[..1].make_ascii_uppercase();
+            let separator = if text.is_empty() { "" } else { "\r\n" };
+            let _ = write!(text, "{separator}# {title}\r\n");
+            write(call, &mut text);
+        }
+    }
+    call.reply.text(&text);
+    Ok(())
+}
+
+/// Appends a line for each field.
+fn fields(text: &mut String, fields: &[(&str, &dyn std::fmt::Display)]) {
+    for (name, value) in fields {
+        let _ = write!(text, "{name}:{value}\r\n");
+    }
+}
+
+fn server(call: &Call<'_>, text: &mut String) {
+    let uptime = call.shared.since.elapsed().as_secs();
+    fields(
+        text,
+        &[
+            ("redis_version", &REDIS_VERSION),
+            ("redis_mode", &"standalone"),
+            ("darter_version", &env!("CARGO_PKG_VERSION")),
+            ("os", &std::env::consts::OS),
+            ("arch_bits", &usize::BITS),
+            ("process_id", &std::process::id()),
+            ("tcp_port", &call.client.info.local.port()),
+            ("server_time_usec", &now_us()),
+            ("uptime_in_seconds", &uptime),
+            ("uptime_in_days", &(uptime / 86_400)),
+            ("worker_threads", &call.shared.options.threads),
+        ],
+    );
+}
+
+fn clients(call: &Call<'_>, text: &mut String) {
+    fields(
+        text,
+        &[
+            ("connected_clients", &call.shared.clients.count()),
+            ("maxclients", &call.shared.options.connections_max),
+            ("blocked_clients", &0),
+        ],
+    );
+}
+
+/// Returns the resident memory of this process, if the system reports it. Of a pool in a file or on
+/// memory nodes it includes only what is cached here.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn memory(call: &Call<'_>, text: &mut String) {
+    if let Some(bytes) = resident_bytes() {
+        fields(text, &[("used_memory", &bytes), ("used_memory_rss", &bytes)]);
+    }
+    let shared = call.shared;
+    let buffers = shared.held_bytes.load(Ordering::Relaxed) as u64 + shared.sums().spare_bytes;
+    fields(text, &[("mem_clients_normal", &buffers), ("maxmemory", &0), ("maxmemory_policy", &"noeviction")]);
+}
+
+fn persistence(_: &Call<'_>, text: &mut String) {
+    fields(text, &[("loading", &0)]);
+}
+
+fn stats(call: &Call<'_>, text: &mut String) {
+    let since = call.shared.since_reset();
+    fields(
+        text,
+        &[
+            ("total_connections_received", &since.accepted),
+            ("total_commands_processed", &since.details.iter().map(|details| details.calls).sum::<u64>()),
+            ("rejected_connections", &since.refused),
+            ("expired_keys", &since.expired),
+            ("total_error_replies", &since.errors),
+        ],
+    );
+}
+
+fn replication(_: &Call<'_>, text: &mut String) {
+    fields(text, &[("role", &"master"), ("connected_slaves", &0), ("master_repl_offset", &0)]);
+}
+
+/// Returns the seconds that processors have spent on something, in user mode and in the kernel, as
+/// its `stat` file in /proc has them: for itself, and for children that have ended.
+fn processor_seconds(stat: &str) -> Option<[[f64; 2]; 2]> {
+    let stat = std::fs::read_to_string(stat).ok()?;
+    // The name in parentheses may hold anything; the times are fields 14 to 17.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut ticks = rest.split_whitespace().skip(11).map(str::parse::<f64>);
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    let mut next = || Some(ticks.next()?.ok()? / per_second);
+    Some([[next()?, next()?], [next()?, next()?]])
+}
+
+fn cpu(_: &Call<'_>, text: &mut String) {
+    let own = processor_seconds("/proc/self/stat");
+    let thread = processor_seconds("/proc/thread-self/stat");
+    let (Some([[user, system], [user_children, system_children]]), Some([[user_thread, system_thread], _])) =
+        (own, thread)
+    else {
+        return;
+    };
+    for (name, seconds) in [
+        ("used_cpu_sys", system),
+        ("used_cpu_user", user),
+        ("used_cpu_sys_children", system_children),
+        ("used_cpu_user_children", user_children),
+        ("used_cpu_sys_main_thread", system_thread),
+        ("used_cpu_user_main_thread", user_thread),
+    ] {
+        let _ = write!(text, "{name}:{seconds:.6}\r\n");
+    }
+}
+
+fn command_stats(call: &Call<'_>, text: &mut String) {
+    for (command, details) in TABLE.iter().zip(call.shared.since_reset().details) {
+        if details.calls + details.rejected == 0 {
+            continue;
+        }
+        let micros = details.nanos / 1000;
+        let each = if details.calls == 0 { 0.0 } else { details.nanos as f64 / 1e3 / details.calls as f64 };
+        let _ = write!(
+            text,
+            "cmdstat_{}:calls={},usec={micros},usec_per_call={each:.2},rejected_calls={},failed_calls={}\r\n",
+            command.name, details.calls, details.rejected, details.failed,
+        );
+    }
+}
+
+fn error_stats(call: &Call<'_>, text: &mut String) {
+    for (code, count) in &*call.shared.counts.codes() {
+        let _ = write!(text, "errorstat_{code}:count={count}\r\n");
+    }
+}
+
+fn cluster(_: &Call<'_>, text: &mut String) {
+    fields(text, &[("cluster_enabled", &0)]);
+}
+
+fn keyspace(call: &Call<'_>, text: &mut String) {
+    let GatewayState { counts, .. } = call.shared;
+    let (keys, expiring) = (counts.keys.load(Ordering::Relaxed), counts.expiring.load(Ordering::Relaxed));
+    if keys > 0 {
+        let _ = write!(text, "db0:keys={keys},expires={expiring},avg_ttl=0\r\n");
+    }
+}

@@ -1,0 +1,170 @@
+//! Random elements: `HRANDFIELD`, `ZRANDMEMBER`. Every element is as likely as every other, which
+//! takes a walk over all of them.
+
+use crate::call::{Call, too_long};
+use crate::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::keyspace::{Aggregate, Kind, Walked, score_of_record};
+use crate::number;
+use darter_fabric::random_word;
+
+/// Elements examined between two turns of other clients.
+const CHUNK: usize = 4096;
+
+/// Elements with their records.
+type Elements = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Draws a number below a limit, which is not 0.
+fn below(limit: usize) -> usize {
+    ((u128::from(random_word()) * limit as u128) >> 64) as usize
+}
+
+/// A sample of a stream: of the elements so far, each subset of the wanted size is equally likely.
+#[derive(Debug)]
+struct Sample {
+    wanted: usize,
+    seen: usize,
+    drawn: Elements,
+}
+
+impl Sample {
+    /// Passes an element.
+    fn see(&mut self, name: &[u8], record: &[u8]) {
+        self.seen += 1;
+        if self.drawn.len() < self.wanted {
+            self.drawn.push((name.to_vec(), record.to_vec()));
+            return;
+        }
+        let place = below(self.seen);
+        if place < self.wanted {
+            self.drawn[place] = (name.to_vec(), record.to_vec());
+        }
+    }
+}
+
+/// Draws at most so many different elements.
+async fn draw(call: &mut Call<'_>, kind: Kind, wanted: usize) -> Result<Elements, Fault> {
+    let most = call.shared.options.output_bytes_max;
+    while let Some(aggregate) = call.keys.find(call.args.get(1), kind).await? {
+        let drawn = draw_from(call, &aggregate, wanted, most).await?;
+        if call.keys.stands(&aggregate).await? {
+            return Ok(drawn);
+        }
+    }
+    Ok(Vec::new())
+}
+
+async fn draw_from(
+    call: &mut Call<'_>,
+    aggregate: &Aggregate,
+    wanted: usize,
+    most: usize,
+) -> Result<Elements, Fault> {
+    let mut sample = Sample { wanted, seen: 0, drawn: Vec::new() };
+    let mut elements = aggregate.elements();
+    let mut bytes = 0;
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
+    loop {
+        let walk = call.keys.walk_elements(&mut elements, CHUNK, |name, record| {
+            if bytes <= most {
+                if sample.drawn.len() < wanted {
+                    bytes += name.len() + record.len();
+                }
+                sample.see(name, record);
+            }
+        });
+        let walked = walk.await?;
+        if bytes > most {
+            return Err(too_long());
+        }
+        if walked == Walked::Through {
+            break;
+        }
+    }
+    Ok(sample.drawn)
+}
+
+/// `HRANDFIELD key [count [WITHVALUES]]`, `ZRANDMEMBER key [count [WITHSCORES]]`.
+pub(super) async fn random(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
+    let args = call.args;
+    if args.len() == 2 {
+        let drawn = draw(call, kind, 1).await?;
+        call.reply.bulk_or_null(drawn.first().map(|(name, _)| &name[..]));
+        return Ok(());
+    }
+    let count = number::integer(args.get(2)).ok_or(NO_INTEGER)?;
+    let with: &[u8] = if kind == Kind::Hash { b"withvalues" } else { b"withscores" };
+    if count == i64::MIN {
+        return Err(Fault::said(format!(
+            "ERR value is out of range, value must between {} and {}",
+            -i64::MAX,
+            i64::MAX
+        )));
+    }
+    let has_records = match args.len() {
+        3 => false,
+        4 if args.get(3).eq_ignore_ascii_case(with) => true,
+        _ => return Err(SYNTAX),
+    };
+    if has_records && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count) {
+        return Err(Fault::said("ERR value is out of range"));
+    }
+    let repeats = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    if count >= 0 {
+        let drawn = draw(call, kind, repeats).await?;
+        return write(call, kind, has_records, drawn.len(), drawn.iter());
+    }
+    let all = draw(call, kind, usize::MAX).await?;
+    let repeats = if all.is_empty() { 0 } else { repeats };
+    write(call, kind, has_records, repeats, std::iter::repeat_with(|| &all[below(all.len())]).take(repeats))
+}
+
+/// Writes drawn elements.
+fn write<'e>(
+    call: &mut Call<'_>,
+    kind: Kind,
+    has_records: bool,
+    count: usize,
+    drawn: impl Iterator<Item = &'e (Vec<u8>, Vec<u8>)>,
+) -> Result<(), Fault> {
+    let is_nested = has_records && call.reply.is_resp3();
+    call.reply.array(if has_records && !is_nested { count * 2 } else { count });
+    for (name, record) in drawn {
+        if is_nested {
+            call.reply.array(2);
+        }
+        call.reply.bulk(name);
+        match kind {
+            _ if !has_records => {}
+            Kind::SortedSet => call.reply.double(score_of_record(record).unwrap_or_default()),
+            _ => call.reply.bulk(record),
+        }
+        call.limit()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sample, below};
+
+    #[test]
+    fn every_element_is_as_likely_as_every_other() {
+        const DRAWS: usize = 20_000;
+        let mut counts = [0_usize; 10];
+        for _ in 0..DRAWS {
+            let mut sample = Sample { wanted: 3, seen: 0, drawn: Vec::new() };
+            for element in 0..10_u8 {
+                sample.see(&[element], b"");
+            }
+            assert_eq!(sample.drawn.len(), 3);
+            for (name, _) in sample.drawn {
+                counts[usize::from(name[0])] += 1;
+            }
+            assert!(below(1) == 0 && below(7) < 7);
+        }
+        // Three tenths each; the bounds are more than ten standard deviations away.
+        assert!(counts.iter().all(|count| (5200..6800).contains(count)), "{counts:?}");
+    }
+}

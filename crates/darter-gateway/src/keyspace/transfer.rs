@@ -1,0 +1,447 @@
+//! Copies of keys, for `COPY`, `RENAME` and `RENAMENX`.
+//!
+//! The elements of a hash or a sorted set have their key in their places, so that a copy writes them
+//! all again, into a generation that no head names yet, and then replaces the destination's head:
+//! others see the destination as it was or whole. So that the background walk does not take these
+//! elements for leftovers, a record announces them:
+//!
+//! ```text
+//! b, key, generation -> time, 8 bytes, little-endian
+//! ```
+//!
+//! It goes after the head is in place. If the gateway dies before, the record expires after an hour,
+//! and the walk removes the elements.
+//!
+//! A key is renamed by copying it and then removing the source, if that is still what was copied. A
+//! string is, if its head is the same. In the head of a hash or a sorted set a doubt is written
+//! before it is copied, which every client that has added something takes off (`aggregate.rs`). If
+//! the source has changed, all is done again. So nothing that was acknowledged is lost, whichever
+//! gateway dies, but others may see both keys, and a gateway that dies may leave both.
+
+use super::aggregate::{Aggregate, bury, is_empty, mark};
+use super::order::Scored;
+use super::{Change, Family, Head, Keyspace, Kind, Walked, place, session};
+use crate::fault::Fault;
+use darter_fabric::mutant;
+use std::time::Instant;
+
+/// Elements copied between two updates of the record that announces them.
+const CHUNK: usize = 512;
+/// How often a rename is tried while others change the key.
+const TRIES: usize = 32;
+
+/// What becomes of the destination of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// It is replaced.
+    Replaced,
+    /// It stays if it exists.
+    Kept,
+}
+
+/// The result of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transferred {
+    /// There is no source.
+    NoSource,
+    /// The destination exists and was kept.
+    Kept,
+    /// The destination is what the source was.
+    Done,
+}
+
+/// A copy that no head names yet.
+#[derive(Debug)]
+struct Copied {
+    /// The destination's head.
+    record: Vec<u8>,
+    /// The elements.
+    aggregate: Option<Aggregate>,
+}
+
+/// Returns when a record that announces elements was written.
+pub(super) fn written_at(record: &[u8]) -> Option<u64> {
+    record.try_into().map(u64::from_le_bytes).ok()
+}
+
+fn place_of_announcement(aggregate: &Aggregate) -> Vec<u8> {
+    let mut at = Vec::new();
+    place(&mut at, Family::Building, aggregate.stem());
+    at
+}
+
+impl Keyspace {
+    /// Returns the record of a key's head, and what it holds, unless the key is absent.
+    async fn source(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, Option<Aggregate>)>, Fault> {
+        let Some(record) = self.head_record(key).await? else { return Ok(None) };
+        let aggregate = Aggregate::of(key, &Head::parse(&record)?);
+        if let Some(aggregate) = &aggregate
+            && is_empty(session(&mut self.session, &self.store)?, aggregate).await?
+        {
+            return Ok(None);
+        }
+        Ok(Some((record, aggregate)))
+    }
+
+    /// Copies what a head stands for. Returns `None` if the source has ended meanwhile.
+    async fn duplicate(
+        &mut self,
+        source: &[u8],
+        elements: Option<&Aggregate>,
+        to: &[u8],
+    ) -> Result<Option<Copied>, Fault> {
+        let head = Head::parse(source)?;
+        let mut record = Vec::new();
+        let Some(elements) = elements.filter(|_| head.kind != Kind::Intent) else {
+            head.rewrite(&mut record, head.expiry);
+            return Ok(Some(Copied { record, aggregate: None }));
+        };
+        let generation = darter_fabric::random_word().to_le_bytes();
+        let copy = Aggregate::new(head.kind, to, generation);
+        let expiry = if mutant!("gateway-copy-without-end") { None } else { head.expiry };
+        Head::begin(&mut record, head.kind, expiry);
+        record.extend_from_slice(&generation);
+        let copied = Copied { record, aggregate: Some(copy.clone()) };
+        if let Err(fault) = self.copy_elements(elements, &copy).await {
+            self.discard(&copied).await?;
+            return Err(fault);
+        }
+        if !self.stands(elements).await? && !mutant!("gateway-copy-of-what-has-ended") {
+            self.discard(&copied).await?;
+            return Ok(None);
+        }
+        Ok(Some(copied))
+    }
+
+    async fn copy_elements(&mut self, from: &Aggregate, to: &Aggregate) -> Result<(), Fault> {
+        let (began, announcement) = (Instant::now(), place_of_announcement(to));
+        let (mut elements, mut walked) = (from.elements(), Walked::Paused);
+        while walked == Walked::Paused {
+            let now = self.now + began.elapsed().as_millis() as u64;
+            if !mutant!("gateway-copy-unannounced") {
+                session(&mut self.session, &self.store)?.put(&announcement, now.to_le_bytes()).await?;
+            }
+            let mut met = Vec::new();
+            let walk = self.walk_elements(&mut elements, CHUNK, |name, record| {
+                met.push((name.to_vec(), record.to_vec()));
+            });
+            walked = walk.await?;
+            let session = session(&mut self.session, &self.store)?;
+            for (name, record) in met {
+                session.put(to.place(to.names(), &name), &record).await?;
+                if to.kind() == Kind::SortedSet && !mutant!("gateway-copy-without-scores") {
+                    // Behind the member, since the stamp is as old as the member.
+                    let index = Scored::parse(&record)?.index(&name);
+                    session.put(to.place(Family::Score, &index), b"").await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the announcement of a copy that its key's head names.
+    async fn settle(&mut self, copied: &Copied) -> Result<(), Fault> {
+        if let Some(aggregate) = &copied.aggregate {
+            session(&mut self.session, &self.store)?.delete(place_of_announcement(aggregate)).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a copy that no head names.
+    async fn discard(&mut self, copied: &Copied) -> Result<(), Fault> {
+        if let Some(aggregate) = &copied.aggregate
+            && !mutant!("gateway-discarded-copy-left")
+        {
+            bury(session(&mut self.session, &self.store)?, aggregate, usize::MAX).await?;
+        }
+        self.settle(copied).await
+    }
+
+    /// Makes a key what was copied, if it may be replaced, or is what was `copied_before`. Returns
+    /// whether it did.
+    async fn publish(
+        &mut self,
+        to: &[u8],
+        copied: &Copied,
+        destination: Destination,
+        copied_before: Option<&Copied>,
+    ) -> Result<bool, Fault> {
+        let before = copied_before.map(|copied| Head::parse(&copied.record)).transpose()?;
+        let is_own = |head: &Head<'_>| match (&before, head.generation()) {
+            (Some(before), None) => before == head,
+            (Some(before), generation) => before.generation() == generation,
+            (None, _) => false,
+        };
+        let keeps = destination == Destination::Kept && !mutant!("gateway-copy-over-what-came-between");
+        if mutant!("gateway-copy-settled-before-its-head") {
+            self.settle(copied).await?;
+        }
+        let is_placed = self.change(to, |head, record| {
+            if keeps && head.is_some_and(|head| !is_own(&head)) {
+                return Ok(Change::Keep(false));
+            }
+            record.clear();
+            record.extend_from_slice(&copied.record);
+            Ok(Change::Put(true))
+        });
+        let is_placed = is_placed.await?;
+        if is_placed {
+            if !mutant!("gateway-announcement-left") {
+                self.settle(copied).await?;
+            }
+        } else {
+            self.discard(copied).await?;
+        }
+        Ok(is_placed)
+    }
+
+    /// Copies a key, which is another than the destination.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn copy(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        destination: Destination,
+    ) -> Result<Transferred, Fault> {
+        loop {
+            let Some((record, elements)) = self.source(from).await? else { return Ok(Transferred::NoSource) };
+            if destination == Destination::Kept && self.look(to, |head| head.is_some()).await? {
+                return Ok(Transferred::Kept);
+            }
+            let Some(copied) = self.duplicate(&record, elements.as_ref(), to).await? else { continue };
+            let is_placed = self.publish(to, &copied, destination, None).await?;
+            return Ok(if is_placed { Transferred::Done } else { Transferred::Kept });
+        }
+    }
+
+    /// Renames a key, to another name.
+    ///
+    /// # Errors
+    /// The store's, and one if others change the key again and again.
+    pub(crate) async fn rename(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        destination: Destination,
+    ) -> Result<Transferred, Fault> {
+        let mut before: Option<Copied> = None;
+        for _ in 0..TRIES {
+            let Some((mut record, elements)) = self.source(from).await? else {
+                // If it was copied before, another client has removed it since.
+                return Ok(if before.is_some() { Transferred::Done } else { Transferred::NoSource });
+            };
+            if destination == Destination::Kept
+                && before.is_none()
+                && self.look(to, |head| head.is_some()).await?
+            {
+                return Ok(Transferred::Kept);
+            }
+            if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::Intent)
+                && !mutant!("gateway-rename-without-doubt")
+            {
+                let session = session(&mut self.session, &self.store)?;
+                let Some(marked) = mark(session, elements, &record, self.now).await? else { continue };
+                record = marked;
+            }
+            let Some(copied) = self.duplicate(&record, elements.as_ref(), to).await? else { continue };
+            let mut at = Vec::new();
+            place(&mut at, Family::Key, from);
+            let reader = session(&mut self.session, &self.store)?;
+            if reader.get_with(&at, |other| other == record).await? != Some(true) {
+                self.discard(&copied).await?;
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if !self.publish(to, &copied, destination, before.as_ref()).await? {
+                return Ok(Transferred::Kept);
+            }
+            let session = session(&mut self.session, &self.store)?;
+            let is_blind = mutant!("gateway-rename-removes-what-was-added");
+            if session.delete_if(&at, |other| other == record || is_blind).await? {
+                if let Some(elements) = &elements
+                    && !mutant!("gateway-renamed-elements-left")
+                {
+                    bury(session, elements, usize::MAX).await?;
+                }
+                return Ok(Transferred::Done);
+            }
+            before = Some(copied);
+            tokio::task::yield_now().await;
+        }
+        Err(Fault::said(if before.is_some() {
+            "ERR others change the key all the time: the new key is a copy, and the old one is still there"
+        } else {
+            "ERR others change the key all the time: it was not renamed"
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Expiry;
+    use super::*;
+    use darter::{Store, block_on};
+    use std::sync::Arc;
+
+    const NOW: u64 = 1_800_000_000_000;
+    const FORGOTTEN_MS: u64 = 3_600_000;
+    const FIELDS: u32 = 600;
+
+    struct Pool {
+        store: Store,
+        keys: Keyspace,
+        walk: Expiry,
+    }
+
+    impl Pool {
+        /// A pool with a hash.
+        fn new() -> Self {
+            let store = Store::open("mem:64M").unwrap();
+            let mut keys = Keyspace::new(store.clone(), Arc::default());
+            keys.now = NOW;
+            let mut pool = Self { store, keys, walk: Expiry::default() };
+            (0..FIELDS).for_each(|field| pool.add(b"from", field));
+            pool
+        }
+
+        fn add(&mut self, key: &[u8], field: u32) {
+            let keys = &mut self.keys;
+            block_on(async {
+                let hash = keys.open(key, Kind::Hash).await.unwrap();
+                keys.set_field(&hash, &field.to_be_bytes(), b"value", false).await.unwrap();
+                assert!(keys.confirm(&hash).await.unwrap());
+            });
+        }
+
+        fn fields(&mut self, key: &[u8]) -> usize {
+            block_on(async {
+                let Some(hash) = self.keys.find(key, Kind::Hash).await.unwrap() else { return 0 };
+                let mut count = 0;
+                self.keys.walk_elements(&mut hash.elements(), usize::MAX, |_, _| count += 1).await.unwrap();
+                count
+            })
+        }
+
+        fn records(&self, family: Family) -> usize {
+            self.store.session().unwrap().scan_prefix([family as u8]).count()
+        }
+
+        /// Runs rounds of the background walk at a time.
+        fn sweep(&mut self, now: u64) {
+            self.keys.now = now;
+            for _ in 0..4 {
+                while block_on(self.walk.step(&mut self.keys)).unwrap().census.is_none() {}
+            }
+            self.keys.now = NOW;
+        }
+
+        fn duplicate(&mut self) -> Copied {
+            block_on(async {
+                let (record, elements) = self.keys.source(b"from").await.unwrap().unwrap();
+                self.keys.duplicate(&record, elements.as_ref(), b"to").await.unwrap().unwrap()
+            })
+        }
+    }
+
+    #[test]
+    fn elements_of_a_copy_at_work_are_no_leftovers() {
+        let mut pool = Pool::new();
+        let copied = pool.duplicate();
+        pool.sweep(NOW + 1000);
+        assert_eq!(pool.records(Family::Field), 2 * FIELDS as usize);
+        assert_eq!(pool.fields(b"to"), 0);
+        assert!(block_on(pool.keys.publish(b"to", &copied, Destination::Kept, None)).unwrap());
+        pool.sweep(NOW + 2 * FORGOTTEN_MS);
+        assert_eq!((pool.fields(b"from"), pool.fields(b"to")), (FIELDS as usize, FIELDS as usize));
+        assert_eq!(pool.records(Family::Building), 0);
+    }
+
+    #[test]
+    fn elements_of_a_copy_that_was_never_finished_go_after_an_hour() {
+        let mut pool = Pool::new();
+        pool.duplicate();
+        pool.sweep(NOW + 2 * FORGOTTEN_MS);
+        assert_eq!((pool.records(Family::Field), pool.records(Family::Building)), (FIELDS as usize, 0));
+        assert_eq!(pool.fields(b"from"), FIELDS as usize);
+    }
+
+    #[test]
+    fn a_copy_that_is_refused_leaves_nothing() {
+        let mut pool = Pool::new();
+        let copied = pool.duplicate();
+        block_on(pool.keys.set(b"to", b"there", None)).unwrap();
+        assert!(!block_on(pool.keys.publish(b"to", &copied, Destination::Kept, None)).unwrap());
+        assert_eq!((pool.records(Family::Field), pool.records(Family::Building)), (FIELDS as usize, 0));
+        let look = pool.keys.look(b"to", |head| head.unwrap().string().unwrap().to_vec());
+        assert_eq!(block_on(look).unwrap(), b"there");
+    }
+
+    #[test]
+    fn a_rename_leaves_nothing_under_the_old_name() {
+        let mut pool = Pool::new();
+        let renamed = block_on(pool.keys.rename(b"from", b"to", Destination::Kept)).unwrap();
+        assert_eq!((renamed, pool.fields(b"to")), (Transferred::Done, FIELDS as usize));
+        assert_eq!((pool.records(Family::Field), pool.records(Family::Building)), (FIELDS as usize, 0));
+        assert_eq!(pool.records(Family::Key), 1);
+    }
+
+    #[test]
+    fn a_copy_ends_when_its_source_does() {
+        let mut pool = Pool::new();
+        let end = Some(NOW + 5000);
+        block_on(async {
+            let rewrite = |head: Option<Head<'_>>, record: &mut Vec<u8>| {
+                head.unwrap().rewrite(record, end);
+                Ok(Change::Put(()))
+            };
+            pool.keys.change(b"from", rewrite).await.unwrap();
+            pool.keys.set(b"string", b"x", end).await.unwrap();
+            for key in [&b"from"[..], b"string"] {
+                let copied = pool.keys.copy(key, b"to", Destination::Replaced).await.unwrap();
+                let expiry = pool.keys.look(b"to", |head| head.unwrap().expiry).await.unwrap();
+                assert_eq!((copied, expiry), (Transferred::Done, end), "{}", key.escape_ascii());
+            }
+        });
+    }
+
+    #[test]
+    fn a_copy_of_a_sorted_set_is_in_the_order_of_scores() {
+        let mut pool = Pool::new();
+        block_on(async {
+            let set = pool.keys.open(b"set", Kind::SortedSet).await.unwrap();
+            for (name, score) in [(b"a", 2.0), (b"b", 1.0)] {
+                pool.keys.rescore(&set, name, |_| Ok(Some(score))).await.unwrap();
+            }
+            assert!(pool.keys.confirm(&set).await.unwrap());
+            pool.keys.copy(b"set", b"to", Destination::Kept).await.unwrap();
+            let copy = pool.keys.find(b"to", Kind::SortedSet).await.unwrap().unwrap();
+            let mut ranks = copy.all_ranks(false, usize::MAX);
+            for (name, score) in [(b"b", 1.0), (b"a", 2.0)] {
+                let member = pool.keys.next_member(&mut ranks).await.unwrap().unwrap();
+                assert_eq!((&member.name[..], member.score), (&name[..], score));
+            }
+        });
+    }
+
+    #[test]
+    fn a_field_that_comes_between_the_copy_and_the_removal_is_not_lost() {
+        let mut pool = Pool::new();
+        let (from, elements) = block_on(pool.keys.source(b"from")).unwrap().unwrap();
+        let elements = elements.unwrap();
+        let marked = {
+            let session = session(&mut pool.keys.session, &pool.keys.store).unwrap();
+            block_on(mark(session, &elements, &from, NOW)).unwrap().unwrap()
+        };
+        pool.duplicate();
+        pool.add(b"from", FIELDS);
+        let session = session(&mut pool.keys.session, &pool.keys.store).unwrap();
+        assert!(!block_on(session.delete_if(b"kfrom", |record| record == marked)).unwrap());
+        assert_eq!(
+            block_on(pool.keys.rename(b"from", b"to", Destination::Replaced)).unwrap(),
+            Transferred::Done
+        );
+        assert_eq!((pool.fields(b"from"), pool.fields(b"to")), (0, FIELDS as usize + 1));
+    }
+}

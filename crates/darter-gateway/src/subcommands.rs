@@ -1,0 +1,113 @@
+//! The subcommands of those commands that have some, for `COMMAND` and `CLIENT LIST`.
+
+use super::table::{Command, CommandId};
+
+/// A subcommand.
+#[derive(Debug)]
+pub(super) struct Subcommand {
+    /// The command that it belongs to.
+    pub of: CommandId,
+    /// The name, with the command's: `client|list`.
+    pub name: &'static str,
+    /// The number of arguments, including both names; if negative, the minimum.
+    pub arity: i64,
+    /// Which arguments are keys, as for [`Command::keys`].
+    pub keys: (i64, i64, i64),
+}
+
+const fn of(of: CommandId, name: &'static str, arity: i64) -> Subcommand {
+    Subcommand { of, name, arity, keys: (0, 0, 0) }
+}
+
+const fn of_a_key(of: CommandId, name: &'static str, arity: i64) -> Subcommand {
+    Subcommand { of, name, arity, keys: (2, 2, 1) }
+}
+
+/// All subcommands, by command.
+pub(super) static SUBCOMMANDS: &[Subcommand] = &[
+    of(CommandId::Client, "client|getname", 2),
+    of(CommandId::Client, "client|help", 2),
+    of(CommandId::Client, "client|id", 2),
+    of(CommandId::Client, "client|info", 2),
+    of(CommandId::Client, "client|kill", -3),
+    of(CommandId::Client, "client|list", -2),
+    of(CommandId::Client, "client|no-evict", 3),
+    of(CommandId::Client, "client|no-touch", 3),
+    of(CommandId::Client, "client|setinfo", 4),
+    of(CommandId::Client, "client|setname", 3),
+    of(CommandId::Command, "command|count", 2),
+    of(CommandId::Command, "command|docs", -2),
+    of(CommandId::Command, "command|getkeys", -3),
+    of(CommandId::Command, "command|getkeysandflags", -3),
+    of(CommandId::Command, "command|help", 2),
+    of(CommandId::Command, "command|info", -2),
+    of(CommandId::Command, "command|list", -2),
+    of(CommandId::Config, "config|get", -3),
+    of(CommandId::Config, "config|help", 2),
+    of(CommandId::Config, "config|resetstat", 2),
+    of(CommandId::Config, "config|rewrite", 2),
+    of(CommandId::Config, "config|set", -4),
+    of(CommandId::Memory, "memory|help", 2),
+    of_a_key(CommandId::Memory, "memory|usage", -3),
+    of_a_key(CommandId::Object, "object|encoding", 3),
+    of_a_key(CommandId::Object, "object|freq", 3),
+    of(CommandId::Object, "object|help", 2),
+    of_a_key(CommandId::Object, "object|idletime", 3),
+    of_a_key(CommandId::Object, "object|refcount", 3),
+    of(CommandId::Slowlog, "slowlog|get", -2),
+    of(CommandId::Slowlog, "slowlog|help", 2),
+    of(CommandId::Slowlog, "slowlog|len", 2),
+    of(CommandId::Slowlog, "slowlog|reset", 2),
+];
+
+impl Subcommand {
+    /// Returns the subcommands of a command.
+    pub(super) fn all_of(command: &Command) -> impl Iterator<Item = &'static Self> + Clone {
+        let of = command.id;
+        SUBCOMMANDS.iter().filter(move |subcommand| subcommand.of == of)
+    }
+
+    /// Returns the position in the list of a command's subcommand, by its own name in upper or
+    /// lower case.
+    pub(super) fn position(command: &Command, name: &[u8]) -> Option<usize> {
+        SUBCOMMANDS.iter().position(|subcommand| {
+            subcommand.of == command.id && name.eq_ignore_ascii_case(subcommand.own_name().as_bytes())
+        })
+    }
+
+    /// Returns whether a command has subcommands.
+    pub(super) fn has(command: &Command) -> bool {
+        use CommandId::{Client, Command as CommandOfCommands, Config, Memory, Object, Slowlog};
+        matches!(command.id, Client | CommandOfCommands | Config | Memory | Object | Slowlog)
+    }
+
+    /// Returns the name without the command's.
+    pub(super) fn own_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, own)| own)
+    }
+
+    /// Returns whether the subcommand takes so many arguments, including both names.
+    pub(super) fn takes(&self, arguments: usize) -> bool {
+        super::table::takes(self.arity, arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::TABLE;
+    use super::*;
+
+    #[test]
+    fn subcommands_are_found_by_their_names() {
+        for (at, subcommand) in SUBCOMMANDS.iter().enumerate() {
+            let command = &TABLE[subcommand.of as usize];
+            assert!(subcommand.name.starts_with(&format!("{}|", command.name)) && Subcommand::has(command));
+            let name = subcommand.own_name().to_ascii_uppercase();
+            assert_eq!(Subcommand::position(command, name.as_bytes()), Some(at));
+        }
+        assert!(SUBCOMMANDS.is_sorted_by_key(|subcommand| subcommand.name));
+        for command in TABLE {
+            assert_eq!(Subcommand::has(command), Subcommand::all_of(command).next().is_some());
+        }
+    }
+}

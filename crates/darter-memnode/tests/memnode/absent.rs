@@ -1,0 +1,174 @@
+//! Pools one of whose memory nodes is away while a process opens them.
+
+use crate::support::Node;
+use darter::{Error, Store};
+use darter_fabric::{Fabric, FabricError, block_on};
+use darter_memnode::{MemNodeOptions, Region};
+use darter_pool::AllocKind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// So small that the keys need both nodes.
+const NODE_BYTES: u64 = 4 << 20;
+const KEYS: u32 = 4_000;
+
+fn key(number: u32) -> [u8; 4] {
+    number.wrapping_mul(0x9e37_79b9).to_be_bytes()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    format!("{number:01000}").into_bytes()
+}
+
+/// A node whose memory outlives it in a file.
+fn kept(path: &Path, address: &str) -> Node {
+    Node::start(Region::file(path, NODE_BYTES).unwrap(), address, MemNodeOptions::default())
+}
+
+fn in_memory(address: &str) -> Node {
+    roomy(NODE_BYTES, address)
+}
+
+fn roomy(bytes: u64, address: &str) -> Node {
+    Node::start(Region::memory(bytes).unwrap(), address, MemNodeOptions::default())
+}
+
+/// A pool of both nodes with all keys in it.
+fn fill(nodes: [&Node; 2]) -> String {
+    let url = format!("tcp://{},{}", nodes[0].address, nodes[1].address);
+    let store = Store::options().create(true).open(&url).unwrap();
+    let session = store.session().unwrap();
+    for number in 0..KEYS {
+        session.put(key(number), value(number)).unwrap();
+    }
+    url
+}
+
+/// Reads all keys: how many are found. Each other one must fail with an error that names node 1.
+fn found(store: &Store) -> u32 {
+    let session = store.session().unwrap();
+    let mut found = 0;
+    for number in 0..KEYS {
+        match session.get(key(number)) {
+            Ok(found_value) => {
+                assert_eq!(found_value, Some(value(number)), "key {number}");
+                found += 1;
+            }
+            Err(error) => names_the_node(&error),
+        }
+    }
+    found
+}
+
+fn names_the_node(error: &Error) {
+    assert!(error.to_string().contains("memory node 1"), "{error}");
+}
+
+#[test]
+fn a_pool_opens_while_a_memory_node_is_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("region");
+    let (first, mut second) = (in_memory("127.0.0.1:0"), kept(&path, "127.0.0.1:0"));
+    let url = fill([&first, &second]);
+    let address = second.address.to_string();
+    second.end();
+
+    // Also by a name that leaves the node to the directory.
+    for url in [url.as_str(), url.split_once(',').unwrap().0] {
+        let store = Store::open(url).unwrap();
+        assert_eq!(store.pool().nodes(), 2);
+        assert!(store.pool().fabric().is_absent(1));
+        let there = found(&store);
+        assert!(there > 0 && there < KEYS, "{there} of {KEYS} keys lie on the node that is there");
+        let usage = store.usage().unwrap();
+        assert_eq!((usage.nodes[0].is_absent, usage.nodes[1].is_absent), (false, true));
+        assert_eq!(usage.nodes[1].bytes, NODE_BYTES);
+        match store.check() {
+            Ok(check) => assert!(check.is_sound(), "an absent node is no damage: {:?}", check.violations),
+            Err(error) => names_the_node(&error),
+        }
+    }
+
+    let store = Store::open(&url).unwrap();
+    let _second = kept(&path, &address);
+    let begun = Instant::now();
+    while store.pool().fabric().is_absent(1) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "upkeep does not find the node again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(found(&store), KEYS);
+    assert!(store.check().unwrap().is_sound());
+}
+
+/// What lies on the node that is there can be changed, and nothing is placed on the other.
+#[test]
+fn new_objects_are_not_placed_on_an_absent_node() {
+    let (first, mut second) = (roomy(64 << 20, "127.0.0.1:0"), roomy(64 << 20, "127.0.0.1:0"));
+    let url = fill([&first, &second]);
+    let store = Store::open(&url).unwrap();
+    let mut client = store.pool().client().unwrap();
+    let there = block_on(client.alloc(1, 64, AllocKind::Leaf)).unwrap();
+    assert_eq!(there.node(), 1);
+    second.end();
+    let mut batch = client.batch();
+    batch.read(there, 1);
+    assert!(block_on(client.submit(batch)).is_err());
+    for _ in 0..20 {
+        assert_eq!(block_on(client.alloc(1, 64, AllocKind::Leaf)).unwrap().node(), 0);
+    }
+    drop((client, store));
+    let store = Store::open(&url).unwrap();
+    let session = store.session().unwrap();
+    let mut changed = 0;
+    for number in 0..KEYS {
+        if session.get(key(number)).is_ok() {
+            session.put(key(number), "another").unwrap();
+            changed += 1;
+        }
+    }
+    assert!(changed > 0);
+}
+
+/// A node that lost its memory while it was away is not believed, though nobody had seen it before.
+#[test]
+fn an_absent_node_that_comes_back_without_its_memory_is_refused() {
+    let (first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
+    let url = fill([&first, &second]);
+    let address = second.address.to_string();
+    second.end();
+    let store = Store::open(&url).unwrap();
+    let there = found(&store);
+    let _other = in_memory(&address);
+    for _ in 0..3 {
+        let session = store.session().unwrap();
+        let readable = (0..KEYS).filter(|&number| match session.get(key(number)) {
+            Ok(found) => {
+                assert_eq!(found, Some(value(number)));
+                true
+            }
+            Err(_) => false,
+        });
+        assert_eq!(readable.count() as u32, there);
+    }
+    drop(store);
+    let error = Store::open(&url).map(drop).unwrap_err();
+    assert!(error.to_string().contains("node 1"), "{error}");
+}
+
+/// To make a pool all nodes must be there, and so must the first one to open it.
+#[test]
+fn a_pool_is_made_of_nodes_that_are_there_and_opened_with_the_first() {
+    let (mut first, mut second) = (in_memory("127.0.0.1:0"), in_memory("127.0.0.1:0"));
+    let url = format!("tcp://{},{}", first.address, second.address);
+    let address = second.address.to_string();
+    second.end();
+    let error = Store::options().create(true).open(&url).map(drop).unwrap_err();
+    assert!(error.to_string().contains(&address), "{error}");
+    let second = in_memory(&address);
+    fill([&first, &second]);
+    let address = first.address.to_string();
+    first.end();
+    let error = Store::open(&url).map(drop).unwrap_err();
+    assert!(matches!(&error, Error::Fabric(FabricError::Io(_))), "{error:?}");
+    assert!(error.to_string().contains(&address), "{error}");
+}

@@ -1,0 +1,173 @@
+//! Founding: how one process at a time makes a pool of some memory nodes.
+//!
+//! Whoever makes a pool takes every node first, by CAS on its *founder word* from free to the name
+//! of its [`darter_fabric::Identity`]. Only then does it look whether a node holds a pool, and
+//! write. The words are freed after node 0's magic word is there. So of several that begin at once
+//! one goes on, whatever the order in which they name the nodes; the others are refused before they
+//! have written anything.
+//!
+//! A founder may die on the way. Its word then names it, and it is taken over after
+//! [`darter_fabric::Fabric::fence`] has proved that it can write no more; if the provider does not
+//! know it (the node was restarted), after a lease's time in which the word has not changed. To be
+//! found, a founder holds the slot after those of the members.
+//!
+//! What it leaves half made is no pool: a magic word does not count on a node that the founder of
+//! a node *without* one had taken, since the words of all nodes are freed after the last magic
+//! word.
+
+use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, SUPERBLOCK_MAGIC};
+use darter_fabric::{Suspect, mutant};
+
+use crate::error::PoolError;
+use crate::region::{FOUNDER_AT, MEMBERS};
+use crate::round_trip::{cas, submit};
+
+/// The client slot of whoever makes a pool.
+const FOUNDER_SLOT: u32 = MEMBERS;
+
+/// The nodes that this process has taken to make a pool of.
+pub(crate) struct Founding {
+    /// Proof of life until all is done.
+    _identity: Box<dyn Identity>,
+    /// What this process is called in the founder words.
+    name: u64,
+    /// The founder word of each node before.
+    before: Vec<u64>,
+}
+
+/// Whether a planted error leaves the first look at the nodes alone.
+fn looks_alone() -> bool {
+    mutant!("pool-created-after-a-look-alone")
+}
+
+/// What a node says before a pool is made of it.
+struct Look {
+    is_pool: bool,
+    founder: u64,
+}
+
+impl Founding {
+    /// Takes all nodes.
+    ///
+    /// # Errors
+    /// [`PoolError::AlreadyAPool`] if one of them is a pool's, [`PoolError::BeingCreated`] if
+    /// another process is making a pool of one: nothing is changed then.
+    pub(crate) async fn begin<F: Fabric>(
+        fabric: &F,
+        endpoint: &mut F::Endpoint,
+        nodes: u8,
+        lease_ms: u64,
+    ) -> Result<Self, PoolError> {
+        refuse_pools(&look_at(endpoint, nodes).await?)?;
+        let identity = match fabric.claim(FOUNDER_SLOT) {
+            Ok(identity) => identity,
+            Err(FabricError::IdentityTaken { .. }) if looks_alone() => fabric.claim(FOUNDER_SLOT + 1)?,
+            Err(FabricError::IdentityTaken { .. }) => return Err(PoolError::BeingCreated { node: 0 }),
+            Err(error) => return Err(error.into()),
+        };
+        // Providers whose nodes no other process reaches have no names.
+        let name = identity.holder().max(1);
+        let mut founding = Self { _identity: identity, name, before: Vec::new() };
+        let taken = founding.take_all(fabric, endpoint, nodes, lease_ms).await;
+        if taken.is_err() {
+            founding.give_back(endpoint).await?;
+        }
+        taken.map(|()| founding)
+    }
+
+    async fn take_all<F: Fabric>(
+        &mut self,
+        fabric: &F,
+        endpoint: &mut F::Endpoint,
+        nodes: u8,
+        lease_ms: u64,
+    ) -> Result<(), PoolError> {
+        for node in 0..nodes {
+            let before = take(fabric, endpoint, node, self.name, lease_ms).await?;
+            self.before.push(before);
+        }
+        // Others may have made a pool since the first look.
+        let mut looks = look_at(endpoint, nodes).await?;
+        for (look, &before) in looks.iter_mut().zip(&self.before) {
+            look.founder = before;
+        }
+        if looks_alone() { Ok(()) } else { refuse_pools(&looks) }
+    }
+
+    /// Leaves the nodes as they were found.
+    async fn give_back<E: Endpoint>(&self, endpoint: &mut E) -> Result<(), PoolError> {
+        for (node, &before) in (0..).zip(&self.before) {
+            cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), self.name, before).await?;
+        }
+        Ok(())
+    }
+
+    /// Frees the nodes, which are a pool now.
+    pub(crate) async fn end<E: Endpoint>(self, endpoint: &mut E) -> Result<(), PoolError> {
+        for node in 0..self.before.len() as u8 {
+            cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), self.name, 0).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn look_at<E: Endpoint>(endpoint: &mut E, nodes: u8) -> Result<Vec<Look>, PoolError> {
+    let mut batch = endpoint.batch();
+    let mut reads = Vec::new();
+    for node in 0..nodes {
+        let magic = batch.read(GlobalAddr::new(node, 0), 1);
+        reads.push((magic, batch.read(GlobalAddr::new(node, FOUNDER_AT), 1)));
+    }
+    let done = submit(endpoint, batch).await?;
+    let look = |(magic, founder)| Look {
+        is_pool: done.words(magic)[0] == SUPERBLOCK_MAGIC,
+        founder: done.words(founder)[0],
+    };
+    Ok(reads.into_iter().map(look).collect())
+}
+
+/// Fails if one of the nodes belongs to a pool.
+fn refuse_pools(looks: &[Look]) -> Result<(), PoolError> {
+    let is_unfinished =
+        |founder: u64| founder != 0 && looks.iter().any(|look| !look.is_pool && look.founder == founder);
+    match (0..).zip(looks).find(|(_, look)| look.is_pool && !is_unfinished(look.founder)) {
+        Some((node, _)) => Err(PoolError::AlreadyAPool { node }),
+        None => Ok(()),
+    }
+}
+
+/// Takes one node. Returns its founder word before.
+async fn take<F: Fabric>(
+    fabric: &F,
+    endpoint: &mut F::Endpoint,
+    node: u8,
+    name: u64,
+    lease_ms: u64,
+) -> Result<u64, PoolError> {
+    let mut expected = 0;
+    // The founder of whom the provider knows nothing, and since when its word has stood there.
+    let mut stranger = (0, 0);
+    loop {
+        let swap = cas(endpoint, GlobalAddr::new(node, FOUNDER_AT), expected, name).await?;
+        if swap.swapped || looks_alone() {
+            return Ok(expected);
+        }
+        let now = endpoint.now_ms();
+        if swap.found != stranger.0 {
+            stranger = (swap.found, now);
+        }
+        let lapsed = now.saturating_sub(stranger.1) > lease_ms;
+        let other = Suspect { slot: FOUNDER_SLOT, holder: swap.found, lapsed };
+        expected = match swap.found {
+            0 => 0,
+            found => match fabric.fence(other)? {
+                FenceOutcome::Alive => return Err(PoolError::BeingCreated { node }),
+                FenceOutcome::Fenced => found,
+                FenceOutcome::Unknown => {
+                    endpoint.pause().await;
+                    0
+                }
+            },
+        };
+    }
+}

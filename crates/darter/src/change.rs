@@ -1,0 +1,41 @@
+//! What becomes of a key, as a closure decides that has seen its value.
+
+use darter_index::Decision;
+
+/// What becomes of a key, as decided by the closure given to [`crate::Session::modify`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<V = Vec<u8>> {
+    /// It stays as it is.
+    Keep,
+    /// It gets this value.
+    Put(V),
+    /// It goes; one that is absent stays so.
+    Remove,
+}
+
+impl<V> Change<V> {
+    /// Returns the same change with a value of another form.
+    #[cfg(feature = "tables")]
+    pub(crate) fn try_map<W, E>(self, form: impl FnOnce(V) -> Result<W, E>) -> Result<Change<W>, E> {
+        Ok(match self {
+            Self::Keep => Change::Keep,
+            Self::Put(value) => Change::Put(form(value)?),
+            Self::Remove => Change::Remove,
+        })
+    }
+}
+
+impl Change {
+    /// Moves the new value into the index's buffer. Returns what the index is to do, and whether
+    /// that changes a key with the value `old`.
+    pub(crate) fn split(self, old: Option<&[u8]>, new: &mut Vec<u8>) -> (Decision, bool) {
+        match self {
+            Self::Keep => (Decision::Keep, false),
+            Self::Put(value) => {
+                *new = value;
+                (Decision::Put, true)
+            }
+            Self::Remove => (Decision::Remove, old.is_some()),
+        }
+    }
+}

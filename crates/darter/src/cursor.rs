@@ -1,0 +1,214 @@
+//! What is left of a scan: a cursor that asks for chunks from either end of what is left of a range.
+//!
+//! A chunk is one scan of the index. The cursor narrows the range past every chunk it fetched, so
+//! the two ends never overlap and no key comes twice. Chunks begin small and double while their
+//! bytes stay below [`CHUNK_BYTES`], so that a look at a few keys reads little and a long scan few
+//! times, and large values do not fill memory.
+//!
+//! The cursor changes only after a chunk has arrived: a future dropped in between has lost nothing.
+
+use crate::Error;
+use darter_index::{KeyValue, ScanRange};
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+/// Pairs in the first chunk when no limit was given.
+const CHUNK_FIRST: usize = 16;
+/// Pairs in the first chunk at most when a limit was given.
+const CHUNK_FIRST_LIMITED: usize = 128;
+/// Pairs in any chunk at most.
+const CHUNK_MAX: usize = 512;
+/// Bytes of keys and values that a chunk should not exceed, going by the one before it.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// An end of what is left of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Low,
+    High,
+}
+
+/// What is left of a scan, and what was fetched and not yet handed out.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    /// What no chunk has covered yet, ascending.
+    left: ScanRange,
+    /// Whether the caller's first end is the high one.
+    descending: bool,
+    /// Nothing is left beyond the buffers.
+    exhausted: bool,
+    /// Fetched from the low end, ascending.
+    low: VecDeque<KeyValue>,
+    /// Fetched from the high end, descending.
+    high: VecDeque<KeyValue>,
+    /// Pairs that may still be handed out.
+    limit: usize,
+    /// Pairs in the next chunk.
+    chunk: usize,
+}
+
+impl Cursor {
+    pub(crate) fn new(range: ScanRange) -> Self {
+        Self {
+            descending: range.reverse,
+            left: ScanRange { reverse: false, ..range },
+            exhausted: false,
+            low: VecDeque::new(),
+            high: VecDeque::new(),
+            limit: usize::MAX,
+            chunk: CHUNK_FIRST,
+        }
+    }
+
+    pub(crate) fn limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.chunk = limit.clamp(1, CHUNK_FIRST_LIMITED);
+    }
+
+    /// Returns the end the caller means by "front" or "back".
+    pub(crate) fn end(&self, front: bool) -> End {
+        if front == self.descending { End::High } else { End::Low }
+    }
+
+    /// Returns the next pair from the buffers, when it is known.
+    fn pop(&mut self, end: End) -> Option<KeyValue> {
+        if self.limit == 0 {
+            return None;
+        }
+        let (near, far) = match end {
+            End::Low => (&mut self.low, &mut self.high),
+            End::High => (&mut self.high, &mut self.low),
+        };
+        let pair = near.pop_front().or_else(|| if self.exhausted { far.pop_back() } else { None });
+        self.limit -= usize::from(pair.is_some());
+        pair
+    }
+
+    /// Returns the chunk to fetch when [`Cursor::pop`] had none; `None` when the scan is over.
+    fn wanted(&self, end: End) -> Option<(ScanRange, usize)> {
+        if self.exhausted || self.limit == 0 {
+            return None;
+        }
+        Some((ScanRange { reverse: end == End::High, ..self.left.clone() }, self.chunk.min(self.limit)))
+    }
+
+    /// Returns what to do for the next pair from an end.
+    pub(crate) fn step(&mut self, end: End) -> Step {
+        match self.pop(end) {
+            Some(pair) => Step::Pair(Some(pair)),
+            None => self.wanted(end).map_or(Step::Pair(None), |(range, asked)| Step::Fetch(range, asked)),
+        }
+    }
+
+    /// Accepts a chunk of at most `asked` pairs, or ends the scan after an error, which it returns.
+    pub(crate) fn accept(
+        &mut self,
+        end: End,
+        asked: usize,
+        fetched: Result<Vec<KeyValue>, Error>,
+    ) -> Result<(), Error> {
+        let pairs = fetched.inspect_err(|_| self.limit = 0)?;
+        self.exhausted = pairs.len() < asked;
+        if let Some((last, _)) = pairs.last() {
+            let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+            let fitting = CHUNK_BYTES / (bytes / pairs.len()).max(1);
+            self.chunk = (self.chunk * 2).min(CHUNK_MAX).min(fitting).max(1);
+            match end {
+                End::Low => self.left.from = Bound::Excluded(last.clone()),
+                End::High => self.left.to = Bound::Excluded(last.clone()),
+            }
+        }
+        match end {
+            End::Low => self.low = pairs.into(),
+            End::High => self.high = pairs.into(),
+        }
+        Ok(())
+    }
+}
+
+/// What a cursor's owner does next.
+pub(crate) enum Step {
+    /// Hands the pair out; `None` when the scan is over.
+    Pair(Option<KeyValue>),
+    /// Fetches at most so many pairs of this range.
+    Fetch(ScanRange, usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of the index: the keys `0..keys` as one byte each.
+    fn fetch(keys: u8, range: &ScanRange, limit: usize) -> Vec<KeyValue> {
+        let inside = |key: &u8| {
+            let key = &[*key][..];
+            let above = match &range.from {
+                Bound::Included(from) => key >= &from[..],
+                Bound::Excluded(from) => key > &from[..],
+                Bound::Unbounded => true,
+            };
+            above
+                && match &range.to {
+                    Bound::Included(to) => key <= &to[..],
+                    Bound::Excluded(to) => key < &to[..],
+                    Bound::Unbounded => true,
+                }
+        };
+        let pairs = (0..keys).filter(inside).map(|key| (vec![key], vec![]));
+        if range.reverse { pairs.rev().take(limit).collect() } else { pairs.take(limit).collect() }
+    }
+
+    fn next(cursor: &mut Cursor, keys: u8, front: bool) -> Option<u8> {
+        let end = cursor.end(front);
+        loop {
+            if let Some((key, _)) = cursor.pop(end) {
+                return Some(key[0]);
+            }
+            let (range, asked) = cursor.wanted(end)?;
+            let pairs = fetch(keys, &range, asked);
+            cursor.accept(end, asked, Ok(pairs)).unwrap();
+        }
+    }
+
+    /// Whichever ends are taken from, in whatever order, every key comes once and from its end.
+    #[test]
+    fn both_ends_meet_without_gap_or_double() {
+        for keys in [0, 1, 15, 16, 17, 48, 100, 200] {
+            for pattern in 0..64_u32 {
+                for descending in [false, true] {
+                    let range = ScanRange { reverse: descending, ..ScanRange::all() };
+                    let mut cursor = Cursor::new(range);
+                    let mut expected: VecDeque<u8> =
+                        if descending { (0..keys).rev().collect() } else { (0..keys).collect() };
+                    for step in 0.. {
+                        let front = pattern >> (step % 6) & 1 == 0;
+                        let want = if front { expected.pop_front() } else { expected.pop_back() };
+                        assert_eq!(next(&mut cursor, keys, front), want, "{keys} keys, pattern {pattern:b}");
+                        if want.is_none() {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_bounds_what_is_fetched() {
+        let mut cursor = Cursor::new(ScanRange::all());
+        cursor.limit(20);
+        assert_eq!(cursor.wanted(End::Low).map(|(_, asked)| asked), Some(20));
+        assert_eq!((0..).map_while(|_| next(&mut cursor, 200, true)).count(), 20);
+        assert!(cursor.wanted(End::Low).is_none());
+        cursor.limit(0);
+        assert_eq!(next(&mut cursor, 200, true), None);
+    }
+
+    #[test]
+    fn chunks_shrink_when_values_are_large() {
+        let mut cursor = Cursor::new(ScanRange::all());
+        let large = (0..16).map(|key| (vec![key], vec![0; CHUNK_BYTES / 4])).collect();
+        cursor.accept(End::Low, 16, Ok(large)).unwrap();
+        assert_eq!(cursor.chunk, 3);
+    }
+}

@@ -1,0 +1,8 @@
+//! What a store reports about itself: checks, statistics, costs, the shape of its tree.
+
+pub use crate::inspect::{Check, Stats};
+pub use darter_fabric::OpCounters;
+pub use darter_index::{
+    AdjustReport, Census, CheckReport, EstStats, IndexStats, NodeTypeStats, SearchSamples, TreeView,
+};
+pub use darter_pool::{AllocKind, BlockHolder, BlockRun, MemberUsage, NodeUsage, PoolUsage};

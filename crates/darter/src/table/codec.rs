@@ -1,0 +1,113 @@
+//! Where a table's pairs lie in the store, and how their types become bytes.
+
+use super::{Table, TableKey, TableValue};
+use crate::Error;
+use darter_index::{KeyValue, ScanRange};
+use foundationdb_tuple::{TuplePack, pack, pack_into, unpack};
+use std::borrow::Borrow;
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+/// First byte of an encoded string, and so of a table's name.
+const STRING: u8 = 2;
+
+/// A table's encoding.
+pub(super) struct Codec<K, V> {
+    name: String,
+    /// What the table's keys begin with.
+    prefix: Vec<u8>,
+    types: PhantomData<fn(K) -> V>,
+}
+
+impl<K, V> Clone for Codec<K, V> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), prefix: self.prefix.clone(), types: PhantomData }
+    }
+}
+
+impl<K: TableKey, V: TableValue> Codec<K, V> {
+    pub(super) fn new(table: &Table<K, V>) -> Self {
+        let name = table.name().to_owned();
+        Self { prefix: pack(&name), name, types: PhantomData }
+    }
+
+    fn error(&self, what: &'static str, why: &impl Display) -> Error {
+        Error::Table { table: self.name.clone(), what, why: why.to_string() }
+    }
+
+    /// The place of a key in the store.
+    pub(super) fn place<Q: ?Sized>(&self, key: &Q) -> Vec<u8>
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        let mut place = self.prefix.clone();
+        pack_into(&key, &mut place);
+        place
+    }
+
+    /// The part of the store that holds a part of the table.
+    pub(super) fn range<Q: ?Sized>(&self, range: &impl RangeBounds<Q>) -> ScanRange
+    where
+        K: Borrow<Q>,
+        for<'q> &'q Q: TuplePack,
+    {
+        let ScanRange { from, to, reverse } = self.all();
+        let place = |bound: Bound<&Q>, otherwise| match bound {
+            Bound::Included(key) => Bound::Included(self.place(key)),
+            Bound::Excluded(key) => Bound::Excluded(self.place(key)),
+            Bound::Unbounded => otherwise,
+        };
+        ScanRange { from: place(range.start_bound(), from), to: place(range.end_bound(), to), reverse }
+    }
+
+    /// The part of the store that holds the table.
+    pub(super) fn all(&self) -> ScanRange {
+        let (from, to) = (Bound::Included(self.prefix.clone()), Bound::Excluded(end_of(&self.prefix)));
+        ScanRange { from, to, reverse: false }
+    }
+
+    pub(super) fn encode(&self, value: &V) -> Result<Vec<u8>, Error> {
+        postcard::to_stdvec(value).map_err(|why| self.error("cannot write the value", &why))
+    }
+
+    pub(super) fn decode(&self, bytes: &[u8]) -> Result<V, Error> {
+        postcard::from_bytes(bytes).map_err(|why| self.error("holds a value of another type", &why))
+    }
+
+    pub(super) fn decode_pair(&self, (place, value): &KeyValue) -> Result<(K, V), Error> {
+        let key = unpack(place.get(self.prefix.len()..).unwrap_or_default());
+        Ok((key.map_err(|why| self.error("holds a key of another type", &why))?, self.decode(value)?))
+    }
+
+    pub(super) fn encode_pairs(&self, pairs: &[(K, V)]) -> Result<Vec<KeyValue>, Error>
+    where
+        for<'q> &'q K: TuplePack,
+    {
+        pairs.iter().map(|(key, value)| Ok((self.place(key), self.encode(value)?))).collect()
+    }
+}
+
+/// Where the table ends whose keys begin with `prefix`: no key's encoding begins with 255, which is
+/// what follows in the name of a table whose name is this one's, a zero and more.
+fn end_of(prefix: &[u8]) -> Vec<u8> {
+    [prefix, &[0xff]].concat()
+}
+
+/// Where tables begin in the store.
+pub(super) fn all_tables() -> ScanRange {
+    ScanRange::prefix(&[STRING])
+}
+
+/// Returns the name of the table that a place belongs to, and where that table ends. A place that is
+/// no table's has neither.
+pub(super) fn table_at(place: &[u8]) -> Option<(String, Bound<Vec<u8>>)> {
+    // A zero ends a string, one followed by 255 is part of it.
+    let mut at = 1;
+    while *place.get(at)? != 0 || place.get(at + 1) == Some(&0xff) {
+        at += if place[at] == 0 { 2 } else { 1 };
+    }
+    let prefix = &place[..=at];
+    Some((unpack(prefix).ok()?, Bound::Included(end_of(prefix))))
+}
