@@ -1,7 +1,7 @@
 //! What clients learn when links to some of the nodes fail, and nodes when sessions end.
 
 use crate::support::gate::gated;
-use crate::support::{LONG, Node, connect, greeted, hear, read_frame, say, until};
+use crate::support::{ENDLESS, LONG, Node, connect, greeted, hear, read_frame, say, until};
 use darter_fabric::tcp::{TcpEndpoint, TcpOptions};
 use darter_fabric::wire::proof::Proof;
 use darter_fabric::wire::{self, Challenge, Control, Hello, Refusal, ReplyHead, RequestHead, RequestKind};
@@ -316,7 +316,7 @@ fn a_recorded_node_is_not_believed() {
 
 #[test]
 fn a_greeted_connection_makes_no_room_for_strangers() {
-    let node = Node::small(MemNodeOptions { patience: LONG, ..MemNodeOptions::default() });
+    let node = Node::small(MemNodeOptions { patience: ENDLESS, ..MemNodeOptions::default() });
     let mut early = greeted(&node, 5);
     let _silent: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(node.address).unwrap()).collect();
     until("the oldest are dropped", || node.metrics.counts().dropped >= 400 - 256);

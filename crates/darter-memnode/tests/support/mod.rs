@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// Long enough for anything that is going to happen.
 pub const LONG: Duration = Duration::from_secs(60);
+/// A patience that never ends, even if the whole machine stands still for minutes.
+pub const ENDLESS: Duration = Duration::from_secs(1 << 30);
 
 /// A memory node in a thread of this process.
 pub struct Node {
