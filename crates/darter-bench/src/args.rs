@@ -5,7 +5,7 @@ use crate::compare::IndexChoice;
 use crate::datasets::{DatasetSpec, RECORDS_MAX};
 use crate::ycsb::Workload;
 use crate::zipf::THETA_MAX;
-use darter::{ByteSize, PoolUrl, Scheme};
+use darter::{ByteSize, PoolUrl};
 
 /// Most threads a run can have.
 pub const THREADS_MAX: usize = 256;
@@ -57,7 +57,7 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "LIST")]
     pub in_flight: Vec<usize>,
     /// Processes that drive the pool together, each with its own threads; for workloads without
-    /// inserts, on file: and tcp:// pools
+    /// inserts, on pools in files and on memory nodes
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub processes: usize,
     /// Bytes of a value
@@ -69,8 +69,8 @@ pub struct BenchArgs {
     /// Bytes the client may cache (K, M, G for powers of 1024)
     #[arg(long, default_value = "1M", value_name = "BYTES")]
     pub cache: ByteSize,
-    /// Empty pool to run on: `mem:SIZE`, `file:PATH?size=SIZE` or `tcp://HOST:PORT,…` [default:
-    /// memory of this process, large enough]
+    /// Empty pool to run on: `mem:SIZE`, `file:PATH?size=SIZE`, `tcp://HOST:PORT,…` or
+    /// `rdma://HOST:PORT,…?device=DEVICE` [default: memory of this process, large enough]
     #[arg(long, value_name = "URL")]
     pub pool: Option<PoolUrl>,
     /// Make the pool on memory nodes that hold none, with the secret that makes counts repeatable
@@ -154,8 +154,9 @@ impl BenchArgs {
                 "choose workloads among a, b, c, f; which keys others have inserted, a process cannot know",
             );
         }
-        if !matches!(self.pool.as_ref().map(PoolUrl::scheme), Some(Scheme::File(_) | Scheme::Tcp(_))) {
-            return usage("name a pool that other processes can open: --pool file:… or tcp://…");
+        let is_shared = |pool: &PoolUrl| pool.path().is_some() || pool.addresses().is_some();
+        if !self.pool.as_ref().is_some_and(is_shared) {
+            return usage("name a pool that other processes can open: --pool file:…, tcp://… or rdma://…");
         }
         Ok(())
     }

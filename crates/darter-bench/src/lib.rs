@@ -79,7 +79,7 @@ use std::sync::atomic::AtomicBool;
 /// What a benchmark needs to know about the program that runs it.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// How `tcp://` pools are reached.
+    /// How `tcp://` and `rdma://` pools are reached.
     pub tcp: TcpOptions,
     /// How to start the program again.
     pub program: Program,

@@ -82,8 +82,9 @@ fn open_pool(url: &PoolUrl, plan: &Plan<'_>, create: bool) -> Result<Pool<Defaul
             };
             (Provider::Local(local.map_err(failed)?), is_new)
         }
-        Scheme::Tcp(addresses) => {
-            (Provider::Tcp(Tcp::connect(addresses, plan.setting.tcp.clone()).map_err(failed)?), create)
+        Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => {
+            let tcp = plan.setting.tcp.clone().for_pool(url);
+            (Provider::Tcp(Tcp::connect(addresses, tcp).map_err(failed)?), create)
         }
         _ => return Err(darter::Error::Modelled { pool: url.to_string() }.into()),
     };

@@ -2,7 +2,8 @@
 //! of the environment.
 
 use crate::failure::Failure;
-use darter::{PoolUrl, Scheme, Store, StoreOptions};
+use clap::builder::FalseyValueParser;
+use darter::{PoolUrl, Store, StoreOptions};
 use darter_fabric::TcpOptions;
 use darter_fabric::wire::TOKEN_BYTES_MAX;
 use darter_fabric::wire::{ClientTls, IdentityFiles, NodeTls};
@@ -21,9 +22,20 @@ const HEADING: &str = "Token and TLS";
 pub(crate) const NODE_TLS_VARIABLES: [&str; 3] =
     ["DARTER_TLS_CERT", "DARTER_TLS_KEY", "DARTER_TLS_CLIENT_CA"];
 
+/// Where clients look for `--rdma-in-clear`.
+const RDMA_IN_CLEAR: &str = "DARTER_RDMA_IN_CLEAR";
+
+/// The error for TLS beside RDMA, which only seems to protect what goes over the network.
+pub(crate) fn in_clear(what: &str) -> Failure {
+    Failure::usage(format_args!(
+        "{what} beside TLS: TCP is encrypted, but nothing encrypts what RDMA carries, which is all keys and values; \
+         give --rdma-in-clear where the network is your own, or leave out one of the two"
+    ))
+}
+
 /// Where credentials of either end are told of.
 pub(crate) fn credential_variables() -> impl Iterator<Item = &'static str> {
-    NODE_TLS_VARIABLES.into_iter().chain(["DARTER_TOKEN_FILE", "DARTER_TLS_CA"])
+    NODE_TLS_VARIABLES.into_iter().chain(["DARTER_TOKEN_FILE", "DARTER_TLS_CA", RDMA_IN_CLEAR])
 }
 
 /// A child process that is told of no credentials.
@@ -91,6 +103,10 @@ pub(crate) struct ClientArgs {
     tls_ca: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
+    /// Use an `rdma:` pool also beside TLS: TCP is encrypted then, keys and values go over RDMA in
+    /// clear
+    #[arg(help_heading = HEADING, long, env = RDMA_IN_CLEAR, value_parser = FalseyValueParser::new())]
+    rdma_in_clear: bool,
     /// Microseconds that a thread looks again and again for answers of memory nodes before it
     /// sleeps
     #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
@@ -112,6 +128,11 @@ impl ClientArgs {
                 None => command.env_remove(variable),
             };
         }
+        if self.rdma_in_clear {
+            command.env(RDMA_IN_CLEAR, "true");
+        } else {
+            command.env_remove(RDMA_IN_CLEAR);
+        }
         command.env("DARTER_SPIN", self.spin.to_string());
     }
 
@@ -122,10 +143,13 @@ impl ClientArgs {
 
     /// How to reach a pool's memory nodes, where it has any.
     pub(crate) fn options_for(&self, pool: &PoolUrl) -> Result<TcpOptions, Failure> {
-        match pool.scheme() {
-            Scheme::Tcp(_) => self.options(),
-            _ => Ok(TcpOptions::default()),
+        if pool.addresses().is_none() {
+            return Ok(TcpOptions::default());
         }
+        if pool.device().is_some() && self.tls_ca.is_some() && !self.rdma_in_clear {
+            return Err(in_clear("an `rdma:` pool"));
+        }
+        Ok(self.options()?.for_pool(pool))
     }
 
     /// Reads the files.
@@ -188,6 +212,10 @@ pub(crate) struct GatewayPoolArgs {
     /// A PEM file with the key of that certificate
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TLS_KEY", requires = "pool_tls_cert")]
     pool_tls_key: Option<PathBuf>,
+    /// Use an `rdma:` pool also beside TLS: TCP is encrypted then, keys and values go over RDMA in
+    /// clear
+    #[arg(help_heading = HEADING, long, env = RDMA_IN_CLEAR, value_parser = FalseyValueParser::new())]
+    rdma_in_clear: bool,
     /// Microseconds that a thread looks again and again for answers of memory nodes before it
     /// sleeps
     #[arg(help_heading = HEADING, long, value_name = "US", default_value_t = 50, env = "DARTER_SPIN")]
@@ -204,6 +232,7 @@ impl GatewayPoolArgs {
                 tls_cert: self.pool_tls_cert.clone(),
                 tls_key: self.pool_tls_key.clone(),
             },
+            rdma_in_clear: self.rdma_in_clear,
             spin: self.spin,
         }
     }

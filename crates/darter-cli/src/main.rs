@@ -44,7 +44,8 @@ use std::process::ExitCode;
 ///
 /// Pools are named `mem:SIZE`, this process's memory, or `file:PATH`, a file shared by all
 /// processes that open it (also in /dev/shm), or `tcp://HOST:PORT,HOST:PORT`, memory nodes started
-/// by `darter memnode`. `?size=8G` creates an absent file and means nothing for one that is there,
+/// by `darter memnode`, or `rdma://HOST:PORT?device=DEVICE`, nodes started with `--rdma` too, reached
+/// through an RDMA device of this machine. `?size=8G` creates an absent file and means nothing for one that is there,
 /// `nodes=N` splits the pool into several memory nodes.
 #[derive(Parser)]
 #[command(name = "darter", version, max_term_width = 110, styles = STYLES, after_help = "\
@@ -99,7 +100,7 @@ enum Command {
     /// Make a pool of memory nodes, or describe one
     #[command(subcommand)]
     Pool(pool::PoolCommand),
-    /// Serve memory to clients over TCP, as one memory node of a pool, until SIGTERM
+    /// Serve memory to clients over TCP or RDMA, as one memory node of a pool, until SIGTERM
     Memnode(memnode::MemNodeCommand),
     /// Serve a pool to Redis's clients, as one of its gateways, until SIGTERM
     #[command(after_help = "\

@@ -1,12 +1,13 @@
 //! `memnode`: serves this machine's memory as a memory node until SIGTERM or Ctrl-C.
 
 use crate::Answer;
-use crate::credentials::NodeArgs;
+use crate::credentials::{NodeArgs, in_clear};
 use crate::failure::Failure;
 use crate::logging::LogArgs;
 use crate::signals::asked_to_stop;
 use darter::ByteSize;
 use darter_fabric::local::Space;
+use darter_fabric::rdma::{DeviceName, probe};
 use darter_memnode::{MemNode, MemNodeOptions, Region, serve_metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
@@ -21,14 +22,15 @@ use tracing::{info, warn};
 #[command(after_help = "\
 Examples:
   darter memnode --listen 127.0.0.1:7000 --size 1G
-  darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token")]
+  darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token
+  darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token")]
 pub(crate) struct MemNodeCommand {
     /// Where to listen: ADDRESS:PORT; port 0 takes any, and the line on stdout says which
-    #[arg(long, value_name = "ADDR")]
-    listen: SocketAddr,
+    #[arg(long, value_name = "ADDR", required_unless_present = "is_probe")]
+    listen: Option<SocketAddr>,
     /// Bytes of the region, such as 8G; the system grants them as they are touched
-    #[arg(long, value_name = "SIZE")]
-    size: ByteSize,
+    #[arg(long, value_name = "SIZE", required_unless_present = "is_probe")]
+    size: Option<ByteSize>,
     /// Keep the region in this file, to be offered again by the next node that is started with it;
     /// FILE.node goes with it
     #[arg(long, value_name = "FILE")]
@@ -49,12 +51,30 @@ pub(crate) struct MemNodeCommand {
     #[arg(long, conflicts_with = "file")]
     huge_pages: bool,
     #[command(flatten)]
+    rdma: RdmaArgs,
+    #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
     log: LogArgs,
     /// Stop as on SIGTERM when stdin ends
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
+}
+
+/// The RDMA device that clients reach the region through, if one is named.
+#[derive(clap::Args)]
+struct RdmaArgs {
+    /// Let clients read and write the region through this RDMA device, and refuse verbs over TCP.
+    /// They name the pool `rdma://ADDR,…?device=` with a device of their own machine
+    #[arg(help_heading = "RDMA", long = "rdma", value_name = "DEVICE[:PORT[:GID]]")]
+    device: Option<DeviceName>,
+    /// Use RDMA also beside TLS: TCP is encrypted then, keys and values go over RDMA in clear
+    #[arg(help_heading = "RDMA", long = "rdma-in-clear", requires = "device")]
+    in_clear: bool,
+    /// Try the device out for a few seconds instead, and print what it promises; exit code 1 if it
+    /// cannot be used
+    #[arg(help_heading = "RDMA", long = "rdma-probe", requires = "device")]
+    is_probe: bool,
 }
 
 /// What peers may take, and how long.
@@ -114,8 +134,20 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 
 impl MemNodeCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
+        if let (Some(device), true) = (&self.rdma.device, self.rdma.is_probe) {
+            let report = probe(device).map_err(Failure::failed)?;
+            writeln!(std::io::stdout().lock(), "{report}")?;
+            return Ok(if report.is_fit() { Answer::Done } else { Answer::No });
+        }
+        let (Some(listen), Some(size)) = (self.listen, self.size) else {
+            return Err(Failure::usage("a memory node needs --listen and --size"));
+        };
+        let credentials = self.credentials.options()?;
+        if self.rdma.device.is_some() && credentials.tls.is_some() && !self.rdma.in_clear {
+            return Err(in_clear("--rdma"));
+        }
         let unit = darter_fabric::SUPERBLOCK_BYTES;
-        let bytes = self.size.0 / unit * unit;
+        let bytes = size.0 / unit * unit;
         let region = match &self.file {
             Some(path) => {
                 let space = if self.sparse { Space::Sparse } else { Space::Reserved };
@@ -124,16 +156,16 @@ impl MemNodeCommand {
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
-        let options = self.limits.options(self.credentials.options()?);
+        let options = self.limits.options(MemNodeOptions { device: self.rdma.device.clone(), ..credentials });
         let _log = self.log.start();
-        if !self.credentials.are_asked_for() && !self.listen.ip().is_loopback() {
+        if !self.credentials.are_asked_for() && !listen.ip().is_loopback() {
             warn!(
                 "without --token-file or --tls-client-ca whoever reaches this address can read and write the memory"
             );
         }
         let stop = asked_to_stop(self.until_stdin_closes)?;
         allow_open_files(self.limits.connections);
-        let node = MemNode::bind(self.listen, region, options).map_err(Failure::failed)?;
+        let node = MemNode::bind(listen, region, options).map_err(Failure::failed)?;
         let open = |address| serve_metrics(address, Arc::clone(node.metrics()));
         // Serves until the node has ended.
         let port = self.metrics.map(open).transpose().map_err(Failure::failed)?;
@@ -141,7 +173,8 @@ impl MemNodeCommand {
             info!(address = %port.address(), "metrics");
         }
         let mut out = std::io::stdout().lock();
-        writeln!(out, "tcp://{}", node.address().map_err(Failure::failed)?)?;
+        let scheme = if self.rdma.device.is_some() { "rdma" } else { "tcp" };
+        writeln!(out, "{scheme}://{}", node.address().map_err(Failure::failed)?)?;
         out.flush()?;
         node.serve(&stop).map_err(Failure::failed)?;
         Ok(Answer::Done)

@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub(crate) struct PoolArgs {
     /// The pool: `file:PATH`, or `file:PATH?size=SIZE[&nodes=N]` to create it, or
-    /// `tcp://HOST:PORT,…`
+    /// `tcp://HOST:PORT,…`, or `rdma://HOST:PORT,…?device=DEVICE`
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
     #[command(flatten)]
@@ -109,8 +109,7 @@ pub(crate) fn usable(pool: &PoolUrl) -> Result<(), Failure> {
 /// Reads an address as pools name them.
 fn node_address(text: &str) -> Result<String, String> {
     let pool = format!("tcp://{text}").parse::<PoolUrl>();
-    let is_one =
-        pool.is_ok_and(|pool| matches!(pool.scheme(), Scheme::Tcp(addresses) if addresses.len() == 1));
+    let is_one = pool.is_ok_and(|pool| pool.addresses().is_some_and(|addresses| addresses.len() == 1));
     if is_one {
         Ok(text.to_owned())
     } else {

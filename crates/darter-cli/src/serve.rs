@@ -20,8 +20,8 @@ pub(crate) struct ServeCommand {
     /// says which
     #[arg(long, value_name = "ADDR")]
     resp: SocketAddr,
-    /// The pool: `tcp://HOST:PORT,…`, or `file:PATH`, or `file:PATH?size=SIZE` to create it, or
-    /// `mem:SIZE`, which ends with the gateway
+    /// The pool: `tcp://HOST:PORT,…`, or `rdma://HOST:PORT,…?device=DEVICE`, or `file:PATH`, or
+    /// `file:PATH?size=SIZE` to create it, or `mem:SIZE`, which ends with the gateway
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
     #[command(flatten)]

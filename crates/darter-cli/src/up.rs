@@ -11,6 +11,7 @@ use crate::credentials::{TokenArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use crate::logging::{Format, LogArgs};
 use darter::{ByteSize, PoolUrl, Store};
+use darter_fabric::rdma::DeviceName;
 use darter_fabric::{TcpOptions, counted};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
@@ -49,6 +50,10 @@ pub(crate) struct UpCommand {
     /// opened. Without it the pool ends with the command
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Have verbs go through this RDMA device of the machine, which must reach itself; then --dir
+    /// must be on tmpfs or hugetlbfs
+    #[arg(long, value_name = "DEVICE[:PORT[:GID]]")]
+    rdma: Option<DeviceName>,
     #[command(flatten)]
     token: TokenArgs,
     #[command(flatten)]
@@ -139,9 +144,11 @@ impl UpCommand {
             let listen = known.get(usize::from(at)).map_or("127.0.0.1:0", String::as_str);
             nodes.push(Daemon::start("memory node", at, &self.node_arguments(at, listen))?);
         }
-        let addresses = nodes.iter_mut().map(|node| node.address("tcp://"));
+        let scheme = if self.rdma.is_some() { "rdma://" } else { "tcp://" };
+        let addresses = nodes.iter_mut().map(|node| node.address(scheme));
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
-        let url = format!("tcp://{}", addresses.join(","));
+        let device = self.rdma.as_ref().map_or(String::new(), |device| format!("?device={device}"));
+        let url = format!("{scheme}{}{device}", addresses.join(","));
         let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
         let options = Store::options().tcp(TcpOptions { token, ..TcpOptions::default() });
         let options = if is_there { options.must_exist(true) } else { options.create(true) };
@@ -222,6 +229,9 @@ impl UpCommand {
             self.arguments(&["memnode", "--listen", listen, "--size", &self.size.to_string()]);
         if let Some(dir) = &self.dir {
             arguments.extend(["--file".into(), region(dir, at).into()]);
+        }
+        if let Some(device) = &self.rdma {
+            arguments.extend(["--rdma".into(), device.to_string().into()]);
         }
         arguments
     }

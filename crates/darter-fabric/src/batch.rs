@@ -6,6 +6,11 @@
 //! torn between words.
 
 use crate::GlobalAddr;
+#[cfg(feature = "tcp")]
+use crate::words::Lender;
+use crate::words::Words;
+#[cfg(feature = "tcp")]
+use std::sync::Arc;
 
 /// Words a batch's buffer begins with.
 const BATCH_WORDS_MIN: usize = 64;
@@ -113,7 +118,7 @@ pub struct Batch {
 #[derive(Debug, Default)]
 struct Buffers {
     verbs: Vec<Verb>,
-    data: Vec<u64>,
+    data: Words,
     used: usize,
     /// The verb added next is fenced.
     fences: bool,
@@ -123,6 +128,19 @@ impl Batch {
     /// Returns an empty batch. Prefer [`crate::Endpoint::batch`], which reuses buffers.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns an empty batch whose words will lie in memory that a device knows.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn borrowing(lender: Arc<dyn Lender>) -> Self {
+        Self { inner: Box::new(Buffers { data: Words::of(lender), ..Buffers::default() }) }
+    }
+
+    /// Moves its words into memory of a lender, if they are elsewhere. Returns the device's key of
+    /// that memory; `None` if there is none.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn lent_key(&mut self, lender: &Arc<dyn Lender>) -> Option<u32> {
+        if self.inner.data.borrow_from(lender) { Some(self.inner.data.key().unwrap_or(0)) } else { None }
     }
 
     /// Forgets verbs and results, keeps the buffers' capacity.
@@ -221,7 +239,7 @@ impl Batch {
 
     #[cold]
     fn lengthen(&mut self, end: usize) {
-        self.inner.data.resize(end.next_power_of_two().max(BATCH_WORDS_MIN), 0);
+        self.inner.data.lengthen(end.next_power_of_two().max(BATCH_WORDS_MIN));
     }
 
     /// Returns the words a completed READ brought.
@@ -257,7 +275,7 @@ impl Batch {
     /// For providers: bytes that the buffers occupy, used or not.
     #[inline]
     pub fn buffer_bytes(&self) -> usize {
-        self.inner.data.capacity() * size_of::<u64>() + self.inner.verbs.capacity() * size_of::<Verb>()
+        self.inner.data.len() * size_of::<u64>() + self.inner.verbs.capacity() * size_of::<Verb>()
     }
 
     /// For providers and decorators: the verbs in posting order.

@@ -10,6 +10,7 @@
 //! - [`local`]: the provider for this process's memory and for shared files.
 //! - `tcp`: the provider for memory nodes across a network (feature `tcp`, with TLS: `tls`);
 //!   `wire`: what both ends share.
+//! - `rdma`: the same memory nodes through an RDMA device (feature `tcp`).
 //! - `sim`: a deterministic simulation that executes verbs in any order a scheduler chooses
 //!   (feature `sim`).
 //! - `model`: a modelled cluster in virtual time, for any index to run on unchanged (feature
@@ -57,6 +58,8 @@ pub mod mutants;
 mod op;
 mod provider;
 mod random;
+#[cfg(feature = "tcp")]
+pub mod rdma;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod size;
@@ -66,6 +69,7 @@ pub mod tcp;
 mod url;
 #[cfg(feature = "tcp")]
 pub mod wire;
+mod words;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};

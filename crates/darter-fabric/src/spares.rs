@@ -1,6 +1,10 @@
 //! Batches that are done with, kept by an endpoint for their buffers.
 
 use crate::Batch;
+#[cfg(feature = "tcp")]
+use crate::words::Lender;
+#[cfg(feature = "tcp")]
+use std::sync::Arc;
 
 /// Batches that are kept at a time.
 const BATCHES_MAX: usize = 8;
@@ -9,21 +13,39 @@ const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// What an endpoint's batches are made from.
 #[derive(Debug, Default)]
-pub(crate) struct Spares(Vec<Batch>);
+pub(crate) struct Spares {
+    batches: Vec<Batch>,
+    /// Lends the memory of new ones.
+    #[cfg(feature = "tcp")]
+    lender: Option<Arc<dyn Lender>>,
+}
 
 impl Spares {
+    /// Returns spares whose batches lie in memory that a device knows.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn borrowing(lender: Arc<dyn Lender>) -> Self {
+        Self { batches: Vec::new(), lender: Some(lender) }
+    }
+
     /// Returns an empty batch.
     #[inline]
     pub(crate) fn batch(&mut self) -> Batch {
-        self.0.pop().unwrap_or_default()
+        if let Some(batch) = self.batches.pop() {
+            return batch;
+        }
+        #[cfg(feature = "tcp")]
+        if let Some(lender) = &self.lender {
+            return Batch::borrowing(Arc::clone(lender));
+        }
+        Batch::new()
     }
 
     /// Keeps a batch's buffers, if there is room and they are not too large.
     #[inline]
     pub(crate) fn recycle(&mut self, mut batch: Batch) {
-        if self.0.len() < BATCHES_MAX && batch.buffer_bytes() <= BATCH_BYTES_MAX {
+        if self.batches.len() < BATCHES_MAX && batch.buffer_bytes() <= BATCH_BYTES_MAX {
             batch.clear();
-            self.0.push(batch);
+            self.batches.push(batch);
         }
     }
 }

@@ -4,6 +4,8 @@
 //! mem:SIZE[?nodes=N]                          this process's memory, gone with it
 //! file:PATH[?size=SIZE&nodes=N&sparse]        a file mapped by every process that opens it
 //! tcp://HOST:PORT[,HOST:PORT…]                memory nodes, in the order of their indexes; [ADDR]:PORT for IPv6
+//! rdma://HOST:PORT[,HOST:PORT…]?device=DEVICE[:PORT[:GID]]
+//!                                             the same, verbs through this machine's RDMA device
 //! sim:[NAME=VALUE,…]                          a modelled cluster, in virtual time; docs/model.md lists the names
 //! ```
 //!
@@ -11,11 +13,14 @@
 //! to the first `?`; nothing is percent-decoded, so a path that contains `?` cannot be named.
 //! A new file's disk space is reserved where the file system can do that; `sparse` does without,
 //! `preallocate` writes it where the file system cannot.
-//! `tcp:` needs the feature `tcp`, `sim:` the feature `model`.
+//! The addresses of `rdma:` are those at which the nodes listen for TCP connections.
+//! `tcp:` and `rdma:` need the feature `tcp`, `sim:` the feature `model`.
 
 use crate::local::Space;
 #[cfg(feature = "model")]
 use crate::model::{ModelSpec, SpecError};
+#[cfg(feature = "tcp")]
+use crate::rdma::{DeviceName, DeviceNameError};
 use crate::{ByteSize, NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,6 +37,14 @@ pub enum Scheme {
     /// Memory nodes reached over TCP, by address.
     #[cfg(feature = "tcp")]
     Tcp(Vec<String>),
+    /// Memory nodes whose memory is reached through an RDMA device, all else over TCP.
+    #[cfg(feature = "tcp")]
+    Rdma {
+        /// Where the nodes listen for TCP connections.
+        addresses: Vec<String>,
+        /// The device of this machine that verbs go through.
+        device: DeviceName,
+    },
     /// A modelled cluster.
     #[cfg(feature = "model")]
     Sim(Box<ModelSpec>),
@@ -49,8 +62,8 @@ pub struct PoolUrl {
 /// Why a text is not the name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000` or \
-     `sim:preset=dart,threads=24`"
+    "pool `{text}`: {what}; for example `mem:1G?nodes=3`, `file:/dev/shm/pool?size=8G`, `tcp://host:7000`, \
+     `rdma://host:7000?device=mlx5_0` or `sim:preset=dart,threads=24`"
 )]
 pub struct UrlError {
     text: String,
@@ -72,6 +85,13 @@ impl PoolUrl {
     #[cfg(feature = "tcp")]
     pub fn tcp(addresses: Vec<String>) -> Self {
         Self { scheme: Scheme::Tcp(addresses), size: None, nodes: None, space: Space::Reserved }
+    }
+
+    /// Memory nodes at these addresses, `host:port` each, with verbs through an RDMA device.
+    #[cfg(feature = "tcp")]
+    pub fn rdma(addresses: Vec<String>, device: DeviceName) -> Self {
+        let scheme = Scheme::Rdma { addresses, device };
+        Self { scheme, size: None, nodes: None, space: Space::Reserved }
     }
 
     /// Returns a modelled cluster.
@@ -98,6 +118,21 @@ impl PoolUrl {
         if let Scheme::File(path) = &self.scheme { Some(path) } else { None }
     }
 
+    /// Returns the addresses of its memory nodes, if it names any: `tcp:` and `rdma:`.
+    pub fn addresses(&self) -> Option<&[String]> {
+        match &self.scheme {
+            #[cfg(feature = "tcp")]
+            Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => Some(addresses),
+            _ => None,
+        }
+    }
+
+    /// Returns the RDMA device that verbs go through, if it names one.
+    #[cfg(feature = "tcp")]
+    pub fn device(&self) -> Option<&DeviceName> {
+        if let Scheme::Rdma { device, .. } = &self.scheme { Some(device) } else { None }
+    }
+
     /// Bytes in all to create it with, when given.
     pub fn size(&self) -> Option<u64> {
         self.size
@@ -107,7 +142,7 @@ impl PoolUrl {
     pub fn nodes(&self) -> usize {
         match &self.scheme {
             #[cfg(feature = "tcp")]
-            Scheme::Tcp(addresses) => addresses.len(),
+            Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => addresses.len(),
             #[cfg(feature = "model")]
             Scheme::Sim(spec) => spec.memory_nodes as usize,
             Scheme::Memory | Scheme::File(_) => usize::from(self.nodes.unwrap_or(1)),
@@ -150,6 +185,7 @@ impl PoolUrl {
             ("preallocate", None) => self.space = Space::Preallocated,
             ("sparse", None) => self.space = Space::Sparse,
             ("preallocate" | "sparse", Some(_)) => return Err(format!("`{name}` takes no value")),
+            ("device", _) => return Err("`device` is for `rdma://`".to_owned()),
             ("size" | "nodes", None) => return Err(format!("`{name}` lacks a value, as in `{name}=4`")),
             _ => {
                 return Err(format!(
@@ -199,9 +235,10 @@ impl PoolUrl {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) =
-            text.split_once(':').ok_or("it does not begin with `mem:`, `file:`, `tcp://` or `sim:`")?;
-        let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+        let (scheme, rest) = text
+            .split_once(':')
+            .ok_or("it does not begin with `mem:`, `file:`, `tcp://`, `rdma://` or `sim:`")?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut url = match scheme {
             "mem" if place.is_empty() => Self { size: None, ..Self::memory(0) },
             "mem" => Self::memory(place.parse::<ByteSize>().map_err(|error| error.to_string())?.0),
@@ -209,19 +246,21 @@ impl PoolUrl {
             "file" => Self::file(place),
             #[cfg(feature = "tcp")]
             "tcp" => Self::tcp(addresses(place)?),
+            #[cfg(feature = "tcp")]
+            "rdma" => return Ok(Self::rdma(addresses(place)?, device(query)?)),
             #[cfg(not(feature = "tcp"))]
-            "tcp" => return Err(absent("memory nodes over TCP", "tcp")),
+            "tcp" | "rdma" => return Err(absent("memory nodes over TCP and RDMA", "tcp")),
             #[cfg(feature = "model")]
             "sim" => Self::sim(place.parse().map_err(|error: SpecError| error.to_string())?),
             #[cfg(not(feature = "model"))]
             "sim" => return Err(absent("modelled clusters", "model")),
             _ => {
                 return Err(format!(
-                    "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://` and `sim:`"
+                    "unknown kind `{scheme}:`; there are `mem:`, `file:`, `tcp://`, `rdma://` and `sim:`"
                 ));
             }
         };
-        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             url.apply(pair)?;
         }
         url.verified()
@@ -237,7 +276,7 @@ fn absent(what: &str, feature: &str) -> String {
 /// Reads `//host:port,host:port`.
 #[cfg(feature = "tcp")]
 fn addresses(place: &str) -> Result<Vec<String>, String> {
-    let list = place.strip_prefix("//").ok_or("it lacks the `//` of `tcp://host:port`")?;
+    let list = place.strip_prefix("//").ok_or("it lacks the `//` before `host:port`")?;
     if list.contains('@') {
         return Err("credentials do not belong in a name; give them by option or environment".to_owned());
     }
@@ -254,6 +293,19 @@ fn addresses(place: &str) -> Result<Vec<String>, String> {
         }
     }
     Ok(list)
+}
+
+/// Reads `device=NAME`, the one option of `rdma:`.
+#[cfg(feature = "tcp")]
+fn device(query: &str) -> Result<DeviceName, String> {
+    let mut pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let (Some(pair), None) = (pairs.next(), pairs.next()) else {
+        return Err("it takes one option, `?device=DEVICE[:PORT[:GID]]`".to_owned());
+    };
+    let name = pair.strip_prefix("device=").ok_or_else(|| {
+        format!("it takes no option `{pair}`, but `?device=DEVICE[:PORT[:GID]]`; nodes have their own sizes")
+    })?;
+    name.parse().map_err(|error: DeviceNameError| error.to_string())
 }
 
 impl FromStr for PoolUrl {
@@ -276,6 +328,11 @@ impl fmt::Display for PoolUrl {
             (Scheme::Memory, size) => write!(f, "mem:{}", ByteSize(size.unwrap_or(0)))?,
             #[cfg(feature = "tcp")]
             (Scheme::Tcp(addresses), _) => write!(f, "tcp://{}", addresses.join(","))?,
+            #[cfg(feature = "tcp")]
+            (Scheme::Rdma { addresses, device }, _) => {
+                write!(f, "rdma://{}", addresses.join(","))?;
+                option(f, format_args!("device={device}"))?;
+            }
             #[cfg(feature = "model")]
             (Scheme::Sim(spec), _) => write!(f, "sim:{spec}")?,
             (Scheme::File(path), size) => {
@@ -299,6 +356,7 @@ impl fmt::Display for PoolUrl {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TcpOptions;
 
     #[test]
     fn names_read_and_print() {
@@ -312,6 +370,8 @@ mod tests {
             "file:/p?size=8G&sparse",
             "tcp://127.0.0.1:7000",
             "tcp://mn-0.rack:7000,mn-1.rack:7000,[::1]:7000",
+            "rdma://10.0.0.1:7000?device=mlx5_0",
+            "rdma://mn-0.rack:7000,[::1]:7000?device=mlx5_0:1:3",
         ] {
             let url: PoolUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), text);
@@ -322,6 +382,13 @@ mod tests {
         assert_eq!(url.node_bytes(), Some((1 << 30) / 3 / 4096 * 4096));
         let url: PoolUrl = "file:/dev/shm/pool".parse().unwrap();
         assert_eq!((url.path(), url.node_bytes()), (Some(Path::new("/dev/shm/pool")), None));
+        let url: PoolUrl = "rdma://a:1,b:2?device=rxe0:1".parse().unwrap();
+        let device = DeviceName { device: "rxe0".to_owned(), port: Some(1), gid: None };
+        assert_eq!((url.nodes(), url.device()), (2, Some(&device)));
+        assert_eq!(url.addresses(), Some(&["a:1".to_owned(), "b:2".to_owned()][..]));
+        assert_eq!(TcpOptions::default().for_pool(&url).device, Some(device));
+        let url: PoolUrl = "tcp://a:1".parse().unwrap();
+        assert_eq!((url.addresses(), url.device()), (Some(&["a:1".to_owned()][..]), None));
         let url: PoolUrl = "sim:preset=smart,mn=4".parse().unwrap();
         assert_eq!((url.nodes(), url.node_bytes(), url.path()), (4, None, None));
         assert_eq!(url.to_string().parse::<PoolUrl>().unwrap(), url);
@@ -341,6 +408,16 @@ mod tests {
             ("tcp://host:70000", "no `host:port`"),
             ("tcp://me:secret@host:7000", "credentials"),
             ("tcp://host:7000?size=1G", "no options"),
+            ("tcp://host:7000?device=mlx5_0", "`device` is for `rdma://`"),
+            ("rdma:host:1", "lacks the `//`"),
+            ("rdma://host:7000", "one option, `?device="),
+            ("rdma://host:7000?", "one option, `?device="),
+            ("rdma://host:7000?device", "no option `device`"),
+            ("rdma://host:7000?size=1G", "no option `size=1G`"),
+            ("rdma://host:7000?device=mlx5_0&size=1G", "one option"),
+            ("rdma://host:7000?device=", "lacks the name of a device"),
+            ("rdma://host:7000?device=mlx5_0:0", "from 1 to 255"),
+            ("rdma://host?device=mlx5_0", "no `host:port`"),
             ("mem:", "lacks a size"),
             ("mem:1Q", "unknown suffix"),
             ("mem:1G?size=2G", "twice"),

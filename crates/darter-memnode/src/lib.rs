@@ -7,6 +7,9 @@
 //! anything. It stops reading from a client that does not read its replies, drops it if that lasts,
 //! and limits the memory of all connections together.
 //!
+//! With an RDMA device ([`MemNodeOptions::device`]) clients' verbs go through queue pairs
+//! (`queues.rs`), and the thread serves the other requests only.
+//!
 //! Operators observe a node through its counters (`metrics.rs`, exposed by `metrics_port.rs`) and
 //! its log lines (`tracing`, limited in `service.rs`).
 
@@ -17,6 +20,7 @@ mod metrics;
 mod metrics_port;
 mod options;
 mod peer;
+mod queues;
 mod region;
 mod service;
 mod sessions;
@@ -28,10 +32,12 @@ pub use metrics_port::serve_metrics;
 pub use options::MemNodeOptions;
 pub use region::Region;
 
+use darter_fabric::rdma::Export;
 use darter_fabric::{Fabric, Local};
 use darter_telemetry::log_limit::LogLimiter;
 use error::system;
 use event_loop::EventLoop;
+use queues::Queues;
 use service::Service;
 use sessions::Sessions;
 use std::net::{SocketAddr, TcpListener};
@@ -46,6 +52,7 @@ pub struct MemNode {
     memory: Local,
     boot_id: u64,
     sessions: Sessions,
+    queues: Queues,
     options: MemNodeOptions,
     metrics: Arc<MemNodeMetrics>,
 }
@@ -54,7 +61,8 @@ impl MemNode {
     /// Listens at an address, to serve a region.
     ///
     /// # Errors
-    /// If the address cannot be listened on.
+    /// If the address cannot be listened on, or the options name an RDMA device that cannot serve
+    /// the region.
     pub fn bind(address: SocketAddr, region: Region, options: MemNodeOptions) -> Result<Self, MemNodeError> {
         let listener =
             TcpListener::bind(address).map_err(|source| MemNodeError::Listen { address, source })?;
@@ -64,9 +72,18 @@ impl MemNode {
             .map_err(|error| MemNodeError::Listen { address, source: error.into() })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
         let Region { memory, ledger, remembered } = region;
+        let export = options.device.as_ref().map(|device| Export::new(device, &memory)).transpose()?;
         let sessions = Sessions::new(ledger, &remembered);
         let metrics = Arc::new(MemNodeMetrics::new(memory.node_bytes(0)));
-        Ok(Self { listener, memory, boot_id: remembered.boot_id, sessions, options, metrics })
+        Ok(Self {
+            listener,
+            memory,
+            boot_id: remembered.boot_id,
+            sessions,
+            queues: Queues::new(export),
+            options,
+            metrics,
+        })
     }
 
     /// Returns the address that it listens on.
@@ -91,7 +108,7 @@ impl MemNode {
     pub fn serve(self, stop: &Stop) -> Result<MemNodeCounts, MemNodeError> {
         let address = self.address()?;
         let _span = tracing::info_span!("memnode", node = %address).entered();
-        for note in self.memory.notes() {
+        for note in self.memory.notes().into_iter().chain(self.queues.describe()) {
             info!("{note}");
         }
         let mut endpoint = self.memory.endpoint()?;
@@ -100,6 +117,7 @@ impl MemNode {
             region: &self.memory,
             boot_id: self.boot_id,
             sessions: self.sessions,
+            queues: self.queues,
             metrics: &self.metrics,
             log: LogLimiter::new(Instant::now()),
             greeted: 0,

@@ -72,6 +72,8 @@ impl Collector for MemNodeMetrics {
         page.gauge("sessions", "Processes that are connected", None, self.sessions.get())?;
         let fenced = self.fenced_sessions.get();
         page.gauge("fenced_sessions", "Sessions shut out for ever that the node remembers", None, fenced)?;
+        let queue_pairs = self.queue_pairs.get();
+        page.gauge("queue_pairs", "Connections whose verbs go through the RDMA device", None, queue_pairs)?;
         page.counter("frames", "Requests taken, batches among them", None, self.frames.get())?;
         let verbs = labelled("kind", VERB_KINDS.map(|(_, name)| name), &self.verbs);
         page.counters("verbs", "Verbs executed", None, verbs)?;

@@ -1,5 +1,6 @@
 //! The options of a memory node.
 
+use darter_fabric::rdma::DeviceName;
 use darter_fabric::wire::{self, NodeTls};
 use std::time::Duration;
 
@@ -11,6 +12,11 @@ pub struct MemNodeOptions {
     pub token: Vec<u8>,
     /// The TLS configuration. Without TLS anyone on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
+    /// Registers the region with this RDMA device and pairs queues with clients that ask; batches
+    /// of verbs over TCP are then refused, since the processor's atomics and the device's are not
+    /// atomic to each other. Nothing encrypts what RDMA carries, whatever `tls` says. `None`: TCP
+    /// only.
+    pub device: Option<DeviceName>,
     /// Maximum number of connections.
     pub connections_max: usize,
     /// Maximum number of connections that wait to be accepted; the system may allow fewer
@@ -37,6 +43,7 @@ impl Default for MemNodeOptions {
         Self {
             token: Vec::new(),
             tls: None,
+            device: None,
             connections_max: 1024,
             backlog: 1024,
             frame_bytes_max: wire::FRAME_BYTES_MAX,

@@ -3,12 +3,13 @@
 use crate::error::MemNodeError;
 use crate::metrics::{DroppedFor, RefusedFor};
 use crate::options::MemNodeOptions;
+use crate::queues::QueueId;
 use crate::service::Service;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::Channel;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
 use darter_fabric::wire::{
-    self, Challenge, Control, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
+    self, Challenge, Control, Hello, Opening, Pairing, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
 };
 use darter_fabric::wire::{Inbox, Outbox};
 use darter_fabric::{Fabric, FabricError, mutant};
@@ -35,6 +36,8 @@ pub(crate) struct Peer {
     input: Inbox,
     output: Outbox,
     session: u64,
+    /// The queue pair that its verbs go through, if it asked for one.
+    queue: Option<QueueId>,
     /// The transcript that the client's proof must cover, once it was challenged.
     transcript: Option<Transcript>,
     is_greeted: bool,
@@ -64,6 +67,7 @@ impl Peer {
             input: Inbox::default(),
             output: Outbox::default(),
             session: 0,
+            queue: None,
             transcript: None,
             is_greeted: false,
             is_closing: false,
@@ -143,6 +147,10 @@ impl Peer {
     pub(crate) fn part(mut self, service: &mut Service<'_>) {
         if !mutant!("node-counts-the-memory-of-the-gone") {
             self.hold(service, (0, 0));
+        }
+        // Before its session may count as gone.
+        if let Some(queue) = self.queue {
+            service.end_queue(queue);
         }
         if self.is_greeted {
             service.sessions.leave(self.session);
@@ -326,7 +334,7 @@ impl Peer {
             region_bytes: 0,
             boot_id: 0,
             frame_bytes: service.options.frame_bytes_max,
-            reserved: 0,
+            flags: if service.queues.are_served() { wire::SERVES_RDMA } else { 0 },
             proof: Proof::default(),
         };
         if is_known || mutant!("node-proves-itself-to-strangers") {
@@ -369,9 +377,20 @@ impl Peer {
         let end = wire::HEADER_BYTES + head.bytes as usize;
         let payload = bytes.get(wire::HEADER_BYTES..end)?;
         service.metrics.frames.add(1);
-        if kind == RequestKind::Batch {
-            self.run_batch(&head, payload, service, endpoint);
-            return Some(end);
+        match kind {
+            RequestKind::Batch if service.queues.are_served() => {
+                self.refuse(&head, Refusal::Failed, "verbs go over RDMA here; name the pool rdma://");
+                return Some(end);
+            }
+            RequestKind::Batch => {
+                self.run_batch(&head, payload, service, endpoint);
+                return Some(end);
+            }
+            RequestKind::Pair => {
+                self.pair(&head, payload, service);
+                return Some(end);
+            }
+            _ => {}
         }
         let about = wire::head::<Control>(payload).filter(|about| about.flag <= 1);
         let about = about.filter(|about| {
@@ -384,21 +403,52 @@ impl Peer {
             return None;
         };
         let done = match kind {
+            RequestKind::Batch | RequestKind::Pair => Ok(Refusal::Malformed),
             RequestKind::Claim => service.sessions.claim(about.number, self.session),
             RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
             RequestKind::Release => {
                 service.sessions.release(about.number, self.session);
                 Ok(Refusal::None)
             }
-            RequestKind::Persist | RequestKind::Batch => {
+            RequestKind::Persist => {
                 service.region.persist().map(|()| Refusal::None).map_err(MemNodeError::from)
             }
         };
+        service.end_fenced_queues();
         match done {
             Ok(refusal) => self.refuse(&head, refusal, ""),
             Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
         }
         Some(end)
+    }
+
+    /// Pairs a queue of the client with one of the node, of which a connection has one at most.
+    fn pair(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) {
+        let theirs = wire::head::<Pairing>(payload).filter(|_| payload.len() == size_of::<Pairing>());
+        let Some(theirs) = theirs else {
+            self.refuse(head, Refusal::Malformed, "a pairing that is none");
+            self.drop_for(DroppedFor::Malformed);
+            return;
+        };
+        if self.queue.is_some() && !mutant!("node-second-queue-pair-of-a-connection") {
+            return self.refuse(head, Refusal::Busy, "a connection has one queue pair");
+        }
+        match service.pair(self.session, &theirs) {
+            Ok((queue, ours)) => {
+                self.queue = Some(queue);
+                let bytes = wire::as_bytes(&ours);
+                let reply = ReplyHead {
+                    refusal: Refusal::None as u8,
+                    reserved: 0,
+                    verbs: 0,
+                    bytes: bytes.len() as u32,
+                    id: head.id,
+                };
+                self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
+                self.output.bytes.extend_from_slice(bytes);
+            }
+            Err((refusal, text)) => self.refuse(head, refusal, &text),
+        }
     }
 
     fn run_batch(

@@ -2,8 +2,10 @@
 
 use crate::metrics::{DroppedFor, MemNodeMetrics, RefusedFor};
 use crate::options::MemNodeOptions;
+use crate::queues::{QueueId, Queues};
 use crate::sessions::Sessions;
 use darter_fabric::Local;
+use darter_fabric::wire::{Pairing, Refusal};
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -41,6 +43,7 @@ pub(crate) struct Service<'s> {
     pub(crate) region: &'s Local,
     pub(crate) boot_id: u64,
     pub(crate) sessions: Sessions,
+    pub(crate) queues: Queues,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
     /// Open connections that have completed the handshake.
@@ -49,6 +52,33 @@ pub(crate) struct Service<'s> {
     pub(crate) is_draining: bool,
     /// When the ready sockets were found.
     pub(crate) now: Instant,
+}
+
+/// Queue pairs, counted.
+impl Service<'_> {
+    /// Makes a queue pair for a session.
+    pub(crate) fn pair(
+        &mut self,
+        session: u64,
+        theirs: &Pairing,
+    ) -> Result<(QueueId, Pairing), (Refusal, String)> {
+        let paired = self.queues.pair(session, theirs);
+        self.metrics.queue_pairs.set(self.queues.len() as u64);
+        paired
+    }
+
+    /// Ends a queue pair.
+    pub(crate) fn end_queue(&mut self, queue: QueueId) {
+        self.queues.end(queue);
+        self.metrics.queue_pairs.set(self.queues.len() as u64);
+    }
+
+    /// Ends the queue pairs of fenced sessions.
+    pub(crate) fn end_fenced_queues(&mut self) {
+        let Self { queues, sessions, .. } = self;
+        queues.end_fenced(|session| sessions.is_fenced(session));
+        self.metrics.queue_pairs.set(self.queues.len() as u64);
+    }
 }
 
 /// Counts and logs what happens to connections.

@@ -34,7 +34,7 @@ pub enum Error {
     /// A modelled cluster was named where a store's bytes have to last.
     #[error(
         "pool `{pool}`: a modelled cluster ends with the measurement that it is made for; use `mem:SIZE`, `file:PATH` \
-             or `tcp://HOST:PORT`"
+             or memory nodes, `tcp://HOST:PORT`"
     )]
     Modelled {
         /// The pool's name.

@@ -34,7 +34,7 @@
 //! memory, `darter-fabric` moves bytes.
 //!
 //! # Features
-//! - `tcp` (default): pools on memory nodes over TCP (`tcp://`).
+//! - `tcp` (default): pools on memory nodes over TCP and RDMA (`tcp://`, `rdma://`).
 //! - `tls` (default): TLS with memory nodes; needs a C compiler.
 //! - `tables` (default): typed tables, [`Table`].
 //! - `stream` (default): [`AsyncScan`] is a `futures_core::Stream`.

@@ -48,7 +48,7 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
             open_over(url, Local::file_open(path)?)
         }
         #[cfg(feature = "tcp")]
-        Scheme::Tcp(addresses) => open_nodes(url, addresses, options),
+        Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => open_nodes(url, addresses, options),
         _ => Err(unsupported(url)),
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
 /// Why a store cannot be on a provider that the fabric has.
 fn unsupported(url: &PoolUrl) -> Error {
     let pool = url.to_string();
-    if pool.starts_with("tcp:") {
+    if pool.starts_with("tcp:") || pool.starts_with("rdma:") {
         Error::NotBuiltIn { pool, feature: "tcp" }
     } else {
         Error::Modelled { pool }
@@ -71,11 +71,9 @@ fn open_nodes(
     addresses: &[String],
     options: &StoreOptions,
 ) -> Result<Pool<DefaultFabric>, Error> {
-    let connected = if options.create {
-        Tcp::connect(addresses, options.tcp.clone())
-    } else {
-        Tcp::connect_present(addresses, options.tcp.clone())
-    };
+    let tcp = options.tcp.clone().for_pool(url);
+    let connected =
+        if options.create { Tcp::connect(addresses, tcp) } else { Tcp::connect_present(addresses, tcp) };
     let fabric = Counting::new(Provider::Tcp(connected?));
     let opened = if options.create {
         block_on(Pool::create(fabric, &options.pool))
@@ -99,8 +97,9 @@ pub(crate) fn open_existing<F: Fabric>(
         }
         Scheme::File(path) => counted(Local::file_open(path)?),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp(addresses) => {
-            Counting::new(Provider::Tcp(Tcp::connect_present(addresses, options.tcp.clone())?))
+        Scheme::Tcp(addresses) | Scheme::Rdma { addresses, .. } => {
+            let tcp = options.tcp.clone().for_pool(url);
+            Counting::new(Provider::Tcp(Tcp::connect_present(addresses, tcp)?))
         }
         _ => return Err(unsupported(url)),
     };

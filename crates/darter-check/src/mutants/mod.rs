@@ -10,6 +10,7 @@ mod indexes;
 mod memnode;
 mod pool;
 mod radix;
+mod rdma;
 mod skip_table;
 mod tcp;
 mod tree;
@@ -83,6 +84,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         radix::MUTANTS,
         skip_table::MUTANTS,
         indexes::MUTANTS,
+        rdma::MUTANTS,
         tcp::MUTANTS,
         memnode::MUTANTS,
         gateway::MUTANTS,

@@ -12,7 +12,7 @@ use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
 use crate::dice::Dice;
 use crate::second;
-use darter::{PoolUrl, Scheme, Store, StoreOptions};
+use darter::{PoolUrl, Store, StoreOptions};
 use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
@@ -152,9 +152,10 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
         }
     }
     match &config.environment {
-        Environment::Pool(Site { url, .. }) if !matches!(url.scheme(), Scheme::File(_) | Scheme::Tcp(_)) => {
+        Environment::Pool(site) if site.url.path().is_none() && site.url.addresses().is_none() => {
             usage(format!(
-                "pool `{url}`: other processes cannot reach a pool in this one's memory; use `file:PATH?size=256M`"
+                "pool `{}`: other processes cannot reach a pool in this one's memory; use `file:PATH?size=256M`",
+                site.url
             ))
         }
         _ => Ok(()),

@@ -95,7 +95,7 @@ impl Site {
 #[derive(Clone, Debug)]
 pub enum Environment {
     /// A pool without keys: a file, absent or not, or memory nodes.
-    Pool(Site),
+    Pool(Box<Site>),
     /// Memory nodes of the run's own.
     Cluster(ClusterConfig),
 }

@@ -140,7 +140,7 @@ impl StressCommand {
                 pauses_per_second: node_pauses,
                 cuts_per_second: cuts,
             })),
-            (None, Some(pool)) => Ok(Environment::Pool(site(pool, &self.credentials)?)),
+            (None, Some(pool)) => Ok(Environment::Pool(Box::new(site(pool, &self.credentials)?))),
             (None, None) => Err(Failure::usage("name a pool, or ask for memory nodes by --memnodes")),
         }
     }

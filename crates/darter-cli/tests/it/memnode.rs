@@ -236,6 +236,19 @@ fn tls_and_token_together() {
     }
     let absent = with(&[("DARTER_TLS_CA", "absent")], &["get", "pear"]);
     assert_eq!(absent.status.code(), Some(2), "{}", said(&absent));
+    // TLS beside RDMA protects neither keys nor values: both ends want to be told that this is known.
+    let (pem, key) = (file("client.pem"), file("client.key"));
+    let rdma = ["--tls-cert", &pem, "--tls-key", &key, "--rdma", "rxe0"];
+    let rdma_url = format!("rdma://{}?device=rxe0", node.address);
+    for output in [
+        darter(&[&listen[..], &rdma].concat()),
+        with(&all, &["get", "--pool", &rdma_url, "pear"]),
+        with(&all, &["serve", "--resp", "127.0.0.1:0", "--pool", &rdma_url]),
+    ] {
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains("nothing encrypts what RDMA carries"), "{}", said(&output));
+        assert!(said(&output).contains("--rdma-in-clear"), "{}", said(&output));
+    }
 }
 
 /// What `bench --json` counted in one line: workload, operations in flight, and everything that is
@@ -352,7 +365,11 @@ fn bad_arguments_exit_with_2() {
         &["memnode", "--listen", "nowhere", "--size", "1M"][..],
         &["memnode", "--listen", "127.0.0.1:0"],
         &["memnode", "--listen", "127.0.0.1:0", "--size", "1"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--rdma", "rxe0:0"],
+        &["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--rdma-in-clear"],
         &["get", "--pool", "tcp://nowhere", "k"],
+        &["get", "--pool", "rdma://127.0.0.1:7000", "k"],
+        &["get", "--pool", "rdma://127.0.0.1:7000?device=a/b", "k"],
         &["pool", "create", "--pool", "mem:1M"],
     ] {
         let output = darter(arguments);

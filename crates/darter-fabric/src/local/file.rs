@@ -101,6 +101,22 @@ impl PoolFile {
         Ok((pool, mapping))
     }
 
+    /// Returns whether its bytes are memory that stays where it is: a DAX device, or a file of a
+    /// file system without a medium.
+    #[cfg(feature = "tcp")]
+    pub(super) fn is_memory(&self) -> Result<bool, FabricError> {
+        if self.is_device {
+            return Ok(true);
+        }
+        // SAFETY: numbers only, for which zero is valid.
+        let mut system: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the descriptor is open, and `system` outlives the call.
+        if unsafe { libc::fstatfs(self.file.as_raw_fd(), &raw mut system) } != 0 {
+            return Err(self.error("ask for its file system", io::Error::last_os_error()));
+        }
+        Ok([libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC].contains(&system.f_type))
+    }
+
     /// Opens and maps a file. Also returns the bytes of a node and the number of nodes.
     pub(super) fn open(path: &Path) -> Result<(Self, Mapping, u64, usize), FabricError> {
         let pool = Self::opened(path, false)?;

@@ -40,7 +40,11 @@ use identity::{FileIdentity, MemoryIdentities};
 use mapping::Mapping;
 use snapshot::Snapshot;
 use std::path::Path;
+#[cfg(feature = "tcp")]
+use std::ptr::NonNull;
 use std::sync::Arc;
+#[cfg(feature = "tcp")]
+use std::sync::atomic::AtomicU64;
 
 /// Memory nodes in this process's memory or in a mapped file. Clones reach the same pool.
 #[derive(Clone, Debug)]
@@ -169,6 +173,29 @@ impl Local {
             Source::File(file) => Some(file.path()),
             Source::Snapshot(snapshot) => Some(snapshot.file().path()),
         }
+    }
+}
+
+#[cfg(feature = "tcp")]
+impl Local {
+    /// Returns the first word, and the length in bytes, of memory that a device can pin, which stays where it
+    /// is as long as this fabric or a clone lives.
+    ///
+    /// # Errors
+    /// Fails if it is an ordinary file, whose pages the system writes back and takes away.
+    pub(crate) fn pinnable(&self) -> Result<(NonNull<AtomicU64>, usize), FabricError> {
+        let is_pinnable = match &self.pool.source {
+            Source::Memory(_) => true,
+            Source::File(file) => file.is_memory()?,
+            Source::Snapshot(_) => false,
+        };
+        if !is_pinnable {
+            return Err(FabricError::geometry(
+                "an RDMA device cannot pin an ordinary file; keep the region in memory, in huge pages, in a file in \
+                 /dev/shm, or on a DAX device",
+            ));
+        }
+        Ok(self.pool.regions.mapping().range())
     }
 }
 

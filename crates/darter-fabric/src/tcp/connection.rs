@@ -2,6 +2,7 @@
 
 use super::batches::Ticket;
 use crate::mutant;
+use crate::rdma::Lane;
 use crate::wire::{self, Channel, Inbox, Outbox, Refusal, RequestHead};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,6 +28,8 @@ pub(super) struct Sent {
 /// A connection in use.
 #[derive(Debug)]
 pub(super) struct Connection {
+    /// Where verbs go instead, if they go through an RDMA device.
+    pub lane: Option<Lane<Ticket>>,
     pub channel: Channel,
     pub out: Outbox,
     input: Inbox,
@@ -42,6 +45,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(channel: Channel) -> Self {
         Self {
+            lane: None,
             channel,
             out: Outbox::default(),
             input: Inbox::default(),

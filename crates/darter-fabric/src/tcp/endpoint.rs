@@ -48,7 +48,11 @@ impl Orphans for TcpOrphans {
 impl TcpEndpoint {
     pub(super) fn new(links: Arc<Links>) -> Self {
         let orphans = Arc::new(TcpOrphans { links: Arc::clone(&links), count: Arc::default() });
-        Self { links, hub: None, orphans, spares: Spares::default() }
+        let spares = match &links.session.adapter {
+            Some(adapter) => Spares::borrowing(Arc::clone(&adapter.buffers)),
+            None => Spares::default(),
+        };
+        Self { links, hub: None, orphans, spares }
     }
 
     /// Posts a batch on the hub that is right here and now, which `hub` then holds.

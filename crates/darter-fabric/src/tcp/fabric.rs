@@ -6,11 +6,14 @@ use super::endpoint::TcpEndpoint;
 use super::handshake::{connect, connect_within};
 use super::links::Links;
 use super::options::TcpOptions;
+use super::pairing::paired;
 use super::session::{NodeInfo, Session};
+use crate::rdma::{Adapter, BareLoop};
 use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
 use crate::{
     Capabilities, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, NODES_MAX, Suspect, mutant,
 };
+use std::any::Any;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -52,7 +55,7 @@ impl Tcp {
                 wire::TOKEN_BYTES_MAX
             )));
         }
-        let fabric = Self { links: Arc::new(Links::new(Session::new(options))) };
+        let fabric = Self { links: Arc::new(Links::new(Session::new(options)?)) };
         let session = &fabric.links.session;
         // All at once, so that several silent ones cost no more time than one.
         let connected: Vec<_> = std::thread::scope(|scope| {
@@ -86,6 +89,19 @@ impl Tcp {
         address: &str,
         (connection, welcome): (Connection, Welcome),
     ) -> Result<(), FabricError> {
+        let serves_rdma = welcome.flags & wire::SERVES_RDMA != 0;
+        if serves_rdma != self.links.session.adapter.is_some() {
+            return Err(FabricError::geometry(if serves_rdma {
+                format!(
+                    "{address}: the memory node serves verbs over RDMA only; name the pool `rdma://…?device=DEVICE`"
+                )
+            } else {
+                format!(
+                    "{address}: the memory node has no RDMA device; start it with `--rdma DEVICE`, or name the pool \
+                     `tcp://…`"
+                )
+            }));
+        }
         let boot_id = Some(welcome.boot_id);
         let admitted = NodeInfo { address: address.to_owned(), bytes: welcome.region_bytes, boot_id };
         self.links.session.with_nodes(|nodes| {
@@ -104,6 +120,30 @@ impl Tcp {
         })?;
         self.links.control.put(node, connection);
         Ok(())
+    }
+
+    /// Returns how often verbs were handed to the RDMA device so far: once for each node that a
+    /// batch names, unless the batch is longer than a queue. 0 without a device.
+    pub fn posts(&self) -> u64 {
+        self.links.posts()
+    }
+
+    /// Returns a queue pair to a node that executes verbs in a bare loop, for measurements, and the
+    /// connection that it lives as long as.
+    ///
+    /// # Errors
+    /// Fails if the fabric has no device, or the node cannot be reached.
+    pub fn bare_loop(&self, node: u8) -> Result<(BareLoop, Box<dyn Any + Send>), FabricError> {
+        let session = &self.links.session;
+        let (Some(adapter), Some(known)) = (&session.adapter, session.node(node)) else {
+            return Err(FabricError::Unreachable { node });
+        };
+        let completions = adapter.completions()?;
+        let (mut connection, welcome) = connect(&known.address, node, session.number, &session.options)?;
+        let patience = session.options.patience;
+        let (queue, target) = paired(&mut connection, node, welcome.region_bytes, &completions, patience)?;
+        let bare = BareLoop::new(queue, completions, target, Arc::clone(&adapter.buffers))?;
+        Ok((bare, Box::new(connection)))
     }
 
     /// One request on a node's control connection, and its reply.
@@ -202,13 +242,18 @@ impl Fabric for Tcp {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let is_ordered = self.links.session.adapter.is_none();
         Capabilities {
-            ordered_batches: true,
-            pure_cas: true,
+            ordered_batches: is_ordered,
+            pure_cas: is_ordered,
             on_chip_bytes: 0,
             persistent: false,
             inline_bytes: 0,
         }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.links.session.adapter.iter().map(Adapter::describe).collect()
     }
 
     fn claim(&self, slot: u32) -> Result<Box<dyn Identity>, FabricError> {

@@ -7,12 +7,14 @@
 //! held, and wakers are called without it.
 
 use super::batches::Ticket;
-use super::connection::Connection;
+use super::connection::{Connection, PATIENCE};
 use super::handshake::connect;
 use super::hub_state::{HubState, Link};
+use super::pairing::pair;
 use super::session::Session;
 use crate::executor::{Drive, Progress, Signal, posted};
 use crate::mutant;
+use crate::rdma::{Adapter, CompletionQueue};
 use crate::{Batch, FabricError};
 use parking_lot::ReentrantMutex;
 use rustix::event::epoll;
@@ -40,8 +42,10 @@ pub(super) enum Driver {
 #[derive(Debug)]
 pub(super) struct Hub {
     state: ReentrantMutex<RefCell<HubState>>,
-    /// An epoll instance with all connections.
+    /// An epoll instance with all connections, and with the queue of completions.
     sockets: OwnedFd,
+    /// Of the device that verbs go through, if any.
+    completions: Option<Arc<CompletionQueue>>,
     driver: Driver,
     /// The driving thread's.
     signal: Arc<Signal>,
@@ -58,10 +62,18 @@ impl Hub {
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| {
             FabricError::geometry(format!("cannot wait for sockets: {}", io::Error::from(error)))
         })?;
-        let state = HubState::new(session);
+        let completions = session.adapter.as_ref().map(Adapter::completions).transpose()?;
+        if let Some(completions) = &completions {
+            let key = epoll::EventData::new_u64(u64::MAX);
+            epoll::add(&sockets, completions.readable(), key, epoll::EventFlags::IN).map_err(|error| {
+                FabricError::geometry(format!("cannot wait for completions: {}", io::Error::from(error)))
+            })?;
+        }
+        let state = HubState::new(session, completions.clone());
         Ok(Arc::new(Self {
             state: ReentrantMutex::new(RefCell::new(state)),
             sockets,
+            completions,
             driver,
             signal: crate::executor::signal(),
             session: session.number,
@@ -84,6 +96,11 @@ impl Hub {
     /// Returns whether tasks of any executor may use it.
     pub(super) fn is_common(&self) -> bool {
         self.driver == Driver::Reactor
+    }
+
+    /// Returns how often verbs were handed to the device.
+    pub(super) fn posts(&self) -> u64 {
+        self.with(|state| state.posts())
     }
 
     /// Puts a batch's frames on their connections, to leave at the next turn, and the waker to be
@@ -171,9 +188,13 @@ impl Hub {
             (session.number, session.options.clone(), Arc::clone(&session.silent));
         let connects = move || {
             let connected = silent.judged(node, connect(&known.address, node, number, &options));
-            let checked = connected.and_then(|(connection, welcome)| {
+            let checked = connected.and_then(|(mut connection, welcome)| {
                 let is_same = welcome.boot_id == boot_id || mutant!("tcp-hub-takes-any-memory");
                 if is_same && welcome.region_bytes == known.bytes {
+                    if let Some(completions) = &hub.completions {
+                        let patience = PATIENCE.min(options.patience);
+                        pair(&mut connection, node, known.bytes, completions, patience)?;
+                    }
                     return Ok(connection);
                 }
                 Err(FabricError::geometry(format!(

@@ -6,7 +6,9 @@ use super::connection::{Connection, Sent};
 use super::session::{AbsentNodes, Session, SilentNodes};
 use crate::executor::Progress;
 use crate::mutant;
+use crate::rdma::{Completed, CompletionQueue, Lane, Posted};
 use crate::wire::{self, Refusal, RequestKind};
+use crate::words::Lender;
 use crate::{Batch, FabricError, GlobalAddr, Verb};
 use rustix::event::epoll;
 use std::io;
@@ -24,6 +26,8 @@ pub(super) struct HubState {
     silent: Arc<SilentNodes>,
     absent: Arc<AbsentNodes>,
     patience: Duration,
+    /// The memory of batches that go through a device, and the queue of their completions.
+    device: Option<DeviceEnds>,
     pub(super) links: Vec<Link>,
     /// Attempts to connect so far.
     attempts: u64,
@@ -33,6 +37,17 @@ pub(super) struct HubState {
     /// No fabric uses it any more.
     pub(super) is_closed: bool,
     pub(super) on_close: Option<Waker>,
+}
+
+/// What a hub needs of the device that its verbs go through.
+#[derive(Debug)]
+struct DeviceEnds {
+    buffers: Arc<dyn Lender>,
+    completions: Arc<CompletionQueue>,
+    /// Its descriptor becomes readable with the next completion, or is.
+    is_armed: bool,
+    /// Calls to post of connections that are gone.
+    posts: u64,
 }
 
 /// The connection to a node, if any.
@@ -47,12 +62,19 @@ pub(super) enum Link {
 
 impl HubState {
     /// Returns what a hub of this session begins with: no connection, no batch.
-    pub(super) fn new(session: &Session) -> Self {
+    pub(super) fn new(session: &Session, completions: Option<Arc<CompletionQueue>>) -> Self {
+        let device = session.adapter.as_ref().zip(completions).map(|(adapter, completions)| DeviceEnds {
+            buffers: Arc::clone(&adapter.buffers),
+            completions,
+            is_armed: false,
+            posts: 0,
+        });
         Self {
             fenced: Arc::clone(&session.fenced),
             silent: Arc::clone(&session.silent),
             absent: Arc::clone(&session.absent),
             patience: session.options.patience,
+            device,
             links: Vec::new(),
             attempts: 0,
             batches: Batches::default(),
@@ -68,8 +90,12 @@ impl HubState {
         let mut pending = Pending::new(batch, waker);
         let is_fenced = self.fenced.load(Ordering::Relaxed);
         pending.error = is_fenced.then_some(FabricError::Fenced);
+        let key = self.device.as_ref().map_or(Some(0), |device| pending.batch.lent_key(&device.buffers));
+        if key.is_none() {
+            pending.error.get_or_insert_with(no_memory);
+        }
         let mut seen: [u64; 4] = [0; 4];
-        for first in 0..if is_fenced { 0 } else { pending.batch.len() } {
+        for first in 0..if pending.error.is_some() { 0 } else { pending.batch.len() } {
             let node = pending.batch.verbs()[first].addr.node();
             let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
             if seen[word] & bit != 0 {
@@ -77,7 +103,7 @@ impl HubState {
             }
             seen[word] |= bit;
             match self.links.get_mut(usize::from(node)) {
-                Some(Link::Up(connection)) => post_to(connection, node, ticket, first, &mut pending),
+                Some(Link::Up(connection)) => post_to(connection, node, ticket, first, key, &mut pending),
                 Some(link) => {
                     if matches!(link, Link::Down) {
                         self.attempts += 1;
@@ -106,6 +132,74 @@ impl HubState {
         ticket
     }
 
+    /// Returns how often verbs were handed to the device.
+    pub(super) fn posts(&self) -> u64 {
+        let of_link = |link: &Link| match link {
+            Link::Up(connection) => connection.lane.as_ref().map_or(0, |lane| lane.posts),
+            _ => 0,
+        };
+        self.device.as_ref().map_or(0, |device| device.posts) + self.links.iter().map(of_link).sum::<u64>()
+    }
+
+    /// Takes what the device has completed, and posts what waited for that; returns whether there
+    /// was anything. If `arms`, the next completion makes the queue's descriptor readable.
+    fn take_completions(&mut self, arms: bool) -> bool {
+        let Some(device) = &mut self.device else { return false };
+        if arms && device.completions.quiet() {
+            device.is_armed = false;
+        }
+        let mut has_moved = self.drain_completions();
+        if let Some(device) = &mut self.device
+            && arms
+            && !device.is_armed
+            && !mutant!("rdma-completions-not-armed")
+        {
+            device.is_armed = device.completions.arm().is_ok();
+            // What completed before it was armed tells nobody.
+            has_moved |= self.drain_completions();
+        }
+        has_moved
+    }
+
+    fn drain_completions(&mut self) -> bool {
+        let Some(device) = &self.device else { return false };
+        let completions = Arc::clone(&device.completions);
+        let mut lost = [0_u64; 4];
+        let drained = completions.drain(|id, has_succeeded| {
+            let node = usize::from(id as u8);
+            let Some(Link::Up(connection)) = self.links.get_mut(node) else { return };
+            // Completions of a queue that is gone may still come.
+            let Some(lane) = connection.lane.as_mut().filter(|lane| lane.id() == id) else { return };
+            if !has_succeeded {
+                lost[node / 64] |= 1 << (node % 64);
+                return;
+            }
+            connection.silent_since = None;
+            if let Some(Completed::Whole(ticket)) = lane.completed() {
+                self.to_wake.extend(self.batches.part_ended(ticket));
+            }
+        });
+        let is_broken = drained.is_err();
+        for node in 0..self.links.len() {
+            let Link::Up(connection) = &mut self.links[node] else { continue };
+            let Some(lane) = &mut connection.lane else { continue };
+            while let Some(ticket) = lane.next_waiting() {
+                let Some(pending) = self.batches.get(ticket) else {
+                    lane.skip_waiting();
+                    continue;
+                };
+                let key = self.device.as_ref().and_then(|device| pending.batch.lent_key(&device.buffers));
+                if lane.post_waiting(&mut pending.batch, key.unwrap_or(0)) == Posted::Done {
+                    self.to_wake.extend(self.batches.part_ended(ticket));
+                }
+            }
+            if is_broken || lane.is_broken() || lost[node / 64] >> (node % 64) & 1 != 0 {
+                self.lose(node as u8);
+            }
+        }
+        drained.unwrap_or(true)
+    }
+
     /// Sends what waits.
     pub(super) fn send(&mut self) -> Progress {
         let mut turn = Progress::Idle;
@@ -123,6 +217,7 @@ impl HubState {
 
     /// Has all connections watched.
     pub(super) fn watch_all(&mut self, sockets: BorrowedFd<'_>) {
+        self.take_completions(true);
         for node in 0..self.links.len() {
             let Link::Up(connection) = &mut self.links[node] else { continue };
             if watch(connection, sockets, true).is_err() {
@@ -135,14 +230,20 @@ impl HubState {
     /// with their sockets watched from then on.
     pub(super) fn turn(&mut self, sockets: BorrowedFd<'_>, thorough: bool) -> Progress {
         let mut turn = self.send();
+        if self.take_completions(thorough) {
+            turn = Progress::Moved;
+        }
         for node in 0..self.links.len() {
             match &mut self.links[node] {
                 // The thread that connects rouses this one: no need to spin for it.
                 Link::Down | Link::Connecting(..) => {}
                 Link::Up(connection) => {
-                    let owes = !connection.sent.is_empty();
+                    let is_busy = connection.lane.as_ref().is_some_and(Lane::is_busy);
+                    let owes = !connection.sent.is_empty() || is_busy;
                     let watched = watch(connection, sockets, thorough);
-                    if !owes && !thorough {
+                    if !thorough && (!owes || is_busy) {
+                        // A device that owes is asked for completions, not its node's socket.
+                        turn = if owes { turn.max(Progress::Waiting) } else { turn };
                         continue;
                     }
                     match watched.and_then(|()| self.receive(node)) {
@@ -213,7 +314,18 @@ impl HubState {
             Link::Up(connection) => connection,
         };
         self.absent.note(node, true);
-        for sent in connection.sent {
+        let Connection { lane, sent, .. } = *connection;
+        if let Some((lane, device)) = lane.zip(self.device.as_mut()) {
+            device.posts += lane.posts;
+            // No verb lands from here on, so that the batches' memory is theirs again.
+            for ticket in lane.end() {
+                if let Some(pending) = self.batches.get(ticket) {
+                    pending.lost(node);
+                }
+                self.to_wake.extend(self.batches.part_ended(ticket));
+            }
+        }
+        for sent in sent {
             if let Some(pending) = self.batches.get(sent.batch) {
                 if mutant!("tcp-lost-told-as-unsent") {
                     pending.error.get_or_insert(FabricError::Unreachable { node });
@@ -242,6 +354,7 @@ impl HubState {
         connected: Result<Connection, FabricError>,
     ) {
         // Closed meanwhile, there are no links; forgotten meanwhile, the node may be another.
+        let device = &self.device;
         let Some(link) = self.links.get_mut(usize::from(node)) else { return };
         let waiting = match link {
             Link::Connecting(awaited, waiting) if *awaited == attempt => waiting.take().unwrap_or_default(),
@@ -263,7 +376,9 @@ impl HubState {
                     let Some(pending) = self.batches.get(ticket) else { continue };
                     let verbs = pending.batch.verbs();
                     if let Some(first) = verbs.iter().position(|verb| verb.addr.node() == node) {
-                        post_to(&mut connection, node, ticket, first, pending);
+                        let key =
+                            device.as_ref().map_or(Some(0), |device| pending.batch.lent_key(&device.buffers));
+                        post_to(&mut connection, node, ticket, first, key, pending);
                     }
                 }
                 *link = Link::Up(connection);
@@ -279,6 +394,14 @@ impl HubState {
             }
         }
     }
+}
+
+/// Returns the error of a batch whose words the device cannot be given.
+#[cold]
+fn no_memory() -> FabricError {
+    FabricError::geometry(
+        "the RDMA device can be given no memory for a batch; raise the limit of locked memory (`ulimit -l`)",
+    )
 }
 
 /// Sends what waits on a connection.
@@ -307,8 +430,23 @@ fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool)
 }
 
 /// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
-/// frames as it takes.
-fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, pending: &mut Pending) {
+/// frames as it takes; or on its device, which knows the batch's words by `key`.
+fn post_to(
+    connection: &mut Connection,
+    node: u8,
+    ticket: Ticket,
+    first: usize,
+    key: Option<u32>,
+    pending: &mut Pending,
+) {
+    if let Some(lane) = &mut connection.lane {
+        match lane.post(ticket, &mut pending.batch, key.unwrap_or(0)) {
+            Ok(Posted::Pending) => pending.parts += 1,
+            Ok(Posted::Done) => {}
+            Err(error) => drop(pending.error.get_or_insert(error)),
+        }
+        return;
+    }
     let limit = connection.frame_bytes as usize;
     let (verbs, data) = pending.batch.parts_mut();
     let size = |verb: &Verb| {

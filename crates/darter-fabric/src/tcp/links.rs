@@ -57,6 +57,12 @@ impl Links {
         hubs.push(Arc::downgrade(hub));
     }
 
+    /// Returns how often verbs were handed to the device.
+    pub(super) fn posts(&self) -> u64 {
+        let hubs: Vec<Arc<Hub>> = self.hubs().iter().filter_map(Weak::upgrade).collect();
+        hubs.iter().map(|hub| hub.posts()).sum()
+    }
+
     /// Sends and receives what is possible on all hubs.
     pub(super) fn turn_all(&self) {
         let hubs: Vec<Arc<Hub>> = self.hubs().iter().filter_map(Weak::upgrade).collect();
@@ -127,7 +133,7 @@ mod tests {
     /// others, as those do at its own.
     #[test]
     fn a_look_at_all_hubs_waits_for_no_thread() {
-        let links = Arc::new(Links::new(Session::new(TcpOptions::default())));
+        let links = Arc::new(Links::new(Session::new(TcpOptions::default()).unwrap()));
         let hub = Hub::new(&links.session, Driver::Tasks).unwrap();
         links.enlist(&hub);
         hub.hold(&mut || {

@@ -14,6 +14,9 @@
 //! which means that their last verbs may have taken effect or not; the next batch connects again. A
 //! node that comes back with another memory (its boot id differs) is refused for good.
 //!
+//! Where [`TcpOptions::device`] names an RDMA device, each connection of a hub has a pair of queues
+//! beside it ([`crate::rdma`]), and batches go there; all else is as said.
+//!
 //! Both sides prove that they know a token ([`crate::wire::proof`]), and may speak TLS
 //! ([`crate::wire::ClientTls`]): the token keeps strangers out, TLS keeps what passes secret and
 //! whole.
@@ -28,6 +31,7 @@ mod hub;
 mod hub_state;
 mod links;
 mod options;
+mod pairing;
 mod reactor;
 mod session;
 

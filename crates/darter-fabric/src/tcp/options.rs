@@ -1,5 +1,7 @@
 //! How a process uses its memory nodes.
 
+use crate::PoolUrl;
+use crate::rdma::DeviceName;
 use crate::wire::ClientTls;
 use std::time::Duration;
 
@@ -17,6 +19,20 @@ pub struct TcpOptions {
     /// How long a connected node may leave requests without a reply before the connection is given
     /// up. The system notices within ten seconds that a node is gone.
     pub patience: Duration,
+    /// Verbs go through this RDMA device; requests, fences and the pairing of queues stay on TCP.
+    /// `None`: all over TCP.
+    pub device: Option<DeviceName>,
+}
+
+impl TcpOptions {
+    /// Returns the same options, with the RDMA device that a pool's name has, if it has one.
+    #[must_use]
+    pub fn for_pool(mut self, url: &PoolUrl) -> Self {
+        if let Some(device) = url.device() {
+            self.device = Some(device.clone());
+        }
+        self
+    }
 }
 
 impl Default for TcpOptions {
@@ -26,6 +42,7 @@ impl Default for TcpOptions {
             tls: None,
             spin: Duration::from_micros(50),
             patience: Duration::from_secs(10),
+            device: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! which nodes know it.
 
 use super::options::TcpOptions;
+use crate::rdma::Adapter;
 use crate::{FabricError, random_word};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -26,6 +27,8 @@ pub(super) struct Session {
     /// The length of `nodes`, read for each batch.
     node_count: AtomicUsize,
     pub options: TcpOptions,
+    /// The device that verbs go through, if any.
+    pub adapter: Option<Adapter>,
     /// Never 0, which means no session.
     pub number: u64,
     /// A node has reported that this session was fenced: then it is, on all nodes and for good.
@@ -97,8 +100,12 @@ impl SilentNodes {
 
 impl Session {
     /// Returns a new session without nodes.
-    pub(super) fn new(options: TcpOptions) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// Fails if the options name a device that cannot be used.
+    pub(super) fn new(options: TcpOptions) -> Result<Self, FabricError> {
+        Ok(Self {
+            adapter: options.device.as_ref().map(Adapter::open).transpose()?,
             nodes: RwLock::default(),
             node_count: AtomicUsize::new(0),
             options,
@@ -106,7 +113,7 @@ impl Session {
             fenced: Arc::default(),
             silent: Arc::default(),
             absent: Arc::default(),
-        }
+        })
     }
 
     /// Returns how many nodes there are.

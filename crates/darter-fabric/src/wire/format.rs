@@ -4,11 +4,11 @@
 //! hello      magic | version, nonce bytes 32 | session | 0 | nonce 32
 //! challenge  magic | version, refusal | nonce 32
 //! proof      proof 32
-//! welcome    refusal, text bytes | region bytes | boot id | frame bytes at most, 0 | proof 32   then the text
+//! welcome    refusal, text bytes | region bytes | boot id | frame bytes at most, flags | proof 32   then the text
 //!
-//! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, or number 8 | flag 8
+//! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, number 8 | flag 8, or a pairing
 //!   verb     kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
-//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, or a text
+//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, a text, or a pairing
 //! ```
 //!
 //! Client and node speak in turns: hello, challenge, proof, welcome, then requests and replies. The
@@ -32,7 +32,7 @@ use std::ops::Range;
 /// "DARTERTC", the first word each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
 /// The version spoken here.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
 /// Most bytes of a refusal's text.
@@ -113,12 +113,15 @@ pub enum RequestKind {
     Fence = 4,
     /// Makes everything written so far durable.
     Persist = 5,
+    /// Connects a queue pair of the client's RDMA device, which its [`Pairing`] describes, to one of
+    /// the node's; the reply's payload is the node's pairing.
+    Pair = 6,
 }
 
 impl RequestKind {
     /// Returns the kind of this code.
     pub fn from_code(code: u8) -> Option<Self> {
-        [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist]
+        [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist, Self::Pair]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
@@ -189,10 +192,41 @@ pub struct Welcome {
     pub boot_id: u64,
     /// Most payload bytes of a frame.
     pub frame_bytes: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// [`SERVES_RDMA`], or 0.
+    pub flags: u32,
     /// The node's proof. Zeros, like the region's fields, for a client that proved nothing.
     pub proof: Proof,
+}
+
+/// The flag of a [`Welcome`] from a node whose verbs go through an RDMA device: it refuses batches.
+pub const SERVES_RDMA: u32 = 1;
+
+/// One end of a pair of queues, as its owner tells the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Pairing {
+    /// The address of the device's port, in the order of the network.
+    pub gid: [u8; 16],
+    /// The number of the queue pair, 24 bits.
+    pub queue: u32,
+    /// The number of the first packet that it sends, 24 bits.
+    pub psn: u32,
+    /// The port's local id; 0 on Ethernet.
+    pub lid: u16,
+    /// The port's MTU: 128 bytes times 2 to this, 1 to 5.
+    pub mtu: u8,
+    /// READs and atomics that its device can have outstanding.
+    pub reads_made: u8,
+    /// READs and atomics of the other end that its device can serve at a time.
+    pub reads_served: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+    /// From a node: its address of the region's first byte.
+    pub base: u64,
+    /// From a node: the key of the region.
+    pub key: u32,
+    /// Zero.
+    pub reserved_too: u32,
 }
 
 /// The head of a request.
@@ -211,7 +245,7 @@ pub struct RequestHead {
     pub id: u64,
 }
 
-/// The payload of every request but a batch.
+/// The payload of every request but a batch and a pairing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Control {

@@ -31,7 +31,7 @@ fn pose(script: impl FnOnce(&mut TcpStream) + Send + 'static) -> (SocketAddr, Jo
 
 fn welcome(refusal: Refusal, proof: Proof) -> Welcome {
     let (refusal, frame_bytes) = (refusal as u32, wire::FRAME_BYTES_MAX);
-    Welcome { refusal, text_bytes: 0, region_bytes: 1 << 20, boot_id: 7, frame_bytes, reserved: 0, proof }
+    Welcome { refusal, text_bytes: 0, region_bytes: 1 << 20, boot_id: 7, frame_bytes, flags: 0, proof }
 }
 
 #[test]
@@ -142,7 +142,8 @@ fn other_versions_are_told() {
         stream.write_all(&[wire::as_bytes(&opening), &[0; 32]].concat()).unwrap();
     });
     let error = connect_to(address, TOKEN).unwrap_err().to_string();
-    assert!(error.contains("speaks version 1") && error.contains("version 2"), "{error}");
+    let ours = format!("version {}", wire::VERSION);
+    assert!(error.contains("speaks version 1") && error.contains(&ours), "{error}");
     thread.join().unwrap();
 }
 

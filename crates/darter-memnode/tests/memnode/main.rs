@@ -11,5 +11,6 @@ mod examples;
 mod executors;
 mod links;
 mod operating;
+mod rdma;
 mod tls;
 mod verbs;

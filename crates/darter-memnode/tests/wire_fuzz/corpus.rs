@@ -9,7 +9,7 @@
 //! fill OFFSET WORDS WORD             a WRITE of the same word again and again
 //! cas OFFSET EXPECTED DESIRED
 //! faa OFFSET ADDEND
-//! claim N, release N, fence N|own [lapsed], persist
+//! claim N, release N, fence N|own [lapsed], persist, pair
 //!
 //! challenge [REFUSAL]                what a node sends
 //! welcome [REFUSAL] [TEXT]
@@ -27,8 +27,8 @@
 use super::reading;
 use darter_fabric::wire::proof::Proof;
 use darter_fabric::wire::{
-    self, Challenge, Control, FRAME_BYTES_MAX, HEADER_BYTES, Hello, Opening, Refusal, ReplyHead, RequestHead,
-    RequestKind, Welcome,
+    self, Challenge, Control, FRAME_BYTES_MAX, HEADER_BYTES, Hello, Opening, Pairing, Refusal, ReplyHead,
+    RequestHead, RequestKind, Welcome,
 };
 use std::path::PathBuf;
 
@@ -119,7 +119,7 @@ impl Conversation {
                 frames.push(Frame::new(&[wire::as_bytes(head), payload]));
                 batch = None;
             }
-            let request = matches!(words[0], "batch" | "claim" | "release" | "fence" | "persist");
+            let request = matches!(words[0], "batch" | "claim" | "release" | "fence" | "persist" | "pair");
             id += u64::from(request);
             if words[0] == "batch" {
                 let said = |name: &str| words.iter().find_map(|word| Some(number(word.strip_prefix(name)?)));
@@ -199,6 +199,11 @@ fn frame(line: &str, words: &[&str], session: u64, id: u64) -> Frame {
         "claim" => control(RequestKind::Claim, number(words[1]), false),
         "release" => control(RequestKind::Release, number(words[1]), false),
         "persist" => control(RequestKind::Persist, 0, false),
+        "pair" => {
+            let bytes = size_of::<Pairing>() as u32;
+            let head = RequestHead { kind: RequestKind::Pair as u8, reserved: 0, verbs: 0, bytes, id };
+            Frame::new(&[wire::as_bytes(&head), wire::as_bytes(&Pairing::default())])
+        }
         "fence" => {
             let whom = if words[1] == "own" { session } else { number(words[1]) };
             control(RequestKind::Fence, whom, words.get(2) == Some(&"lapsed"))
@@ -216,7 +221,7 @@ fn frame(line: &str, words: &[&str], session: u64, id: u64) -> Frame {
                 region_bytes: REGION_BYTES,
                 boot_id: BOOT_ID,
                 frame_bytes: FRAME_BYTES_MAX,
-                reserved: 0,
+                flags: 0,
                 proof: Proof::default(),
             };
             let proof_at = Some(size_of::<Welcome>() - size_of::<Proof>());

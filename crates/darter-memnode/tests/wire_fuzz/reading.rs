@@ -4,8 +4,8 @@
 use super::corpus::REGION_BYTES;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
 use darter_fabric::wire::{
-    self, Challenge, Control, HEADER_BYTES, Hello, Opening, Refusal, ReplyHead, RequestHead, RequestKind,
-    Welcome,
+    self, Challenge, Control, HEADER_BYTES, Hello, Opening, Pairing, Refusal, ReplyHead, RequestHead,
+    RequestKind, Welcome,
 };
 
 pub const READ: u8 = 0;
@@ -123,6 +123,16 @@ fn follow(said: &[u8], token: &[u8], nonce: Nonce, most: u32, dues: &mut Vec<Due
             let refusal = verbs.iter().find_map(refused).unwrap_or(Refusal::None);
             dues.push(Due::Batch { head, refusal, verbs });
             continue;
+        }
+        if kind == RequestKind::Pair {
+            // These nodes have no device.
+            let is_pairing = payload.len() == size_of::<Pairing>();
+            let refusal = if is_pairing { &[Refusal::Failed] } else { &[Refusal::Malformed] };
+            dues.push(Due::Control { head, refusals: refusal });
+            if is_pairing {
+                continue;
+            }
+            return Some(());
         }
         let about = wire::head::<Control>(payload).filter(|_| payload.len() == size_of::<Control>());
         let about = about.filter(|about| about.flag <= 1);

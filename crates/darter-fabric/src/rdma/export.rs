@@ -1,0 +1,62 @@
+//! A memory node's side: its region registered with a device, and a queue pair for each connection
+//! of a client that asks for one. After the pairing the node's processor does nothing.
+
+use super::device::{Device, Registration, Use};
+use super::name::DeviceName;
+use super::queue::{CompletionQueue, Queue};
+use crate::wire::Pairing;
+use crate::{FabricError, Local};
+use std::sync::Arc;
+
+/// A region that clients' devices may read and write.
+#[derive(Debug)]
+pub struct Export {
+    /// Dropped before the memory.
+    registration: Registration,
+    device: Arc<Device>,
+    /// Of all queue pairs; nothing is ever posted on them here.
+    completions: Arc<CompletionQueue>,
+    base: u64,
+    /// Keeps the memory mapped.
+    _memory: Local,
+}
+
+/// A client's queue pair. Once it is dropped, no verb of the client lands any more.
+#[derive(Debug)]
+pub struct ServedQueue(#[allow(dead_code, reason = "what counts is when it is dropped")] Queue);
+
+impl Export {
+    /// Registers the region of a local fabric of one node.
+    ///
+    /// # Errors
+    /// Fails if the library or the device is missing or cannot be used, if the region is an
+    /// ordinary file, or if its memory cannot be pinned; the message says what to do.
+    pub fn new(name: &DeviceName, memory: &Local) -> Result<Self, FabricError> {
+        let (base, bytes) = memory.pinnable()?;
+        let device = Device::open(name)?;
+        // SAFETY: `_memory` keeps the mapping until the registration is dropped, and it is only ever
+        // seen as atomics.
+        let registration = unsafe { device.register(base.cast(), bytes, Use::Region) }?;
+        let completions = Arc::new(CompletionQueue::new(&device)?);
+        let base = base.as_ptr().expose_provenance() as u64;
+        Ok(Self { registration, device, completions, base, _memory: memory.clone() })
+    }
+
+    /// Makes a queue pair for a client and connects it to the client's. Returns what the client
+    /// must know to connect its own.
+    ///
+    /// # Errors
+    /// Fails if the client's numbers make no sense, the devices cannot reach each other, or this one
+    /// has no room for another queue pair.
+    pub fn pair(&self, theirs: &Pairing) -> Result<(ServedQueue, Pairing), FabricError> {
+        let queue = Queue::new(&self.completions)?;
+        queue.connect(theirs, true)?;
+        let ours = Pairing { base: self.base, key: self.registration.remote_key(), ..queue.pairing() };
+        Ok((ServedQueue(queue), ours))
+    }
+
+    /// Describes the device for an operator.
+    pub fn describe(&self) -> String {
+        self.device.describe()
+    }
+}

@@ -1,0 +1,277 @@
+//! What a device does where the specification leaves it free: tried out on two pairs of queues of
+//! the device with itself, whose other end is a region of this process.
+
+use super::device::{Device, Registration, Use};
+use super::lane::{Lane, Posted, Target};
+use super::name::DeviceName;
+use super::queue::{CompletionQueue, Queue};
+use super::{Adapter, verbs};
+use crate::{Batch, FabricError, GlobalAddr, Local};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of the region.
+const REGION_BYTES: u64 = 1 << 20;
+/// How often each question is asked.
+const TRIES: u64 = 5000;
+/// How long one verb may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Words of the READs that are looked at for torn words: 1 KiB.
+const LONG_WORDS: usize = 128;
+
+/// So many of so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How often it happened.
+    pub count: u64,
+    /// How often it could have.
+    pub of: u64,
+}
+
+/// What a device is and does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeReport {
+    /// The device, its port and address.
+    pub device: String,
+    /// READs and atomics that a queue may have outstanding.
+    pub reads_in_flight: u32,
+    /// Bytes of a WRITE that travel inside its work request.
+    pub inline_bytes: usize,
+    /// Bytes that one work request moves at most.
+    pub message_bytes_max: usize,
+    /// darter holds fenced requests back until those before them have completed.
+    pub holds_fenced: bool,
+    /// Additions of two queues to one word that were lost. Any makes the device useless here.
+    pub lost_between_queues: Share,
+    /// Additions lost when the processor adds to the same word.
+    pub lost_beside_processor: Share,
+    /// WRITEs that had completed and vanished beside failing CASes.
+    pub writes_vanished: Share,
+    /// Words torn in READs beside the processor's stores. Any makes the device useless here.
+    pub words_torn: Share,
+}
+
+impl ProbeReport {
+    /// Returns whether the device keeps the promises without which darter does not work.
+    pub fn is_fit(&self) -> bool {
+        self.lost_between_queues.count == 0 && self.words_torn.count == 0
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.count, self.of)
+    }
+}
+
+impl fmt::Display for ProbeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.device)?;
+        writeln!(f, "READs and atomics outstanding      {}", self.reads_in_flight)?;
+        writeln!(f, "bytes inside a work request        {}", self.inline_bytes)?;
+        writeln!(f, "bytes of the longest message       {}", self.message_bytes_max)?;
+        writeln!(f, "fenced requests held back here     {}", if self.holds_fenced { "yes" } else { "no" })?;
+        writeln!(f, "additions of two queues lost       {}  (must be none)", self.lost_between_queues)?;
+        writeln!(f, "words torn in READs                {}  (must be none)", self.words_torn)?;
+        writeln!(
+            f,
+            "additions lost to the processor's  {}  (so nodes add nothing themselves)",
+            self.lost_beside_processor
+        )?;
+        write!(
+            f,
+            "WRITEs undone by failing CASes     {}  (so no word is changed by both)",
+            self.writes_vanished
+        )
+    }
+}
+
+/// A queue of the device with itself.
+struct Prober {
+    lane: Lane<()>,
+    completions: Arc<CompletionQueue>,
+    adapter: Adapter,
+    /// The other end.
+    _served: Queue,
+}
+
+impl Prober {
+    fn new(device: &Arc<Device>, adapter: &Adapter, target: Target) -> Result<Self, FabricError> {
+        let completions = Arc::new(CompletionQueue::new(device)?);
+        let (ours, theirs) = (Queue::new(&completions)?, Queue::new(&completions)?);
+        ours.connect(&theirs.pairing(), false)?;
+        theirs.connect(&ours.pairing(), true)?;
+        Ok(Self { lane: Lane::new(ours, target, 1), completions, adapter: adapter.clone(), _served: theirs })
+    }
+
+    /// Executes one batch.
+    fn run(&mut self, batch: &mut Batch) -> Result<(), FabricError> {
+        let lost = || FabricError::Disconnected { node: 0 };
+        let key = batch.lent_key(&self.adapter.buffers).ok_or_else(lost)?;
+        let mut is_done = self.lane.post((), batch, key)? == Posted::Done;
+        let end = Instant::now() + PATIENCE;
+        while !is_done {
+            let (mut completed, mut failed) = (0, self.lane.is_broken());
+            let drained = self.completions.drain(|_, has_succeeded| {
+                completed += 1;
+                failed |= !has_succeeded;
+            });
+            if failed || drained.is_err() || Instant::now() > end {
+                return Err(lost());
+            }
+            for _ in 0..completed {
+                self.lane.completed();
+            }
+            while self.lane.next_waiting().is_some() {
+                self.lane.post_waiting(batch, key);
+            }
+            is_done = !self.lane.is_busy();
+        }
+        Ok(())
+    }
+}
+
+/// Tries a device out, for a few seconds.
+///
+/// # Errors
+/// Fails if the device cannot be used, or loses a verb.
+pub fn probe(name: &DeviceName) -> Result<ProbeReport, FabricError> {
+    let adapter = Adapter::open(name)?;
+    let device = Arc::clone(&adapter.device);
+    let memory = Local::memory(REGION_BYTES, 1)?;
+    let (base, bytes) = memory.pinnable()?;
+    // SAFETY: `memory` outlives the registration, and is only ever seen as atomics.
+    let registration: Registration = unsafe { device.register(base.cast(), bytes, Use::Region) }?;
+    let target = Target {
+        node: 0,
+        base: base.as_ptr().expose_provenance() as u64,
+        bytes: REGION_BYTES,
+        key: registration.remote_key(),
+    };
+    // SAFETY: the mapping has so many words, aligned to its pages, and lives as long as `memory`.
+    let words = unsafe { std::slice::from_raw_parts(base.as_ptr(), bytes / 8) };
+    let queue = Queue::new(&Arc::new(CompletionQueue::new(&device)?))?;
+    let mut one = Prober::new(&device, &adapter, target)?;
+    let mut other = Prober::new(&device, &adapter, target)?;
+    let report = ProbeReport {
+        device: device.describe(),
+        reads_in_flight: device.limits.max_qp_init_rd_atom.min(device.limits.max_qp_rd_atom).max(0) as u32,
+        inline_bytes: queue.inline_bytes,
+        message_bytes_max: device.message_bytes_max(),
+        holds_fenced: device.forgets_fences(),
+        lost_between_queues: lost_between_queues(&mut one, &mut other, &words[512])?,
+        lost_beside_processor: lost_beside_processor(&mut one, &words[520])?,
+        writes_vanished: writes_vanished(&mut one, &mut other)?,
+        words_torn: words_torn(&mut one, &words[1024..1024 + LONG_WORDS])?,
+    };
+    debug_assert_ne!(device.limits.atomic_cap, verbs::ATOMICS_NONE);
+    drop((one, other, queue, registration));
+    drop(memory);
+    Ok(report)
+}
+
+/// Adds one, so often.
+fn add(prober: &mut Prober, at: u64) -> Result<(), FabricError> {
+    let mut batch = Batch::new();
+    for _ in 0..TRIES {
+        batch.clear();
+        batch.faa(GlobalAddr::new(0, at), 1);
+        prober.run(&mut batch)?;
+    }
+    Ok(())
+}
+
+fn lost_between_queues(one: &mut Prober, other: &mut Prober, word: &AtomicU64) -> Result<Share, FabricError> {
+    std::thread::scope(|scope| {
+        let theirs = scope.spawn(|| add(other, 512 * 8));
+        add(one, 512 * 8)?;
+        theirs.join().unwrap_or(Err(FabricError::Disconnected { node: 0 }))
+    })?;
+    let of = 2 * TRIES;
+    Ok(Share { count: of.saturating_sub(word.load(Ordering::SeqCst)), of })
+}
+
+fn lost_beside_processor(one: &mut Prober, word: &AtomicU64) -> Result<Share, FabricError> {
+    let ends = AtomicBool::new(false);
+    let added = std::thread::scope(|scope| {
+        let processor = scope.spawn(|| {
+            let mut added = 0;
+            while !ends.load(Ordering::Relaxed) {
+                word.fetch_add(1, Ordering::SeqCst);
+                added += 1;
+            }
+            added
+        });
+        let outcome = add(one, 520 * 8);
+        ends.store(true, Ordering::Relaxed);
+        outcome.map(|()| processor.join().unwrap_or(0))
+    })?;
+    let of = added + TRIES;
+    Ok(Share { count: of.saturating_sub(word.load(Ordering::SeqCst)), of })
+}
+
+fn writes_vanished(one: &mut Prober, other: &mut Prober) -> Result<Share, FabricError> {
+    let at = GlobalAddr::new(0, 528 * 8);
+    let ends = AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut batch = Batch::new();
+            while !ends.load(Ordering::Relaxed) {
+                batch.clear();
+                batch.cas(at, u64::MAX, 0);
+                if other.run(&mut batch).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut write = || {
+            let (mut count, mut batch) = (0, Batch::new());
+            for n in 1..=TRIES {
+                batch.clear();
+                batch.write(at, &[n]);
+                one.run(&mut batch)?;
+                batch.clear();
+                let read = batch.read(at, 1);
+                one.run(&mut batch)?;
+                count += u64::from(batch.words(read) != [n]);
+            }
+            Ok::<u64, FabricError>(count)
+        };
+        let count = write();
+        ends.store(true, Ordering::Relaxed);
+        count
+    })?;
+    Ok(Share { count, of: TRIES })
+}
+
+fn words_torn(one: &mut Prober, words: &[AtomicU64]) -> Result<Share, FabricError> {
+    let ends = AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut byte = 0_u8;
+            while !ends.load(Ordering::Relaxed) {
+                byte = byte.wrapping_add(1);
+                for word in words {
+                    word.store(u64::from_ne_bytes([byte; 8]), Ordering::Release);
+                }
+            }
+        });
+        let mut read = || {
+            let (mut count, mut batch) = (0, Batch::new());
+            for _ in 0..TRIES {
+                batch.clear();
+                let read = batch.read(GlobalAddr::new(0, 1024 * 8), LONG_WORDS);
+                one.run(&mut batch)?;
+                let is_torn = |word: &&u64| word.to_ne_bytes() != [word.to_ne_bytes()[0]; 8];
+                count += batch.words(read).iter().filter(is_torn).count() as u64;
+            }
+            Ok::<u64, FabricError>(count)
+        };
+        let count = read();
+        ends.store(true, Ordering::Relaxed);
+        count
+    })?;
+    Ok(Share { count, of: TRIES * LONG_WORDS as u64 })
+}
