@@ -136,11 +136,18 @@ impl Batch {
         Self { inner: Box::new(Buffers { data: Words::of(lender), ..Buffers::default() }) }
     }
 
-    /// Moves its words into memory of a lender, if they are elsewhere. Returns the device's key of
-    /// that memory; `None` if there is none.
+    /// Moves its words into memory of a lender, if they are elsewhere; returns whether they are
+    /// there now.
     #[cfg(feature = "tcp")]
-    pub(crate) fn lent_key(&mut self, lender: &Arc<dyn Lender>) -> Option<u32> {
-        if self.inner.data.borrow_from(lender) { Some(self.inner.data.key().unwrap_or(0)) } else { None }
+    pub(crate) fn lend_from(&mut self, lender: &Arc<dyn Lender>) -> bool {
+        self.inner.data.borrow_from(lender)
+    }
+
+    /// Returns the device's key of the memory that its words were lent; 0 if they were not.
+    #[cfg(feature = "tcp")]
+    #[inline]
+    pub(crate) fn device_key(&self) -> u32 {
+        self.inner.data.key().unwrap_or(0)
     }
 
     /// Forgets verbs and results, keeps the buffers' capacity.

@@ -436,16 +436,7 @@ impl Peer {
         match service.pair(self.session, &theirs) {
             Ok((queue, ours)) => {
                 self.queue = Some(queue);
-                let bytes = wire::as_bytes(&ours);
-                let reply = ReplyHead {
-                    refusal: Refusal::None as u8,
-                    reserved: 0,
-                    verbs: 0,
-                    bytes: bytes.len() as u32,
-                    id: head.id,
-                };
-                self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
-                self.output.bytes.extend_from_slice(bytes);
+                self.reply(head, Refusal::None, wire::as_bytes(&ours));
             }
             Err((refusal, text)) => self.refuse(head, refusal, &text),
         }
@@ -495,15 +486,19 @@ impl Peer {
 
     /// Replies without words: with a refusal and its text, or with success.
     fn refuse(&mut self, head: &RequestHead, refusal: Refusal, text: &str) {
-        let text = &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)];
+        self.reply(head, refusal, &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)]);
+    }
+
+    /// Replies with a payload that is not verbs' results.
+    fn reply(&mut self, head: &RequestHead, refusal: Refusal, payload: &[u8]) {
         let reply = ReplyHead {
             refusal: refusal as u8,
             reserved: 0,
             verbs: 0,
-            bytes: text.len() as u32,
+            bytes: payload.len() as u32,
             id: head.id,
         };
         self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
-        self.output.bytes.extend_from_slice(text);
+        self.output.bytes.extend_from_slice(payload);
     }
 }

@@ -149,12 +149,6 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes / 8) }
     }
 
-    /// Returns the first word and the length in bytes.
-    #[cfg(feature = "tcp")]
-    pub(super) fn range(&self) -> (NonNull<AtomicU64>, usize) {
-        (self.base, self.bytes)
-    }
-
     /// Waits until a file's bytes are on its medium. Nothing to do for memory.
     pub(super) fn write_back(&self) -> io::Result<()> {
         if self.backing != Backing::File {

@@ -40,8 +40,6 @@ use identity::{FileIdentity, MemoryIdentities};
 use mapping::Mapping;
 use snapshot::Snapshot;
 use std::path::Path;
-#[cfg(feature = "tcp")]
-use std::ptr::NonNull;
 use std::sync::Arc;
 #[cfg(feature = "tcp")]
 use std::sync::atomic::AtomicU64;
@@ -178,24 +176,28 @@ impl Local {
 
 #[cfg(feature = "tcp")]
 impl Local {
-    /// Returns the first word, and the length in bytes, of memory that a device can pin, which stays where it
-    /// is as long as this fabric or a clone lives.
+    /// Returns the words of all regions.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        self.pool.regions.mapping().words()
+    }
+
+    /// Checks that a device can pin it.
     ///
     /// # Errors
     /// Fails if it is an ordinary file, whose pages the system writes back and takes away.
-    pub(crate) fn pinnable(&self) -> Result<(NonNull<AtomicU64>, usize), FabricError> {
+    pub(crate) fn check_pinnable(&self) -> Result<(), FabricError> {
         let is_pinnable = match &self.pool.source {
             Source::Memory(_) => true,
             Source::File(file) => file.is_memory()?,
             Source::Snapshot(_) => false,
         };
-        if !is_pinnable {
-            return Err(FabricError::geometry(
-                "an RDMA device cannot pin an ordinary file; keep the region in memory, in huge pages, in a file in \
-                 /dev/shm, or on a DAX device",
-            ));
+        if is_pinnable {
+            return Ok(());
         }
-        Ok(self.pool.regions.mapping().range())
+        Err(FabricError::geometry(
+            "an RDMA device cannot pin an ordinary file; keep the region in memory, in huge pages, in a file in \
+             /dev/shm, or on a DAX device",
+        ))
     }
 }
 

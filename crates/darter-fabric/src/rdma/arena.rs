@@ -4,9 +4,9 @@
 //! out and taken back under a lock. An endpoint keeps its batches for reuse, so that the lock is
 //! taken when a batch is made or grows, not for each round trip. Chunks live as long as the arena.
 
-use super::device::{Device, Registration};
+use super::device::{Device, Registration, Use};
+use crate::Local;
 use crate::words::{Lender, Loan};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,48 +19,14 @@ const LEAST_LOG2: u32 = 6;
 const SIZES: usize = (CHUNK_BYTES / 8).ilog2() as usize - LEAST_LOG2 as usize + 1;
 const PAGE_BYTES: usize = 4096;
 
-/// Page-aligned zeroed memory of this process.
-#[derive(Debug)]
-struct Pages {
-    base: NonNull<u64>,
-    layout: Layout,
-}
-
-// SAFETY: the memory is this value's alone; what uses parts of it has them from the arena.
-unsafe impl Send for Pages {}
-
-impl Pages {
-    fn new(bytes: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(bytes, PAGE_BYTES).ok().filter(|layout| layout.size() > 0)?;
-        // SAFETY: the layout is not empty.
-        let base = unsafe { alloc_zeroed(layout) };
-        Some(Self { base: NonNull::new(base.cast())?, layout })
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this very layout.
-        unsafe { dealloc(self.base.as_ptr().cast(), self.layout) };
-    }
-}
-
-/// Memory that the device knows.
-#[derive(Debug)]
-struct Chunk {
-    /// Dropped first.
-    registration: Registration,
-    pages: Pages,
-}
-
 /// What can be handed out.
 #[derive(Debug, Default)]
 struct Stock {
     /// Pieces of each size, by address, with their keys.
     free: [Vec<(usize, u32)>; SIZES],
-    chunks: Vec<Chunk>,
+    chunks: Vec<Registration>,
     /// Chunks of their own, handed out.
-    long: Vec<Chunk>,
+    long: Vec<Registration>,
 }
 
 /// Registered memory of one device.
@@ -79,12 +45,8 @@ impl Arena {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn chunk(&self, bytes: usize) -> Option<Chunk> {
-        let pages = Pages::new(bytes)?;
-        // SAFETY: `Chunk` drops the registration before the pages.
-        let registration =
-            unsafe { self.device.register(pages.base.cast(), bytes, super::device::Use::Buffers) }.ok()?;
-        Some(Chunk { registration, pages })
+    fn chunk(&self, bytes: usize) -> Option<Registration> {
+        self.device.register(Local::memory(bytes as u64, 1).ok()?, Use::Buffers).ok()
     }
 }
 
@@ -94,20 +56,25 @@ fn size_of_piece(words: usize) -> Option<usize> {
     (size < SIZES).then_some(size)
 }
 
+/// Returns a pointer to the first word, for whoever has the memory lent.
+fn first_word(chunk: &Registration) -> Option<NonNull<u64>> {
+    NonNull::new(chunk.words().as_ptr().cast_mut().cast())
+}
+
 impl Lender for Arena {
     fn lend(&self, words: usize) -> Option<Loan> {
         let mut stock = self.lock();
         let Some(size) = size_of_piece(words) else {
             let words = words.checked_next_multiple_of(PAGE_BYTES / 8)?;
             let chunk = self.chunk(words.checked_mul(8)?)?;
-            let loan = Loan { base: chunk.pages.base, words, key: chunk.registration.local_key() };
+            let loan = Loan { base: first_word(&chunk)?, words, key: chunk.local_key() };
             stock.long.push(chunk);
             return Some(loan);
         };
         let piece = 1 << (size as u32 + LEAST_LOG2);
         if stock.free[size].is_empty() {
             let chunk = self.chunk(CHUNK_BYTES)?;
-            let (base, key) = (chunk.pages.base.as_ptr().expose_provenance(), chunk.registration.local_key());
+            let (base, key) = (chunk.base() as usize, chunk.local_key());
             stock.free[size].extend((0..CHUNK_BYTES).step_by(piece * 8).map(|at| (base + at, key)));
             stock.chunks.push(chunk);
         }
@@ -121,7 +88,7 @@ impl Lender for Arena {
         if let Some(size) = size_of_piece(loan.words) {
             stock.free[size].push((loan.base.as_ptr().expose_provenance(), loan.key));
         } else {
-            let at = stock.long.iter().position(|chunk| chunk.pages.base == loan.base);
+            let at = stock.long.iter().position(|chunk| first_word(chunk) == Some(loan.base));
             drop(at.map(|at| stock.long.swap_remove(at)));
         }
     }

@@ -2,10 +2,9 @@
 
 use super::lane::Target;
 use super::queue::{CompletionQueue, POLL_MAX, Queue};
-use super::verbs::{self, IbvSendWr, IbvSge, IbvWc, IbvWrTarget};
+use super::verbs::{self, IbvSge, IbvWc};
 use crate::words::{Lender, Loan};
 use crate::{FabricError, VerbKind};
-use std::ptr;
 use std::sync::Arc;
 
 /// A queue pair to a memory node, and a word of registered memory for each verb in flight.
@@ -67,35 +66,10 @@ impl BareLoop {
         let Some(words) = &self.words else { return false };
         let base = words.base.as_ptr().expose_provenance() as u64;
         let remote_addr = self.target.base + 4096 + 8 * at as u64;
-        let key = self.target.key;
-        let (opcode, wr) = match kind {
-            VerbKind::Read | VerbKind::Write => {
-                let wr = IbvWrTarget { remote_addr, rkey_or_compare: key.into(), ..IbvWrTarget::default() };
-                (if kind == VerbKind::Read { verbs::WR_RDMA_READ } else { verbs::WR_RDMA_WRITE }, wr)
-            }
-            VerbKind::Cas | VerbKind::Faa => {
-                let opcode = if kind == VerbKind::Cas {
-                    verbs::WR_ATOMIC_CMP_AND_SWP
-                } else {
-                    verbs::WR_ATOMIC_FETCH_AND_ADD
-                };
-                (opcode, IbvWrTarget { remote_addr, rkey_or_compare: 0, swap: 0, atomic_rkey: key })
-            }
-        };
-        let is_inline = kind == VerbKind::Write && self.queue.inline_bytes >= 8;
         let mut place = IbvSge { addr: base + 8 * at as u64, length: 8, lkey: words.key };
-        let mut request = IbvSendWr {
-            wr_id: 0,
-            next: ptr::null_mut(),
-            sg_list: &raw mut place,
-            num_sge: 1,
-            opcode,
-            send_flags: verbs::SEND_SIGNALED | if is_inline { verbs::SEND_INLINE } else { 0 },
-            imm_data: 0,
-            wr,
-            qp_type: 0,
-            bind_mw: [0; 6],
-        };
+        let mut request = self.queue.request(kind, remote_addr, self.target.key, [0; 2], 8);
+        request.sg_list = &raw mut place;
+        request.send_flags |= verbs::SEND_SIGNALED;
         // SAFETY: the words are lent until the queue is gone, and nothing else touches them.
         unsafe { self.queue.post(&raw mut request) }.is_ok()
     }

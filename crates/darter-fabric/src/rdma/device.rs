@@ -2,12 +2,13 @@
 
 use super::name::DeviceName;
 use super::verbs::{self, IbvContext, IbvDeviceAttr, IbvGid, IbvMr, IbvPd, IbvPortAttr, Verbs};
-use crate::FabricError;
+use crate::{FabricError, Local};
 use std::ffi::{CStr, c_int};
 use std::io;
 use std::net::Ipv6Addr;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Vendor and part of the kernel's software device, Soft-RoCE.
 const SOFT_ROCE: (u32, u32) = (0x00ff_ffff, 0);
@@ -201,18 +202,13 @@ impl Device {
         .ok()
     }
 
-    /// Registers memory of this process.
-    ///
-    /// # Safety
-    /// The memory must stay allocated until the registration is dropped, and nobody may hold a Rust
-    /// reference to bytes of it that its use lets others write, but as atomics.
+    /// Registers memory, which stays allocated as long as the registration lives.
     ///
     /// # Errors
     /// Fails if the memory cannot be pinned.
-    pub(crate) unsafe fn register(
+    pub(crate) fn register(
         self: &Arc<Self>,
-        base: NonNull<u8>,
-        bytes: usize,
+        memory: Local,
         what_for: Use,
     ) -> Result<Registration, FabricError> {
         let access = verbs::ACCESS_LOCAL_WRITE
@@ -222,8 +218,11 @@ impl Device {
                     verbs::ACCESS_REMOTE_READ | verbs::ACCESS_REMOTE_WRITE | verbs::ACCESS_REMOTE_ATOMIC
                 }
             };
-        // SAFETY: the caller vouches for the memory; the domain is open.
-        let mr = unsafe { (self.verbs.reg_mr)(self.pd.as_ptr(), base.as_ptr().cast(), bytes, access) };
+        let words = memory.words();
+        let (base, bytes) = (words.as_ptr().cast_mut().cast(), size_of_val(words));
+        // SAFETY: the domain is open, and the registration keeps the memory, which is only ever seen
+        // as atomics or lent to one batch at a time.
+        let mr = unsafe { (self.verbs.reg_mr)(self.pd.as_ptr(), base, bytes, access) };
         let mr = NonNull::new(mr).ok_or_else(|| {
             FabricError::geometry(format!(
                 "RDMA device {}: cannot pin {bytes} bytes of memory: {}; raise the limit of locked memory (`ulimit \
@@ -232,7 +231,7 @@ impl Device {
                 failure(0)
             ))
         })?;
-        Ok(Registration { device: Arc::clone(self), mr })
+        Ok(Registration { device: Arc::clone(self), mr, memory })
     }
 
     /// Returns whether requests with the fence flag may be lost: Soft-RoCE (seen on Linux 6.1)
@@ -275,6 +274,7 @@ impl Drop for Device {
 pub(crate) struct Registration {
     device: Arc<Device>,
     mr: NonNull<IbvMr>,
+    memory: Local,
 }
 
 // SAFETY: the library lets any thread deregister; nothing else changes.
@@ -283,6 +283,16 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
+    /// Returns the memory's words.
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        self.memory.words()
+    }
+
+    /// Returns the address of the first byte.
+    pub(super) fn base(&self) -> u64 {
+        self.words().as_ptr().expose_provenance() as u64
+    }
+
     /// Returns the key by which this process's work requests name the memory.
     pub(super) fn local_key(&self) -> u32 {
         // SAFETY: registered until dropped; the library does not change the field.

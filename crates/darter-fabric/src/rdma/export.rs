@@ -11,14 +11,10 @@ use std::sync::Arc;
 /// A region that clients' devices may read and write.
 #[derive(Debug)]
 pub struct Export {
-    /// Dropped before the memory.
     registration: Registration,
     device: Arc<Device>,
     /// Of all queue pairs; nothing is ever posted on them here.
     completions: Arc<CompletionQueue>,
-    base: u64,
-    /// Keeps the memory mapped.
-    _memory: Local,
 }
 
 /// A client's queue pair. Once it is dropped, no verb of the client lands any more.
@@ -32,14 +28,11 @@ impl Export {
     /// Fails if the library or the device is missing or cannot be used, if the region is an
     /// ordinary file, or if its memory cannot be pinned; the message says what to do.
     pub fn new(name: &DeviceName, memory: &Local) -> Result<Self, FabricError> {
-        let (base, bytes) = memory.pinnable()?;
+        memory.check_pinnable()?;
         let device = Device::open(name)?;
-        // SAFETY: `_memory` keeps the mapping until the registration is dropped, and it is only ever
-        // seen as atomics.
-        let registration = unsafe { device.register(base.cast(), bytes, Use::Region) }?;
+        let registration = device.register(memory.clone(), Use::Region)?;
         let completions = Arc::new(CompletionQueue::new(&device)?);
-        let base = base.as_ptr().expose_provenance() as u64;
-        Ok(Self { registration, device, completions, base, _memory: memory.clone() })
+        Ok(Self { registration, device, completions })
     }
 
     /// Makes a queue pair for a client and connects it to the client's. Returns what the client
@@ -51,7 +44,11 @@ impl Export {
     pub fn pair(&self, theirs: &Pairing) -> Result<(ServedQueue, Pairing), FabricError> {
         let queue = Queue::new(&self.completions)?;
         queue.connect(theirs, true)?;
-        let ours = Pairing { base: self.base, key: self.registration.remote_key(), ..queue.pairing() };
+        let ours = Pairing {
+            base: self.registration.base(),
+            key: self.registration.remote_key(),
+            ..queue.pairing()
+        };
         Ok((ServedQueue(queue), ours))
     }
 

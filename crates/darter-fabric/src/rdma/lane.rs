@@ -8,7 +8,7 @@
 //! completed.
 
 use super::queue::{CompletionQueue, POLL_MAX, Queue};
-use super::verbs::{self, IbvSendWr, IbvSge, IbvWc, IbvWrTarget};
+use super::verbs::{self, IbvSendWr, IbvSge, IbvWc};
 use crate::{Batch, FabricError, Verb, VerbKind, mutant};
 use std::collections::VecDeque;
 use std::io;
@@ -51,15 +51,6 @@ pub(crate) enum Posted {
     Done,
     /// They are posted, or will be when the queue has room.
     Pending,
-}
-
-/// What has become of a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Completed<T> {
-    /// The batch's last verb for the node has completed.
-    Whole(T),
-    /// A part of the batch's verbs has.
-    Part,
 }
 
 /// The queue pair to a node, with the batches (`T` names one) that are under way on it.
@@ -140,26 +131,27 @@ impl<T: Copy> Lane<T> {
         Ok(())
     }
 
-    /// Posts a batch's verbs for the node, or lists them to be posted. `key` is that of the memory
-    /// that the batch's words lie in, which must stay there until [`Lane::completed`] names it.
+    /// Posts a batch's verbs for the node, or lists them to be posted. The batch's words are lent
+    /// memory, and stay there until [`Lane::completed`] or [`Lane::end`] names it.
     ///
     /// # Errors
     /// Fails if a verb's address is at fault; then none is posted.
     #[inline]
-    pub(crate) fn post(&mut self, name: T, batch: &mut Batch, key: u32) -> Result<Posted, FabricError> {
+    pub(crate) fn post(&mut self, name: T, batch: &mut Batch) -> Result<Posted, FabricError> {
         self.check(batch.verbs())?;
         let whole = Rest { batch: name, verb: 0, words: 0 };
         if !self.waiting.is_empty() || self.free == 0 {
             self.waiting.push_back(whole);
             return Ok(Posted::Pending);
         }
-        Ok(self.send(whole, batch, key))
+        Ok(self.send(whole, batch))
     }
 
     /// Builds and posts as much of a batch as there is room for.
-    fn send(&mut self, from: Rest<T>, batch: &mut Batch, key: u32) -> Posted {
+    fn send(&mut self, from: Rest<T>, batch: &mut Batch) -> Posted {
         self.requests.clear();
         self.places.clear();
+        let key = batch.device_key();
         let (verbs, data) = batch.parts_mut();
         let base = data.as_mut_ptr().expose_provenance() as u64;
         let mut rest = None;
@@ -217,49 +209,30 @@ impl<T: Copy> Lane<T> {
         let at = verb.at as usize + done as usize;
         let bytes = words * 8;
         let remote = self.target.base + verb.addr.offset() + u64::from(done) * 8;
-        let rkey = self.target.key;
-        let moved =
-            IbvWrTarget { remote_addr: remote, rkey_or_compare: rkey.into(), ..IbvWrTarget::default() };
-        let atomic = |compare, swap| IbvWrTarget {
-            remote_addr: remote,
-            rkey_or_compare: compare,
-            swap,
-            atomic_rkey: rkey,
+        let operands = match verb.kind {
+            VerbKind::Read | VerbKind::Write => [0; 2],
+            VerbKind::Cas => [data[at], data[at + 1]],
+            VerbKind::Faa => [data[at], 0],
         };
-        let (opcode, wr) = match verb.kind {
-            VerbKind::Read => (verbs::WR_RDMA_READ, moved),
-            VerbKind::Write => (verbs::WR_RDMA_WRITE, moved),
-            VerbKind::Cas => (verbs::WR_ATOMIC_CMP_AND_SWP, atomic(data[at], data[at + 1])),
-            VerbKind::Faa => (verbs::WR_ATOMIC_FETCH_AND_ADD, atomic(data[at], 0)),
-        };
-        let mut send_flags = if is_fenced { verbs::SEND_FENCE } else { 0 };
-        if verb.kind == VerbKind::Write && bytes as usize <= self.queue.inline_bytes {
-            send_flags |= verbs::SEND_INLINE;
+        let mut request = self.queue.request(verb.kind, remote, self.target.key, operands, bytes);
+        request.wr_id = self.id;
+        if is_fenced {
+            request.send_flags |= verbs::SEND_FENCE;
         }
         self.places.push(IbvSge { addr: base + at as u64 * 8, length: bytes, lkey: key });
-        self.requests.push(IbvSendWr {
-            wr_id: self.id,
-            next: ptr::null_mut(),
-            sg_list: ptr::null_mut(),
-            num_sge: 1,
-            opcode,
-            send_flags,
-            imm_data: 0,
-            wr,
-            qp_type: 0,
-            bind_mw: [0; 6],
-        });
+        self.requests.push(request);
     }
 
-    /// Takes note that the oldest chain has completed.
-    pub(crate) fn completed(&mut self) -> Option<Completed<T>> {
+    /// Takes note that the oldest chain has completed. Returns its batch if that was the last of its
+    /// verbs for the node.
+    pub(crate) fn completed(&mut self) -> Option<T> {
         let chain = self.sent.pop_front()?;
         self.free += chain.requests;
         let Some(rest) = chain.rest.filter(|_| !mutant!("rdma-chain-cut-and-forgotten")) else {
-            return Some(Completed::Whole(chain.batch));
+            return Some(chain.batch);
         };
         self.waiting.push_front(rest);
-        Some(Completed::Part)
+        None
     }
 
     /// Returns the batch whose verbs are to be posted next, if there is room for any.
@@ -268,8 +241,8 @@ impl<T: Copy> Lane<T> {
     }
 
     /// Posts more of the batch that [`Lane::next_waiting`] named.
-    pub(crate) fn post_waiting(&mut self, batch: &mut Batch, key: u32) -> Posted {
-        self.waiting.pop_front().map_or(Posted::Pending, |rest| self.send(rest, batch, key))
+    pub(crate) fn post_waiting(&mut self, batch: &mut Batch) -> Posted {
+        self.waiting.pop_front().map_or(Posted::Pending, |rest| self.send(rest, batch))
     }
 
     /// Forgets the batch that [`Lane::next_waiting`] named.

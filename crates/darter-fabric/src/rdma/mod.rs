@@ -30,7 +30,7 @@ mod verbs;
 
 pub use bare::BareLoop;
 pub use export::{Export, ServedQueue};
-pub(crate) use lane::{Completed, Lane, Posted, Target};
+pub(crate) use lane::{Lane, Posted, Target};
 pub use name::{DeviceName, DeviceNameError};
 pub use probe::{ProbeReport, Share, probe};
 pub(crate) use queue::{CompletionQueue, Queue};

@@ -1,11 +1,11 @@
 //! What a device does where the specification leaves it free: tried out on two pairs of queues of
 //! the device with itself, whose other end is a region of this process.
 
-use super::device::{Device, Registration, Use};
+use super::Adapter;
+use super::device::{Device, Use};
 use super::lane::{Lane, Posted, Target};
 use super::name::DeviceName;
 use super::queue::{CompletionQueue, Queue};
-use super::{Adapter, verbs};
 use crate::{Batch, FabricError, GlobalAddr, Local};
 use std::fmt;
 use std::sync::Arc;
@@ -109,8 +109,10 @@ impl Prober {
     /// Executes one batch.
     fn run(&mut self, batch: &mut Batch) -> Result<(), FabricError> {
         let lost = || FabricError::Disconnected { node: 0 };
-        let key = batch.lent_key(&self.adapter.buffers).ok_or_else(lost)?;
-        let mut is_done = self.lane.post((), batch, key)? == Posted::Done;
+        if !batch.lend_from(&self.adapter.buffers) {
+            return Err(lost());
+        }
+        let mut is_done = self.lane.post((), batch)? == Posted::Done;
         let end = Instant::now() + PATIENCE;
         while !is_done {
             let (mut completed, mut failed) = (0, self.lane.is_broken());
@@ -125,7 +127,7 @@ impl Prober {
                 self.lane.completed();
             }
             while self.lane.next_waiting().is_some() {
-                self.lane.post_waiting(batch, key);
+                self.lane.post_waiting(batch);
             }
             is_done = !self.lane.is_busy();
         }
@@ -140,22 +142,14 @@ impl Prober {
 pub fn probe(name: &DeviceName) -> Result<ProbeReport, FabricError> {
     let adapter = Adapter::open(name)?;
     let device = Arc::clone(&adapter.device);
-    let memory = Local::memory(REGION_BYTES, 1)?;
-    let (base, bytes) = memory.pinnable()?;
-    // SAFETY: `memory` outlives the registration, and is only ever seen as atomics.
-    let registration: Registration = unsafe { device.register(base.cast(), bytes, Use::Region) }?;
-    let target = Target {
-        node: 0,
-        base: base.as_ptr().expose_provenance() as u64,
-        bytes: REGION_BYTES,
-        key: registration.remote_key(),
-    };
-    // SAFETY: the mapping has so many words, aligned to its pages, and lives as long as `memory`.
-    let words = unsafe { std::slice::from_raw_parts(base.as_ptr(), bytes / 8) };
+    let registration = device.register(Local::memory(REGION_BYTES, 1)?, Use::Region)?;
+    let target =
+        Target { node: 0, base: registration.base(), bytes: REGION_BYTES, key: registration.remote_key() };
+    let words = registration.words();
     let queue = Queue::new(&Arc::new(CompletionQueue::new(&device)?))?;
     let mut one = Prober::new(&device, &adapter, target)?;
     let mut other = Prober::new(&device, &adapter, target)?;
-    let report = ProbeReport {
+    Ok(ProbeReport {
         device: device.describe(),
         reads_in_flight: device.limits.max_qp_init_rd_atom.min(device.limits.max_qp_rd_atom).max(0) as u32,
         inline_bytes: queue.inline_bytes,
@@ -165,11 +159,7 @@ pub fn probe(name: &DeviceName) -> Result<ProbeReport, FabricError> {
         lost_beside_processor: lost_beside_processor(&mut one, &words[520])?,
         writes_vanished: writes_vanished(&mut one, &mut other)?,
         words_torn: words_torn(&mut one, &words[1024..1024 + LONG_WORDS])?,
-    };
-    debug_assert_ne!(device.limits.atomic_cap, verbs::ATOMICS_NONE);
-    drop((one, other, queue, registration));
-    drop(memory);
-    Ok(report)
+    })
 }
 
 /// Adds one, so often.

@@ -3,10 +3,10 @@
 use super::device::{Device, failure};
 use super::verbs::{
     self, IbvAhAttr, IbvCompChannel, IbvCq, IbvGid, IbvGlobalRoute, IbvQp, IbvQpAttr, IbvQpCap,
-    IbvQpInitAttr, IbvSendWr, IbvWc,
+    IbvQpInitAttr, IbvSendWr, IbvWc, IbvWrTarget,
 };
 use crate::wire::Pairing;
-use crate::{FabricError, NODES_MAX, random_word};
+use crate::{FabricError, NODES_MAX, VerbKind, random_word};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -306,6 +306,42 @@ impl Queue {
         // SAFETY: the queue pair is live, and `attributes` has the layout of the header.
         let returned = unsafe { (self.device().verbs.modify_qp)(self.qp.as_ptr(), attributes, mask) };
         if returned == 0 { Ok(()) } else { Err(failure(returned)) }
+    }
+
+    /// Returns the work request for a verb of `bytes` bytes on memory that the other end knows by
+    /// `remote_addr` and `rkey`, with an atomic's operands: what it compares with or adds, and what
+    /// it swaps in. Its local memory is still to be given.
+    #[inline]
+    pub(super) fn request(
+        &self,
+        kind: VerbKind,
+        remote_addr: u64,
+        rkey: u32,
+        operands: [u64; 2],
+        bytes: u32,
+    ) -> IbvSendWr {
+        let moved = IbvWrTarget { remote_addr, rkey_or_compare: rkey.into(), ..IbvWrTarget::default() };
+        let [compare, swap] = operands;
+        let atomic = IbvWrTarget { remote_addr, rkey_or_compare: compare, swap, atomic_rkey: rkey };
+        let (opcode, wr) = match kind {
+            VerbKind::Read => (verbs::WR_RDMA_READ, moved),
+            VerbKind::Write => (verbs::WR_RDMA_WRITE, moved),
+            VerbKind::Cas => (verbs::WR_ATOMIC_CMP_AND_SWP, atomic),
+            VerbKind::Faa => (verbs::WR_ATOMIC_FETCH_AND_ADD, atomic),
+        };
+        let is_inline = kind == VerbKind::Write && bytes as usize <= self.inline_bytes;
+        IbvSendWr {
+            wr_id: 0,
+            next: ptr::null_mut(),
+            sg_list: ptr::null_mut(),
+            num_sge: 1,
+            opcode,
+            send_flags: if is_inline { verbs::SEND_INLINE } else { 0 },
+            imm_data: 0,
+            wr,
+            qp_type: 0,
+            bind_mw: [0; 6],
+        }
     }
 
     /// Posts a chain of work requests.

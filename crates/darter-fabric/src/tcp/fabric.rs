@@ -140,8 +140,8 @@ impl Tcp {
         };
         let completions = adapter.completions()?;
         let (mut connection, welcome) = connect(&known.address, node, session.number, &session.options)?;
-        let patience = session.options.patience;
-        let (queue, target) = paired(&mut connection, node, welcome.region_bytes, &completions, patience)?;
+        let (queue, target) =
+            paired(&mut connection, node, welcome.region_bytes, &completions, &session.options)?;
         let bare = BareLoop::new(queue, completions, target, Arc::clone(&adapter.buffers))?;
         Ok((bare, Box::new(connection)))
     }

@@ -7,7 +7,7 @@
 //! held, and wakers are called without it.
 
 use super::batches::Ticket;
-use super::connection::{Connection, PATIENCE};
+use super::connection::Connection;
 use super::handshake::connect;
 use super::hub_state::{HubState, Link};
 use super::pairing::pair;
@@ -192,8 +192,7 @@ impl Hub {
                 let is_same = welcome.boot_id == boot_id || mutant!("tcp-hub-takes-any-memory");
                 if is_same && welcome.region_bytes == known.bytes {
                     if let Some(completions) = &hub.completions {
-                        let patience = PATIENCE.min(options.patience);
-                        pair(&mut connection, node, known.bytes, completions, patience)?;
+                        pair(&mut connection, node, known.bytes, completions, &options)?;
                     }
                     return Ok(connection);
                 }

@@ -6,7 +6,7 @@ use super::connection::{Connection, Sent};
 use super::session::{AbsentNodes, Session, SilentNodes};
 use crate::executor::Progress;
 use crate::mutant;
-use crate::rdma::{Completed, CompletionQueue, Lane, Posted};
+use crate::rdma::{CompletionQueue, Lane, Posted};
 use crate::wire::{self, Refusal, RequestKind};
 use crate::words::Lender;
 use crate::{Batch, FabricError, GlobalAddr, Verb};
@@ -90,8 +90,9 @@ impl HubState {
         let mut pending = Pending::new(batch, waker);
         let is_fenced = self.fenced.load(Ordering::Relaxed);
         pending.error = is_fenced.then_some(FabricError::Fenced);
-        let key = self.device.as_ref().map_or(Some(0), |device| pending.batch.lent_key(&device.buffers));
-        if key.is_none() {
+        if let Some(device) = &self.device
+            && !pending.batch.lend_from(&device.buffers)
+        {
             pending.error.get_or_insert_with(no_memory);
         }
         let mut seen: [u64; 4] = [0; 4];
@@ -103,7 +104,7 @@ impl HubState {
             }
             seen[word] |= bit;
             match self.links.get_mut(usize::from(node)) {
-                Some(Link::Up(connection)) => post_to(connection, node, ticket, first, key, &mut pending),
+                Some(Link::Up(connection)) => post_to(connection, node, ticket, first, &mut pending),
                 Some(link) => {
                     if matches!(link, Link::Down) {
                         self.attempts += 1;
@@ -175,7 +176,7 @@ impl HubState {
                 return;
             }
             connection.silent_since = None;
-            if let Some(Completed::Whole(ticket)) = lane.completed() {
+            if let Some(ticket) = lane.completed() {
                 self.to_wake.extend(self.batches.part_ended(ticket));
             }
         });
@@ -188,8 +189,7 @@ impl HubState {
                     lane.skip_waiting();
                     continue;
                 };
-                let key = self.device.as_ref().and_then(|device| pending.batch.lent_key(&device.buffers));
-                if lane.post_waiting(&mut pending.batch, key.unwrap_or(0)) == Posted::Done {
+                if lane.post_waiting(&mut pending.batch) == Posted::Done {
                     self.to_wake.extend(self.batches.part_ended(ticket));
                 }
             }
@@ -354,7 +354,6 @@ impl HubState {
         connected: Result<Connection, FabricError>,
     ) {
         // Closed meanwhile, there are no links; forgotten meanwhile, the node may be another.
-        let device = &self.device;
         let Some(link) = self.links.get_mut(usize::from(node)) else { return };
         let waiting = match link {
             Link::Connecting(awaited, waiting) if *awaited == attempt => waiting.take().unwrap_or_default(),
@@ -376,9 +375,7 @@ impl HubState {
                     let Some(pending) = self.batches.get(ticket) else { continue };
                     let verbs = pending.batch.verbs();
                     if let Some(first) = verbs.iter().position(|verb| verb.addr.node() == node) {
-                        let key =
-                            device.as_ref().map_or(Some(0), |device| pending.batch.lent_key(&device.buffers));
-                        post_to(&mut connection, node, ticket, first, key, pending);
+                        post_to(&mut connection, node, ticket, first, pending);
                     }
                 }
                 *link = Link::Up(connection);
@@ -430,17 +427,10 @@ fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool)
 }
 
 /// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
-/// frames as it takes; or on its device, which knows the batch's words by `key`.
-fn post_to(
-    connection: &mut Connection,
-    node: u8,
-    ticket: Ticket,
-    first: usize,
-    key: Option<u32>,
-    pending: &mut Pending,
-) {
+/// frames as it takes; or on its device, which knows the batch's words.
+fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, pending: &mut Pending) {
     if let Some(lane) = &mut connection.lane {
-        match lane.post(ticket, &mut pending.batch, key.unwrap_or(0)) {
+        match lane.post(ticket, &mut pending.batch) {
             Ok(Posted::Pending) => pending.parts += 1,
             Ok(Posted::Done) => {}
             Err(error) => drop(pending.error.get_or_insert(error)),

@@ -1,15 +1,17 @@
 //! Pairs a queue of this process's RDMA device with one of a memory node's, over their connection.
 
 use super::batches::Ticket;
-use super::connection::{Connection, Sent};
+use super::connection::{Connection, PATIENCE, Sent};
+use super::options::TcpOptions;
 use crate::rdma::{CompletionQueue, Lane, Queue, Target};
 use crate::wire::{self, Pairing, Refusal, RequestKind};
 use crate::{FabricError, random_word};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Has the verbs of a connection to a node with a region of `bytes` bytes go through the device
-/// whose completions go to `completions`. Waits for the node no longer than so.
+/// whose completions go to `completions`. Waits for the node as long as a
+/// connection to it does.
 ///
 /// # Errors
 /// [`FabricError::Unreachable`] when another try may succeed, what the node said or why the devices
@@ -19,9 +21,9 @@ pub(super) fn pair(
     node: u8,
     bytes: u64,
     completions: &Arc<CompletionQueue>,
-    patience: Duration,
+    options: &TcpOptions,
 ) -> Result<(), FabricError> {
-    let (queue, target) = paired(connection, node, bytes, completions, patience)?;
+    let (queue, target) = paired(connection, node, bytes, completions, options)?;
     // Unlike a counter, a random number is new in every hub and needs no one to keep it.
     connection.lane = Some(Lane::new(queue, target, random_word()));
     Ok(())
@@ -34,14 +36,15 @@ pub(super) fn paired(
     node: u8,
     bytes: u64,
     completions: &Arc<CompletionQueue>,
-    patience: Duration,
+    options: &TcpOptions,
 ) -> Result<(Queue, Target), FabricError> {
     let queue = Queue::new(completions)?;
     let at = connection.begin_frame();
     connection.out.bytes.extend_from_slice(wire::as_bytes(&queue.pairing()));
     let id = connection.end_frame(at, RequestKind::Pair, 0);
     connection.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
-    let replied = connection.wait_for(Instant::now() + patience, Connection::next_reply);
+    let replied =
+        connection.wait_for(Instant::now() + PATIENCE.min(options.patience), Connection::next_reply);
     let Ok((_, refusal, range)) = replied else { return Err(FabricError::Unreachable { node }) };
     if refusal != Refusal::None {
         return Err(wire::error_of(refusal, node, &connection.text(range)));

@@ -3,11 +3,12 @@
 
 use crate::aggregates::Process;
 use crate::dice::Dice;
-use crate::door::{Door, Reply, request};
+use crate::door::{Client, Door, Reply, request};
 use darter::Store;
 use darter_gateway::GatewayOptions;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 fn two_doors(store: &Store) -> [Door; 2] {
     [(); 2].map(|()| Door::of(store.clone(), GatewayOptions::default()))
@@ -20,31 +21,44 @@ fn integer(reply: Reply) -> i64 {
     }
 }
 
-#[test]
-fn of_clients_that_want_overlapping_keys_one_sets_all_of_its() {
-    const ROUNDS: usize = 150;
-    let store = Store::open("mem:128M").unwrap();
-    let doors = two_doors(&store);
-    let (winners, barrier) = ([const { AtomicUsize::new(0) }; ROUNDS], std::sync::Barrier::new(4));
+/// Has four clients, two at each gateway, do the same in every round: each gets the barrier at which
+/// they start together, the round's number and its own. Returns the sum of what they return in each
+/// round.
+fn race(
+    doors: &[Door; 2],
+    rounds: usize,
+    act: impl Fn(&mut Client, &Barrier, usize, usize) -> i64 + Sync,
+) -> Vec<i64> {
+    let start = Barrier::new(4);
+    let sums: Vec<_> = (0..rounds).map(|_| AtomicI64::new(0)).collect();
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (door, winners, barrier) = (&doors[thread % 2], &winners, &barrier);
+            let (door, sums, start, act) = (&doors[thread % 2], &sums, &start, &act);
             scope.spawn(move || {
                 let mut client = door.client();
-                for (round, winners) in winners.iter().enumerate() {
-                    barrier.wait();
-                    // In another order each, and all with one key in common.
-                    let mut keys = [format!("{round}:own:{thread}"), format!("{round}:common")];
-                    keys.rotate_left(thread % 2);
-                    let words = format!("msetnx {} {thread} {} {thread}", keys[0], keys[1]);
-                    winners.fetch_add(integer(client.say(&words)) as usize, Ordering::Relaxed);
+                for (round, sum) in sums.iter().enumerate() {
+                    sum.fetch_add(act(&mut client, start, round, thread), Ordering::Relaxed);
                 }
             });
         }
     });
+    sums.into_iter().map(AtomicI64::into_inner).collect()
+}
+
+#[test]
+fn of_clients_that_want_overlapping_keys_one_sets_all_of_its() {
+    let store = Store::open("mem:128M").unwrap();
+    let doors = two_doors(&store);
+    let winners = race(&doors, 150, |client, start, round, thread| {
+        start.wait();
+        // In another order each, and all with one key in common.
+        let mut keys = [format!("{round}:own:{thread}"), format!("{round}:common")];
+        keys.rotate_left(thread % 2);
+        integer(client.say(&format!("msetnx {} {thread} {} {thread}", keys[0], keys[1])))
+    });
     let mut client = doors[0].client();
-    for (round, winners) in winners.iter().enumerate() {
-        assert_eq!(winners.load(Ordering::Relaxed), 1, "round {round}");
+    for (round, winners) in winners.into_iter().enumerate() {
+        assert_eq!(winners, 1, "round {round}");
         let winner = String::from_utf8(client.say(&format!("get {round}:common")).bytes()).unwrap();
         for thread in 0..4 {
             let own = client.say(&format!("get {round}:own:{thread}"));
@@ -207,29 +221,18 @@ fn a_rename_loses_nothing_that_is_added_meanwhile() {
 
 #[test]
 fn of_clients_that_rename_to_one_key_one_gets_it() {
-    const ROUNDS: usize = 100;
     let store = Store::open("mem:128M").unwrap();
-    let doors = two_doors(&store);
-    let (winners, barrier) = ([const { AtomicUsize::new(0) }; ROUNDS], std::sync::Barrier::new(4));
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let (door, winners, barrier) = (&doors[thread % 2], &winners, &barrier);
-            scope.spawn(move || {
-                let mut client = door.client();
-                for (round, winners) in winners.iter().enumerate() {
-                    let own = format!("{round}:{thread}");
-                    if thread < 2 {
-                        client.say(&format!("zadd {own} {thread} m"));
-                    } else {
-                        client.say(&format!("set {own} {thread}"));
-                    }
-                    barrier.wait();
-                    let is_mine = integer(client.say(&format!("renamenx {own} {round}:taken")));
-                    winners.fetch_add(is_mine as usize, Ordering::Relaxed);
-                    assert_eq!(integer(client.say(&format!("exists {own}"))), 1 - is_mine);
-                }
-            });
+    let winners = race(&two_doors(&store), 100, |client, start, round, thread| {
+        let own = format!("{round}:{thread}");
+        if thread < 2 {
+            client.say(&format!("zadd {own} {thread} m"));
+        } else {
+            client.say(&format!("set {own} {thread}"));
         }
+        start.wait();
+        let is_mine = integer(client.say(&format!("renamenx {own} {round}:taken")));
+        assert_eq!(integer(client.say(&format!("exists {own}"))), 1 - is_mine);
+        is_mine
     });
-    assert!(winners.iter().all(|winners| winners.load(Ordering::Relaxed) == 1));
+    assert!(winners.into_iter().all(|winners| winners == 1));
 }

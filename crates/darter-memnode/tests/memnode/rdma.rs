@@ -1,11 +1,12 @@
 //! Memory nodes whose verbs go through RDMA devices: two of Soft-RoCE's, as `scripts/rdma-vm` has
 //! them. Elsewhere these tests are skipped.
 
+use crate::support::devices::{device, has_devices, on_device, over_devices, reach, serving, through_device};
 use crate::support::{LONG, Node, connect_as, greeted, hear, say, until};
-use darter_fabric::rdma::DeviceName;
+use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::wire::{self, Pairing, Refusal, ReplyHead, RequestHead, RequestKind};
 use darter_fabric::{
-    Counting, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, OpKind, Suspect, Tcp,
+    Batch, Counting, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, OpKind, Suspect,
     TcpOptions, block_on, run_all,
 };
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
@@ -17,41 +18,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Returns whether there are devices to test with; says so if there are none.
-fn has_devices() -> bool {
-    let has = std::env::var_os("RDMA_VM").is_some();
-    if !has {
-        println!("skipped: there are no RDMA devices; run it with `scripts/rdma-vm`");
-    }
-    has
+/// Adds one to a word; returns what it held.
+fn add(endpoint: &mut TcpEndpoint, word: GlobalAddr) -> Result<u64, FabricError> {
+    let mut batch = endpoint.batch();
+    let id = batch.faa(word, 1);
+    let done = block_on(endpoint.submit(batch))?;
+    let found = done.fetched(id);
+    endpoint.recycle(done);
+    Ok(found)
 }
 
-fn device(name: &str) -> DeviceName {
-    name.parse().unwrap()
-}
-
-/// A node on the second device.
-fn serving(bytes: u64) -> Node {
-    let options = MemNodeOptions { device: Some(device("rxe1")), ..MemNodeOptions::default() };
-    Node::start(Region::memory(bytes).unwrap(), "127.0.0.1:0", options)
-}
-
-/// Options of a client on the first device.
-fn through_device() -> TcpOptions {
-    TcpOptions { device: Some(device("rxe0")), ..TcpOptions::default() }
-}
-
-fn reach(nodes: &[&Node]) -> Tcp {
-    connect_as(nodes, through_device()).unwrap()
+/// Reads a word.
+fn read(endpoint: &mut TcpEndpoint, word: GlobalAddr) -> u64 {
+    let mut batch = endpoint.batch();
+    let id = batch.read(word, 1);
+    block_on(endpoint.submit(batch)).unwrap().words(id)[0]
 }
 
 #[test]
 fn every_verb_does_what_it_says() {
-    if !has_devices() {
-        return;
-    }
-    let node = serving(1 << 20);
-    let fabric = reach(&[&node]);
+    let Some((_node, fabric)) = over_devices(1 << 20) else { return };
     let mut endpoint = fabric.endpoint().unwrap();
     block_on(async {
         let at = |offset| GlobalAddr::new(0, offset);
@@ -70,9 +56,9 @@ fn every_verb_does_what_it_says() {
         assert_eq!((done.fetched(added), done.words(again)), (3, &[0, 1, 22, 8, 44][..]));
         assert!(done.words(nothing).is_empty());
         endpoint.recycle(done);
-        assert_eq!(endpoint.submit(endpoint_nothing()).await.unwrap().len(), 0);
+        assert_eq!(endpoint.submit(Batch::new()).await.unwrap().len(), 0);
         // Words from elsewhere are moved to where the device sees them.
-        let mut foreign = darter_fabric::Batch::new();
+        let mut foreign = Batch::new();
         foreign.write(at(64), &[1, 2, 3]);
         let read = foreign.read(at(64), 3);
         assert_eq!(endpoint.submit(foreign).await.unwrap().words(read), [1, 2, 3]);
@@ -81,17 +67,9 @@ fn every_verb_does_what_it_says() {
     assert!(fabric.notes()[0].contains("rxe0"), "{:?}", fabric.notes());
 }
 
-fn endpoint_nothing() -> darter_fabric::Batch {
-    darter_fabric::Batch::new()
-}
-
 #[test]
 fn batches_longer_than_a_queue_and_transfers_longer_than_a_message_go_in_parts() {
-    if !has_devices() {
-        return;
-    }
-    let node = serving(64 << 20);
-    let fabric = reach(&[&node]);
+    let Some((_node, fabric)) = over_devices(64 << 20) else { return };
     let mut endpoint = fabric.endpoint().unwrap();
     block_on(async {
         let mut batch = endpoint.batch();
@@ -112,11 +90,7 @@ fn batches_longer_than_a_queue_and_transfers_longer_than_a_message_go_in_parts()
 
 #[test]
 fn an_address_at_fault_costs_an_error_and_not_the_connection() {
-    if !has_devices() {
-        return;
-    }
-    let node = serving(1 << 20);
-    let fabric = reach(&[&node]);
+    let Some((node, fabric)) = over_devices(1 << 20) else { return };
     let mut endpoint = fabric.endpoint().unwrap();
     block_on(async {
         for (offset, words) in [(1 << 20, 1), ((1 << 20) - 8, 2), (1 << 39, 1), (4, 1)] {
@@ -194,11 +168,7 @@ fn a_batch_is_one_post_to_each_node_it_names() {
 
 #[test]
 fn many_threads_and_tasks_add_without_loss() {
-    if !has_devices() {
-        return;
-    }
-    let node = serving(1 << 20);
-    let fabric = reach(&[&node]);
+    let Some((_node, fabric)) = over_devices(1 << 20) else { return };
     let counter = GlobalAddr::new(0, 64);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -215,19 +185,12 @@ fn many_threads_and_tasks_add_without_loss() {
             });
         }
     });
-    let mut endpoint = fabric.endpoint().unwrap();
-    let mut batch = endpoint.batch();
-    let sum = batch.read(counter, 1);
-    assert_eq!(block_on(endpoint.submit(batch)).unwrap().words(sum), [3 * 64 * 10]);
+    assert_eq!(read(&mut fabric.endpoint().unwrap(), counter), 3 * 64 * 10);
 }
 
 #[test]
 fn fenced_verbs_are_not_lost() {
-    if !has_devices() {
-        return;
-    }
-    let node = serving(1 << 20);
-    let fabric = reach(&[&node]);
+    let Some((_node, fabric)) = over_devices(1 << 20) else { return };
     let mut endpoints: Vec<_> = (0..32).map(|_| fabric.endpoint().unwrap()).collect();
     run_all(endpoints.iter_mut().zip(1_u64..).map(|(endpoint, task)| async move {
         let own = GlobalAddr::new(0, 4096 * task);
@@ -255,11 +218,7 @@ fn a_thread_that_sleeps_is_woken_by_completions() {
     let fabric = connect_as(&[&node], options).unwrap();
     let mut endpoint = fabric.endpoint().unwrap();
     for n in 0..100 {
-        let mut batch = endpoint.batch();
-        let sum = batch.faa(GlobalAddr::new(0, 64), 1);
-        let done = block_on(endpoint.submit(batch)).unwrap();
-        assert_eq!(done.fetched(sum), n);
-        endpoint.recycle(done);
+        assert_eq!(add(&mut endpoint, GlobalAddr::new(0, 64)).unwrap(), n);
     }
     // Tasks of another executor are driven by a thread of the fabric.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -275,11 +234,7 @@ fn a_thread_that_sleeps_is_woken_by_completions() {
 
 #[test]
 fn a_dropped_future_s_memory_stays_until_its_verbs_are_done() {
-    if !has_devices() {
-        return;
-    }
-    let node = serving(8 << 20);
-    let fabric = reach(&[&node]);
+    let Some((_node, fabric)) = over_devices(8 << 20) else { return };
     let mut endpoint = fabric.endpoint().unwrap();
     block_on(async {
         for round in 0..50_u64 {
@@ -330,16 +285,12 @@ fn after_a_fence_nothing_of_the_client_lands_and_it_learns_of_it() {
         });
         let other = reach(&[&node]);
         let mut endpoint = other.endpoint().unwrap();
-        let mut read = || {
-            let mut batch = endpoint.batch();
-            let id = batch.read(word, 1);
-            block_on(endpoint.submit(batch)).unwrap().words(id)[0]
-        };
-        until("it adds", || read() > 100);
+        let mut sum_now = || read(&mut endpoint, word);
+        until("it adds", || sum_now() > 100);
         assert_eq!(other.fence(suspect).unwrap(), FenceOutcome::Fenced);
-        let (fenced, sum) = (Instant::now(), read());
+        let (fenced, sum) = (Instant::now(), sum_now());
         for _ in 0..200 {
-            assert_eq!(read(), sum);
+            assert_eq!(sum_now(), sum);
         }
         let errors = adds.join().unwrap();
         let learnt = errors.iter().map(|(_, when)| when.saturating_duration_since(fenced)).max().unwrap();
@@ -349,29 +300,18 @@ fn after_a_fence_nothing_of_the_client_lands_and_it_learns_of_it() {
         }
         ends.store(true, Ordering::Relaxed);
     });
-    let mut endpoint = doomed.endpoint().unwrap();
-    let mut batch = endpoint.batch();
-    batch.faa(word, 1);
-    let error = block_on(endpoint.submit(batch)).unwrap_err();
+    let error = add(&mut doomed.endpoint().unwrap(), word).unwrap_err();
     assert!(matches!(error, FabricError::Fenced), "{error}");
     until("its queues are gone", || node.metrics.counts().accepted > 0);
 }
 
 #[test]
 fn a_node_that_ends_is_an_error_and_another_memory_is_refused() {
-    if !has_devices() {
-        return;
-    }
-    let mut node = serving(1 << 20);
+    let Some((mut node, fabric)) = over_devices(1 << 20) else { return };
     let address = node.address.to_string();
-    let fabric = reach(&[&node]);
     let mut endpoints: Vec<_> = (0..8).map(|_| fabric.endpoint().unwrap()).collect();
-    let add = |endpoint: &mut darter_fabric::tcp::TcpEndpoint| {
-        let mut batch = endpoint.batch();
-        batch.faa(GlobalAddr::new(0, 64), 1);
-        block_on(endpoint.submit(batch)).map(drop)
-    };
-    add(&mut endpoints[0]).unwrap();
+    let word = GlobalAddr::new(0, 64);
+    add(&mut endpoints[0], word).unwrap();
     let stop = Arc::clone(&node.stop);
     let errors = run_all(endpoints.iter_mut().enumerate().map(|(n, endpoint)| {
         let stop = &stop;
@@ -397,13 +337,12 @@ fn a_node_that_ends_is_an_error_and_another_memory_is_refused() {
         );
     }
     node.end();
-    let error = add(&mut endpoints[0]).unwrap_err();
+    let error = add(&mut endpoints[0], word).unwrap_err();
     assert!(matches!(error, FabricError::Unreachable { node: 0 }), "{error}");
-    let options = MemNodeOptions { device: Some(device("rxe1")), ..MemNodeOptions::default() };
-    let other = Node::start(Region::memory(1 << 20).unwrap(), &address, options);
+    let other = Node::start(Region::memory(1 << 20).unwrap(), &address, on_device());
     let mut error = String::new();
     until("it answers", || {
-        error = add(&mut endpoints[0]).unwrap_err().to_string();
+        error = add(&mut endpoints[0], word).unwrap_err().to_string();
         !error.contains("cannot be reached")
     });
     assert!(error.contains("another memory"), "{error}");
@@ -417,17 +356,11 @@ fn a_member_whose_connections_end_leaves_no_queue_behind() {
     }
     let node = serving(1 << 20);
     for _ in 0..20 {
-        let fabric = reach(&[&node]);
-        let mut endpoint = fabric.endpoint().unwrap();
-        let mut batch = endpoint.batch();
-        batch.faa(GlobalAddr::new(0, 64), 1);
-        block_on(endpoint.submit(batch)).unwrap();
+        add(&mut reach(&[&node]).endpoint().unwrap(), GlobalAddr::new(0, 64)).unwrap();
     }
     let fabric = reach(&[&node]);
     let mut endpoint = fabric.endpoint().unwrap();
-    let mut batch = endpoint.batch();
-    let sum = batch.read(GlobalAddr::new(0, 64), 1);
-    assert_eq!(block_on(endpoint.submit(batch)).unwrap().words(sum), [20]);
+    assert_eq!(read(&mut endpoint, GlobalAddr::new(0, 64)), 20);
     let port =
         darter_memnode::serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     until("one is left", || {
@@ -449,11 +382,7 @@ fn request(stream: &mut TcpStream, kind: RequestKind, payload: &[u8]) -> (Option
 
 #[test]
 fn pairings_that_make_no_sense_are_refused_and_the_node_serves_on() {
-    if !has_devices() {
-        return;
-    }
-    let node = serving(1 << 20);
-    let fabric = reach(&[&node]);
+    let Some((node, fabric)) = over_devices(1 << 20) else { return };
     for length in [0, 1, size_of::<Pairing>() - 1, size_of::<Pairing>() + 1, 4096] {
         let mut stream = greeted(&node, 5);
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -484,10 +413,7 @@ fn pairings_that_make_no_sense_are_refused_and_the_node_serves_on() {
     let (refusal, text) = request(&mut stream, RequestKind::Batch, &[]);
     assert_eq!(refusal, Some(Refusal::Failed));
     assert!(String::from_utf8(text).unwrap().contains("rdma://"));
-    let mut endpoint = fabric.endpoint().unwrap();
-    let mut batch = endpoint.batch();
-    batch.faa(GlobalAddr::new(0, 64), 1);
-    block_on(endpoint.submit(batch)).unwrap();
+    add(&mut fabric.endpoint().unwrap(), GlobalAddr::new(0, 64)).unwrap();
 }
 
 #[test]
@@ -511,7 +437,7 @@ fn a_name_of_the_wrong_kind_says_which_is_right() {
 fn an_ordinary_file_is_not_pinned() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let region = Region::file(&folder.path().join("region"), 1 << 20).unwrap();
-    let options = MemNodeOptions { device: Some(device("rxe1")), ..MemNodeOptions::default() };
-    let error = darter_memnode::MemNode::bind("127.0.0.1:0".parse().unwrap(), region, options).unwrap_err();
+    let error =
+        darter_memnode::MemNode::bind("127.0.0.1:0".parse().unwrap(), region, on_device()).unwrap_err();
     assert!(error.to_string().contains("ordinary file"), "{error}");
 }

@@ -7,12 +7,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, Tcp, TcpOptions, VerbKind, block_on, run_all};
-use darter_memnode::{MemNodeOptions, Region};
+use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, Tcp, VerbKind, block_on, run_all};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
-use support::{Node, connect_as};
+use support::devices::over_devices;
 
 /// The system's allocator, which counts the calls of each thread.
 struct CountingAllocator;
@@ -52,20 +51,6 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 /// Verbs in flight when rates are measured.
 const IN_FLIGHT: usize = 64;
 
-/// A node on one device and a client of it on the other; `None` where there are none.
-fn over_devices() -> Option<(Node, Tcp)> {
-    if std::env::var_os("RDMA_VM").is_none() {
-        println!("skipped: there are no RDMA devices; run it with `scripts/rdma-vm`");
-        return None;
-    }
-    let device = |name: &str| Some(name.parse().unwrap());
-    let options = MemNodeOptions { device: device("rxe1"), ..MemNodeOptions::default() };
-    let node = Node::start(Region::memory(1 << 20).unwrap(), "127.0.0.1:0", options);
-    let options = TcpOptions { device: device("rxe0"), ..TcpOptions::default() };
-    let fabric = connect_as(&[&node], options).unwrap();
-    Some((node, fabric))
-}
-
 /// Adds one verb on the word of a task.
 fn add(batch: &mut Batch, kind: VerbKind, task: usize) {
     let word = GlobalAddr::new(0, 4096 + 8 * task as u64);
@@ -79,7 +64,7 @@ fn add(batch: &mut Batch, kind: VerbKind, task: usize) {
 
 #[test]
 fn a_round_trip_allocates_nothing() {
-    let Some((_node, fabric)) = over_devices() else { return };
+    let Some((_node, fabric)) = over_devices(1 << 20) else { return };
     let mut endpoint = fabric.endpoint().unwrap();
     let allocated = block_on(async {
         let mut before = 0;
@@ -118,7 +103,7 @@ fn through_provider(fabric: &Tcp, kind: VerbKind, count: usize) -> Duration {
 #[test]
 #[ignore = "a measurement: build it with --release and run it alone in the guest"]
 fn rates_beside_a_bare_loop() {
-    let Some((_node, fabric)) = over_devices() else { return };
+    let Some((_node, fabric)) = over_devices(1 << 20) else { return };
     let (mut bare, _connection) = fabric.bare_loop(0).unwrap();
     let count = 100 * IN_FLIGHT;
     for kind in [VerbKind::Read, VerbKind::Write, VerbKind::Cas] {

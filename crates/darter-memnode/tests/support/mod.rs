@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub)] // no test file uses all of it
 
 pub mod authority;
+pub mod devices;
 pub mod dice;
 pub mod gate;
 
