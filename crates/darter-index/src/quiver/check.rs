@@ -11,7 +11,7 @@ use super::descent::NodeAt;
 use super::nibble::{EDGES, END, LAST, NibbleKey, edge, identity_depth, nibbles};
 use super::node::{self, Content, NODE_BYTES, Slot};
 use super::operation::Operation;
-use super::page::{FIXED_WORDS, Head, PageRef, standing};
+use super::page::{Head, PageRef, standing};
 use super::word::{Print, State, Word};
 use crate::radix::leaf;
 use crate::radix::seal::SEAL;
@@ -27,6 +27,8 @@ struct Walk {
     tally: Tally,
     /// Nodes to be visited, each with the levels above it.
     nodes: Vec<(NodeAt, usize)>,
+    /// Leaves of pages of which parts are linked: some are in the parts, too.
+    shared_leaves: Vec<(GlobalAddr, u64)>,
     /// Whether leaves are read and compared.
     is_thorough: bool,
 }
@@ -60,12 +62,16 @@ impl<F: Fabric> Quiver<F> {
             report: CheckReport::default(),
             tally: Tally::new(["node", "page"]),
             nodes: Vec::new(),
+            shared_leaves: Vec::new(),
             is_thorough,
         };
         let (root, ..) = operation.read_root().await?;
         walk.nodes.push((root, 0));
         while let Some((node, levels)) = walk.nodes.pop() {
             operation.inspect_node(&mut walk, node, levels).await?;
+        }
+        for (addr, bytes) in std::mem::take(&mut walk.shared_leaves) {
+            walk.report.reachable.insert(addr, bytes);
         }
         walk.report.stats = walk.tally.clone().finish();
         Ok(walk)
@@ -141,7 +147,7 @@ impl<F: Fabric> Operation<'_, F> {
         let live = self.inspect_records(walk, &head, &words, place, &mut leaves)
             + verify_delta(walk, &head, place, &mut leaves);
         walk.tally.note_node("page", page.bytes(), live);
-        self.inspect_leaves(walk, leaves, levels).await
+        self.inspect_leaves(walk, leaves, (levels, last < hi)).await
     }
 
     /// Verifies the records. Returns how many are live.
@@ -183,12 +189,12 @@ impl<F: Fabric> Operation<'_, F> {
                         walk.tally.note_leaf(0, 1);
                     }
                 }
-                State::Leaf { addr, class } if is_ours => {
-                    live += 1;
+                State::Leaf { addr, class } => {
+                    live += usize::from(is_ours);
                     let expected = Expected { print_of: word, own, page, identity, depth, edges };
                     leaves.push((expected, addr, leaf::class_words(class)));
                 }
-                State::Leaf { .. } | State::Tomb => {}
+                State::Tomb => {}
                 State::Empty | State::Invalid => {
                     walk.report.violation(format!("page at {page}: record {rank} is of no known kind"));
                 }
@@ -201,11 +207,15 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         walk: &mut Walk,
         mut leaves: Vec<(Expected, GlobalAddr, usize)>,
-        levels: usize,
+        (levels, is_parting): (usize, bool),
     ) -> Result<()> {
         leaves.retain(|(_, addr, words)| {
-            walk.tally.note_leaf(*words as u64 * 8, levels);
-            walk.report.reach(*addr, *words as u64 * 8, "leaf")
+            let bytes = *words as u64 * 8;
+            walk.tally.note_leaf(bytes, levels);
+            if is_parting {
+                walk.shared_leaves.push((*addr, bytes));
+            }
+            is_parting || walk.report.reach(*addr, bytes, "leaf")
         });
         if !walk.is_thorough {
             return Ok(());
@@ -261,7 +271,6 @@ fn verify_delta(
             }
         }
     }
-    let _ = FIXED_WORDS;
     live
 }
 

@@ -18,7 +18,6 @@ use super::word::{Print, State, Word};
 use crate::checker::note;
 use crate::radix::leaf;
 use crate::radix::search::Search;
-use crate::radix::{TURNS_MAX, no_progress};
 use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
@@ -144,7 +143,7 @@ enum Stage {
     /// For readers by a remembered page: a record alone.
     Record { rank: usize, read: Option<ReadId> },
     /// … and its leaf, with the page's guard.
-    Leaf { rank: usize, record: Image, leaf: PageRef, reads: Option<(ReadId, ReadId)> },
+    Leaf { record: Image, leaf: PageRef, reads: Option<(ReadId, ReadId)> },
 }
 
 /// One key's way down.
@@ -162,7 +161,8 @@ pub(super) struct Descent<'k> {
     /// The record that a remembered page led to, by its rank.
     seen: Option<(usize, Image)>,
     epoch: u64,
-    turns: u32,
+    /// A slot that was responsible for the key's edge and said that it is not.
+    gap: Option<SlotAt>,
 }
 
 impl<'k> Descent<'k> {
@@ -174,7 +174,7 @@ impl<'k> Descent<'k> {
         match shared.cache.find(&mut descent.key) {
             Some(Hit { page: Some(page), identity, .. }) => descent.enter_hint(identity, page),
             Some(Hit { node, .. }) => descent.enter_node(node),
-            None => descent.enter_node(**shared.root.load()),
+            None => descent.enter_root(shared),
         }
         descent
     }
@@ -183,7 +183,10 @@ impl<'k> Descent<'k> {
     pub(super) fn by_nodes(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
         let hit = shared.cache.find(&mut descent.key);
-        descent.enter_node(hit.map_or(**shared.root.load(), |hit| hit.node));
+        match hit {
+            Some(hit) => descent.enter_node(hit.node),
+            None => descent.enter_root(shared),
+        }
         descent
     }
 
@@ -201,7 +204,7 @@ impl<'k> Descent<'k> {
             hint: None,
             seen: None,
             epoch,
-            turns: 0,
+            gap: None,
         }
     }
 
@@ -233,6 +236,13 @@ impl<'k> Descent<'k> {
     fn enter_node(&mut self, hint: NodeHint) {
         self.node = NodeAt { addr: hint.addr, depth: hint.depth };
         self.stage = Stage::Node { read: None, hint: Some(hint) };
+    }
+
+    /// Begins at the root node if it was read in this epoch: it is not freed before the pin ends.
+    fn enter_root(&mut self, shared: &Shared) {
+        if let Some(root) = shared.root(self.epoch) {
+            self.enter_node(root);
+        }
     }
 
     fn absorb_root_word(&mut self, shared: &Shared, word: u64) -> Result<Option<End>> {
@@ -306,17 +316,18 @@ impl<'k> Descent<'k> {
                 Ok(None)
             }
             // A slot above was read before it was taken, and this one after.
-            Content::None { .. } | Content::Node { .. } => self.look_again(),
+            Content::None { .. } | Content::Node { .. } => self.look_again(at),
             Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known kind")),
         }
     }
 
-    /// Reads the current node once more.
-    fn look_again(&mut self) -> Result<Option<End>> {
+    /// Reads the current node once more, because the slot that is responsible for the key's edge
+    /// says that it is not. The slot that is was taken earlier, and read earlier still: another READ
+    /// must bring it.
+    fn look_again(&mut self, at: SlotAt) -> Result<Option<End>> {
         note(situations::OUT_OF_BOUNDS);
-        self.turns += 1;
-        if self.turns > TURNS_MAX {
-            return Err(no_progress(self.node.addr));
+        if self.gap.replace(at) == Some(at) {
+            return Err(IndexError::corrupt(at.addr, "edges that no slot is responsible for"));
         }
         self.stage = Stage::Node { read: None, hint: None };
         Ok(None)
@@ -345,11 +356,13 @@ impl<'k> Descent<'k> {
             return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
         }
         if !head.shape.covers(self.own_edge(depth)) && !shared.holes.has(QuiverHole::IgnoreBounds) {
-            if self.hint.is_some() {
-                self.restart(shared);
-            } else {
-                self.look_again()?;
-            }
+            match self.from {
+                Some(via) if self.hint.is_none() => self.look_again(via.at)?,
+                _ => {
+                    self.restart(shared);
+                    None
+                }
+            };
             return Ok(None);
         }
         if head.is_sealed {
@@ -464,7 +477,7 @@ impl<'k> Descent<'k> {
             State::Tomb if lives && is_own => return Some(End::Value(None)),
             State::Leaf { addr, class } if is_own && !word.is_sealed() => {
                 let leaf = PageRef { addr, class };
-                self.stage = Stage::Leaf { rank, record: words.into(), leaf, reads: None };
+                self.stage = Stage::Leaf { record: words.into(), leaf, reads: None };
                 return None;
             }
             _ => {}

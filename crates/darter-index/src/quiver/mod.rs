@@ -100,7 +100,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         let shared = Shared {
             keys,
             words,
-            root: ArcSwap::from_pointee(root),
+            root: ArcSwap::from_pointee((root, client.epoch())),
             geometry: Geometry::from_word(geometry),
             cache: Cache::new(options.cache_bytes),
             holes: options.holes,

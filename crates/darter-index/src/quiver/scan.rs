@@ -153,12 +153,14 @@ impl<F: Fabric> Operation<'_, F> {
     async fn look_at(&mut self, cursor: &Cursor, reverse: bool) -> Result<Look> {
         let mut path = NibbleKey::new(self.shared.keys, &cursor.key);
         let remembered = self.shared.cache.find(&mut path).map(|hit| hit.node);
-        let root = **self.shared.root.load();
-        let (mut node, mut hint) = match remembered {
-            Some(hint) if !cursor.falls_short_of(hint.depth) => (NodeAt { addr: hint.addr, depth: hint.depth }, Some(hint)),
-            _ => (NodeAt { addr: root.addr, depth: 0 }, Some(root)),
+        let usable = remembered.filter(|hint| !cursor.falls_short_of(hint.depth));
+        let mut hint = usable.or_else(|| self.shared.root(self.client.epoch()));
+        let mut node = match hint {
+            Some(hint) => NodeAt { addr: hint.addr, depth: hint.depth },
+            None => self.read_root().await?.0,
         };
         let mut above: Option<(usize, u8)> = None;
+        let mut gap = None;
         loop {
             if cursor.falls_short_of(node.depth) {
                 return Ok(Look::On(Some(Cursor::extended(cursor.key.clone()))));
@@ -190,9 +192,12 @@ impl<F: Fabric> Operation<'_, F> {
                         return Err(super::diverge::too_deep(node.addr));
                     }
                 }
-                // A slot above was read before it was taken.
-                Content::Node { .. } => {}
-                Content::None { hi } if hi < own => {}
+                // A slot above was read before it was taken; another READ must bring it.
+                Content::Node { .. } | Content::None { .. } if !matches!(slot.content(), Content::None { hi } if hi >= own) => {
+                    if gap.replace((node, lo, slot)) == Some((node, lo, slot)) {
+                        return Err(IndexError::corrupt(node.addr, "edges that no slot is responsible for"));
+                    }
+                }
                 _ => return Ok(Look::Pages(stretch(&cursor.key, node.depth, &slots, lo, reverse))),
             }
         }

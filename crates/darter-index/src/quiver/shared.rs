@@ -64,8 +64,8 @@ impl Geometry {
 pub(super) struct Shared {
     pub(super) keys: HashKeys,
     pub(super) words: RootWords,
-    /// The root node as last seen.
-    pub(super) root: ArcSwap<NodeHint>,
+    /// The root node as last seen, and in which epoch.
+    pub(super) root: ArcSwap<(NodeHint, u64)>,
     pub(super) geometry: Geometry,
     pub(super) cache: Cache,
     pub(super) holes: Holes,
@@ -79,15 +79,20 @@ impl Shared {
         }
         let hint = NodeHint { addr: node.addr, born: node::born(guard), depth: node.depth };
         if node.depth == 0 {
-            self.remember_root(hint);
+            self.remember_root(hint, epoch);
         }
         self.cache.learn_node(identity, hint, epoch);
     }
 
-    /// Remembers the root node.
-    fn remember_root(&self, root: NodeHint) {
-        if **self.root.load() != root {
-            self.root.store(Arc::new(root));
+    /// Returns the root node if it was seen in this epoch.
+    pub(super) fn root(&self, epoch: u64) -> Option<NodeHint> {
+        let root = self.root.load();
+        (root.1 == epoch).then_some(root.0)
+    }
+
+    fn remember_root(&self, root: NodeHint, epoch: u64) {
+        if **self.root.load() != (root, epoch) {
+            self.root.store(Arc::new((root, epoch)));
         }
     }
 }
