@@ -19,7 +19,7 @@ impl Turn<'_> {
         let wanted = match self.op() {
             Op::Get(_) => READ_SLOT | READ_KEY | READ_VALUE,
             Op::Put(..) => READ_GUARD | READ_KEY | BLIND_CAS,
-            Op::Insert(..) | Op::Delete(_) => READ_GUARD | READ_KEY | READ_SLOT,
+            Op::Insert(..) | Op::Delete(_) | Op::Rebuild(_) => READ_GUARD | READ_KEY | READ_SLOT,
         };
         let hint = self.hint();
         let Pc::Record { got: before, .. } = self.state.clients[self.client].pc else { unreachable!() };
@@ -70,9 +70,6 @@ impl Turn<'_> {
             unreachable!()
         };
         let hint = self.hint();
-        if got & READ_SLOT != 0 && !self.may_trust(slot) {
-            return self.again(state, None);
-        }
         if got != wanted {
             return self.push(state);
         }
@@ -81,6 +78,9 @@ impl Turn<'_> {
         }
         if key != self.key() {
             return self.go(state, Pc::HEAD);
+        }
+        if wanted & READ_SLOT != 0 && !self.may_trust(slot) {
+            return self.again(state, None);
         }
         if let Op::Get(_) = self.op() {
             return match slot.kind() {

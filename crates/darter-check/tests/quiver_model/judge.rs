@@ -28,6 +28,7 @@ enum Code {
     Put(u8),
     Insert(u8),
     Delete,
+    Rebuild,
 }
 
 impl Code {
@@ -37,6 +38,7 @@ impl Code {
             Op::Put(_, value) => Self::Put(value),
             Op::Insert(_, value) => Self::Insert(value),
             Op::Delete(_) => Self::Delete,
+            Op::Rebuild(_) => Self::Rebuild,
         }
     }
 
@@ -46,6 +48,7 @@ impl Code {
             Self::Put(new) => Op::Put(0, new),
             Self::Insert(new) => Op::Insert(0, new),
             Self::Delete => Op::Delete(0),
+            Self::Rebuild => Op::Rebuild(0),
         }
         .apply(value)
     }

@@ -1,6 +1,7 @@
 //! x
 #![allow(clippy::unwrap_used)]
 mod explore;
+mod families;
 mod hinted;
 mod judge;
 mod memory;
@@ -34,5 +35,27 @@ fn flaws() {
             if let Some((what, trace)) = out.violation { found.push((scenario.name, out.states, trace.len(), what)); }
         }
         println!("{flaw:?}: {} {:?}", found.len(), found);
+    }
+}
+
+#[test]
+#[ignore]
+fn fam() {
+    for start in families::starts() {
+        for (what, list) in [("pairs", families::pairs(&start).collect::<Vec<_>>()), ("triples", families::triples(&start).collect())] {
+            let now = std::time::Instant::now();
+            let (mut n, mut states, mut most) = (0, 0, 0);
+            for scenario in list {
+                let out = explore::explore(&scenario, None, 5_000_000);
+                n += 1; states += out.states; most = most.max(out.states);
+                if let Some((what, trace)) = out.violation {
+                    println!("{} {:?}: {what}", scenario.name, scenario.clients);
+                    for line in trace { println!("  {line}"); }
+                    return;
+                }
+                assert!(out.complete);
+            }
+            println!("{} {what}: {n} scenarios {states} states, most {most} {:?}", start.name, now.elapsed());
+        }
     }
 }

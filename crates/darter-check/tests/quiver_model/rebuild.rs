@@ -2,7 +2,7 @@
 //! slots (L7 to L9). A NONE slot is filled in the same way.
 
 use crate::memory::{
-    DELTA, EDGES, Frame, GUARD, KEY, KEYS, Kind, Life, MAP, NOTHING, RECORDS, SLOT, VALUE, WORDS, Word,
+    DELTA, Frame, GUARD, KEY, KEYS, Kind, Life, MAP, NOTHING, RECORDS, SLOT, VALUE, WORDS, Word,
 };
 use crate::scenario::Flaw;
 use crate::state::{Job, Op, Pc, State};
@@ -70,6 +70,15 @@ impl Turn<'_> {
             self.draft(state, job);
         } else if part > 0 && !self.has(Flaw::FirstPartFirst) {
             self.go(state, Pc::Part { frame, part: part - 1, whole });
+        } else {
+            self.rebuilt(state);
+        }
+    }
+
+    /// The page is replaced, by this client or another: the operation goes on in what followed.
+    fn rebuilt(&mut self, state: State) {
+        if let Op::Rebuild(_) = self.op() {
+            self.finish(state, 0);
         } else {
             self.again(state, None);
         }
@@ -177,7 +186,7 @@ impl Turn<'_> {
                 if self.has(Flaw::FirstPartFirst) && usize::from(part) + 1 < parts && (linked || part > 0) {
                     self.go(state, Pc::Part { frame, part: part + 1, whole });
                 } else if first || part == 0 {
-                    self.again(state, None);
+                    self.rebuilt(state);
                 } else {
                     self.go(state, Pc::Part { frame, part: part - 1, whole });
                 }
@@ -186,19 +195,25 @@ impl Turn<'_> {
     }
 }
 
-/// The plan for a sealed page: its live pairs, cut at edges into parts of at most `room` pairs.
+/// The plan for a sealed page: its live pairs, cut at edges into parts of at most `room` pairs. An
+/// edge with more pairs is a part of its own, where the full design has a child node; what comes
+/// after it needs a slot even if no pair is there.
 fn plan(page: &Frame, room: usize, turn: &Turn<'_>) -> Vec<Part> {
     let mut parts = vec![Part { lo: page.lo, hi: page.hi, pairs: Vec::new() }];
-    for edge in 0..EDGES as u8 {
+    let mut crowded_before = false;
+    for edge in page.lo..=page.hi {
         let here = (0..KEYS as u8).filter(|&key| turn.scenario.edges[key as usize] == edge);
         let pairs: Vec<_> = here.filter_map(|key| Some((key, live(page, key, turn)?))).collect();
+        let crowded = pairs.len() > room;
         let last = parts.last_mut().expect("a plan has a part");
-        if !last.pairs.is_empty() && last.pairs.len() + pairs.len() > room {
+        let overflows = !pairs.is_empty() && !last.pairs.is_empty() && last.pairs.len() + pairs.len() > room;
+        if edge > page.lo && (crowded || crowded_before || overflows) {
             last.hi = edge - 1;
             parts.push(Part { lo: edge, hi: page.hi, pairs });
         } else {
             last.pairs.extend(pairs);
         }
+        crowded_before = crowded;
     }
     parts
 }

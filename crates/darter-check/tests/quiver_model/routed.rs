@@ -38,7 +38,7 @@ impl Turn<'_> {
     /// No key is in the range of `slot`.
     fn at_none(&mut self, state: State, slot: u8, word: Word) {
         match self.op() {
-            Op::Get(_) | Op::Delete(_) => self.finish(state, 0),
+            Op::Get(_) | Op::Delete(_) | Op::Rebuild(_) => self.finish(state, 0),
             Op::Put(..) | Op::Insert(..) => self.draft(state, Job::Fill { slot, hi: word.first() }),
         }
     }
@@ -46,6 +46,9 @@ impl Turn<'_> {
     /// Chooses what to read of the page. Its map is of the pinned life, so that no step is needed
     /// to know which keys are static.
     fn at_page(&mut self, state: State, frame: u8) {
+        if let Op::Rebuild(_) = self.op() {
+            return self.seal_from(state, frame, 0);
+        }
         match self.frame(frame).static_rank(self.key()) {
             Some(rank) if self.later().is_empty() => self.go(state, Pc::Static { frame, rank }),
             _ => self.go(state, Pc::page(frame)),
@@ -113,7 +116,7 @@ impl Turn<'_> {
             Op::Delete(_) if !live => return self.finish(state, 0),
             Op::Delete(key) => (Word::tomb(born, self.scenario.hashes[key as usize]), 1),
             Op::Put(key, value) | Op::Insert(key, value) => (Word::leaf(key, value), u8::from(live)),
-            Op::Get(_) => unreachable!(),
+            Op::Get(_) | Op::Rebuild(_) => unreachable!(),
         };
         if slot.is_sealed() {
             self.seal_from(state, frame, 0);
@@ -139,6 +142,7 @@ impl Turn<'_> {
             Op::Delete(_) if !live => return self.finish(state, 0),
             Op::Delete(key) => (Word::delta_tomb(key), 1),
             Op::Put(key, value) | Op::Insert(key, value) => (Word::leaf(key, value), u8::from(live)),
+            Op::Rebuild(_) => unreachable!(),
         };
         if self.has(Flaw::ForeignTomb) {
             place = place.or_else(|| used.iter().position(|word| word.is(Kind::Tomb)));

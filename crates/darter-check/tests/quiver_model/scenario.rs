@@ -141,6 +141,12 @@ impl Scenario {
         self
     }
 
+    /// The last page's delta slot `at` is taken.
+    pub(crate) fn taken_at(mut self, at: usize) -> Self {
+        self.frames[self.used - 1].words[DELTA + at] = Word::delta_tomb(FOREIGN);
+        self
+    }
+
     /// The last page has this pair in its delta slot `at`.
     pub(crate) fn later(mut self, at: usize, key: u8, value: u8) -> Self {
         self.frames[self.used - 1].words[DELTA + at] = Word::leaf(key, value);
@@ -155,22 +161,23 @@ impl Scenario {
         self
     }
 
-    /// The last page was rebuilt as it was, with an empty delta, in the next frame. Its own frame is
-    /// free and has its sealed words still; hints made before are stale.
-    pub(crate) fn rebuilt(mut self) -> Self {
-        let old = self.used - 1;
-        let (lo, hi) = (self.frames[old].lo, self.frames[old].hi);
-        let page = self.frames[old];
-        let map = page.words[MAP];
-        let keys = (0..RECORDS as u8).map(|rank| Frame::mapped(map, rank)).filter(|&key| key != NOTHING);
-        let pairs: Vec<_> = keys.map(|key| (key, self.values[key as usize])).collect();
-        for word in &mut self.frames[old].words[DELTA..SLOT + pairs.len()] {
+    /// The last page was rebuilt to one of `pairs` in the next frame. Its own frame is free and has
+    /// its sealed words still; hints made before are stale.
+    pub(crate) fn rebuilt(mut self, pairs: &[(u8, u8)]) -> Self {
+        let old = &mut self.frames[self.used - 1];
+        let (lo, hi) = (old.lo, old.hi);
+        for word in &mut old.words[DELTA..KEY] {
             *word = word.sealed();
         }
-        self.frames[old].words[GUARD] = page.words[GUARD].sealed();
-        self.frames[old].life = Life::Free;
-        self.frames[old].born += 1;
-        self.page(lo, hi, &pairs)
+        old.words[GUARD] = old.words[GUARD].sealed();
+        old.life = Life::Free;
+        old.born += 1;
+        for (value, edge) in self.values.iter_mut().zip(self.edges) {
+            if (lo..=hi).contains(&edge) {
+                *value = 0;
+            }
+        }
+        self.page(lo, hi, pairs)
     }
 
     /// One more client, which begins without hints.

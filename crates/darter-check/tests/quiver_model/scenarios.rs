@@ -2,7 +2,7 @@
 //! otherwise. The number behind a key is a value.
 
 use crate::scenario::Scenario;
-use crate::state::Op::{Delete, Get, Insert, Put};
+use crate::state::Op::{Delete, Get, Insert, Put, Rebuild};
 
 /// Scenarios that are explored completely in a few seconds.
 pub(crate) fn small() -> Vec<Scenario> {
@@ -38,12 +38,15 @@ fn changes() -> Vec<Scenario> {
         page("a new key that hints find in the delta")
             .knowing(&[Put(1, 3), Get(1)])
             .knowing(&[Get(1), Delete(1)]),
+        page("a key deleted beside two inserters of another").later(0, 1, 3)
+            .client(&[Delete(1), Insert(3, 4)]).client(&[Insert(3, 5)]),
     ]
 }
 
 /// Rebuilds beside readers and writers.
 fn splits() -> Vec<Scenario> {
-    let full = |name| Scenario::new(name).page(0, 2, &[(0, 1), (2, 2)]).taken(2);
+    let page = |name| Scenario::new(name).page(0, 2, &[(0, 1), (2, 2)]);
+    let full = |name| page(name).taken(2);
     let parts = |name| full(name).room(1);
     vec![
         full("a copy beside an updater").knowing(&[Put(0, 4), Get(0)]).client(&[Put(1, 3), Get(0)]),
@@ -55,6 +58,14 @@ fn splits() -> Vec<Scenario> {
         parts("two that split, and an updater").client(&[Put(1, 3)]).client(&[Put(3, 4)]).knowing(&[Put(2, 5)]),
         parts("two that split, and a reader").client(&[Put(1, 3)]).client(&[Put(2, 4)]).client(&[Get(2)]),
         parts("two that split, and a deleter").client(&[Put(1, 3)]).client(&[Put(3, 4)]).knowing(&[Delete(2)]),
+        page("a rebuild beside inserters").knowing(&[Put(1, 3), Get(3)]).client(&[Insert(3, 4), Insert(1, 5)])
+            .client(&[Rebuild(0)]),
+        page("a rebuild beside a deleter").room(1).knowing(&[Delete(0), Get(0)]).client(&[Insert(0, 4), Put(1, 5)])
+            .client(&[Rebuild(0)]),
+        page("a rebuild beside an updater").room(1).knowing(&[Put(2, 3), Put(2, 4)]).client(&[Get(2), Get(2)])
+            .client(&[Rebuild(0)]),
+        page("a crowded edge").room(1).later(0, 1, 3).client(&[Delete(2), Rebuild(2)]).client(&[Put(3, 4), Get(2)])
+            .client(&[Rebuild(0)]),
         Scenario::new("three parts").edges([0, 1, 1, 2]).room(1).page(0, 2, &[(0, 1), (3, 2)]).taken(1)
             .later(1, 1, 3).client(&[Put(2, 4), Get(3)]).client(&[Put(3, 5), Put(1, 6)]),
         Scenario::new("a page without pairs").room(1).page(0, 0, &[(0, 1)]).page(1, 2, &[(2, 2)]).taken(2)
@@ -68,16 +79,19 @@ fn splits() -> Vec<Scenario> {
 fn reuse() -> Vec<Scenario> {
     let old = |name| Scenario::new(name).one_delta().page(0, 2, &[(0, 1)]);
     vec![
-        old("a reader with an old hint").knowing(&[Get(0)]).rebuilt().taken(1)
+        old("a reader with an old hint").knowing(&[Get(0)]).rebuilt(&[(0, 1)]).taken(1)
             .client(&[Put(1, 5)]).client(&[Put(1, 6), Put(0, 7)]),
-        old("an updater with an old hint").knowing(&[Put(0, 7)]).rebuilt().taken(1)
+        old("an updater with an old hint").knowing(&[Put(0, 7)]).rebuilt(&[(0, 1)]).taken(1)
             .client(&[Put(1, 5)]).client(&[Put(1, 6), Get(0)]),
-        old("a deleter with an old hint").knowing(&[Delete(0)]).rebuilt().taken(1)
+        old("a deleter with an old hint").knowing(&[Delete(0)]).rebuilt(&[(0, 1)]).taken(1)
             .client(&[Put(1, 5)]).client(&[Put(1, 6), Get(0)]),
-        old("an old hint to a delta").knowing(&[Insert(1, 3), Get(1)]).rebuilt().taken(1)
+        old("an old hint to a delta").knowing(&[Insert(1, 3), Get(1)]).rebuilt(&[(0, 1)]).taken(1)
             .client(&[Put(1, 5), Delete(1)]),
-        old("old hints and an updated record").updated(0, 0, 2).knowing(&[Get(0), Put(0, 7)]).rebuilt().taken(1)
+        old("old hints and an updated record").updated(0, 0, 2).knowing(&[Get(0), Put(0, 7)]).rebuilt(&[(0, 2)]).taken(1)
             .client(&[Put(1, 5), Put(0, 6)]),
+        old("an old hint to a record that is another key's now").knowing(&[Get(0)]).rebuilt(&[(1, 2)]).taken(1)
+            .client(&[Put(3, 5), Put(1, 6)]),
+        old("an old hint to a key that came later").taken(1).knowing(&[Get(1)]).client(&[Put(1, 3)]),
     ]
 }
 

@@ -12,12 +12,19 @@ pub(crate) enum Op {
     Insert(u8, u8),
     /// Returns whether the key was there.
     Delete(u8),
+    /// Rebuilds the page of the key though its delta may not be full, as whoever finds half of the
+    /// records dead does. Returns 0.
+    Rebuild(u8),
 }
 
 impl Op {
     pub(crate) fn key(self) -> u8 {
         match self {
-            Self::Get(key) | Self::Put(key, _) | Self::Insert(key, _) | Self::Delete(key) => key,
+            Self::Get(key)
+            | Self::Put(key, _)
+            | Self::Insert(key, _)
+            | Self::Delete(key)
+            | Self::Rebuild(key) => key,
         }
     }
 
@@ -29,6 +36,7 @@ impl Op {
             Self::Put(_, new) => (new, was),
             Self::Insert(_, new) => (if value == 0 { new } else { value }, was),
             Self::Delete(_) => (0, was),
+            Self::Rebuild(_) => (value, 0),
         }
     }
 }

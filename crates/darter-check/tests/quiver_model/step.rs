@@ -1,6 +1,6 @@
 //! All steps that a client can take from a state.
 
-use crate::state::Pc;
+use crate::state::{Op, Pc};
 use crate::turn::Turn;
 
 impl Turn<'_> {
@@ -32,7 +32,8 @@ impl Turn<'_> {
         self.state.judged[key] = self.judge.begins(self.state.judged[key], self.client, op);
         let client = &mut self.state.clients[self.client];
         client.begun += 1;
-        client.pc = if client.hints[key].is_some() { Pc::RECORD } else { Pc::ROUTE };
+        let hinted = client.hints[key].is_some() && !matches!(op, Op::Rebuild(_));
+        client.pc = if hinted { Pc::RECORD } else { Pc::ROUTE };
         self.step();
     }
 }
