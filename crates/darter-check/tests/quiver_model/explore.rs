@@ -1,6 +1,11 @@
 //! Explores all states of a scenario in breadth, so that the first trace to a violation is a
 //! shortest one.
 //!
+//! What must hold: every result is explained by an order of the operations; every client that has
+//! not returned has a step, whatever the others do; no memory is lost at the end; and no state comes
+//! again. Then each run ends, and if clients stop for ever at any step, the others end all the same,
+//! since their steps are a run too.
+//!
 //! Known states are kept as fingerprints of 64 bits. With 10^7 states, two have the same one with a
 //! probability of 3 in 10^6; then a part of the states would go unseen.
 
@@ -9,7 +14,7 @@ use crate::memory::{FRAMES, Kind, Life, WORDS};
 use crate::scenario::{Flaw, Scenario};
 use crate::state::{Pc, State};
 use crate::turn::{Next, Turn};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// Mixes words by a multiplication to 128 bits.
@@ -70,8 +75,6 @@ impl Hasher for Fingerprint {
 pub(crate) struct Outcome {
     /// Distinct states.
     pub(crate) states: usize,
-    /// Steps from the start to the farthest state.
-    pub(crate) depth: usize,
     /// Whether no state was left out.
     pub(crate) complete: bool,
     /// What is wrong, and a line for every step that leads there.
@@ -82,39 +85,133 @@ pub(crate) struct Outcome {
 pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> Outcome {
     let mut judge = Judge::default();
     let start = scenario.start(&mut judge);
-    let mut known: HashSet<u64, BuildHasherDefault<Fingerprint>> = HashSet::default();
-    known.insert(fingerprint(&start));
-    // For each state, the number of the one before and which of its successors it is.
-    let mut origins: Vec<(u32, u16)> = vec![(0, 0)];
-    let mut level = vec![(0_u32, start)];
-    let mut depth = 0;
+    let mut graph = Graph::default();
+    graph.number(&start, (0, 0));
+    let mut level = vec![start];
     let mut next = Vec::new();
-    while !level.is_empty() && known.len() < limit {
+    while !level.is_empty() && graph.origins.len() < limit {
         let mut deeper = Vec::new();
-        for (number, state) in level {
+        for state in level {
+            let number = graph.first.len() as u32;
+            graph.first.push(graph.edges.len() as u32);
             next.clear();
             let mut wrong = successors(scenario, flaw, &mut judge, state, &mut next);
-            for (choice, &(state, violation)) in next.iter().enumerate() {
-                if violation.is_none() && !known.insert(fingerprint(&state)) {
-                    continue;
-                }
-                origins.push((number, choice as u16));
-                wrong = wrong.or(violation);
-                deeper.push((origins.len() as u32 - 1, state));
+            let mut last = number;
+            for (choice, (state, violation)) in next.iter().enumerate() {
+                let origin = (number, choice as u16);
                 if violation.is_some() {
+                    (wrong, last) = (*violation, graph.origins.len() as u32);
+                    graph.origins.push(origin);
                     break;
+                }
+                let (to, is_new) = graph.number(state, origin);
+                graph.edges.push(to);
+                if is_new {
+                    deeper.push(*state);
                 }
             }
             if let Some(what) = wrong {
-                let last = if next.is_empty() { number } else { origins.len() as u32 - 1 };
-                let trace = trace(scenario, flaw, &mut judge, &origins, last);
-                return Outcome { states: known.len(), depth, complete: false, violation: Some((what, trace)) };
+                let trace = trace(scenario, flaw, &mut judge, &graph.way_to(last));
+                return Outcome { states: graph.origins.len(), complete: false, violation: Some((what, trace)) };
             }
         }
         level = deeper;
-        depth += usize::from(!level.is_empty());
     }
-    Outcome { states: known.len(), depth, complete: level.is_empty(), violation: None }
+    let (states, complete) = (graph.origins.len(), level.is_empty());
+    let way = if complete { graph.cycle() } else { None };
+    let violation =
+        way.map(|way| ("operations may go on for ever", trace(scenario, flaw, &mut judge, &way)));
+    Outcome { states, complete, violation }
+}
+
+/// The states and steps seen so far. States have numbers in the order in which they are found, and
+/// are left in the same order.
+#[derive(Default)]
+struct Graph {
+    numbers: HashMap<u64, u32, BuildHasherDefault<Fingerprint>>,
+    /// For each state, the number of the one before and which of its successors it is.
+    origins: Vec<(u32, u16)>,
+    /// For each state that was left, the place of its first successor in `edges`.
+    first: Vec<u32>,
+    edges: Vec<u32>,
+}
+
+impl Graph {
+    /// Returns a state's number, and whether it is new.
+    fn number(&mut self, state: &State, origin: (u32, u16)) -> (u32, bool) {
+        let new = self.origins.len() as u32;
+        let number = *self.numbers.entry(fingerprint(state)).or_insert(new);
+        if number == new {
+            self.origins.push(origin);
+        }
+        (number, number == new)
+    }
+
+    /// The successors of a state, by number.
+    fn after(&self, number: usize) -> &[u32] {
+        let end = self.first.get(number + 1).map_or(self.edges.len(), |&end| end as usize);
+        &self.edges[self.first[number] as usize..end]
+    }
+
+    /// Which successor to take in each state on a shortest way to this one.
+    fn way_to(&self, mut number: u32) -> Vec<u16> {
+        let mut way = Vec::new();
+        while number != 0 {
+            let (before, choice) = self.origins[number as usize];
+            way.push(choice);
+            number = before;
+        }
+        way.reverse();
+        way
+    }
+
+    /// A way to a state, then around a cycle, if there is one.
+    ///
+    /// States that no step leads to are taken away, with their steps, as long as there are any.
+    /// What is left lies on cycles or behind them.
+    fn cycle(&self) -> Option<Vec<u16>> {
+        let mut before = vec![0_u32; self.first.len()];
+        for &to in &self.edges {
+            before[to as usize] += 1;
+        }
+        let mut open: Vec<usize> = (0..before.len()).filter(|&number| before[number] == 0).collect();
+        let mut gone = vec![false; before.len()];
+        while let Some(number) = open.pop() {
+            gone[number] = true;
+            for &to in self.after(number) {
+                before[to as usize] -= 1;
+                if before[to as usize] == 0 {
+                    open.push(to as usize);
+                }
+            }
+        }
+        let left = gone.iter().position(|&gone| !gone)?;
+        // Each state left has a predecessor that is left: going back comes to a cycle.
+        let mut from = vec![None; gone.len()];
+        for number in (0..gone.len()).filter(|&number| !gone[number]) {
+            for (choice, &to) in self.after(number).iter().enumerate() {
+                from[to as usize] = Some((number, choice as u16));
+            }
+        }
+        let mut seen = vec![false; gone.len()];
+        let mut number = left;
+        while !std::mem::replace(&mut seen[number], true) {
+            number = from[number]?.0;
+        }
+        let mut around = Vec::new();
+        let mut at = number;
+        loop {
+            let (before, choice) = from[at]?;
+            around.push(choice);
+            at = before;
+            if at == number {
+                break;
+            }
+        }
+        let mut way = self.way_to(number as u32);
+        way.extend(around.iter().rev());
+        Some(way)
+    }
 }
 
 fn fingerprint(state: &State) -> u64 {
@@ -156,24 +253,12 @@ fn owns_all(state: &State) -> bool {
     })
 }
 
-/// The steps that lead to a state, by going there again.
-fn trace(
-    scenario: &Scenario,
-    flaw: Option<Flaw>,
-    judge: &mut Judge,
-    origins: &[(u32, u16)],
-    last: u32,
-) -> Vec<String> {
-    let mut choices = Vec::new();
-    let mut number = last;
-    while number != 0 {
-        choices.push(origins[number as usize].1);
-        number = origins[number as usize].0;
-    }
+/// The steps of a way from the start, by going it again.
+fn trace(scenario: &Scenario, flaw: Option<Flaw>, judge: &mut Judge, way: &[u16]) -> Vec<String> {
     let mut state = scenario.start(judge);
     let mut lines = Vec::new();
     let mut next = Vec::new();
-    for &choice in choices.iter().rev() {
+    for &choice in way {
         next.clear();
         successors(scenario, flaw, judge, state, &mut next);
         let (after, _) = next[choice as usize];

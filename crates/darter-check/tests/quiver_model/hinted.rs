@@ -47,7 +47,6 @@ impl Turn<'_> {
             }
             if let Some(leaf) = cas {
                 state.frames[hint.frame as usize].words[SLOT + rank] = leaf;
-                state.changed_by(self.client);
             }
             self.judge_record(state, wanted);
         }
@@ -59,7 +58,7 @@ impl Turn<'_> {
         let Op::Put(key, value) = self.op() else { return None };
         let matches = slot.is(Kind::Inline)
             && !slot.is_sealed()
-            && self.is_of_life(slot, self.hint())
+            && (slot.first() == self.hint().born || self.has(Flaw::BornOfCas))
             && slot.second() == self.scenario.hashes[key as usize];
         matches.then(|| Word::leaf(key, value))
     }
@@ -90,7 +89,7 @@ impl Turn<'_> {
                 _ => self.go(state, Pc::LeafGuard { slot, value }),
             };
         }
-        if guard.is_sealed() || slot.is_sealed() || !guard.is(Kind::Guard) || !self.is_of_life(guard, hint) {
+        if slot.is_sealed() || !self.proves_life(guard) {
             return self.again(state, None);
         }
         if let Op::Put(..) = self.op() {
@@ -108,7 +107,7 @@ impl Turn<'_> {
             return false;
         }
         match slot.kind() {
-            Kind::Inline | Kind::Tomb => self.is_of_life(slot, self.hint()),
+            Kind::Inline | Kind::Tomb => slot.first() == self.hint().born || self.has(Flaw::BornOfRecord),
             Kind::Leaf => true,
             _ => false,
         }
@@ -131,20 +130,17 @@ impl Turn<'_> {
         let word = &mut state.frames[hint.frame as usize].words[SLOT + hint.rank as usize];
         if *word == Word::leaf(key, value) || self.has(Flaw::UndoOverwrites) {
             *word = inline;
-            state.changed_by(self.client);
         }
         self.go(state, Pc::HEAD);
     }
 
     /// Reads the guard beside a LEAF, which has no room for born.
     pub(crate) fn leaf_guard(&mut self, slot: Word, value: u8) {
-        let hint = self.hint();
-        let guard = self.frame(hint.frame).words[GUARD];
-        let sealed = guard.is_sealed() && !self.has(Flaw::SealedTrusted);
-        if sealed || !guard.is(Kind::Guard) || !self.is_of_life(guard, hint) {
-            self.again(self.state, None);
-        } else {
+        let guard = self.frame(self.hint().frame).words[GUARD];
+        if self.proves_life(guard) {
             self.judge_leaf(self.state, slot, value);
+        } else {
+            self.again(self.state, None);
         }
     }
 
@@ -174,9 +170,7 @@ impl Turn<'_> {
                 _ => delta[bit - 2] = words[DELTA + bit - 2],
             }
             let (got, guard, map, delta) = (*got, *guard, *map, *delta);
-            let sealed = guard.is_sealed() && !self.has(Flaw::SealedTrusted);
-            let known = got & 1 != 0;
-            if known && (sealed || !guard.is(Kind::Guard) || !self.is_of_life(guard, hint)) {
+            if got & 1 != 0 && !self.proves_life(guard) {
                 self.again(state, None);
             } else if got != all {
                 self.push(state);

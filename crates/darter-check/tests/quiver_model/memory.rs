@@ -15,7 +15,7 @@ pub(crate) const RECORDS: usize = 2;
 /// Delta slots that a page has room for.
 pub(crate) const DELTAS: usize = 2;
 /// Page frames.
-pub(crate) const FRAMES: usize = 8;
+pub(crate) const FRAMES: usize = 7;
 /// Clients at most.
 pub(crate) const CLIENTS: usize = 3;
 

@@ -54,10 +54,7 @@ impl Turn<'_> {
         let place = self.seals(frame)[at as usize];
         let mut state = self.state;
         let word = &mut state.frames[frame as usize].words[place];
-        if !word.is_sealed() {
-            *word = word.sealed();
-            state.changed_by(self.client);
-        }
+        *word = word.sealed();
         self.seal_from(state, frame, at as usize + 1);
     }
 
@@ -166,7 +163,6 @@ impl Turn<'_> {
         let linked = state.slots[slot as usize] == expect;
         if linked {
             state.slots[slot as usize] = put;
-            state.changed_by(self.client);
         }
         if draft != NOTHING {
             state.frames[draft as usize].life = if linked { Life::Linked } else { Life::Free };

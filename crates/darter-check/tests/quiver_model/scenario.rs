@@ -16,8 +16,12 @@ const FOREIGN: u8 = 7;
 pub(crate) enum Flaw {
     /// A search does not compare its edge with *hi* of the slot that it found.
     HiUnchecked,
-    /// Born of guards and record words is not compared, not even by the blind CAS.
-    BornNotCompared,
+    /// A hint's user does not compare the born of INLINE and TOMB.
+    BornOfRecord,
+    /// The blind CAS accepts any born.
+    BornOfCas,
+    /// A hint's user does not compare the born of the guard.
+    BornOfGuard,
     /// The new page is written before the last words of the old one are sealed.
     EarlyCopy,
     /// A rebuild seals all words but the guard.
@@ -46,6 +50,29 @@ pub(crate) enum Flaw {
     NoGrace,
     /// A miss believes the rank that the client remembered.
     HintedAbsence,
+}
+
+impl Flaw {
+    pub(crate) const ALL: [Self; 18] = [
+        Self::HiUnchecked,
+        Self::BornOfRecord,
+        Self::BornOfCas,
+        Self::BornOfGuard,
+        Self::EarlyCopy,
+        Self::GuardNotSealed,
+        Self::GuardSealedFirst,
+        Self::SealedTrusted,
+        Self::PlanFree,
+        Self::FirstPartFirst,
+        Self::ForeignTomb,
+        Self::LeafWithoutGuard,
+        Self::WrongLeafBelieved,
+        Self::WrongLeafCopied,
+        Self::UndoMissing,
+        Self::UndoOverwrites,
+        Self::NoGrace,
+        Self::HintedAbsence,
+    ];
 }
 
 /// One scenario.
@@ -211,7 +238,7 @@ impl Scenario {
 
     /// The state at the start.
     pub(crate) fn start(&self, judge: &mut Judge) -> State {
-        let mut clients = [Client { pc: Pc::Idle, begun: 0, again: 0, hints: [None; KEYS] }; CLIENTS];
+        let mut clients = [Client { pc: Pc::Idle, begun: 0, hints: [None; KEYS] }; CLIENTS];
         for (client, ops) in self.clients.iter().enumerate() {
             for op in ops {
                 let key = op.key() as usize;

@@ -110,8 +110,6 @@ pub(crate) struct Client {
     pub(crate) pc: Pc,
     /// Operations begun.
     pub(crate) begun: u8,
-    /// How often it began again since another client changed a word.
-    pub(crate) again: u8,
     pub(crate) hints: [Option<Hint>; KEYS],
 }
 
@@ -126,15 +124,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Notes that `client` changed a word: the others have a reason to begin again.
-    pub(crate) fn changed_by(&mut self, client: usize) {
-        for (other, state) in self.clients.iter_mut().enumerate() {
-            if other != client {
-                state.again = 0;
-            }
-        }
-    }
-
     /// Returns whether a hint of any client other than `client` names this frame.
     pub(crate) fn is_hinted(&self, frame: u8, client: usize) -> bool {
         let names = |hint: &Option<Hint>| hint.is_some_and(|hint| hint.frame == frame);

@@ -2,13 +2,9 @@
 //! where the states after it go.
 
 use crate::judge::Judge;
-use crate::memory::{Frame, NOTHING, Word};
+use crate::memory::{Frame, Kind, MAP, NOTHING, RECORDS, Word};
 use crate::scenario::{Flaw, Scenario};
 use crate::state::{Hint, Op, Pc, State};
-
-/// How often an operation may begin again while no other client changes a word. The longest such
-/// run of the protocol is shorter: a stale hint, a stale view of the node, two lost CASes, helping.
-const AGAIN_MAX: u8 = 10;
 
 /// A state after a step, and what is wrong with it if something is.
 pub(crate) type Next = (State, Option<&'static str>);
@@ -56,9 +52,11 @@ impl Turn<'_> {
         &self.state.frames[frame as usize]
     }
 
-    /// Whether a word's born is the one remembered.
-    pub(crate) fn is_of_life(&self, word: Word, hint: Hint) -> bool {
-        word.first() == hint.born || self.has(Flaw::BornNotCompared)
+    /// Whether a guard that was read by a hint shows that the remembered life lasts.
+    pub(crate) fn proves_life(&self, guard: Word) -> bool {
+        let same = guard.first() == self.hint().born || self.has(Flaw::BornOfGuard);
+        let sealed = guard.is_sealed() && !(self.has(Flaw::SealedTrusted) && matches!(self.op(), Op::Get(_)));
+        guard.is(Kind::Guard) && same && !sealed
     }
 
     /// The step leads to `state`.
@@ -77,7 +75,6 @@ impl Turn<'_> {
     pub(crate) fn again(&mut self, mut state: State, rank: Option<u8>) {
         let key = self.key() as usize;
         let client = &mut state.clients[self.client];
-        client.again += 1;
         if let (Some(rank), Some(hint)) = (rank, &mut client.hints[key]) {
             hint.rank = rank;
             client.pc = Pc::RECORD;
@@ -85,11 +82,7 @@ impl Turn<'_> {
             client.hints[key] = None;
             client.pc = Pc::ROUTE;
         }
-        if client.again > AGAIN_MAX {
-            self.out.push((state, Some("an operation begins again and again though nobody disturbs it")));
-        } else {
-            self.push(state);
-        }
+        self.push(state);
     }
 
     /// The operation returns.
@@ -103,7 +96,6 @@ impl Turn<'_> {
                 *hint = None;
             }
         }
-        state.clients[self.client].again = 0;
         state.clients[self.client].pc = Pc::Idle;
         match judged {
             Some(judged) => {
@@ -123,7 +115,7 @@ impl Turn<'_> {
         for op in self.later() {
             let edge = self.scenario.edges[op.key() as usize];
             if (page.lo..=page.hi).contains(&edge) {
-                let rank = Frame::rank(page.words[crate::memory::MAP], op.key());
+                let rank = Frame::rank(page.words[MAP], op.key());
                 let hint = Hint { frame, born: guard.first(), rank };
                 state.clients[self.client].hints[op.key() as usize] = Some(hint);
             }
@@ -136,7 +128,6 @@ impl Turn<'_> {
         let word = &mut state.frames[frame as usize].words[at as usize];
         if *word == expect {
             *word = put;
-            state.changed_by(self.client);
             self.finish(state, result);
         } else {
             self.again(state, None);
@@ -145,7 +136,7 @@ impl Turn<'_> {
 
     /// The records that the page in `frame` has.
     pub(crate) fn records(&self, frame: u8) -> usize {
-        let map = self.frame(frame).words[crate::memory::MAP];
-        (0..crate::memory::RECORDS as u8).filter(|&rank| Frame::mapped(map, rank) != NOTHING).count()
+        let map = self.frame(frame).words[MAP];
+        (0..RECORDS as u8).filter(|&rank| Frame::mapped(map, rank) != NOTHING).count()
     }
 }
