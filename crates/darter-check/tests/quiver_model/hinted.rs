@@ -60,7 +60,7 @@ impl Turn<'_> {
             && !slot.is_sealed()
             && (slot.first() == self.hint().born || self.has(Flaw::BornOfCas))
             && slot.second() == self.scenario.hashes[key as usize];
-        matches.then(|| Word::leaf(key, value))
+        matches.then(|| self.leaf(key, value))
     }
 
     /// Goes on after a part of the batch.
@@ -122,14 +122,20 @@ impl Turn<'_> {
         }
     }
 
-    /// Puts INLINE back in another key's record, by a CAS that expects the client's own leaf.
+    /// Puts INLINE back in another key's record, by a CAS that expects the client's own leaf. If
+    /// that fails, the leaf is of whoever replaced it, or replaces the sealed page.
     pub(crate) fn undo(&mut self, inline: Word) {
         let hint = self.hint();
         let Op::Put(key, value) = self.op() else { unreachable!() };
+        let own = self.leaf(key, value);
         let mut state = self.state;
         let word = &mut state.frames[hint.frame as usize].words[SLOT + hint.rank as usize];
-        if *word == Word::leaf(key, value) || self.has(Flaw::UndoOverwrites) {
+        if *word == own || self.has(Flaw::UndoOverwrites) {
             *word = inline;
+        } else if self.has(Flaw::LostLeafFreed) && !state.retire_leaf(own) {
+            return self.wrong(state, "a leaf is retired twice");
+        } else if !self.has(Flaw::LostLeafReused) {
+            state.clients[self.client].copy += 1;
         }
         self.go(state, Pc::HEAD);
     }

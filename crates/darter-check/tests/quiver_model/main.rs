@@ -5,7 +5,7 @@
 //! or three clients with a few operations each on four keys, page frames that are used again after
 //! a grace, and hints that outlive their page. The words of a READ come one by one in any order, so
 //! do the words of a new page where a hint may lead, and every CAS is a step. It has no paths of
-//! several nodes, no scans, and no reuse of leaves.
+//! several nodes and no scans; leaves are retired, but their memory is not used again.
 //!
 //! The protocol must hold in all scenarios, and each error planted in it must be found:
 //!
@@ -112,6 +112,7 @@ fn finder(flaw: Flaw) -> &'static str {
         Flaw::WrongLeafBelieved => "a wrong leaf beside readers",
         Flaw::WrongLeafCopied => "a wrong leaf in a rebuild",
         Flaw::UndoMissing | Flaw::UndoOverwrites => "a wrong leaf beside an updater",
+        Flaw::LostLeafReused | Flaw::LostLeafFreed => "a wrong leaf beside an updater",
         Flaw::NoGrace => "a copy beside an updater",
         Flaw::HintedAbsence => "a wrong map",
     }

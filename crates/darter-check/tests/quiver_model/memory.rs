@@ -2,7 +2,8 @@
 //!
 //! A word is a `u16` whose fields are a nibble each. A LEAF word holds its leaf's key and value in
 //! place of an address, since a leaf never changes while it can be reached. Every put of a scenario
-//! writes a value of its own, so equal LEAF words are equal addresses.
+//! writes a value of its own. If it needs another leaf, that one has the next *copy* number, so
+//! equal LEAF words are equal addresses.
 
 use std::fmt;
 
@@ -70,8 +71,8 @@ impl Word {
         Self::new(Kind::Tomb, 0, key, 0)
     }
 
-    pub(crate) const fn leaf(key: u8, value: u8) -> Self {
-        Self::new(Kind::Leaf, 0, key, value)
+    pub(crate) const fn leaf(key: u8, value: u8, copy: u8) -> Self {
+        Self::new(Kind::Leaf, copy, key, value)
     }
 
     pub(crate) const fn none(hi: u8) -> Self {
@@ -110,7 +111,7 @@ impl Word {
         Self(self.0 | Self::SEAL)
     }
 
-    /// Born of INLINE, TOMB and guard, *hi* of NONE and PAGE.
+    /// Born of INLINE, TOMB and guard, *hi* of NONE and PAGE, a leaf's copy number.
     pub(crate) fn first(self) -> u8 {
         (self.0 >> 4 & 15) as u8
     }
@@ -134,7 +135,7 @@ impl fmt::Debug for Word {
             Kind::Empty => write!(formatter, "EMPTY{seal}"),
             Kind::Inline => write!(formatter, "INLINE(born {first} hash {second}{seal})"),
             Kind::Tomb => write!(formatter, "TOMB(born {first} hash {second}{seal})"),
-            Kind::Leaf => write!(formatter, "LEAF({second}={}{seal})", self.value()),
+            Kind::Leaf => write!(formatter, "LEAF({second}={} copy {first}{seal})", self.value()),
             Kind::None => write!(formatter, "NONE(hi {first})"),
             Kind::Page => write!(formatter, "PAGE(hi {first} frame {second})"),
             Kind::Guard => write!(formatter, "GUARD(born {first} records {second}{seal})"),

@@ -177,6 +177,10 @@ impl Turn<'_> {
                 let first = expect.is(Kind::Page);
                 if first && linked {
                     state.retire(frame, !self.has(Flaw::NoGrace));
+                    let words = self.frame(frame).words;
+                    if !words[DELTA..KEY].iter().all(|&word| state.retire_leaf(word)) {
+                        return self.wrong(state, "a leaf is retired twice");
+                    }
                 }
                 let parts = plan(self.frame(frame), self.scenario.room, self).len();
                 if self.has(Flaw::FirstPartFirst) && usize::from(part) + 1 < parts && (linked || part > 0) {

@@ -115,7 +115,7 @@ impl Turn<'_> {
             Op::Insert(..) if live => return self.finish(state, 1),
             Op::Delete(_) if !live => return self.finish(state, 0),
             Op::Delete(key) => (Word::tomb(born, self.scenario.hashes[key as usize]), 1),
-            Op::Put(key, value) | Op::Insert(key, value) => (Word::leaf(key, value), u8::from(live)),
+            Op::Put(key, value) | Op::Insert(key, value) => (self.leaf(key, value), u8::from(live)),
             Op::Get(_) | Op::Rebuild(_) => unreachable!(),
         };
         if slot.is_sealed() {
@@ -141,7 +141,7 @@ impl Turn<'_> {
             Op::Insert(..) if live => return self.finish(state, 1),
             Op::Delete(_) if !live => return self.finish(state, 0),
             Op::Delete(key) => (Word::delta_tomb(key), 1),
-            Op::Put(key, value) | Op::Insert(key, value) => (Word::leaf(key, value), u8::from(live)),
+            Op::Put(key, value) | Op::Insert(key, value) => (self.leaf(key, value), u8::from(live)),
             Op::Rebuild(_) => unreachable!(),
         };
         if self.has(Flaw::ForeignTomb) {

@@ -46,6 +46,10 @@ pub(crate) enum Flaw {
     UndoMissing,
     /// The updater puts INLINE back without looking at the word.
     UndoOverwrites,
+    /// After an undo that failed, the updater goes on with the leaf that it lost.
+    LostLeafReused,
+    /// After an undo that failed, the updater retires the leaf that it lost.
+    LostLeafFreed,
     /// A page's frame is free as soon as it is unlinked.
     NoGrace,
     /// A miss believes the rank that the client remembered.
@@ -53,7 +57,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::HiUnchecked,
         Self::BornOfRecord,
         Self::BornOfCas,
@@ -70,6 +74,8 @@ impl Flaw {
         Self::WrongLeafCopied,
         Self::UndoMissing,
         Self::UndoOverwrites,
+        Self::LostLeafReused,
+        Self::LostLeafFreed,
         Self::NoGrace,
         Self::HintedAbsence,
     ];
@@ -168,22 +174,16 @@ impl Scenario {
         self
     }
 
-    /// The last page's delta slot `at` is taken.
-    pub(crate) fn taken_at(mut self, at: usize) -> Self {
-        self.frames[self.used - 1].words[DELTA + at] = Word::delta_tomb(FOREIGN);
-        self
-    }
-
     /// The last page has this pair in its delta slot `at`.
     pub(crate) fn later(mut self, at: usize, key: u8, value: u8) -> Self {
-        self.frames[self.used - 1].words[DELTA + at] = Word::leaf(key, value);
+        self.frames[self.used - 1].words[DELTA + at] = Word::leaf(key, value, 0);
         self.values[key as usize] = value;
         self
     }
 
     /// A record of the last page has been updated.
     pub(crate) fn updated(mut self, rank: usize, key: u8, value: u8) -> Self {
-        self.frames[self.used - 1].words[SLOT + rank] = Word::leaf(key, value);
+        self.frames[self.used - 1].words[SLOT + rank] = Word::leaf(key, value, 0);
         self.values[key as usize] = value;
         self
     }
@@ -238,7 +238,7 @@ impl Scenario {
 
     /// The state at the start.
     pub(crate) fn start(&self, judge: &mut Judge) -> State {
-        let mut clients = [Client { pc: Pc::Idle, begun: 0, hints: [None; KEYS] }; CLIENTS];
+        let mut clients = [Client { pc: Pc::Idle, begun: 0, hints: [None; KEYS], copy: 0 }; CLIENTS];
         for (client, ops) in self.clients.iter().enumerate() {
             for op in ops {
                 let key = op.key() as usize;
@@ -246,7 +246,7 @@ impl Scenario {
             }
         }
         let judged = self.values.map(|value| judge.initial(value));
-        let mut state = State { frames: self.frames, slots: self.slots, clients, judged };
+        let mut state = State { frames: self.frames, slots: self.slots, clients, judged, retired: 0 };
         state.forget_unreachable();
         state
     }

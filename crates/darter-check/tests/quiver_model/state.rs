@@ -1,6 +1,6 @@
 //! A state of the miniature: the pool, where each client is in its operation, and the histories.
 
-use crate::memory::{CLIENTS, DELTAS, EDGES, FRAMES, Frame, KEYS, Life, Word};
+use crate::memory::{CLIENTS, DELTAS, EDGES, FRAMES, Frame, KEYS, Kind, Life, Word};
 
 /// One operation on one key. Values are 1 to 7; 0 means absent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -111,6 +111,8 @@ pub(crate) struct Client {
     /// Operations begun.
     pub(crate) begun: u8,
     pub(crate) hints: [Option<Hint>; KEYS],
+    /// Copy number of its leaf: how many it has lost to a page in this operation.
+    pub(crate) copy: u8,
 }
 
 /// One state.
@@ -121,6 +123,8 @@ pub(crate) struct State {
     pub(crate) clients: [Client; CLIENTS],
     /// For each key, the number that the judge gave to its set of configurations.
     pub(crate) judged: [u16; KEYS],
+    /// A bit for each leaf that is retired.
+    pub(crate) retired: u32,
 }
 
 impl State {
@@ -146,6 +150,27 @@ impl State {
         }
         self.frames[frame as usize].life = Life::Retired(if grace { pinned } else { 0 });
         self.free_retired();
+    }
+
+    /// Whether a LEAF word's leaf is retired.
+    pub(crate) fn is_retired(&self, leaf: Word) -> bool {
+        self.retired & Self::leaf_bit(leaf) != 0
+    }
+
+    /// Retires the leaf of a word that was replaced, if it has one. Returns whether it may.
+    #[must_use]
+    pub(crate) fn retire_leaf(&mut self, word: Word) -> bool {
+        if !word.is(Kind::Leaf) {
+            return true;
+        }
+        let fresh = !self.is_retired(word);
+        self.retired |= Self::leaf_bit(word);
+        fresh
+    }
+
+    fn leaf_bit(leaf: Word) -> u32 {
+        assert!(leaf.value() < 8 && leaf.first() < 4, "a scenario has few leaves");
+        1 << (leaf.value() * 4 + leaf.first())
     }
 
     /// Ends the pin of a client.

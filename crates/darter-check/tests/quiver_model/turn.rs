@@ -38,6 +38,11 @@ impl Turn<'_> {
         self.scenario.edges[self.key() as usize]
     }
 
+    /// The operation's leaf.
+    pub(crate) fn leaf(&self, key: u8, value: u8) -> Word {
+        Word::leaf(key, value, self.state.clients[self.client].copy)
+    }
+
     /// The operations that the client has not begun.
     pub(crate) fn later(&self) -> &[Op] {
         &self.scenario.clients[self.client][self.state.clients[self.client].begun as usize..]
@@ -63,6 +68,11 @@ impl Turn<'_> {
     pub(crate) fn push(&mut self, mut state: State) {
         state.forget_unreachable();
         self.out.push((state, None));
+    }
+
+    /// The step violates what must hold.
+    pub(crate) fn wrong(&mut self, state: State, what: &'static str) {
+        self.out.push((state, Some(what)));
     }
 
     /// The step leads to `state`, with the client at `pc`.
@@ -97,12 +107,13 @@ impl Turn<'_> {
             }
         }
         state.clients[self.client].pc = Pc::Idle;
+        state.clients[self.client].copy = 0;
         match judged {
             Some(judged) => {
                 state.judged[key] = judged;
                 self.push(state);
             }
-            None => self.out.push((state, Some("no order of the operations explains a result"))),
+            None => self.wrong(state, "no order of the operations explains a result"),
         }
     }
 
@@ -126,11 +137,16 @@ impl Turn<'_> {
     pub(crate) fn swap(&mut self, frame: u8, at: u8, expect: Word, put: Word, result: u8) {
         let mut state = self.state;
         let word = &mut state.frames[frame as usize].words[at as usize];
-        if *word == expect {
-            *word = put;
-            self.finish(state, result);
+        if *word != expect {
+            return self.again(state, None);
+        }
+        *word = put;
+        if !state.retire_leaf(expect) {
+            self.wrong(state, "a leaf is retired twice");
+        } else if put.is(Kind::Leaf) && state.is_retired(put) {
+            self.wrong(state, "a retired leaf is linked");
         } else {
-            self.again(state, None);
+            self.finish(state, result);
         }
     }
 
