@@ -112,15 +112,18 @@ pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> 
             }
             if let Some(what) = wrong {
                 let trace = trace(scenario, flaw, &mut judge, &graph.way_to(last));
-                return Outcome { states: graph.origins.len(), complete: false, violation: Some((what, trace)) };
+                return Outcome {
+                    states: graph.origins.len(),
+                    complete: false,
+                    violation: Some((what, trace)),
+                };
             }
         }
         level = deeper;
     }
     let (states, complete) = (graph.origins.len(), level.is_empty());
     let way = if complete { graph.cycle() } else { None };
-    let violation =
-        way.map(|way| ("operations may go on for ever", trace(scenario, flaw, &mut judge, &way)));
+    let violation = way.map(|way| ("operations may go on for ever", trace(scenario, flaw, &mut judge, &way)));
     Outcome { states, complete, violation }
 }
 

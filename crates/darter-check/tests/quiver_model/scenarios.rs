@@ -33,9 +33,7 @@ fn parts(name: &'static str) -> Scenario {
 /// Operations that meet in one page.
 fn changes() -> Vec<Scenario> {
     vec![
-        page("one new key, two inserters")
-            .client(&[Insert(1, 3), Get(1)])
-            .client(&[Insert(1, 4), Delete(1)]),
+        page("one new key, two inserters").client(&[Insert(1, 3), Get(1)]).client(&[Insert(1, 4), Delete(1)]),
         page("two new keys, two inserters").client(&[Put(1, 3), Put(3, 4)]).client(&[Put(3, 5), Get(1)]),
         page("three inserters of one key")
             .client(&[Insert(1, 3)])
@@ -182,10 +180,7 @@ fn collisions() -> Vec<Scenario> {
             .knowing(&[Get(1)]),
         page("a wrong leaf beside an updater").knowing(&[Put(1, 3)]).knowing(&[Put(0, 4), Get(0)]),
         page("a wrong leaf beside a deleter").knowing(&[Put(1, 3)]).knowing(&[Delete(0), Insert(0, 4)]),
-        page("a wrong leaf in a rebuild")
-            .taken(1)
-            .knowing(&[Put(1, 3), Get(0)])
-            .client(&[Put(3, 4), Get(0)]),
+        page("a wrong leaf in a rebuild").taken(1).knowing(&[Put(1, 3), Get(0)]).client(&[Put(3, 4), Get(0)]),
         page("two wrong leaves").knowing(&[Put(1, 3)]).knowing(&[Put(1, 4)]).knowing(&[Put(0, 5)]),
         two("a wrong map").knowing(&[Get(1), Put(1, 3)]).misled(1, 0).knowing(&[Delete(1)]).misled(1, 0),
         two("a wrong map and equal hashes")

@@ -63,39 +63,78 @@ pub(crate) enum Job {
 pub(crate) enum Pc {
     Idle,
     /// The batch of a hint: `got` has a bit for each word read, and for the blind CAS.
-    Record { got: u8, slot: Word, key: u8, value: u8, guard: Word, swapped: bool },
+    Record {
+        got: u8,
+        slot: Word,
+        key: u8,
+        value: u8,
+        guard: Word,
+        swapped: bool,
+    },
     /// A LEAF by hint: the guard is to be read. `value` is the record's own.
-    LeafGuard { slot: Word, value: u8 },
+    LeafGuard {
+        slot: Word,
+        value: u8,
+    },
     /// The blind CAS hit another key's record, whose INLINE is to be put back.
-    Undo { inline: Word },
+    Undo {
+        inline: Word,
+    },
     /// Another key's record: guard, delta and map are to be read.
-    Head { got: u8, guard: Word, map: Word, delta: [Word; DELTAS] },
+    Head {
+        got: u8,
+        guard: Word,
+        map: Word,
+        delta: [Word; DELTAS],
+    },
     /// The node's slots, up to the key's edge, are to be read.
-    Route { got: u8, slots: [Word; EDGES] },
+    Route {
+        got: u8,
+        slots: [Word; EDGES],
+    },
     /// A page found by the node: guard and delta are to be read.
-    Page { frame: u8, got: u8, guard: Word, delta: [Word; DELTAS] },
+    Page {
+        frame: u8,
+        got: u8,
+        guard: Word,
+        delta: [Word; DELTAS],
+    },
     /// A page found by the node, in which the key is static: its record is to be read.
-    Static { frame: u8, rank: u8 },
+    Static {
+        frame: u8,
+        rank: u8,
+    },
     /// A CAS of the word at `at`, with the operation's result if it succeeds.
-    Swap { frame: u8, at: u8, expect: Word, put: Word, result: u8 },
+    Swap {
+        frame: u8,
+        at: u8,
+        expect: Word,
+        put: Word,
+        result: u8,
+    },
     /// The words of a page from `at` on are to be sealed.
-    Seal { frame: u8, at: u8 },
+    Seal {
+        frame: u8,
+        at: u8,
+    },
     /// The node's slot of a part is to be read.
-    Part { frame: u8, part: u8, whole: bool },
+    Part {
+        frame: u8,
+        part: u8,
+        whole: bool,
+    },
     /// The words of a new page with a bit in `left` are to be written, then linked by one CAS.
-    Draft { job: Job, draft: u8, left: u16 },
+    Draft {
+        job: Job,
+        draft: u8,
+        left: u16,
+    },
 }
 
 impl Pc {
     pub(crate) const ROUTE: Self = Self::Route { got: 0, slots: [Word::EMPTY; EDGES] };
-    pub(crate) const RECORD: Self = Self::Record {
-        got: 0,
-        slot: Word::EMPTY,
-        key: 0,
-        value: 0,
-        guard: Word::EMPTY,
-        swapped: false,
-    };
+    pub(crate) const RECORD: Self =
+        Self::Record { got: 0, slot: Word::EMPTY, key: 0, value: 0, guard: Word::EMPTY, swapped: false };
     pub(crate) const HEAD: Self =
         Self::Head { got: 0, guard: Word::EMPTY, map: Word::EMPTY, delta: [Word::EMPTY; DELTAS] };
 
