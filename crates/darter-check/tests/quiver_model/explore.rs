@@ -12,6 +12,7 @@
 use crate::judge::Judge;
 use crate::memory::{FRAMES, Kind, Life, WORDS};
 use crate::scenario::{Flaw, Scenario};
+use crate::situation::Situations;
 use crate::state::{Pc, State};
 use crate::turn::{Next, Turn};
 use std::collections::HashMap;
@@ -77,6 +78,7 @@ pub(crate) struct Outcome {
     pub(crate) states: usize,
     /// Whether no state was left out.
     pub(crate) complete: bool,
+    pub(crate) met: Situations,
     /// What is wrong, and a line for every step that leads there.
     pub(crate) violation: Option<(&'static str, Vec<String>)>,
 }
@@ -84,6 +86,7 @@ pub(crate) struct Outcome {
 /// Explores `scenario` with an error planted, or none, until a violation or `limit` states.
 pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> Outcome {
     let mut judge = Judge::default();
+    let mut met = Situations::default();
     let start = scenario.start(&mut judge);
     let mut graph = Graph::default();
     graph.number(&start, (0, 0));
@@ -95,7 +98,7 @@ pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> 
             let number = graph.first.len() as u32;
             graph.first.push(graph.edges.len() as u32);
             next.clear();
-            let mut wrong = successors(scenario, flaw, &mut judge, state, &mut next);
+            let mut wrong = successors(scenario, flaw, &mut judge, &mut met, state, &mut next);
             let mut last = number;
             for (choice, (state, violation)) in next.iter().enumerate() {
                 let origin = (number, choice as u16);
@@ -115,6 +118,7 @@ pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> 
                 return Outcome {
                     states: graph.origins.len(),
                     complete: false,
+                    met,
                     violation: Some((what, trace)),
                 };
             }
@@ -124,7 +128,7 @@ pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> 
     let (states, complete) = (graph.origins.len(), level.is_empty());
     let way = if complete { graph.cycle() } else { None };
     let violation = way.map(|way| ("operations may go on for ever", trace(scenario, flaw, &mut judge, &way)));
-    Outcome { states, complete, violation }
+    Outcome { states, complete, met, violation }
 }
 
 /// The states and steps seen so far. States have numbers in the order in which they are found, and
@@ -229,12 +233,13 @@ fn successors(
     scenario: &Scenario,
     flaw: Option<Flaw>,
     judge: &mut Judge,
+    met: &mut Situations,
     state: State,
     out: &mut Vec<Next>,
 ) -> Option<&'static str> {
     for (client, ops) in scenario.clients.iter().enumerate() {
         let before = out.len();
-        Turn { scenario, flaw, judge, client, state, out }.step();
+        Turn { scenario, flaw, judge, met, client, state, out }.step();
         let done = state.clients[client].pc == Pc::Idle && state.clients[client].begun as usize == ops.len();
         if out.len() == before && !done {
             out.clear();
@@ -263,7 +268,7 @@ fn trace(scenario: &Scenario, flaw: Option<Flaw>, judge: &mut Judge, way: &[u16]
     let mut next = Vec::new();
     for &choice in way {
         next.clear();
-        successors(scenario, flaw, judge, state, &mut next);
+        successors(scenario, flaw, judge, &mut Situations::default(), state, &mut next);
         let (after, _) = next[choice as usize];
         lines.push(describe(scenario, &state, &after));
         state = after;

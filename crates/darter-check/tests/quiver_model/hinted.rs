@@ -3,6 +3,7 @@
 
 use crate::memory::{DELTA, Frame, GUARD, KEY, Kind, MAP, SLOT, VALUE, Word};
 use crate::scenario::Flaw;
+use crate::situation::Situation;
 use crate::state::{Op, Pc, State};
 use crate::turn::Turn;
 
@@ -79,6 +80,9 @@ impl Turn<'_> {
             return self.go(state, Pc::HEAD);
         }
         if wanted & READ_SLOT != 0 && !self.may_trust(slot) {
+            if matches!(slot.kind(), Kind::Inline | Kind::Tomb) && !slot.is_sealed() {
+                self.met.meet(Situation::OtherLife);
+            }
             return self.again(state, None);
         }
         if let Op::Get(_) = self.op() {
@@ -97,6 +101,7 @@ impl Turn<'_> {
             if slot.is(Kind::Inline) {
                 return self.again(state, None);
             }
+            self.met.meet(Situation::SecondCas);
         }
         self.judge_static(state, hint.frame, hint.rank, slot);
     }
@@ -118,6 +123,7 @@ impl Turn<'_> {
         if key == self.key() || self.has(Flaw::UndoMissing) {
             self.finish(state, 1);
         } else {
+            self.met.meet(Situation::WrongLeaf);
             self.go(state, Pc::Undo { inline });
         }
     }
@@ -130,6 +136,10 @@ impl Turn<'_> {
         let own = self.leaf(key, value);
         let mut state = self.state;
         let word = &mut state.frames[hint.frame as usize].words[SLOT + hint.rank as usize];
+        if *word != own {
+            let sealed = word.is_sealed();
+            self.met.meet(if sealed { Situation::UndoOnSealed } else { Situation::UndoOnChanged });
+        }
         if *word == own || self.has(Flaw::UndoOverwrites) {
             *word = inline;
         } else if self.has(Flaw::LostLeafFreed) && !state.retire_leaf(own) {
@@ -153,6 +163,9 @@ impl Turn<'_> {
     /// The record is of the key; another key's leaf in it means INLINE.
     fn judge_leaf(&mut self, state: State, slot: Word, value: u8) {
         let own = slot.second() == self.key() || self.has(Flaw::WrongLeafBelieved);
+        if !own {
+            self.met.meet(Situation::WrongLeafRead);
+        }
         self.finish(state, if own { slot.value() } else { value });
     }
 
@@ -177,6 +190,9 @@ impl Turn<'_> {
             }
             let (got, guard, map, delta) = (*got, *guard, *map, *delta);
             if got & 1 != 0 && !self.proves_life(guard) {
+                if guard.is(Kind::Guard) && !guard.is_sealed() {
+                    self.met.meet(Situation::GuardOfOtherLife);
+                }
                 self.again(state, None);
             } else if got != all {
                 self.push(state);
@@ -185,6 +201,7 @@ impl Turn<'_> {
                 if rank == hint.rank || self.has(Flaw::HintedAbsence) {
                     self.judge_delta(state, hint.frame, delta, false);
                 } else {
+                    self.met.meet(Situation::OtherRank);
                     self.again(state, Some(rank));
                 }
             }

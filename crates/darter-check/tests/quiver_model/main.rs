@@ -16,7 +16,8 @@
 //!
 //! `memory` is what lies in the pool, `state` what clients are doing, `judge` what histories permit,
 //! `scenario` a start and the programs. A client's steps are in `turn`, `hinted`, `routed`,
-//! `rebuild` and `step`; `explore` takes them all; `scenarios` and `families` say from where.
+//! `rebuild` and `step`; `explore` takes them all; `scenarios` and `families` say from where, and
+//! `situation` what has to happen.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -29,6 +30,7 @@ mod rebuild;
 mod routed;
 mod scenario;
 mod scenarios;
+mod situation;
 mod state;
 mod step;
 mod turn;
@@ -36,33 +38,38 @@ mod turn;
 use explore::{Outcome, explore};
 use families::Start;
 use scenario::{Flaw, Scenario};
+use situation::{Situation, Situations};
 
 /// States at most. A scenario that has more is no scenario: it fails. They take 60 bytes each, and
 /// 300 while their successors are not known.
 const STATES_MAX: usize = 15_000_000;
 
-/// Explores the protocol completely. Returns the number of states. Panics with a shortest trace if
+/// Explores the protocol completely. Returns the number of states, and what was met. Panics with a shortest trace if
 /// something is wrong.
-fn assert_holds(scenario: &Scenario) -> usize {
+fn assert_holds(scenario: &Scenario) -> (usize, Situations) {
     let outcome = explore(scenario, None, STATES_MAX);
     let Scenario { name, clients, .. } = scenario;
     if let Some((what, trace)) = outcome.violation {
         panic!("{name}, {clients:?}: {what}:\n{}", trace.join("\n"));
     }
     assert!(outcome.complete, "{name}, {clients:?} has more than {STATES_MAX} states");
-    outcome.states
+    (outcome.states, outcome.met)
 }
 
-fn assert_all_hold(scenarios: &[Scenario]) {
+fn assert_all_hold(scenarios: &[Scenario]) -> Situations {
+    let mut all = Situations::default();
     for scenario in scenarios {
-        println!("{}: {} states", scenario.name, assert_holds(scenario));
+        let (states, met) = assert_holds(scenario);
+        println!("{}: {states} states", scenario.name);
+        all.add(met);
     }
+    all
 }
 
 fn assert_families_hold(family: fn(&Start) -> Vec<Scenario>) {
     for start in families::starts() {
         let scenarios = family(&start);
-        let states: Vec<usize> = scenarios.iter().map(assert_holds).collect();
+        let states: Vec<usize> = scenarios.iter().map(|scenario| assert_holds(scenario).0).collect();
         let (sum, most) = (states.iter().sum::<usize>(), states.iter().max().unwrap());
         println!("{}: {} scenarios, {sum} states, {most} at most", start.name(), scenarios.len());
     }
@@ -70,7 +77,10 @@ fn assert_families_hold(family: fn(&Start) -> Vec<Scenario>) {
 
 #[test]
 fn the_protocol_holds() {
-    assert_all_hold(&scenarios::small());
+    let met = assert_all_hold(&scenarios::small());
+    for situation in Situation::ALL {
+        assert!(met.contain(situation), "no scenario has {situation:?}");
+    }
 }
 
 #[test]
@@ -113,7 +123,7 @@ fn finder(flaw: Flaw) -> &'static str {
         Flaw::WrongLeafCopied => "a wrong leaf in a rebuild",
         Flaw::UndoMissing | Flaw::UndoOverwrites => "a wrong leaf beside an updater",
         Flaw::LostLeafReused | Flaw::LostLeafFreed => "a wrong leaf beside an updater",
-        Flaw::NoGrace => "a copy beside an updater",
+        Flaw::NoGrace => "a page that is rebuilt twice under a reader",
         Flaw::HintedAbsence => "a wrong map",
     }
 }

@@ -5,6 +5,7 @@ use crate::memory::{
     DELTA, Frame, GUARD, KEY, KEYS, Kind, Life, MAP, NOTHING, RECORDS, SLOT, VALUE, WORDS, Word,
 };
 use crate::scenario::Flaw;
+use crate::situation::Situation;
 use crate::state::{Job, Op, Pc, State};
 use crate::turn::Turn;
 
@@ -40,7 +41,14 @@ impl Turn<'_> {
         if let Some(next) = (at..places.len()).find(missing).filter(|_| !done) {
             return self.go(state, Pc::Seal { frame, at: next as u8 });
         }
-        let parts = plan(&state.frames[frame as usize], self.scenario.room, self).len();
+        let page = &state.frames[frame as usize];
+        if (0..self.records(frame)).any(|rank| {
+            let slot = page.words[SLOT + rank];
+            slot.is(Kind::Leaf) && u16::from(slot.second()) != page.words[KEY + rank].0
+        }) {
+            self.met.meet(Situation::WrongLeafSealed);
+        }
+        let parts = plan(page, self.scenario.room, self).len();
         let first = if self.has(Flaw::FirstPartFirst) { 0 } else { parts - 1 };
         self.go(state, Pc::Part { frame, part: first as u8, whole: false });
         if self.has(Flaw::PlanFree) && parts > 1 {
@@ -66,8 +74,10 @@ impl Turn<'_> {
         if state.slots[slot as usize] == expect {
             self.draft(state, job);
         } else if part > 0 && !self.has(Flaw::FirstPartFirst) {
+            self.met.meet(Situation::PartFound);
             self.go(state, Pc::Part { frame, part: part - 1, whole });
         } else {
+            self.met.meet(Situation::PageReplaced);
             self.rebuilt(state);
         }
     }
@@ -151,6 +161,7 @@ impl Turn<'_> {
             if let Some(&(_, word)) = words.iter().find(|&&(at, _)| at == place) {
                 state.frames[draft as usize].words[place] = word;
             }
+            self.met.meet(Situation::DraftInSight);
             self.go(state, Pc::Draft { job, draft, left: left & !(1 << place) });
         }
     }
@@ -163,6 +174,13 @@ impl Turn<'_> {
         let linked = state.slots[slot as usize] == expect;
         if linked {
             state.slots[slot as usize] = put;
+        }
+        if draft != NOTHING && !linked {
+            self.met.meet(Situation::DraftLost);
+        }
+        if draft == NOTHING && linked {
+            let behind = expect.is(Kind::Empty);
+            self.met.meet(if behind { Situation::NoneBehind } else { Situation::NoneLinked });
         }
         if draft != NOTHING {
             state.frames[draft as usize].life = if linked { Life::Linked } else { Life::Free };

@@ -3,6 +3,7 @@
 
 use crate::memory::{DELTA, DELTAS, GUARD, Kind, SLOT, VALUE, Word};
 use crate::scenario::Flaw;
+use crate::situation::Situation;
 use crate::state::{Job, Op, Pc, State};
 use crate::turn::Turn;
 
@@ -26,6 +27,7 @@ impl Turn<'_> {
             let found = found.expect("slot 0 is never EMPTY");
             let word = slots[found];
             if word.first() < edge as u8 && !self.has(Flaw::HiUnchecked) {
+                self.met.meet(Situation::SlotReadEarly);
                 self.again(state, None);
             } else if word.is(Kind::None) {
                 self.at_none(state, found as u8, word);
@@ -96,6 +98,9 @@ impl Turn<'_> {
         let slot = words[SLOT + rank as usize];
         if let Op::Get(_) = self.op() {
             let own = slot.second() == self.key() || self.has(Flaw::WrongLeafBelieved);
+            if slot.is(Kind::Leaf) && !own {
+                self.met.meet(Situation::WrongLeafMet);
+            }
             let value = match slot.kind() {
                 Kind::Tomb => 0,
                 Kind::Leaf if own => slot.value(),

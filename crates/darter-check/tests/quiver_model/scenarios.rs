@@ -125,6 +125,11 @@ fn rebuilds() -> Vec<Scenario> {
             .knowing(&[Put(2, 3), Put(2, 4)])
             .client(&[Get(2), Get(2)])
             .client(&[Rebuild(0)]),
+        page("a page that is rebuilt twice under a reader")
+            .room(1)
+            .later(0, 1, 3)
+            .client(&[Get(2)])
+            .client(&[Rebuild(0), Rebuild(0)]),
         page("a crowded edge")
             .room(1)
             .later(0, 1, 3)
@@ -178,6 +183,7 @@ fn collisions() -> Vec<Scenario> {
             .knowing(&[Put(1, 3)])
             .knowing(&[Get(0), Get(0)])
             .knowing(&[Get(1)]),
+        page("a wrong leaf beside a reader without hints").knowing(&[Put(1, 3)]).client(&[Get(0), Get(1)]),
         page("a wrong leaf beside an updater").knowing(&[Put(1, 3)]).knowing(&[Put(0, 4), Get(0)]),
         page("a wrong leaf beside a deleter").knowing(&[Put(1, 3)]).knowing(&[Delete(0), Insert(0, 4)]),
         page("a wrong leaf in a rebuild").taken(1).knowing(&[Put(1, 3), Get(0)]).client(&[Put(3, 4), Get(0)]),

@@ -4,6 +4,7 @@
 use crate::judge::Judge;
 use crate::memory::{Frame, Kind, MAP, NOTHING, RECORDS, Word};
 use crate::scenario::{Flaw, Scenario};
+use crate::situation::Situations;
 use crate::state::{Hint, Op, Pc, State};
 
 /// A state after a step, and what is wrong with it if something is.
@@ -15,6 +16,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) flaw: Option<Flaw>,
     pub(crate) judge: &'a mut Judge,
     pub(crate) client: usize,
+    pub(crate) met: &'a mut Situations,
     /// Before the step.
     pub(crate) state: State,
     pub(crate) out: &'a mut Vec<Next>,
@@ -66,7 +68,9 @@ impl Turn<'_> {
 
     /// The step leads to `state`.
     pub(crate) fn push(&mut self, mut state: State) {
-        state.forget_unreachable();
+        if !self.has(Flaw::NoGrace) {
+            state.forget_unreachable();
+        }
         self.out.push((state, None));
     }
 
