@@ -16,6 +16,7 @@ use crate::situation::Situations;
 use crate::state::{Pc, State};
 use crate::turn::{Next, Turn};
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// Mixes words by a multiplication to 128 bits.
@@ -239,7 +240,7 @@ fn successors(
 ) -> Option<&'static str> {
     for (client, ops) in scenario.clients.iter().enumerate() {
         let before = out.len();
-        Turn { scenario, flaw, judge, met, client, state, out }.step();
+        Turn { scenario, flaw, judge, client, met, state, out }.step();
         let done = state.clients[client].pc == Pc::Idle && state.clients[client].begun as usize == ops.len();
         if out.len() == before && !done {
             out.clear();
@@ -283,21 +284,21 @@ fn describe(scenario: &Scenario, before: &State, after: &State) -> String {
         let (old, new) = (&before.clients[client], &after.clients[client]);
         if old.pc != new.pc || old.begun != new.begun {
             let op = ops[new.begun as usize - 1];
-            line += &format!("client {client}, {op:?}: {:?}", new.pc);
+            let _ = write!(line, "client {client}, {op:?}: {:?}", new.pc);
         }
     }
     for (slot, (old, new)) in before.slots.iter().zip(&after.slots).enumerate() {
         if old != new {
-            line += &format!("; slot {slot} from {old:?} to {new:?}");
+            let _ = write!(line, "; slot {slot} from {old:?} to {new:?}");
         }
     }
     for (frame, (old, new)) in before.frames.iter().zip(&after.frames).enumerate() {
         for place in (0..WORDS).filter(|&place| old.words[place] != new.words[place]) {
             let (old, new) = (old.words[place], new.words[place]);
-            line += &format!("; word {place} of frame {frame} from {old:?} to {new:?}");
+            let _ = write!(line, "; word {place} of frame {frame} from {old:?} to {new:?}");
         }
         if old.life != new.life {
-            line += &format!("; frame {frame} from {:?} to {:?}", old.life, new.life);
+            let _ = write!(line, "; frame {frame} from {:?} to {:?}", old.life, new.life);
         }
     }
     line

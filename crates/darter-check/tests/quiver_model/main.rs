@@ -20,6 +20,7 @@
 //! `situation` what has to happen.
 
 #![allow(clippy::unwrap_used)] // a test may panic
+#![allow(clippy::large_types_passed_by_value)] // a step changes its copy of the state
 
 mod explore;
 mod families;
@@ -111,18 +112,18 @@ fn finder(flaw: Flaw) -> &'static str {
     match flaw {
         Flaw::HiUnchecked | Flaw::FirstPartFirst => "a split beside a reader without hints",
         Flaw::BornOfRecord => "a reader with an old hint",
-        Flaw::BornOfCas => "an updater with an old hint",
         Flaw::BornOfGuard => "an old hint to a key that is static now",
         Flaw::EarlyCopy | Flaw::SealedTrusted => "a copy beside a reader",
         Flaw::GuardNotSealed => "an old hint to a key that came later",
-        Flaw::GuardSealedFirst => "an updater with an old hint",
+        Flaw::BornOfCas | Flaw::GuardSealedFirst => "an updater with an old hint",
         Flaw::PlanFree => "two that split, and a reader",
         Flaw::ForeignTomb => "a key deleted beside two inserters of another",
         Flaw::LeafWithoutGuard => "an old hint to a record that is another key's now",
         Flaw::WrongLeafBelieved => "a wrong leaf beside readers",
         Flaw::WrongLeafCopied => "a wrong leaf in a rebuild",
-        Flaw::UndoMissing | Flaw::UndoOverwrites => "a wrong leaf beside an updater",
-        Flaw::LostLeafReused | Flaw::LostLeafFreed => "a wrong leaf beside an updater",
+        Flaw::UndoMissing | Flaw::UndoOverwrites | Flaw::LostLeafReused | Flaw::LostLeafFreed => {
+            "a wrong leaf beside an updater"
+        }
         Flaw::NoGrace => "a page that is rebuilt twice under a reader",
         Flaw::HintedAbsence => "a wrong map",
     }
