@@ -20,13 +20,13 @@ pub use dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples, TreeView}
 #[doc(hidden)]
 pub use dart::{Hole, Holes};
 pub use error::{IndexError, Result};
+pub use ordered::{
+    CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
+    OrderedIndex, PutOutcome, ScanRange, Swept, check_key,
+};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use quiver::quiver_situations;
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]
 pub use quiver::{QuiverHole, QuiverHoles};
-pub use ordered::{
-    CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
-    OrderedIndex, PutOutcome, ScanRange, Swept, check_key,
-};

@@ -232,7 +232,12 @@ impl Builder {
         Ok((addr, depth))
     }
 
-    async fn cut_before<F: Fabric>(&mut self, client: &mut Client<F>, frame: &mut Frame, own: u8) -> Result<()> {
+    async fn cut_before<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        frame: &mut Frame,
+        own: u8,
+    ) -> Result<()> {
         match own.checked_sub(1) {
             Some(hi) => self.cut(client, frame, hi).await,
             None => Ok(()),

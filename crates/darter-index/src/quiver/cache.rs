@@ -7,7 +7,7 @@
 
 use super::nibble::{NibbleKey, edge, nibbles};
 use super::page::{PageRef, Shape};
-use darter_fabric::{GlobalAddr, mutant};
+use darter_fabric::GlobalAddr;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -116,7 +116,7 @@ impl Cache {
     /// Forgets everything when so many epochs have passed that lives could be mistaken for others.
     pub(super) fn enter(&self, epoch: u64) {
         let period = (epoch / EPOCHS_KEPT) as u32;
-        if self.period.load(Ordering::Relaxed) != period && !mutant!("hints-kept-for-ever") {
+        if self.period.load(Ordering::Relaxed) != period {
             self.period.store(period, Ordering::Relaxed);
             self.shards.iter().for_each(|shard| *lock(shard) = Shard::default());
             self.depths.iter().for_each(|depth| depth.store(0, Ordering::Relaxed));

@@ -89,7 +89,8 @@ impl<F: Fabric> Operation<'_, F> {
         };
         let slots = node::slots(&words);
         verify_node(&mut walk.report, at, &words, &slots);
-        let live = slots.iter().filter(|slot| matches!(slot.content(), Content::Page { .. } | Content::Node { .. }));
+        let live =
+            slots.iter().filter(|slot| matches!(slot.content(), Content::Page { .. } | Content::Node { .. }));
         walk.tally.note_node("node", NODE_BYTES, live.count());
         for (slot, lo) in slots.iter().zip(0..) {
             match slot.content() {
@@ -98,7 +99,8 @@ impl<F: Fabric> Operation<'_, F> {
                     walk.nodes.push((NodeAt { addr, depth }, levels + 1));
                 }
                 Content::Page { class, addr, hi } => {
-                    let next = (lo + 1..=LAST).find(|&edge| slots[usize::from(edge)].content() != Content::Empty);
+                    let next =
+                        (lo + 1..=LAST).find(|&edge| slots[usize::from(edge)].content() != Content::Empty);
                     let last = next.map_or(LAST, |next| next - 1);
                     let page = PageRef { addr, class };
                     self.inspect_page(walk, (page, words[0], at.depth), (lo, hi, last), levels + 1).await?;
@@ -229,11 +231,13 @@ impl<F: Fabric> Operation<'_, F> {
             };
             let page = expected.page;
             if expected.own.as_ref().is_some_and(|own| own != &key) {
-                return report.remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
+                return report
+                    .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
             }
             let print = Print::of(&mut NibbleKey::new(keys, &key));
             let (depth, identity) = (expected.depth, expected.identity);
-            if !expected.print_of.may_be_leaf_of(print) || !belongs(keys, &key, identity, depth, (END, LAST)) {
+            if !expected.print_of.may_be_leaf_of(print) || !belongs(keys, &key, identity, depth, (END, LAST))
+            {
                 report.violation(format!("page at {page}: a leaf of a key that does not belong there"));
             }
             let is_ours = (expected.edges.0..=expected.edges.1).contains(&edge(&key, depth));
@@ -288,7 +292,9 @@ fn belongs(
 }
 
 fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slot; EDGES]) {
-    if identity_depth(words[0]) != at.depth || words[node::GUARD_AT] & !SEAL != node::guard(node::born(words[1]), at.depth) {
+    if identity_depth(words[0]) != at.depth
+        || words[node::GUARD_AT] & !SEAL != node::guard(node::born(words[1]), at.depth)
+    {
         report.violation(format!("node at {}: not of the depth that its pointer says", at.addr));
     }
     if slots[0].content() == Content::Empty {

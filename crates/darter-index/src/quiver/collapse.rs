@@ -9,10 +9,10 @@ use super::operation::Operation;
 use super::page::{Head, PageRef};
 use super::pair::{Maker, Pair, Place};
 use super::situations;
+use crate::Result;
 use crate::checker::note;
 use crate::radix::seal::seal_all;
 use crate::radix::{TURNS_MAX, no_progress};
-use crate::Result;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::AllocKind;
 
@@ -91,9 +91,7 @@ impl<F: Fabric> Operation<'_, F> {
         let pages: Vec<PageRef> = pages(&slots).collect();
         let is_due = match (children, pages.len()) {
             (0, _) => self.live_about(&pages).await? <= self.shared.geometry.records as u64 / 4,
-            (1, 0) => only_child(&slots).is_some_and(|(skip, _)| {
-                skip_of(via) + 1 + skip <= SKIP_MAX
-            }),
+            (1, 0) => only_child(&slots).is_some_and(|(skip, _)| skip_of(via) + 1 + skip <= SKIP_MAX),
             _ => false,
         };
         if is_due {
@@ -209,7 +207,10 @@ impl<F: Fabric> Operation<'_, F> {
         for page in all {
             let (shape, words) = self.seal_page(page).await?;
             // A page whose later parts are linked has their pairs, too.
-            let next = slots.iter().zip(0..).find(|(slot, edge)| *edge > shape.lo && slot.content() != Content::Empty);
+            let next = slots
+                .iter()
+                .zip(0..)
+                .find(|(slot, edge)| *edge > shape.lo && slot.content() != Content::Empty);
             if shape.lo < lo || next.is_some_and(|(_, edge)| shape.hi >= edge) {
                 return Ok(None);
             }

@@ -46,8 +46,9 @@ impl Content {
         for rank in 0..shape.records {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
-            let own = standing(page.addr, record)
-                .map(|leaf| (leaf.key.to_vec(), leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len())));
+            let own = standing(page.addr, record).map(|leaf| {
+                (leaf.key.to_vec(), leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len()))
+            });
             match (Word(record[0]).state(), own) {
                 (State::Inline, Some((key, image))) => {
                     content.pairs.push(Pair { key, image: Some(image), leaf: None });

@@ -19,7 +19,7 @@ use crate::checker::note;
 use crate::radix::leaf;
 use crate::radix::search::Search;
 use crate::{IndexError, Result};
-use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
+use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -135,15 +135,30 @@ struct Probe {
 #[allow(clippy::large_enum_variant)] // as above
 enum Stage {
     RootWord(Option<ReadId>),
-    Node { read: Option<ReadId>, hint: Option<NodeHint> },
+    Node {
+        read: Option<ReadId>,
+        hint: Option<NodeHint>,
+    },
     /// A page's head, with so many words, and the record that a map has foreseen.
-    Head { page: PageRef, words: usize, read: Option<ReadId>, foreseen: Option<(usize, Option<ReadId>)> },
+    Head {
+        page: PageRef,
+        words: usize,
+        read: Option<ReadId>,
+        foreseen: Option<(usize, Option<ReadId>)>,
+    },
     Probe(Probe),
     RecordLeaf(Probe),
     /// For readers by a remembered page: a record alone.
-    Record { rank: usize, read: Option<ReadId> },
+    Record {
+        rank: usize,
+        read: Option<ReadId>,
+    },
     /// … and its leaf, with the page's guard.
-    Leaf { record: Image, leaf: PageRef, reads: Option<(ReadId, ReadId)> },
+    Leaf {
+        record: Image,
+        leaf: PageRef,
+        reads: Option<(ReadId, ReadId)>,
+    },
 }
 
 /// One key's way down.
@@ -285,12 +300,7 @@ impl<'k> Descent<'k> {
     }
 
     /// Goes on by the slot that is responsible for the key's edge.
-    fn follow(
-        &mut self,
-        shared: &Shared,
-        identity: u64,
-        slots: &[Slot; EDGES],
-    ) -> Result<Option<End>> {
+    fn follow(&mut self, shared: &Shared, identity: u64, slots: &[Slot; EDGES]) -> Result<Option<End>> {
         let NodeAt { addr, depth } = self.node;
         let own = self.own_edge(depth);
         let (lo, slot) = node::responsible(addr, slots, own)?;
@@ -355,7 +365,7 @@ impl<'k> Descent<'k> {
         if depth > nibbles(self.key.bytes()) || head.identity != self.key.identity(depth) {
             return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
         }
-        if !head.shape.covers(self.own_edge(depth)) && !shared.holes.has(QuiverHole::IgnoreBounds) {
+        if !head.shape.covers(self.own_edge(depth)) {
             match self.from {
                 Some(via) if self.hint.is_none() => self.look_again(via.at)?,
                 _ => {
@@ -433,7 +443,7 @@ impl<'k> Descent<'k> {
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
         let is_own = leaf::parse(leaf_addr, words)?.key == self.key.bytes();
-        if is_own && !mutant!("wrong-leaf-believed-absent") {
+        if is_own {
             return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
         }
         // A leaf with another key than the record's: the value still stands in the record.
@@ -471,7 +481,8 @@ impl<'k> Descent<'k> {
         let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
         let lives = word.proves(hint.shape.born)
             || shared.holes.has(QuiverHole::TrustSealed) && word.unsealed().proves(hint.shape.born)
-            || shared.holes.has(QuiverHole::IgnoreLife) && matches!(word.state(), State::Inline | State::Tomb);
+            || shared.holes.has(QuiverHole::IgnoreLife)
+                && matches!(word.state(), State::Inline | State::Tomb);
         match word.state() {
             State::Inline if lives && is_own => return Some(End::Value(Some(words[1..].into()))),
             State::Tomb if lives && is_own => return Some(End::Value(None)),
@@ -497,7 +508,7 @@ impl<'k> Descent<'k> {
         guard: u64,
     ) -> Result<Option<End>> {
         let lives = self.hint.as_ref().is_some_and(|(_, hint)| page::proves(guard, hint.shape.born));
-        if !lives && !mutant!("leaf-by-hint-without-its-guard") && !shared.holes.has(QuiverHole::IgnoreLife) {
+        if !lives && !shared.holes.has(QuiverHole::IgnoreLife) {
             self.restart(shared);
             return Ok(None);
         }
@@ -575,7 +586,9 @@ impl Search<Shared> for Descent<'_> {
                 let Some(read) = probe.record_leaf else { return Ok(Some(self.elsewhere(probe))) };
                 self.absorb_record_leaf(probe, done.words(read))
             }
-            Stage::Record { rank, read: Some(read) } => Ok(self.absorb_record(shared, rank, done.words(read))),
+            Stage::Record { rank, read: Some(read) } => {
+                Ok(self.absorb_record(shared, rank, done.words(read)))
+            }
             Stage::Leaf { record, leaf, reads: Some((value, guard)), .. } => {
                 let guard = done.words(guard)[0];
                 self.absorb_leaf(shared, (&record, leaf), done.words(value), guard)

@@ -7,12 +7,6 @@ use crate::checker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum QuiverHole {
-    /// A page is believed whatever edges it is responsible for (L5).
-    IgnoreBounds,
-    /// A remembered page is believed whatever life its words are of (L1, L2).
-    IgnoreLife,
-    /// A remembered page's sealed words are believed (L2).
-    TrustSealed,
     /// Parts are linked from the first to the last (L5).
     FirstPartFirst,
     /// A delta slot is taken that another key has left (L6).
@@ -21,30 +15,32 @@ pub enum QuiverHole {
     CopyUnsealed,
     /// What is unlinked is free at once.
     ReuseAtOnce,
+    /// A remembered page is believed whatever life its words are of (L1, L2).
+    IgnoreLife,
+    /// A remembered page's sealed words are believed (L2).
+    TrustSealed,
 }
 
 impl QuiverHole {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::IgnoreBounds,
-        Self::IgnoreLife,
-        Self::TrustSealed,
+    /// All of them, those that what is remembered shows last.
+    pub const ALL: [Self; 6] = [
         Self::FirstPartFirst,
         Self::TakeAnyTomb,
         Self::CopyUnsealed,
         Self::ReuseAtOnce,
+        Self::IgnoreLife,
+        Self::TrustSealed,
     ];
 
     /// The name in replay lines.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::IgnoreBounds => "ignore-bounds",
-            Self::IgnoreLife => "ignore-life",
-            Self::TrustSealed => "trust-sealed",
             Self::FirstPartFirst => "first-part-first",
             Self::TakeAnyTomb => "take-any-tomb",
             Self::CopyUnsealed => "copy-unsealed",
             Self::ReuseAtOnce => "reuse-at-once",
+            Self::IgnoreLife => "ignore-life",
+            Self::TrustSealed => "trust-sealed",
         }
     }
 }

@@ -128,7 +128,16 @@ mod tests {
     #[test]
     fn bounds_lie_around_what_is_below_an_edge() {
         let keys: Vec<Vec<u8>> = [
-            &[][..], &[0], &[0, 0], &[0x0f], &[0x10], &[0x12], &[0x12, 0], &[0x12, 0xff], &[0x13], &[0xff],
+            &[][..],
+            &[0],
+            &[0, 0],
+            &[0x0f],
+            &[0x10],
+            &[0x12],
+            &[0x12, 0],
+            &[0x12, 0xff],
+            &[0x13],
+            &[0xff],
             &[0xff, 0xff],
         ]
         .map(<[u8]>::to_vec)

@@ -1,12 +1,12 @@
 //! An operation under way, and the steps that several operations share.
 
 use super::descent::{Descent, End, NodeAt, Purpose, Via};
-use super::node::{Content, Slot};
 use super::holes::QuiverHole;
+use super::node::{Content, Slot};
 use super::shared::Shared;
 use super::word::Word;
-use crate::{IndexError, Result};
 use crate::radix::search;
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};

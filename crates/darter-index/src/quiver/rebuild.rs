@@ -67,7 +67,8 @@ impl<F: Fabric> Operation<'_, F> {
         let mut made = self.make_all(&old).await?;
         let before = words.clone();
         self.seal_words(page, &shape, &mut words).await?;
-        let is_changed = (0..words.len()).any(|at| shape.is_sealable(at) && (words[at] ^ before[at]) & !SEAL != 0);
+        let is_changed =
+            (0..words.len()).any(|at| shape.is_sealable(at) && (words[at] ^ before[at]) & !SEAL != 0);
         if is_changed && !mutant!("quiver-copy-made-before-the-seals") {
             made.into_iter().for_each(|mut part| part.maker.discard(&mut self.client));
             old = self.old_page(via, page, shape, &words).await?;
@@ -162,8 +163,13 @@ impl<F: Fabric> Operation<'_, F> {
         match part.kind {
             Kind::None => Ok(Slot::none(part.hi)),
             Kind::Page => {
-                let place =
-                    Place { identity: old.via.identity, depth: old.shape.depth, lo: part.lo, hi: part.hi, home };
+                let place = Place {
+                    identity: old.via.identity,
+                    depth: old.shape.depth,
+                    lo: part.lo,
+                    hi: part.hi,
+                    home,
+                };
                 let page = maker.page(&mut self.client, place, pairs).await?;
                 Ok(Slot::page(part.hi, page.class, page.addr))
             }

@@ -144,7 +144,11 @@ impl Cursor {
     fn is_within(&self, range: &ScanRange) -> bool {
         let far = if range.reverse { &range.from } else { &range.to };
         let (Bound::Included(far) | Bound::Excluded(far)) = far else { return true };
-        if range.reverse { self.is_open && far.starts_with(&self.key) || &self.key >= far } else { &self.key <= far }
+        if range.reverse {
+            self.is_open && far.starts_with(&self.key) || &self.key >= far
+        } else {
+            &self.key <= far
+        }
     }
 }
 
@@ -225,9 +229,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let is_above = other > cursor.key;
         Ok(Look::On(match (is_above, reverse) {
-            (true, false) => {
-                Some(Cursor { key: first_below(&other, child.depth, END), is_open: false })
-            }
+            (true, false) => Some(Cursor { key: first_below(&other, child.depth, END), is_open: false }),
             (false, true) => match first_after(&other, child.depth, LAST) {
                 Some(bound) => Cursor::below(&bound),
                 None => Some(Cursor::extended(Vec::new())),
@@ -313,7 +315,9 @@ fn stretch(key: &[u8], depth: usize, slots: &[Slot; EDGES], from: u8, reverse: b
         match slots[usize::from(lo)].content() {
             Content::Node { .. } => return false,
             Content::Empty => return true,
-            Content::Page { class, addr, .. } => stretch.pages.push((PageRef { addr, class }, lo, last_of(lo))),
+            Content::Page { class, addr, .. } => {
+                stretch.pages.push((PageRef { addr, class }, lo, last_of(lo)))
+            }
             Content::None { .. } | Content::Invalid => {}
         }
         stretch.lo = stretch.lo.min(lo);

@@ -121,9 +121,7 @@ impl Word {
 
     /// Whether it is a record's own word, INLINE or TOMB, of this life.
     pub(super) fn proves(self, born: u32) -> bool {
-        matches!(self.0 >> KIND_AT, INLINE | TOMB)
-            && !self.is_sealed()
-            && (self.0 >> BORN_AT) as u32 == born
+        matches!(self.0 >> KIND_AT, INLINE | TOMB) && !self.is_sealed() && (self.0 >> BORN_AT) as u32 == born
     }
 
     /// Whether it may hold the leaf of a key with this print.

@@ -8,8 +8,8 @@ use super::super::subject::{Hole, Holes, Promises, Subject};
 use darter_fabric::Sim;
 use darter_index::checker::Situation;
 use darter_index::{
-    Condition, Decision, IndexError, OrderedIndex, PutOutcome, Quiver, QuiverHole, QuiverHoles, QuiverOptions,
-    quiver_situations,
+    Condition, Decision, IndexError, OrderedIndex, PutOutcome, Quiver, QuiverHole, QuiverHoles,
+    QuiverOptions, quiver_situations,
 };
 use darter_pool::{AllocKind, Client};
 
@@ -20,6 +20,23 @@ pub(super) struct OfQuiver<const REMEMBERS: bool>;
 const RECORDS: u32 = 3;
 /// Delta slots of a page.
 const DELTA: u32 = 2;
+
+/// Errors that show whether anything is remembered or not; they come first.
+const OF_ANY: usize = 4;
+
+const HOLES: [Hole; 6] = [
+    Hole::published(QuiverHole::FirstPartFirst.name(), "parts are linked from the first to the last", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::TakeAnyTomb.name(), "a delta slot is taken that another key has left", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::CopyUnsealed.name(), "a page is copied before its last word is sealed", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::ReuseAtOnce.name(), "memory is reused without epochs", 10_000).of_our_own(),
+    Hole::published(QuiverHole::IgnoreLife.name(), "a remembered page is believed in another life", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::TrustSealed.name(), "a remembered page's sealed words are believed", 4000)
+        .of_our_own(),
+];
 
 impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
     type Index = Quiver<Sim>;
@@ -34,25 +51,7 @@ impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
     };
 
     /// In the order of [`QuiverHole::ALL`].
-    const HOLES: &'static [Hole] = &[
-        Hole::published(
-            QuiverHole::IgnoreBounds.name(),
-            "a page is believed whatever edges it is responsible for",
-            4000,
-        )
-        .of_our_own(),
-        Hole::published(QuiverHole::IgnoreLife.name(), "a remembered page is believed in another life", 4000)
-            .of_our_own(),
-        Hole::published(QuiverHole::TrustSealed.name(), "a remembered page's sealed words are believed", 4000)
-            .of_our_own(),
-        Hole::published(QuiverHole::FirstPartFirst.name(), "parts are linked from the first to the last", 4000)
-            .of_our_own(),
-        Hole::published(QuiverHole::TakeAnyTomb.name(), "a delta slot is taken that another key has left", 4000)
-            .of_our_own(),
-        Hole::published(QuiverHole::CopyUnsealed.name(), "a page is copied before its last word is sealed", 4000)
-            .of_our_own(),
-        Hole::published(QuiverHole::ReuseAtOnce.name(), "memory is reused without epochs", 4000).of_our_own(),
-    ];
+    const HOLES: &'static [Hole] = if REMEMBERS { &HOLES } else { HOLES.split_at(OF_ANY).0 };
 
     const WARM: &'static [(u64, AllocKind)] =
         &[(152, AllocKind::Inner), (400, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf)];
@@ -130,11 +129,10 @@ fn head() -> Scenario {
     Scenario::new("head", hot, &[0]).with_filler([&b"head-0"[..], b"head-4", b"head-5", b"head-6"])
 }
 
-/// A page of two edges that has no room for one more key, which parts it.
+/// A page of three edges whose delta takes two more keys; a third parts it.
 fn parts() -> Scenario {
-    let hot = [&b"part\x12"[..], b"part\x31", b"part\x52"];
-    let filler = [&b"part\x11"[..], b"part\x14", b"part\x32", b"part\x33"];
-    Scenario::new("parts", hot, &[0, 1]).with_filler(filler)
+    let hot = [&b"part\x12"[..], b"part\x24", b"part\x36"];
+    Scenario::new("parts", hot, &[]).with_filler([&b"part\x11"[..], b"part\x21", b"part\x31", b"part\x51"])
 }
 
 /// Pages on both sides of a child node.
