@@ -10,6 +10,7 @@ use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex};
 use darter_baselines::{
     Art, ArtOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions, Unlock,
 };
+use darter_index::{Quiver, QuiverOptions};
 use darter_pool::Client;
 use std::fmt;
 use std::future::Future;
@@ -46,6 +47,8 @@ impl Adjusts for Art<DefaultFabric> {}
 impl Adjusts for Smart<DefaultFabric> {}
 
 impl Adjusts for Sherman<DefaultFabric> {}
+
+impl Adjusts for Quiver<DefaultFabric> {}
 
 impl Adjusts for Dart<DefaultFabric> {
     /// The prefix list (DART, section 3.1).
@@ -102,6 +105,8 @@ variants! {
         |demand| DartOptions { cache_bytes: demand.cache_bytes, verb_percent: 30, ..DartOptions::default() };
     "dart+powers", "DART whose prefix list stays at the powers of two", Dart, 256, false, true,
         |demand| DartOptions { cache_bytes: demand.cache_bytes, ..DartOptions::default() };
+    "quiver", "Quiver: pages of records under radix nodes, with maps in the cache", Quiver, 1024, false, true,
+        |demand| QuiverOptions { cache_bytes: demand.cache_bytes, ..QuiverOptions::default() };
     "art", "ART with ROWEX locks, which caches nothing", Art, 256, false, true,
         |_| ArtOptions::default();
     "art+hashed", "ART with DART's hashed nodes, of which a search reads one bucket", Art, 256, false, true,

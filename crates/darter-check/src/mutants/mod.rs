@@ -9,6 +9,7 @@ mod hunt;
 mod indexes;
 mod memnode;
 mod pool;
+mod quiver;
 mod radix;
 mod rdma;
 mod skip_table;
@@ -84,6 +85,7 @@ pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
         radix::MUTANTS,
         skip_table::MUTANTS,
         indexes::MUTANTS,
+        quiver::MUTANTS,
         rdma::MUTANTS,
         tcp::MUTANTS,
         memnode::MUTANTS,

@@ -86,6 +86,11 @@ pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     words
 }
 
+/// The words to write for a pair again, out of those of a leaf with these lengths that were read.
+pub fn image_of(words: &[u64], key: usize, value: usize) -> Vec<u64> {
+    words[..words_of(key, value).min(words.len())].to_vec()
+}
+
 /// Words that the bytes of a pair need.
 fn words_of(key: usize, value: usize) -> usize {
     (HEADER_BYTES + key + value).div_ceil(8)

@@ -68,11 +68,37 @@ impl Writes {
         self.backlog.add(client, &mut self.batch, words.len()).await
     }
 
+    /// Adds a WRITE that is sent with the next ones.
+    pub fn post(&mut self, addr: GlobalAddr, words: &[u64]) {
+        self.batch.write(addr, words);
+    }
+
     /// Sends what is left and waits for it.
     ///
     /// # Errors
     /// Those of the fabric.
     pub async fn flush<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
         self.backlog.send(client, &mut self.batch).await
+    }
+
+    /// Sends what is left, and one CAS behind it: in the same round trip if all of it goes to the
+    /// memory node of `at`. Returns what the word held.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn link<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        at: GlobalAddr,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64> {
+        if self.batch.verbs().iter().any(|verb| verb.addr.node() != at.node()) {
+            self.flush(client).await?;
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        self.backlog = Backlog::default();
+        let cas = batch.cas(at, expected, desired);
+        Ok(client.complete(batch).await?.found(cas))
     }
 }

@@ -5,3 +5,4 @@
 mod common;
 mod dart;
 mod modelled;
+mod quiver;

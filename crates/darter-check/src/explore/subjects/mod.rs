@@ -2,6 +2,7 @@
 
 mod art;
 mod dart;
+mod quiver;
 mod sherman;
 mod smart;
 
@@ -12,6 +13,8 @@ use std::sync::LazyLock;
 static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
     vec![
         Explored::of::<dart::OfDart>(),
+        Explored::of::<quiver::OfQuiver<true>>(),
+        Explored::of::<quiver::OfQuiver<false>>(),
         Explored::of::<art::OfArt<false>>(),
         Explored::of::<art::OfArt<true>>(),
         Explored::of::<smart::OfSmart<false>>(),

@@ -1,0 +1,150 @@
+//! Quiver under exploration: no lock, so nobody waits, and nothing is lost. Pages are so small that a few keys fill, part and
+//! empty them.
+
+use super::super::fault::Fault;
+use super::super::op::Op;
+use super::super::scenario::{self, Scenario};
+use super::super::subject::{Hole, Holes, Promises, Subject};
+use darter_fabric::Sim;
+use darter_index::checker::Situation;
+use darter_index::{
+    Condition, Decision, IndexError, OrderedIndex, PutOutcome, Quiver, QuiverHole, QuiverHoles,
+    QuiverOptions, quiver_situations,
+};
+use darter_pool::{AllocKind, Client};
+
+/// The subject; one that remembers nothing touches no memory that its pin does not protect, and so shows each such use.
+pub(super) struct OfQuiver<const REMEMBERS: bool>;
+
+/// Most records of a page.
+const RECORDS: u32 = 3;
+/// Delta slots of a page.
+const DELTA: u32 = 2;
+
+/// Errors that show whether anything is remembered or not; they come first.
+const OF_ANY: usize = 4;
+
+const HOLES: [Hole; 6] = [
+    Hole::published(QuiverHole::FirstPartFirst.name(), "parts are linked from the first to the last", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::TakeAnyTomb.name(), "a delta slot is taken that another key has left", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::CopyUnsealed.name(), "a page is copied before its last word is sealed", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::ReuseAtOnce.name(), "memory is reused without epochs", 10_000).of_our_own(),
+    Hole::published(QuiverHole::IgnoreLife.name(), "a remembered page is believed in another life", 4000)
+        .of_our_own(),
+    Hole::published(QuiverHole::TrustSealed.name(), "a remembered page's sealed words are believed", 4000)
+        .of_our_own(),
+];
+
+impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
+    type Index = Quiver<Sim>;
+
+    const NAME: &'static str = if REMEMBERS { "quiver" } else { "quiver-uncached" };
+
+    const PROMISES: Promises = Promises {
+        survives: &Fault::NAMES,
+        trips_beside_stopped: Some(1000),
+        may_lose_values: false,
+        exact_memory: !REMEMBERS,
+    };
+
+    /// In the order of [`QuiverHole::ALL`].
+    const HOLES: &'static [Hole] = if REMEMBERS { &HOLES } else { HOLES.split_at(OF_ANY).0 };
+
+    const WARM: &'static [(u64, AllocKind)] =
+        &[(152, AllocKind::Inner), (400, AllocKind::Inner), (48, AllocKind::Leaf), (80, AllocKind::Leaf)];
+
+    fn options(open: Holes) -> QuiverOptions {
+        let open = QuiverHole::ALL.into_iter().enumerate().filter(|&(at, _)| open.has(at));
+        let holes = open.fold(QuiverHoles::default(), |holes, (_, hole)| holes.with(hole));
+        let cache_bytes = if REMEMBERS { 1 << 16 } else { 0 };
+        QuiverOptions { cache_bytes, page_records: RECORDS, page_delta: DELTA, holes }
+    }
+
+    fn scenarios() -> Vec<Scenario> {
+        let mut all = scenario::common();
+        all.push(scenario::grow("page", 3));
+        all.push(scenario::full("page", 3));
+        all.push(scenario::shrink("page", 8));
+        all.push(scenario::above("page", 4));
+        all.push(scenario::contest());
+        all.push(head());
+        all.push(parts());
+        all.push(ranges());
+        all.push(hollow());
+        all.push(head().churning());
+        all.push(parts().churning());
+        all.push(scenario::plain().churning());
+        all.push(scenario::pair().churning());
+        all.push(scenario::split().churning());
+        all
+    }
+
+    fn situations() -> Vec<Situation> {
+        quiver_situations()
+    }
+
+    /// Of the conditional ones every other by `modify`.
+    async fn put(
+        index: &Quiver<Sim>,
+        client: &mut Client<Sim>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, IndexError> {
+        if condition == Condition::Always || value.first().is_none_or(|first| first % 2 == 0) {
+            return index.put(client, key, value, condition).await;
+        }
+        let mut was_there = false;
+        let modified = index.modify(client, key, |old, new| {
+            was_there = old.is_some();
+            if !condition.holds_for(old) {
+                return Decision::Keep;
+            }
+            new.extend_from_slice(value);
+            Decision::Put
+        });
+        Ok(match (modified.await?, was_there) {
+            (Decision::Put, true) => PutOutcome::Replaced,
+            (Decision::Put, false) => PutOutcome::Inserted,
+            _ => PutOutcome::Refused,
+        })
+    }
+
+    async fn delete_if(
+        index: &Quiver<Sim>,
+        client: &mut Client<Sim>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, IndexError> {
+        index.delete_if(client, key, |found| found == value).await
+    }
+}
+
+/// A page whose delta is full, or nearly.
+fn head() -> Scenario {
+    let hot = [&b"head-1"[..], b"head-2", b"head-3"];
+    Scenario::new("head", hot, &[0]).with_filler([&b"head-0"[..], b"head-4", b"head-5", b"head-6"])
+}
+
+/// A page of three edges whose delta takes two more keys; a third parts it.
+fn parts() -> Scenario {
+    let hot = [&b"part\x12"[..], b"part\x24", b"part\x36"];
+    Scenario::new("parts", hot, &[]).with_filler([&b"part\x11"[..], b"part\x21", b"part\x31", b"part\x51"])
+}
+
+/// Pages on both sides of a child node.
+fn ranges() -> Scenario {
+    let hot = [&b"rang\x11"[..], b"rang\x35", b"rang\x52"];
+    let child = (0..6).map(|at| [&b"rang\x31"[..], &[at * 40]].concat());
+    let filler = child.chain([b"rang\x10".to_vec(), b"rang\x51".to_vec(), b"rang\x72".to_vec()]);
+    Scenario::new("ranges", hot, &[0, 2]).with_filler(filler)
+}
+
+/// A path on which all keys are removed, and a key that leaves it.
+fn hollow() -> Scenario {
+    const OPS: &[Op] = &[Op::Delete(0), Op::Delete(1), Op::Delete(0), Op::Delete(1), Op::Put(2)];
+    scenario::split().doing("hollow", OPS)
+}

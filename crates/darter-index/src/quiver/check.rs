@@ -1,0 +1,326 @@
+//! The check: a walk of everything reachable from the root word that verifies every invariant of the
+//! format, and counts.
+//!
+//! Nodes: identity and depth agree with the keys below; slots partition the edges. Pages: made for
+//! their node, responsible for what their slot says, records in key order, each found by the map,
+//! words of the record's own key; the delta filled in order, with keys that are not static, each
+//! once. Other clients may be at work meanwhile: what they have half done is a remark.
+
+use super::Quiver;
+use super::descent::NodeAt;
+use super::nibble::{EDGES, END, LAST, NibbleKey, edge, identity_depth, nibbles};
+use super::node::{self, Content, NODE_BYTES, Slot};
+use super::operation::Operation;
+use super::page::{Head, PageRef, standing};
+use super::word::{Print, State, Word};
+use crate::radix::leaf;
+use crate::radix::seal::SEAL;
+use crate::radix::tally::Tally;
+use crate::{CheckReport, IndexStats, Result};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+use std::collections::BTreeSet;
+
+/// A walk in progress.
+struct Walk {
+    report: CheckReport,
+    tally: Tally,
+    /// Nodes to be visited, each with the levels above it.
+    nodes: Vec<(NodeAt, usize)>,
+    /// Leaves of pages of which parts are linked: some are in the parts, too.
+    shared_leaves: Vec<(GlobalAddr, u64)>,
+    /// Whether leaves are read and compared.
+    is_thorough: bool,
+}
+
+/// A leaf to be compared.
+struct Expected {
+    print_of: Word,
+    /// The static key of the record that names it.
+    own: Option<Vec<u8>>,
+    /// The page that names it.
+    page: GlobalAddr,
+    identity: u64,
+    depth: usize,
+    edges: (u8, u8),
+}
+
+impl<F: Fabric> Quiver<F> {
+    /// Walks and verifies everything.
+    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
+        Ok(self.walk(client, true).await?.report)
+    }
+
+    /// Counts everything without reading a leaf.
+    pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
+        Ok(self.walk(client, false).await?.report.stats)
+    }
+
+    async fn walk(&self, client: &mut Client<F>, is_thorough: bool) -> Result<Walk> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+        let mut walk = Walk {
+            report: CheckReport::default(),
+            tally: Tally::new(["node", "page"]),
+            nodes: Vec::new(),
+            shared_leaves: Vec::new(),
+            is_thorough,
+        };
+        let (root, ..) = operation.read_root().await?;
+        walk.nodes.push((root, 0));
+        while let Some((node, levels)) = walk.nodes.pop() {
+            operation.inspect_node(&mut walk, node, levels).await?;
+        }
+        for (addr, bytes) in std::mem::take(&mut walk.shared_leaves) {
+            walk.report.reachable.insert(addr, bytes);
+        }
+        walk.report.stats = walk.tally.clone().finish();
+        Ok(walk)
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    async fn inspect_node(&mut self, walk: &mut Walk, at: NodeAt, levels: usize) -> Result<()> {
+        if at.depth > crate::KEY_BYTES_MAX * 2 || !walk.report.reach(at.addr, NODE_BYTES, "node") {
+            return Ok(());
+        }
+        let words = match self.read_node(at).await {
+            Ok(words) => words,
+            Err(error) => return walk.report.unreadable(format!("node at {}", at.addr), error),
+        };
+        let slots = node::slots(&words);
+        verify_node(&mut walk.report, at, &words, &slots);
+        let live =
+            slots.iter().filter(|slot| matches!(slot.content(), Content::Page { .. } | Content::Node { .. }));
+        walk.tally.note_node("node", NODE_BYTES, live.count());
+        for (slot, lo) in slots.iter().zip(0..) {
+            match slot.content() {
+                Content::Node { skip, addr } => {
+                    let depth = at.depth + 1 + skip;
+                    walk.nodes.push((NodeAt { addr, depth }, levels + 1));
+                }
+                Content::Page { class, addr, hi } => {
+                    let next =
+                        (lo + 1..=LAST).find(|&edge| slots[usize::from(edge)].content() != Content::Empty);
+                    let last = next.map_or(LAST, |next| next - 1);
+                    let page = PageRef { addr, class };
+                    self.inspect_page(walk, (page, words[0], at.depth), (lo, hi, last), levels + 1).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn inspect_page(
+        &mut self,
+        walk: &mut Walk,
+        (page, identity, depth): (PageRef, u64, usize),
+        (lo, hi, last): (u8, u8, u8),
+        levels: usize,
+    ) -> Result<()> {
+        if !walk.report.reach(page.addr, page.bytes(), "page") {
+            return Ok(());
+        }
+        let words = match self.client.read(page.addr, (page.bytes() / 8) as usize).await {
+            Ok(words) => words,
+            Err(error) => return walk.report.unreadable(format!("page at {}", page.addr), error),
+        };
+        let head = match Head::parse(page, &words) {
+            Ok(Ok(head)) => head,
+            Ok(Err(_)) => return Ok(()),
+            Err(error) => {
+                walk.report.violation(error.to_string());
+                return Ok(());
+            }
+        };
+        let shape = head.shape;
+        if head.identity != identity || (shape.lo, shape.hi, shape.depth) != (lo, hi, depth) {
+            walk.report.violation(format!("page at {}: not made for the slot that points to it", page.addr));
+            return Ok(());
+        }
+        if last < hi {
+            walk.report.remark(format!("page at {}: parts of it are being linked", page.addr));
+        }
+        if head.is_sealed {
+            walk.report.remark(format!("page at {}: sealed by a replacement under way", page.addr));
+        }
+        let place = (identity, depth, (lo, hi.min(last)));
+        let mut leaves = Vec::new();
+        let live = self.inspect_records(walk, &head, &words, place, &mut leaves)
+            + verify_delta(walk, &head, place, &mut leaves);
+        walk.tally.note_node("page", page.bytes(), live);
+        self.inspect_leaves(walk, leaves, (levels, last < hi)).await
+    }
+
+    /// Verifies the records. Returns how many are live.
+    fn inspect_records(
+        &mut self,
+        walk: &mut Walk,
+        head: &Head,
+        words: &[u64],
+        (identity, depth, edges): (u64, usize, (u8, u8)),
+        leaves: &mut Vec<(Expected, GlobalAddr, usize)>,
+    ) -> usize {
+        let (shape, page) = (head.shape, head.page.addr);
+        let (mut live, mut last) = (0, None);
+        for rank in 0..shape.records {
+            let at = shape.record_at(rank);
+            let record = &words[at..at + shape.record_words];
+            let word = Word(record[0]);
+            let own = standing(page, record).map(|leaf| leaf.key.to_vec());
+            if let Some(key) = &own {
+                let fits = belongs(self.shared.keys, key, identity, depth, (shape.lo, shape.hi));
+                let print = Print::of(&mut NibbleKey::new(self.shared.keys, key));
+                let is_known = [Word::inline(shape.born, print), Word::tomb(shape.born, print)]
+                    .contains(&word.unsealed())
+                    || word.leaf_object().is_some();
+                let is_led = shape.rank(&head.map, key) == Some(rank);
+                if !fits || !is_known || !is_led || last.as_ref().is_some_and(|last| last >= key) {
+                    walk.report.violation(format!("page at {page}: record {rank} is not its key's"));
+                }
+                last.clone_from(&own);
+            }
+            let is_ours = own.as_ref().is_none_or(|key| (edges.0..=edges.1).contains(&edge(key, depth)));
+            match word.state() {
+                State::Inline => {
+                    if let Err(error) = leaf::parse(page, &record[1..]) {
+                        walk.report.violation(format!("record {rank}: {error}"));
+                    }
+                    live += usize::from(is_ours);
+                    if is_ours {
+                        walk.tally.note_leaf(0, 1);
+                    }
+                }
+                State::Leaf { addr, class } => {
+                    live += usize::from(is_ours);
+                    let expected = Expected { print_of: word, own, page, identity, depth, edges };
+                    leaves.push((expected, addr, leaf::class_words(class)));
+                }
+                State::Tomb => {}
+                State::Empty | State::Invalid => {
+                    walk.report.violation(format!("page at {page}: record {rank} is of no known kind"));
+                }
+            }
+        }
+        live
+    }
+
+    async fn inspect_leaves(
+        &mut self,
+        walk: &mut Walk,
+        mut leaves: Vec<(Expected, GlobalAddr, usize)>,
+        (levels, is_parting): (usize, bool),
+    ) -> Result<()> {
+        leaves.retain(|(_, addr, words)| {
+            let bytes = *words as u64 * 8;
+            walk.tally.note_leaf(bytes, levels);
+            if is_parting {
+                walk.shared_leaves.push((*addr, bytes));
+            }
+            is_parting || walk.report.reach(*addr, bytes, "leaf")
+        });
+        if !walk.is_thorough {
+            return Ok(());
+        }
+        let keys = self.shared.keys;
+        let mut seen = BTreeSet::new();
+        let verify = |report: &mut CheckReport, expected: &Expected, words: &[u64]| {
+            let key = match leaf::parse(expected.page, words) {
+                Ok(leaf) => leaf.key.to_vec(),
+                Err(error) => return report.violation(error.to_string()),
+            };
+            let page = expected.page;
+            if expected.own.as_ref().is_some_and(|own| own != &key) {
+                return report
+                    .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
+            }
+            let print = Print::of(&mut NibbleKey::new(keys, &key));
+            let (depth, identity) = (expected.depth, expected.identity);
+            if !expected.print_of.may_be_leaf_of(print) || !belongs(keys, &key, identity, depth, (END, LAST))
+            {
+                report.violation(format!("page at {page}: a leaf of a key that does not belong there"));
+            }
+            let is_ours = (expected.edges.0..=expected.edges.1).contains(&edge(&key, depth));
+            if is_ours && !seen.insert(key) {
+                report.violation(format!("page at {page}: a key twice"));
+            }
+        };
+        walk.report.verify_each(&mut self.client, &leaves, verify).await
+    }
+}
+
+/// Verifies the delta. Returns how many of its slots are live.
+fn verify_delta(
+    walk: &mut Walk,
+    head: &Head,
+    (identity, depth, edges): (u64, usize, (u8, u8)),
+    leaves: &mut Vec<(Expected, GlobalAddr, usize)>,
+) -> usize {
+    let (mut live, mut ended) = (0, false);
+    for word in &head.delta {
+        match word.state() {
+            State::Empty => ended = true,
+            _ if ended => {
+                walk.report.violation(format!("page at {}: a delta slot after an empty one", head.page.addr));
+            }
+            State::Leaf { addr, class } => {
+                live += 1;
+                let expected =
+                    Expected { print_of: *word, own: None, page: head.page.addr, identity, depth, edges };
+                leaves.push((expected, addr, leaf::class_words(class)));
+            }
+            State::Tomb => {}
+            State::Inline | State::Invalid => {
+                walk.report.violation(format!("page at {}: a delta slot of no known kind", head.page.addr));
+            }
+        }
+    }
+    live
+}
+
+/// Whether a key belongs to a node, under one of these edges.
+fn belongs(
+    keys: crate::radix::prefix_hash::HashKeys,
+    key: &[u8],
+    identity: u64,
+    depth: usize,
+    (lo, hi): (u8, u8),
+) -> bool {
+    nibbles(key) >= depth
+        && NibbleKey::new(keys, key).identity(depth) == identity
+        && (lo..=hi).contains(&edge(key, depth))
+}
+
+fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slot; EDGES]) {
+    if identity_depth(words[0]) != at.depth
+        || words[node::GUARD_AT] & !SEAL != node::guard(node::born(words[1]), at.depth)
+    {
+        report.violation(format!("node at {}: not of the depth that its pointer says", at.addr));
+    }
+    if slots[0].content() == Content::Empty {
+        report.violation(format!("node at {}: its first slot is empty", at.addr));
+    }
+    let mut next = END;
+    for (slot, edge) in slots.iter().zip(0..) {
+        let hi = match slot.content() {
+            Content::Empty => continue,
+            Content::Invalid => {
+                report.violation(format!("node at {}: slot {edge} is of no known kind", at.addr));
+                continue;
+            }
+            Content::None { hi } | Content::Page { hi, .. } => hi,
+            Content::Node { .. } => edge,
+        };
+        // Parts that are linked begin before their page's last edge.
+        if edge > next || hi < edge {
+            report.violation(format!("node at {}: slot {edge} leaves a gap", at.addr));
+        }
+        next = next.max(hi + 1);
+    }
+    if next <= LAST {
+        report.violation(format!("node at {}: edges from {next} on have no slot", at.addr));
+    }
+    if node::is_sealed(words) {
+        report.remark(format!("node at {}: sealed by a replacement under way", at.addr));
+    }
+}

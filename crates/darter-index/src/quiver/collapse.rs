@@ -1,0 +1,269 @@
+//! The replacement of a node by what is left in it: a page, its only child, nothing, or a copy
+//! (`docs/quiver.md`, "Collapse"); and what deletes tidy.
+
+use super::content::Content as Pairs;
+use super::descent::{Descent, End, NodeAt, SlotAt, Via};
+use super::nibble::{EDGES, END};
+use super::node::{self, Content, NODE_BYTES, SKIP_MAX, Slot};
+use super::operation::Operation;
+use super::page::{Head, PageRef};
+use super::pair::{Maker, Pair, Place};
+use super::situations;
+use crate::Result;
+use crate::checker::note;
+use crate::radix::seal::seal_all;
+use crate::radix::{TURNS_MAX, no_progress};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::AllocKind;
+
+/// What a node without children holds, its pages sealed.
+#[derive(Default)]
+struct Left {
+    pairs: Vec<Pair>,
+    pages: Vec<PageRef>,
+    /// Leaves that no pair has.
+    strays: Vec<(GlobalAddr, u8)>,
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Finishes the replacement of the highest sealed node on a key's path.
+    pub(super) async fn help_above(&mut self, key: &[u8]) -> Result<()> {
+        let mut descent = self.from_root(key);
+        if let End::Sealed { node } = self.run(&mut descent).await?
+            && let Some(via) = descent.incoming
+        {
+            note(situations::NODE_HELPED);
+            self.replace_node(node, via).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes out pages and nodes that deletes have left with little or nothing, from a key's page
+    /// upwards.
+    pub(super) async fn tidy(&mut self, key: &[u8]) -> Result<()> {
+        for _ in 0..TURNS_MAX {
+            let mut descent = self.from_root(key);
+            let end = self.run(&mut descent).await?;
+            let node = match end {
+                End::Sealed { .. } => {
+                    self.help_above(key).await?;
+                    continue;
+                }
+                End::Page(found) => {
+                    let Some(from) = found.from else { return Ok(()) };
+                    if found.head.is_thin(found.head.live_about()) && self.is_thin(found.head.page).await? {
+                        self.rebuild(from, found.head.page).await?;
+                        continue;
+                    }
+                    from.node
+                }
+                End::Vacant { via } => via.node,
+                End::Diverged { .. } | End::Value(_) => return Ok(()),
+            };
+            if !self.collapse(node, &descent).await? {
+                return Ok(());
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Whether a page that says that it is thin has few live pairs indeed.
+    async fn is_thin(&mut self, page: PageRef) -> Result<bool> {
+        let words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
+        let Ok(head) = Head::parse(page, &words)? else { return Ok(false) };
+        let is_live = |&at: &usize| {
+            let word = super::word::Word(words[at]);
+            at > 0
+                && head.shape.is_sealable(at)
+                && matches!(word.state(), super::word::State::Inline | super::word::State::Leaf { .. })
+        };
+        let live = (0..head.shape.words()).filter(is_live).count();
+        Ok(head.is_thin(live as u64))
+    }
+
+    /// Replaces the node where a key's way has ended if hardly anything is in it. Returns whether it
+    /// did.
+    async fn collapse(&mut self, node: NodeAt, descent: &Descent<'_>) -> Result<bool> {
+        let Some(via) = descent.incoming.filter(|via| !via.is_root()) else { return Ok(false) };
+        let words = self.read_node(node).await?;
+        let slots = node::slots(&words);
+        let children = children(&slots).count();
+        let pages: Vec<PageRef> = pages(&slots).collect();
+        let is_due = match (children, pages.len()) {
+            (0, _) => self.live_about(&pages).await? <= self.shared.geometry.records as u64 / 4,
+            (1, 0) => only_child(&slots).is_some_and(|(skip, _)| skip_of(via) + 1 + skip <= SKIP_MAX),
+            _ => false,
+        };
+        if is_due {
+            self.replace_node(node, via).await?;
+        }
+        Ok(is_due)
+    }
+
+    async fn live_about(&mut self, pages: &[PageRef]) -> Result<u64> {
+        if pages.is_empty() {
+            return Ok(0);
+        }
+        let delta = self.shared.geometry.delta;
+        let mut batch = self.client.batch();
+        let reads: Vec<_> =
+            pages.iter().map(|page| (page, batch.read(page.addr, page.head_words(delta)))).collect();
+        let done = self.client.submit(batch).await?;
+        let mut live = 0;
+        for (page, read) in reads {
+            live += match Head::parse(*page, done.words(read))? {
+                Ok(head) => head.live_about(),
+                Err(_) => u64::from(u8::MAX),
+            };
+        }
+        self.client.recycle(done);
+        Ok(live)
+    }
+
+    /// Seals a node and puts in its place what is left in it.
+    pub(super) async fn replace_node(&mut self, node: NodeAt, via: Via) -> Result<()> {
+        let mut words = self.read_node(node).await?;
+        // Room for a copy is had before the first seal: a pool that is full leaves the node as it
+        // was.
+        let mut copy = Maker::new(self.shared, self.client.epoch());
+        let home = via.at.addr.node();
+        let copy_addr = copy.object(&mut self.client, home, &words, AllocKind::Inner).await?;
+        let first = node.addr.plus(node::GUARD_AT as u64 * 8);
+        seal_all(&mut self.client, first, &mut words[node::GUARD_AT..], |_, _| true).await?;
+        let mut maker = Maker::new(self.shared, self.client.epoch());
+        let (slot, left) = match self.successor(&mut maker, &words, via).await {
+            Ok(Some(successor)) => {
+                copy.discard(&mut self.client);
+                successor
+            }
+            Err(error) if !error.is_out_of_space() => {
+                maker.discard(&mut self.client);
+                return Err(error);
+            }
+            _ => {
+                note(situations::NODE_COPIED);
+                maker.discard(&mut self.client);
+                let image = node::image(words[0], copy.born, node.depth, &node::slots(&words));
+                copy.rewrite(copy_addr, &image);
+                maker = copy;
+                (Slot::node(skip_of(via), copy_addr), Left::default())
+            }
+        };
+        let found = maker.link(&mut self.client, via.at.addr, via.at.slot.0, slot.0).await?;
+        if found != via.at.slot.0 {
+            return Ok(());
+        }
+        for leaf in maker.left.drain(..).chain(left.strays) {
+            self.retire_leaf(leaf);
+        }
+        for page in left.pages {
+            self.retire(page.addr, page.bytes(), AllocKind::Inner);
+        }
+        self.retire(node.addr, NODE_BYTES, AllocKind::Inner);
+        Ok(())
+    }
+
+    /// Makes what follows a sealed node. Returns the slot for it, and what was in the node if that
+    /// is unlinked with it; none if the node has to stay as it is.
+    async fn successor(
+        &mut self,
+        maker: &mut Maker,
+        words: &[u64],
+        via: Via,
+    ) -> Result<Option<(Slot, Left)>> {
+        if via.is_root() {
+            return Ok(None);
+        }
+        let slots = node::slots(words);
+        if let Some((skip, addr)) = only_child(&slots)
+            && skip_of(via) + 1 + skip <= SKIP_MAX
+        {
+            note(situations::COLLAPSE_TO_NODE);
+            return Ok(Some((Slot::node(skip_of(via) + 1 + skip, addr), Left::default())));
+        }
+        let Some(left) = self.what_is_left(&slots).await? else { return Ok(None) };
+        let hi = via.edge;
+        if left.pairs.is_empty() {
+            note(situations::COLLAPSE_TO_NOTHING);
+            return Ok(Some((Slot::none(hi), left)));
+        }
+        note(situations::COLLAPSE_TO_PAGE);
+        let home = via.at.addr.node();
+        let place = Place { identity: via.identity, depth: via.node.depth, lo: hi, hi, home };
+        let page = maker.page(&mut self.client, place, &left.pairs).await?;
+        Ok(Some((Slot::page(hi, page.class, page.addr), left)))
+    }
+
+    /// Seals the pages of a sealed node and reads their pairs; none if they are more than a page
+    /// holds, if a child is among them, or if the parts of a page are being linked.
+    async fn what_is_left(&mut self, slots: &[Slot; EDGES]) -> Result<Option<Left>> {
+        let all: Vec<PageRef> = pages(slots).collect();
+        let records = self.shared.geometry.records;
+        if children(slots).next().is_some() || self.live_about(&all).await? > records as u64 {
+            return Ok(None);
+        }
+        let mut left = Left::default();
+        let mut lo = END;
+        for page in all {
+            let (shape, words) = self.seal_page(page).await?;
+            // A page whose later parts are linked has their pairs, too.
+            let next = slots
+                .iter()
+                .zip(0..)
+                .find(|(slot, edge)| *edge > shape.lo && slot.content() != Content::Empty);
+            if shape.lo < lo || next.is_some_and(|(_, edge)| shape.hi >= edge) {
+                return Ok(None);
+            }
+            lo = shape.hi;
+            let Pairs { pairs, strays } = Pairs::read(&mut self.client, page, &shape, &words).await?;
+            left.pairs.extend(pairs);
+            left.strays.extend(strays);
+            left.pages.push(page);
+        }
+        Ok((left.pairs.len() <= records).then_some(left))
+    }
+
+    /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
+    pub(super) async fn remove_empty(&mut self, mut node: NodeAt, mut via: Via) -> Result<()> {
+        loop {
+            let words = self.read_node(node).await?;
+            let slots = node::slots(&words);
+            // A child that is left is in the way; under a sealed node it changes no more.
+            let child = children(&slots).next().filter(|_| !node::is_sealed(&words));
+            let Some((edge, skip, addr)) = child else { return self.replace_node(node, via).await };
+            let at = SlotAt { addr: node::slot_addr(node.addr, edge), slot: slots[usize::from(edge)] };
+            via = Via { node, identity: words[0], edge, at };
+            node = NodeAt { addr, depth: node.depth + 1 + skip };
+        }
+    }
+}
+
+/// Nibbles that the edge to a child node skips.
+fn skip_of(via: Via) -> usize {
+    match via.at.slot.content() {
+        Content::Node { skip, .. } => skip,
+        _ => 0,
+    }
+}
+
+fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = PageRef> {
+    slots.iter().filter_map(|slot| match slot.content() {
+        Content::Page { class, addr, .. } => Some(PageRef { addr, class }),
+        _ => None,
+    })
+}
+
+/// The child nodes: edge, nibbles skipped, address.
+pub(super) fn children(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, usize, GlobalAddr)> {
+    slots.iter().zip(0..).filter_map(|(slot, edge)| match slot.content() {
+        Content::Node { skip, addr } => Some((edge, skip, addr)),
+        _ => None,
+    })
+}
+
+/// The only child of a node that holds nothing else.
+fn only_child(slots: &[Slot; EDGES]) -> Option<(usize, GlobalAddr)> {
+    let mut all = children(slots);
+    let (_, skip, addr) = all.next()?;
+    (all.next().is_none() && pages(slots).next().is_none()).then_some((skip, addr))
+}

@@ -1,0 +1,151 @@
+//! The live pairs of a page, read with as much of its leaves as a new page needs.
+
+use super::nibble::edge;
+use super::page::{FIXED_WORDS, PageRef, Shape, standing};
+use super::pair::{INLINE_WORDS_MAX, Pair};
+use super::word::{State, Word};
+use crate::ordered::KEY_BYTES_MAX;
+use crate::radix::leaf;
+use crate::{IndexError, Result};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Client;
+
+/// Words of a leaf that are read at first: a pair that may stand in a page is read whole.
+const LEAF_WORDS: usize = INLINE_WORDS_MAX;
+
+/// What a page holds.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    /// Its live pairs in key order.
+    pub(super) pairs: Vec<Pair>,
+    /// Leaves that its words name and that are no pair's: their key is not the record's.
+    pub(super) strays: Vec<(GlobalAddr, u8)>,
+}
+
+/// A leaf to be read.
+struct Wanted {
+    addr: GlobalAddr,
+    class: u8,
+    /// The pair that stands in the record, as its image.
+    own: Option<Vec<u64>>,
+}
+
+impl Content {
+    /// Reads the leaves of a page, of which all words were read.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`].
+    pub(super) async fn read<F: Fabric>(
+        client: &mut Client<F>,
+        page: PageRef,
+        shape: &Shape,
+        words: &[u64],
+    ) -> Result<Self> {
+        let mut content = Self::default();
+        let mut wanted = Vec::new();
+        for rank in 0..shape.records {
+            let at = shape.record_at(rank);
+            let record = &words[at..at + shape.record_words];
+            let own = standing(page.addr, record).map(|leaf| {
+                (leaf.key.to_vec(), leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len()))
+            });
+            match (Word(record[0]).state(), own) {
+                (State::Inline, Some((key, image))) => {
+                    content.pairs.push(Pair { key, image: Some(image), leaf: None });
+                }
+                (State::Tomb, _) => {}
+                (State::Leaf { addr, class }, own) => {
+                    wanted.push(Wanted { addr, class, own: own.map(|(_, image)| image) });
+                }
+                _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
+            }
+        }
+        for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
+            match Word(*word).state() {
+                State::Leaf { addr, class } => wanted.push(Wanted { addr, class, own: None }),
+                State::Empty | State::Tomb => {}
+                _ => return Err(IndexError::corrupt(page.addr, "delta slot of no known kind")),
+            }
+        }
+        content.read_leaves(client, wanted).await?;
+        content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
+        if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
+            return Err(IndexError::corrupt(page.addr, "page with a key twice"));
+        }
+        Ok(content)
+    }
+
+    async fn read_leaves<F: Fabric>(&mut self, client: &mut Client<F>, wanted: Vec<Wanted>) -> Result<()> {
+        let mut batch = client.batch();
+        let reads: Vec<_> = wanted
+            .iter()
+            .map(|leaf| batch.read(leaf.addr, leaf::class_words(leaf.class).min(LEAF_WORDS)))
+            .collect();
+        if reads.is_empty() {
+            client.recycle(batch);
+            return Ok(());
+        }
+        let done = client.submit(batch).await?;
+        let mut long = Vec::new();
+        for (leaf, read) in wanted.into_iter().zip(reads) {
+            let words = done.words(read);
+            let (key, value) = leaf::lengths(words[0]);
+            let room = leaf::class_words(leaf.class) * 8;
+            if key > KEY_BYTES_MAX || leaf::HEADER_BYTES + key + value > room {
+                return Err(IndexError::corrupt(leaf.addr, "leaf longer than its size class"));
+            }
+            if leaf::HEADER_BYTES + key + value <= words.len() * 8 {
+                let image = leaf::image_of(words, key, value);
+                let key = leaf::parse(leaf.addr, words)?.key.to_vec();
+                self.take(leaf, key, Some(image))?;
+            } else if leaf::HEADER_BYTES + key <= words.len() * 8 {
+                let bytes: &[u8] = bytemuck::cast_slice(&words[1..]);
+                self.take(leaf, bytes[..key].to_vec(), None)?;
+            } else {
+                long.push((leaf, key));
+            }
+        }
+        client.recycle(done);
+        self.read_long_keys(client, long).await
+    }
+
+    async fn read_long_keys<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        long: Vec<(Wanted, usize)>,
+    ) -> Result<()> {
+        if long.is_empty() {
+            return Ok(());
+        }
+        let mut batch = client.batch();
+        let reads: Vec<_> =
+            long.iter().map(|(leaf, key)| batch.read(leaf.addr.plus(8), key.div_ceil(8))).collect();
+        let done = client.submit(batch).await?;
+        for ((leaf, key), read) in long.into_iter().zip(reads) {
+            let bytes: &[u8] = bytemuck::cast_slice(done.words(read));
+            self.take(leaf, bytes[..key].to_vec(), None)?;
+        }
+        client.recycle(done);
+        Ok(())
+    }
+
+    /// Takes a leaf with its key, and its image if that may stand in a page.
+    fn take(&mut self, leaf: Wanted, key: Vec<u8>, image: Option<Vec<u64>>) -> Result<()> {
+        if let Some(own) = leaf.own {
+            let own_key = leaf::parse(leaf.addr, &own)?.key.to_vec();
+            if own_key != key {
+                // The leaf came by a blind CAS for another key: the record's pair counts.
+                self.strays.push((leaf.addr, leaf.class));
+                self.pairs.push(Pair { key: own_key, image: Some(own), leaf: None });
+                return Ok(());
+            }
+        }
+        self.pairs.push(Pair { key, image, leaf: Some((leaf.addr, leaf.class)) });
+        Ok(())
+    }
+
+    /// The edge of each pair at a node of this depth.
+    pub(super) fn edges(&self, depth: usize) -> Vec<u8> {
+        self.pairs.iter().map(|pair| edge(&pair.key, depth)).collect()
+    }
+}

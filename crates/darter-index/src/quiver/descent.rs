@@ -1,0 +1,602 @@
+//! The way from a key to its place: every point operation's first half (`docs/quiver.md`,
+//! "Protocol").
+//!
+//! A [`Descent`] is a machine without a fabric ([`Search`]). It starts at the page or the node that
+//! the process remembers for the key, else at the root. What is remembered must prove that it lives
+//! (L2), or it is forgotten and the way begins at the root. Below the root, or a node that lives,
+//! every page and node was linked at some moment of the operation, so its words count as they
+//! stand, sealed or not (L5).
+
+use super::cache::{Hit, NodeHint, PageHint};
+use super::holes::QuiverHole;
+use super::nibble::{EDGES, END, NibbleKey, edge, nibbles};
+use super::node::{self, Content, Slot};
+use super::page::{self, Head, PageRef, standing};
+use super::shared::Shared;
+use super::situations;
+use super::word::{Print, State, Word};
+use crate::checker::note;
+use crate::radix::leaf;
+use crate::radix::search::Search;
+use crate::{IndexError, Result};
+use darter_fabric::{Batch, GlobalAddr, ReadId};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Words of a leaf's image.
+pub(super) type Image = SmallVec<[u64; 12]>;
+
+/// A slot, where it lies and what it held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotAt {
+    pub(super) addr: GlobalAddr,
+    pub(super) slot: Slot,
+}
+
+/// A node on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NodeAt {
+    pub(super) addr: GlobalAddr,
+    /// Nibbles of its prefix.
+    pub(super) depth: usize,
+}
+
+/// A slot of a node, and what is needed to replace what it points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Via {
+    /// The node that has the slot.
+    pub(super) node: NodeAt,
+    /// The node's identity.
+    pub(super) identity: u64,
+    /// The slot's edge.
+    pub(super) edge: u8,
+    /// The slot.
+    pub(super) at: SlotAt,
+}
+
+impl Via {
+    /// The root word, as if it were a slot of a node.
+    pub(super) fn root(shared: &Shared, slot: Slot) -> Self {
+        let node = NodeAt { addr: GlobalAddr::NULL, depth: 0 };
+        Self { node, identity: 0, edge: END, at: SlotAt { addr: shared.words.root, slot } }
+    }
+
+    /// Whether it is the root word.
+    pub(super) fn is_root(&self) -> bool {
+        self.node.addr == GlobalAddr::NULL
+    }
+}
+
+/// What a key's place says.
+#[derive(Clone, Debug)]
+pub(super) enum Spot {
+    /// The key is static, with its value if it has one.
+    Record {
+        addr: GlobalAddr,
+        word: Word,
+        /// Whether the record's key stands in it.
+        stands: bool,
+        value: Option<Image>,
+    },
+    /// The key is in the delta.
+    Delta { addr: GlobalAddr, word: Word, value: Image },
+    /// The key is absent. An insert goes to this delta slot; none is left if there is none.
+    Absent { vacancy: Option<(GlobalAddr, Word)> },
+}
+
+/// Where a key's page was found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) head: Head,
+    pub(super) spot: Spot,
+    /// The slot that pointed to the page, unless the page was remembered.
+    pub(super) from: Option<Via>,
+}
+
+/// How a descent ends.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // one lives on the stack for an operation; a box would cost an allocation
+pub(super) enum End {
+    /// No page is responsible for the key: a slot with NONE.
+    Vacant { via: Via },
+    /// The key leaves the path in the compressed nibbles before a child node.
+    Diverged { via: Via, child: NodeAt },
+    /// For writers: a node on the way is being replaced.
+    Sealed { node: NodeAt },
+    /// A page.
+    Page(Found),
+    /// For readers: the value, by a remembered page.
+    Value(Option<Image>),
+}
+
+/// What the descent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To return a value.
+    Read,
+    /// To change the place found.
+    Write,
+}
+
+/// The part of a page that is read after its head.
+struct Probe {
+    head: Head,
+    /// The record at the key's rank, once it is read.
+    record: Option<(usize, Image)>,
+    record_read: Option<(usize, Option<ReadId>)>,
+    /// Delta slots that may be the key's, with what their leaves hold.
+    leaves: SmallVec<[(usize, Option<ReadId>); 2]>,
+    /// The key's pair in the delta.
+    in_delta: Option<(usize, Image)>,
+    /// The leaf of the record, to be read.
+    record_leaf: Option<ReadId>,
+}
+
+#[allow(clippy::large_enum_variant)] // as above
+enum Stage {
+    RootWord(Option<ReadId>),
+    Node {
+        read: Option<ReadId>,
+        hint: Option<NodeHint>,
+    },
+    /// A page's head, with so many words, and the record that a map has foreseen.
+    Head {
+        page: PageRef,
+        words: usize,
+        read: Option<ReadId>,
+        foreseen: Option<(usize, Option<ReadId>)>,
+    },
+    Probe(Probe),
+    RecordLeaf(Probe),
+    /// For readers by a remembered page: a record alone.
+    Record {
+        rank: usize,
+        read: Option<ReadId>,
+    },
+    /// … and its leaf, with the page's guard.
+    Leaf {
+        record: Image,
+        leaf: PageRef,
+        reads: Option<(ReadId, ReadId)>,
+    },
+}
+
+/// One key's way down.
+pub(super) struct Descent<'k> {
+    pub(super) key: NibbleKey<'k>,
+    pub(super) print: Print,
+    purpose: Purpose,
+    stage: Stage,
+    node: NodeAt,
+    /// The slot that points to the current node; none at the root and at a remembered node.
+    pub(super) incoming: Option<Via>,
+    /// The slot that points to the current page.
+    from: Option<Via>,
+    hint: Option<(u64, Arc<PageHint>)>,
+    /// The record that a remembered page led to, by its rank.
+    seen: Option<(usize, Image)>,
+    epoch: u64,
+    /// A slot that was responsible for the key's edge and said that it is not.
+    gap: Option<SlotAt>,
+}
+
+impl<'k> Descent<'k> {
+    /// A descent that begins where the process remembers, in the epoch that the client is pinned
+    /// at.
+    pub(super) fn new(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
+        let mut descent = Self::from_root(shared, key, purpose, epoch);
+        shared.cache.enter(epoch);
+        match shared.cache.find(&mut descent.key) {
+            Some(Hit { page: Some(page), identity, .. }) => descent.enter_hint(identity, page),
+            Some(Hit { node, .. }) => descent.enter_node(node),
+            None => descent.enter_root(shared),
+        }
+        descent
+    }
+
+    /// A descent that begins at the deepest node that the process remembers.
+    pub(super) fn by_nodes(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
+        let mut descent = Self::from_root(shared, key, purpose, epoch);
+        let hit = shared.cache.find(&mut descent.key);
+        match hit {
+            Some(hit) => descent.enter_node(hit.node),
+            None => descent.enter_root(shared),
+        }
+        descent
+    }
+
+    /// A descent that begins at the root word.
+    pub(super) fn from_root(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
+        let mut key = NibbleKey::new(shared.keys, key);
+        Self {
+            print: Print::of(&mut key),
+            key,
+            purpose,
+            stage: Stage::RootWord(None),
+            node: NodeAt { addr: shared.words.root, depth: 0 },
+            incoming: None,
+            from: None,
+            hint: None,
+            seen: None,
+            epoch,
+            gap: None,
+        }
+    }
+
+    fn enter_hint(&mut self, identity: u64, page: Arc<PageHint>) {
+        let rank = page.shape.rank(&page.map, self.key.bytes());
+        self.stage = match (rank, self.purpose) {
+            (Some(rank), Purpose::Read) => Stage::Record { rank, read: None },
+            _ => Stage::Head {
+                page: page.page,
+                words: page.shape.head_words(),
+                read: None,
+                foreseen: rank.map(|rank| (rank, None)),
+            },
+        };
+        self.hint = Some((identity, page));
+    }
+
+    /// What was remembered is no more: begins at the root.
+    fn restart(&mut self, shared: &Shared) {
+        if let Some((identity, page)) = self.hint.take() {
+            note(situations::PAGE_HINT_STALE);
+            shared.cache.forget_page(identity, &page);
+        }
+        self.seen = None;
+        self.incoming = None;
+        self.stage = Stage::RootWord(None);
+    }
+
+    fn enter_node(&mut self, hint: NodeHint) {
+        self.node = NodeAt { addr: hint.addr, depth: hint.depth };
+        self.stage = Stage::Node { read: None, hint: Some(hint) };
+    }
+
+    /// Begins at the root node if it was read in this epoch: it is not freed before the pin ends.
+    fn enter_root(&mut self, shared: &Shared) {
+        if let Some(root) = shared.root(self.epoch) {
+            self.enter_node(root);
+        }
+    }
+
+    fn absorb_root_word(&mut self, shared: &Shared, word: u64) -> Result<Option<End>> {
+        let via = Via::root(shared, Slot(word));
+        let Content::Node { skip: 0, addr } = via.at.slot.content() else {
+            return Err(IndexError::corrupt(via.at.addr, "root word names no node"));
+        };
+        self.node = NodeAt { addr, depth: 0 };
+        self.incoming = Some(via);
+        self.stage = Stage::Node { read: None, hint: None };
+        Ok(None)
+    }
+
+    fn own_edge(&self, depth: usize) -> u8 {
+        edge(self.key.bytes(), depth)
+    }
+
+    fn absorb_node(&mut self, shared: &Shared, words: &[u64], hint: Option<NodeHint>) -> Result<Option<End>> {
+        let identity = self.key.identity(self.node.depth);
+        let is_own = words[0] == identity;
+        if let Some(hint) = hint
+            && !(is_own && node::proves(words[node::GUARD_AT], hint.born))
+        {
+            note(situations::NODE_HINT_STALE);
+            shared.cache.forget_node(identity, hint);
+            self.restart(shared);
+            return Ok(None);
+        }
+        if !is_own {
+            let Some(via) = self.incoming.filter(|via| !via.is_root()) else {
+                return Err(IndexError::corrupt(self.node.addr, "root node with another identity"));
+            };
+            return Ok(Some(End::Diverged { via, child: self.node }));
+        }
+        if node::is_sealed(words) && self.purpose == Purpose::Write {
+            return Ok(Some(End::Sealed { node: self.node }));
+        }
+        shared.learn(identity, self.node, words[node::GUARD_AT], self.epoch);
+        self.follow(shared, identity, &node::slots(words))
+    }
+
+    /// Goes on by the slot that is responsible for the key's edge.
+    fn follow(&mut self, shared: &Shared, identity: u64, slots: &[Slot; EDGES]) -> Result<Option<End>> {
+        let NodeAt { addr, depth } = self.node;
+        let own = self.own_edge(depth);
+        let (lo, slot) = node::responsible(addr, slots, own)?;
+        let at = SlotAt { addr: node::slot_addr(addr, lo), slot: slot.unsealed() };
+        let via = Via { node: self.node, identity, edge: lo, at };
+        match slot.content() {
+            Content::None { hi } if own <= hi => Ok(Some(End::Vacant { via })),
+            Content::Page { class, addr, .. } => {
+                let page = PageRef { addr, class };
+                self.from = Some(via);
+                let words = page.head_words(shared.geometry.delta);
+                self.stage = Stage::Head { page, words, read: None, foreseen: None };
+                Ok(None)
+            }
+            Content::Node { skip, addr } if lo == own => {
+                let child = NodeAt { addr, depth: depth + 1 + skip };
+                self.node = child;
+                self.incoming = Some(via);
+                if child.depth > nibbles(self.key.bytes()) {
+                    return Ok(Some(End::Diverged { via, child }));
+                }
+                self.stage = Stage::Node { read: None, hint: None };
+                Ok(None)
+            }
+            // A slot above was read before it was taken, and this one after.
+            Content::None { .. } | Content::Node { .. } => self.look_again(at),
+            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known kind")),
+        }
+    }
+
+    /// Reads the current node once more, because the slot that is responsible for the key's edge
+    /// says that it is not. The slot that is was taken earlier, and read earlier still: another READ
+    /// must bring it.
+    fn look_again(&mut self, at: SlotAt) -> Result<Option<End>> {
+        note(situations::OUT_OF_BOUNDS);
+        if self.gap.replace(at) == Some(at) {
+            return Err(IndexError::corrupt(at.addr, "edges that no slot is responsible for"));
+        }
+        self.stage = Stage::Node { read: None, hint: None };
+        Ok(None)
+    }
+
+    fn absorb_head(&mut self, shared: &Shared, page: PageRef, words: &[u64]) -> Result<Option<Head>> {
+        if let Some((_, hint)) = &self.hint {
+            let trusts = shared.holes.has(QuiverHole::TrustSealed) && self.purpose == Purpose::Read;
+            let guard = if trusts { words[0] & !crate::radix::seal::SEAL } else { words[0] };
+            let lives = page::proves(guard, hint.shape.born) || shared.holes.has(QuiverHole::IgnoreLife);
+            if !lives {
+                self.restart(shared);
+                return Ok(None);
+            }
+        }
+        let head = match Head::parse(page, words)? {
+            Ok(head) => head,
+            Err(words) => {
+                let foreseen = None;
+                self.stage = Stage::Head { page, words, read: None, foreseen };
+                return Ok(None);
+            }
+        };
+        let depth = head.shape.depth;
+        if depth > nibbles(self.key.bytes()) || head.identity != self.key.identity(depth) {
+            return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+        }
+        if !head.shape.covers(self.own_edge(depth)) {
+            match self.from {
+                Some(via) if self.hint.is_none() => self.look_again(via.at)?,
+                _ => {
+                    self.restart(shared);
+                    None
+                }
+            };
+            return Ok(None);
+        }
+        if head.is_sealed {
+            note(situations::READ_SEALED);
+        } else if self.hint.is_none() {
+            let hint = PageHint::new(page, head.shape, &head.map);
+            shared.cache.learn_page(head.identity, hint, self.epoch);
+        }
+        Ok(Some(head))
+    }
+
+    /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.
+    fn probe(&mut self, head: Head, foreseen: Option<(usize, Image)>) -> Result<Option<End>> {
+        let rank = head.shape.rank(&head.map, self.key.bytes());
+        let record = foreseen.or_else(|| self.seen.take()).filter(|(seen, _)| Some(*seen) == rank);
+        let record_read = rank.filter(|_| record.is_none()).map(|rank| (rank, None));
+        let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(self.print);
+        let leaves: SmallVec<_> =
+            head.delta.iter().enumerate().filter(may_be).map(|(at, _)| (at, None)).collect();
+        let probe = Probe { head, record, record_read, leaves, in_delta: None, record_leaf: None };
+        if probe.record_read.is_none() && probe.leaves.is_empty() {
+            return self.judge(probe);
+        }
+        self.stage = Stage::Probe(probe);
+        Ok(None)
+    }
+
+    fn absorb_probe(&mut self, mut probe: Probe, done: &Batch) -> Result<Option<End>> {
+        if let Some((rank, Some(read))) = probe.record_read.take() {
+            probe.record = Some((rank, done.words(read).into()));
+        }
+        for &(at, read) in &probe.leaves {
+            let (Some(read), Some((addr, ..))) = (read, probe.head.delta[at].leaf_object()) else { continue };
+            let words = done.words(read);
+            if leaf::parse(addr, words)?.key == self.key.bytes() {
+                probe.in_delta = Some((at, words.into()));
+            }
+        }
+        self.judge(probe)
+    }
+
+    /// Whether the record at the key's rank is the key's.
+    fn judge(&mut self, probe: Probe) -> Result<Option<End>> {
+        let Some((rank, record)) = &probe.record else { return Ok(Some(self.elsewhere(probe))) };
+        let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
+        let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
+        match (own, word.state()) {
+            (Some(false), _) => Ok(Some(self.elsewhere(probe))),
+            (Some(true), State::Inline) => {
+                let value = record[1..].into();
+                Ok(Some(self.at_record(probe, addr, word, Some(value))))
+            }
+            (Some(true), State::Tomb) => Ok(Some(self.at_record(probe, addr, word, None))),
+            (None, State::Tomb) if word.is_erased_by(self.print) => {
+                Ok(Some(self.at_record(probe, addr, word, None)))
+            }
+            (None, State::Tomb) => Ok(Some(self.elsewhere(probe))),
+            (_, State::Leaf { .. }) => {
+                self.stage = Stage::RecordLeaf(probe);
+                Ok(None)
+            }
+            _ => Err(IndexError::corrupt(addr, "record of no known kind")),
+        }
+    }
+
+    fn absorb_record_leaf(&mut self, probe: Probe, words: &[u64]) -> Result<Option<End>> {
+        let Some((rank, record)) = &probe.record else { return Ok(Some(self.elsewhere(probe))) };
+        let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
+        let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
+        let is_own = leaf::parse(leaf_addr, words)?.key == self.key.bytes();
+        if is_own {
+            return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
+        }
+        // A leaf with another key than the record's: the value still stands in the record.
+        if standing(addr, record).is_some() {
+            let value = record[1..].into();
+            return Ok(Some(self.at_record(probe, addr, word, Some(value))));
+        }
+        Ok(Some(self.elsewhere(probe)))
+    }
+
+    fn at_record(&mut self, probe: Probe, addr: GlobalAddr, word: Word, value: Option<Image>) -> End {
+        let stands = probe.record.as_ref().is_some_and(|(_, record)| standing(addr, record).is_some());
+        let spot = Spot::Record { addr, word, stands, value };
+        End::Page(Found { head: probe.head, spot, from: self.from })
+    }
+
+    /// The key is not static: it is in the delta, or nowhere.
+    fn elsewhere(&mut self, probe: Probe) -> End {
+        let Probe { head, in_delta, .. } = probe;
+        let spot = match in_delta {
+            Some((at, value)) => Spot::Delta { addr: head.delta_addr(at), word: head.delta[at], value },
+            None => Spot::Absent { vacancy: vacancy(&head, self.print) },
+        };
+        End::Page(Found { head, spot, from: self.from })
+    }
+
+    /// A reader's look at one record, by a remembered page.
+    fn absorb_record(&mut self, shared: &Shared, rank: usize, words: &[u64]) -> Option<End> {
+        let Some((_, hint)) = self.hint.clone() else {
+            self.restart(shared);
+            return None;
+        };
+        let word = Word(words[0]);
+        let addr = hint.page.addr.plus(hint.shape.record_at(rank) as u64 * 8);
+        let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
+        let lives = word.proves(hint.shape.born)
+            || shared.holes.has(QuiverHole::TrustSealed) && word.unsealed().proves(hint.shape.born)
+            || shared.holes.has(QuiverHole::IgnoreLife)
+                && matches!(word.state(), State::Inline | State::Tomb);
+        match word.state() {
+            State::Inline if lives && is_own => return Some(End::Value(Some(words[1..].into()))),
+            State::Tomb if lives && is_own => return Some(End::Value(None)),
+            State::Leaf { addr, class } if is_own && !word.is_sealed() => {
+                let leaf = PageRef { addr, class };
+                self.stage = Stage::Leaf { record: words.into(), leaf, reads: None };
+                return None;
+            }
+            _ => {}
+        }
+        self.seen = Some((rank, words.into()));
+        let words = hint.shape.head_words();
+        self.stage = Stage::Head { page: hint.page, words, read: None, foreseen: None };
+        None
+    }
+
+    /// The leaf of that record.
+    fn absorb_leaf(
+        &mut self,
+        shared: &Shared,
+        (record, leaf): (&Image, PageRef),
+        words: &[u64],
+        guard: u64,
+    ) -> Result<Option<End>> {
+        let lives = self.hint.as_ref().is_some_and(|(_, hint)| page::proves(guard, hint.shape.born));
+        if !lives && !shared.holes.has(QuiverHole::IgnoreLife) {
+            self.restart(shared);
+            return Ok(None);
+        }
+        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes();
+        Ok(Some(End::Value(Some(if is_own { words.into() } else { record[1..].into() }))))
+    }
+}
+
+/// The delta slot for a new key: its own that it has left, else the first that was never taken.
+fn vacancy(head: &Head, print: Print) -> Option<(GlobalAddr, Word)> {
+    let is_own = |word: &Word| word.is_erased_by(print);
+    let own = head.delta.iter().position(is_own);
+    let at = own.or_else(|| head.delta.iter().position(|word| word.state() == State::Empty))?;
+    Some((head.delta_addr(at), head.delta[at]))
+}
+
+impl Search<Shared> for Descent<'_> {
+    type End = End;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
+        match &mut self.stage {
+            Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
+            Stage::Node { read, .. } => *read = Some(batch.read(self.node.addr, node::NODE_WORDS)),
+            Stage::Head { page, words, read, foreseen } => {
+                *read = Some(batch.read(page.addr, *words));
+                if let (Some((rank, record)), Some((_, hint))) = (foreseen, &self.hint) {
+                    let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
+                    *record = Some(batch.read(at, hint.shape.record_words));
+                }
+            }
+            Stage::Probe(probe) => {
+                if let Some((rank, read)) = &mut probe.record_read {
+                    *read = Some(batch.read(probe.head.record_addr(*rank), probe.head.shape.record_words));
+                }
+                for (at, read) in &mut probe.leaves {
+                    if let Some((addr, class, _)) = probe.head.delta[*at].leaf_object() {
+                        *read = Some(batch.read(addr, leaf::class_words(class)));
+                    }
+                }
+            }
+            Stage::RecordLeaf(probe) => {
+                let word = probe.record.as_ref().map_or(Word::EMPTY, |(_, record)| Word(record[0]));
+                if let Some((addr, class, _)) = word.leaf_object() {
+                    probe.record_leaf = Some(batch.read(addr, leaf::class_words(class)));
+                }
+            }
+            Stage::Record { rank, read } => {
+                if let Some((_, hint)) = &self.hint {
+                    let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
+                    *read = Some(batch.read(at, hint.shape.record_words));
+                }
+            }
+            Stage::Leaf { leaf, reads, .. } => {
+                if let Some((_, hint)) = &self.hint {
+                    let value = batch.read(leaf.addr, leaf::class_words(leaf.class));
+                    *reads = Some((value, batch.read(hint.page.addr, 1)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+        let stage = std::mem::replace(&mut self.stage, Stage::RootWord(None));
+        match stage {
+            Stage::RootWord(Some(read)) => self.absorb_root_word(shared, done.words(read)[0]),
+            Stage::Node { read: Some(read), hint } => self.absorb_node(shared, done.words(read), hint),
+            Stage::Head { page, read: Some(read), foreseen, .. } => {
+                let Some(head) = self.absorb_head(shared, page, done.words(read))? else { return Ok(None) };
+                let foreseen = foreseen.and_then(|(rank, read)| Some((rank, done.words(read?).into())));
+                self.probe(head, foreseen)
+            }
+            Stage::Probe(probe) => self.absorb_probe(probe, done),
+            Stage::RecordLeaf(probe) => {
+                let Some(read) = probe.record_leaf else { return Ok(Some(self.elsewhere(probe))) };
+                self.absorb_record_leaf(probe, done.words(read))
+            }
+            Stage::Record { rank, read: Some(read) } => {
+                Ok(self.absorb_record(shared, rank, done.words(read)))
+            }
+            Stage::Leaf { record, leaf, reads: Some((value, guard)), .. } => {
+                let guard = done.words(guard)[0];
+                self.absorb_leaf(shared, (&record, leaf), done.words(value), guard)
+            }
+            _ => {
+                self.restart(shared);
+                Ok(None)
+            }
+        }
+    }
+}

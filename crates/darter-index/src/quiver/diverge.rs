@@ -1,0 +1,120 @@
+//! A key that leaves a compressed path: a node put in where it leaves, and the search for a key that
+//! says where that is.
+
+use super::collapse::children;
+use super::descent::{NodeAt, Via};
+use super::nibble::{EDGES, END, LAST, NibbleKey, common, edge};
+use super::node::{self, Content, Slot};
+use super::operation::Operation;
+use super::page::{FIXED_WORDS, PageRef, Shape, standing};
+use super::pair::{Maker, Pair, Place};
+use super::situations;
+use super::word::Word;
+use super::write::Turn;
+use crate::checker::note;
+use crate::radix::leaf;
+use crate::{IndexError, PutOutcome, Result};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::AllocKind;
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Puts a pair whose key leaves the path before `child`, which `via` points to, if nobody came
+    /// between.
+    pub(super) async fn part_path(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        via: Via,
+        child: NodeAt,
+    ) -> Result<Turn> {
+        let Some(other) = self.key_below(child).await? else {
+            self.remove_empty(child, via).await?;
+            return Ok(Turn::Again);
+        };
+        let depth = common(key, &other);
+        if depth <= via.node.depth || depth >= child.depth {
+            // The tree changed on the way down.
+            return Ok(Turn::Again);
+        }
+        let mut maker = Maker::new(self.shared, self.client.epoch());
+        let made = self.fork(&mut maker, Pair::new(key.to_vec(), value), (depth, &other), (via, child)).await;
+        let addr = self.made(&mut maker, made)?;
+        let slot = Slot::node(depth - via.node.depth - 1, addr);
+        let found = maker.link(&mut self.client, via.at.addr, via.at.slot.0, slot.0).await?;
+        if found != via.at.slot.0 {
+            return Ok(Turn::Again);
+        }
+        note(situations::DIVERGED);
+        Ok(Turn::Done(PutOutcome::Inserted))
+    }
+
+    /// Makes a node of a child and a page of one pair.
+    async fn fork(
+        &mut self,
+        maker: &mut Maker,
+        pair: Pair,
+        (depth, other): (usize, &[u8]),
+        (via, child): (Via, NodeAt),
+    ) -> Result<GlobalAddr> {
+        let identity = NibbleKey::new(self.shared.keys, other).identity(depth);
+        let home = via.at.addr.node();
+        let (theirs, ours) = (edge(other, depth), edge(&pair.key, depth));
+        let mut slots = [Slot::EMPTY; EDGES];
+        slots[usize::from(theirs)] = Slot::node(child.depth - depth - 1, child.addr);
+        let sides = [(END, theirs.checked_sub(1)), (theirs + 1, Some(LAST))];
+        for (lo, hi) in sides {
+            let Some(hi) = hi.filter(|&hi| hi >= lo) else { continue };
+            slots[usize::from(lo)] = if (lo..=hi).contains(&ours) {
+                let place = Place { identity, depth, lo, hi, home };
+                let page = maker.page(&mut self.client, place, std::slice::from_ref(&pair)).await?;
+                Slot::page(hi, page.class, page.addr)
+            } else {
+                Slot::none(hi)
+            };
+        }
+        let image = node::image(identity, maker.born, depth, &slots);
+        maker.object(&mut self.client, home, &image, AllocKind::Inner).await
+    }
+
+    /// A key that is below a node, or was.
+    pub(super) async fn key_below(&mut self, node: NodeAt) -> Result<Option<Vec<u8>>> {
+        let mut nodes = vec![node.addr];
+        while let Some(addr) = nodes.pop() {
+            let words = self.client.read(addr, node::NODE_WORDS).await?;
+            let slots = node::slots(&words);
+            for slot in slots {
+                if let Content::Page { class, addr, .. } = slot.content()
+                    && let Some(key) = self.key_in(PageRef { addr, class }).await?
+                {
+                    return Ok(Some(key));
+                }
+            }
+            nodes.extend(children(&slots).map(|(_, _, addr)| addr));
+        }
+        Ok(None)
+    }
+
+    /// Any key of a page, or one that it had.
+    async fn key_in(&mut self, page: PageRef) -> Result<Option<Vec<u8>>> {
+        let words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
+        let shape = Shape::parse(page, words[0], words[2])?;
+        let records = (0..shape.records).map(|rank| shape.record_at(rank));
+        for at in records.clone() {
+            if let Some(leaf) = standing(page.addr, &words[at..at + shape.record_words]) {
+                return Ok(Some(leaf.key.to_vec()));
+            }
+        }
+        for at in records.chain(FIXED_WORDS..FIXED_WORDS + shape.delta) {
+            if let Some((addr, class, _)) = Word(words[at]).leaf_object() {
+                let words = self.client.read(addr, leaf::class_words(class)).await?;
+                return Ok(Some(leaf::parse(addr, &words)?.key.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The error of a node that is deeper than any key.
+pub(super) fn too_deep(addr: GlobalAddr) -> IndexError {
+    IndexError::corrupt(addr, "node deeper than any key")
+}

@@ -1,0 +1,137 @@
+//! A page's map: a blind trie over its keys, in 4 to 6 bits a key.
+//!
+//! For each key but the last it holds the position of the first bit in which that key and the next
+//! one differ. Positions count nine bits a byte, of which the first says that the key has the byte:
+//! so a key comes before its extensions, and they differ. The positions alone lead any key that is
+//! among those of the page to its rank; another key is led to some rank, and the record there tells
+//! that it is another.
+
+/// Bits a byte of a key takes.
+const BYTE_BITS: u32 = 9;
+
+/// Returns a bit of a key.
+fn bit(key: &[u8], position: u32) -> bool {
+    let (byte, bit) = ((position / BYTE_BITS) as usize, position % BYTE_BITS);
+    key.get(byte).is_some_and(|byte| bit == 0 || byte >> (BYTE_BITS - 1 - bit) & 1 == 1)
+}
+
+/// Returns the first position at which two different keys differ.
+fn first_difference(a: &[u8], b: &[u8]) -> u32 {
+    let same = crate::radix::common_prefix(a, b);
+    let within = match (a.get(same), b.get(same)) {
+        (Some(a), Some(b)) => 1 + (a ^ b).leading_zeros(),
+        _ => 0,
+    };
+    same as u32 * BYTE_BITS + within
+}
+
+/// The positions of a page, packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Map {
+    /// The least position.
+    pub(super) base: u32,
+    /// Bits of each position less the base.
+    pub(super) width: u32,
+    /// The positions, the first in the low bits of the first word.
+    pub(super) words: Vec<u64>,
+}
+
+impl Map {
+    /// The map of keys in strictly ascending order.
+    pub(super) fn of<'k>(keys: impl Iterator<Item = &'k [u8]> + Clone) -> Self {
+        let positions: Vec<u32> =
+            keys.clone().zip(keys.skip(1)).map(|(a, b)| first_difference(a, b)).collect();
+        let (Some(&base), Some(&most)) = (positions.iter().min(), positions.iter().max()) else {
+            return Self::default();
+        };
+        let width = u32::BITS - (most - base).leading_zeros();
+        let mut words = vec![0; (positions.len() * width as usize).div_ceil(64)];
+        for (at, position) in positions.iter().enumerate() {
+            let first = at * width as usize;
+            let value = u64::from(position - base);
+            if width > 0 {
+                words[first / 64] |= value << (first % 64);
+                if first % 64 + width as usize > 64 {
+                    words[first / 64 + 1] |= value >> (64 - first % 64);
+                }
+            }
+        }
+        Self { base, width, words }
+    }
+}
+
+/// Returns one of the positions that `words` hold; 0 where they hold too few.
+fn position(words: &[u64], width: u32, at: usize) -> u32 {
+    if width == 0 {
+        return 0;
+    }
+    let first = at * width as usize;
+    let low = words.get(first / 64).copied().unwrap_or(0) >> (first % 64);
+    let value = if first % 64 + width as usize > 64 {
+        low | words.get(first / 64 + 1).copied().unwrap_or(0) << (64 - first % 64)
+    } else {
+        low
+    };
+    (value & ((1 << width) - 1)) as u32
+}
+
+/// Returns the rank at which a key is among `count` keys with this map, if it is among them.
+pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8]) -> usize {
+    let (mut rank, mut at) = (0, 0);
+    while at + 1 < count {
+        let here = position(words, width, at);
+        if bit(key, base + here) {
+            at += 1;
+            rank = at;
+        } else {
+            // All keys up to one that differs earlier have this bit.
+            at += 1;
+            while at + 1 < count && position(words, width, at) > here {
+                at += 1;
+            }
+        }
+    }
+    rank
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn every_key_is_led_to_its_rank(
+            keys in proptest::collection::btree_set(proptest::collection::vec(0_u8..4, 0..5), 1..64),
+            wide in proptest::collection::btree_set(any::<[u8; 8]>(), 1..64),
+        ) {
+            let wide: BTreeSet<Vec<u8>> = wide.into_iter().map(|key| key.to_vec()).collect();
+            for keys in [keys, wide] {
+                let map = Map::of(keys.iter().map(Vec::as_slice));
+                for (at, key) in keys.iter().enumerate() {
+                    prop_assert_eq!(rank(map.base, map.width, &map.words, keys.len(), key), at);
+                }
+            }
+        }
+
+        #[test]
+        fn any_words_lead_to_some_rank(
+            words in proptest::collection::vec(any::<u64>(), 0..4),
+            base in any::<u16>(),
+            width in 0_u32..32,
+            count in 0_usize..100,
+            key in proptest::collection::vec(any::<u8>(), 0..9),
+        ) {
+            prop_assert!(rank(base.into(), width, &words, count, &key) < count.max(1));
+        }
+    }
+
+    #[test]
+    fn a_map_of_random_keys_takes_few_bits() {
+        let keys: BTreeSet<u64> = (0..64_u64).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let keys: Vec<_> = keys.into_iter().map(u64::to_be_bytes).collect();
+        let map = Map::of(keys.iter().map(|key| &key[..]));
+        assert!(map.width <= 5, "{map:?}");
+    }
+}

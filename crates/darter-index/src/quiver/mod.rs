@@ -1,0 +1,186 @@
+//! Quiver: pages of records under the nodes of a radix tree, for a client that remembers a few bits
+//! a key and then reads one record.
+//!
+//! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L10), which the
+//! comments here refer to.
+
+mod build;
+mod bulk;
+mod cache;
+mod check;
+mod collapse;
+mod content;
+mod descent;
+mod diverge;
+mod holes;
+mod map;
+mod nibble;
+mod node;
+mod operation;
+mod page;
+mod pair;
+mod plan;
+mod rebuild;
+mod scan;
+mod search;
+mod shared;
+mod situations;
+mod word;
+mod write;
+
+pub use holes::{QuiverHole, QuiverHoles};
+#[cfg(feature = "checker")]
+pub use situations::quiver_situations;
+
+use crate::radix::prefix_hash::HashKeys;
+use crate::{
+    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
+};
+use arc_swap::ArcSwap;
+use cache::{Cache, NodeHint};
+use darter_fabric::{Fabric, OpKind};
+use darter_pool::{AllocKind, Client};
+use nibble::{EDGES, LAST, NibbleKey};
+use node::{Content, NODE_BYTES, Slot};
+use shared::{Geometry, KIND, RootWords, Shared};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// How a process uses an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuiverOptions {
+    /// Bytes this process may cache: nodes, and pages with their maps.
+    pub cache_bytes: u64,
+    /// Most records of a page of a new index, 2 to 64.
+    pub page_records: u32,
+    /// Pairs that a page of a new index takes before it is rebuilt, 1 to 16.
+    pub page_delta: u32,
+    /// Errors brought back for the checker's own check; none otherwise.
+    #[doc(hidden)]
+    pub holes: QuiverHoles,
+}
+
+impl Default for QuiverOptions {
+    fn default() -> Self {
+        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, holes: QuiverHoles::default() }
+    }
+}
+
+/// A Quiver index in a pool. Clones share one cache.
+#[derive(Debug)]
+pub struct Quiver<F: Fabric> {
+    shared: Arc<Shared>,
+    fabric: PhantomData<fn() -> F>,
+}
+
+impl<F: Fabric> Clone for Quiver<F> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), fabric: PhantomData }
+    }
+}
+
+impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
+    const NAME: &'static str = "quiver";
+
+    type Options = QuiverOptions;
+
+    async fn open(client: &mut Client<F>, options: QuiverOptions) -> Result<Self> {
+        let mut client = client.pin(OpKind::Maintain).await?;
+        let words = RootWords::of(client.pool());
+        let keys = HashKeys::new(client.pool().secret());
+        let [kind, root, geometry] = client.read_each([words.kind, words.root, words.geometry]).await?;
+        if kind != KIND {
+            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
+        }
+        let Content::Node { addr, .. } = Slot(root).content() else {
+            return Err(IndexError::corrupt(words.root, "root word names no node"));
+        };
+        let [guard] = client.read_words(addr.plus(node::GUARD_AT as u64 * 8)).await?;
+        let root = NodeHint { addr, born: node::born(guard), depth: 0 };
+        let shared = Shared {
+            keys,
+            words,
+            root: ArcSwap::from_pointee((root, client.epoch())),
+            geometry: Geometry::from_word(geometry),
+            cache: Cache::new(options.cache_bytes),
+            holes: options.holes,
+        };
+        Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
+    }
+
+    /// Makes an empty root; of several creators one wins each word, and the kind word comes last.
+    async fn create(client: &mut Client<F>, options: QuiverOptions) -> Result<Self> {
+        {
+            let mut client = client.pin(OpKind::Maintain).await?;
+            let words = RootWords::of(client.pool());
+            let keys = HashKeys::new(client.pool().secret());
+            let geometry = Geometry::new(options.page_records, options.page_delta);
+            let mut slots = [Slot::EMPTY; EDGES];
+            slots[0] = Slot::none(LAST);
+            let identity = NibbleKey::new(keys, &[]).identity(0);
+            let image = node::image(identity, client.epoch() as u32, 0, &slots);
+            let root = client.alloc(0, NODE_BYTES, AllocKind::Inner).await?;
+            client.post(|batch| batch.write(root, &image)).await?;
+            let mut batch = client.batch();
+            batch.cas(words.geometry, 0, geometry.word());
+            let root_cas = batch.cas(words.root, 0, Slot::node(0, root).0);
+            batch.fence().cas(words.kind, 0, KIND);
+            let done = client.submit(batch).await?;
+            let root_won = done.swapped(root_cas);
+            client.recycle(done);
+            if !root_won {
+                client.free_unpublished(root, NODE_BYTES, AllocKind::Inner);
+            }
+        }
+        Self::open(client, options).await
+    }
+
+    async fn get(&self, client: &mut Client<F>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_with(client, key, <[u8]>::to_vec).await
+    }
+
+    async fn put(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome> {
+        self.put_value(client, key, value, condition).await
+    }
+
+    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+        self.delete_if(client, key, |_| true).await
+    }
+
+    async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.values_of(client, keys).await
+    }
+
+    async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
+        self.scan_chunk(client, range, limit).await
+    }
+
+    async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
+    where
+        I: Iterator<Item = KeyValue> + Send,
+    {
+        self.load_sorted(client, sorted).await
+    }
+
+    async fn maintain(&self, _client: &mut Client<F>) -> Result<()> {
+        Ok(())
+    }
+
+    async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
+        self.check_all(client).await
+    }
+
+    async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
+        self.collect_stats(client).await
+    }
+
+    fn cache_used_bytes(&self) -> u64 {
+        self.shared.cache.bytes()
+    }
+}

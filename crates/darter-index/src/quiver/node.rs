@@ -1,0 +1,201 @@
+//! Nodes: 17 slots, one for each edge, that partition a node's keys among pages and child nodes
+//! (`docs/quiver.md`, "Node").
+
+use super::nibble::{EDGES, LAST};
+use crate::radix::seal::SEAL;
+use crate::{IndexError, Result};
+use darter_fabric::GlobalAddr;
+
+/// Words before the slots: identity and guard.
+pub(super) const HEAD_WORDS: usize = 2;
+/// Words of a node.
+pub(super) const NODE_WORDS: usize = HEAD_WORDS + EDGES;
+/// Bytes of a node.
+pub(super) const NODE_BYTES: u64 = NODE_WORDS as u64 * 8;
+/// Most nibbles that an edge skips.
+pub(super) const SKIP_MAX: usize = (1 << 11) - 1;
+/// Where the guard is.
+pub(super) const GUARD_AT: usize = 1;
+
+const KIND_AT: u32 = 61;
+const NONE: u64 = 1;
+const PAGE: u64 = 2;
+const NODE: u64 = 3;
+const GUARD: u64 = 5;
+const HI_AT: u32 = 56;
+const CLASS_AT: u32 = 44;
+const ADDR_BITS: u32 = 44;
+const BORN_AT: u32 = 23;
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// The slot below it is responsible for its edge.
+    Empty,
+    /// No key up to and with this edge.
+    None {
+        /// The last edge it is responsible for.
+        hi: u8,
+    },
+    /// A page.
+    Page {
+        /// The last edge it is responsible for.
+        hi: u8,
+        /// Its size class.
+        class: u8,
+        /// Where it is.
+        addr: GlobalAddr,
+    },
+    /// A child node under this edge alone.
+    Node {
+        /// Nibbles that the edge skips.
+        skip: usize,
+        /// Where it is.
+        addr: GlobalAddr,
+    },
+    /// None of these: damage.
+    Invalid,
+}
+
+/// A slot's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(pub(super) u64);
+
+impl Slot {
+    /// The slot below it is responsible for its edge.
+    pub(super) const EMPTY: Self = Self(0);
+
+    /// No key up to and with edge `hi`.
+    pub(super) fn none(hi: u8) -> Self {
+        Self(NONE << KIND_AT | u64::from(hi) << HI_AT)
+    }
+
+    /// A page for the edges up to and with `hi`.
+    pub(super) fn page(hi: u8, class: u8, addr: GlobalAddr) -> Self {
+        let upper = PAGE << KIND_AT | u64::from(hi) << HI_AT | u64::from(class) << CLASS_AT;
+        Self(upper | addr.bits() >> 4)
+    }
+
+    /// A child node that `skip` nibbles, at most [`SKIP_MAX`], lie before.
+    pub(super) fn node(skip: usize, addr: GlobalAddr) -> Self {
+        Self(NODE << KIND_AT | (skip as u64) << CLASS_AT | addr.bits() >> 4)
+    }
+
+    /// Whether it is sealed.
+    pub(super) const fn is_sealed(self) -> bool {
+        self.0 & SEAL != 0
+    }
+
+    /// The same without the seal.
+    #[must_use]
+    pub(super) const fn unsealed(self) -> Self {
+        Self(self.0 & !SEAL)
+    }
+
+    /// What it says, sealed or not.
+    pub(super) fn content(self) -> Content {
+        let addr = GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4);
+        let hi = (self.0 >> HI_AT & 31) as u8;
+        match self.0 >> KIND_AT {
+            0 if self.unsealed() == Self::EMPTY => Content::Empty,
+            NONE if hi <= LAST => Content::None { hi },
+            PAGE if hi <= LAST => Content::Page { hi, class: (self.0 >> CLASS_AT & 0x7f) as u8, addr },
+            NODE => Content::Node { skip: (self.0 >> CLASS_AT & SKIP_MAX as u64) as usize, addr },
+            _ => Content::Invalid,
+        }
+    }
+}
+
+/// The guard of a node.
+pub(super) fn guard(born: u32, depth: usize) -> u64 {
+    GUARD << KIND_AT | u64::from(born) << BORN_AT | depth as u64
+}
+
+/// The life that a node's guard belongs to.
+pub(super) fn born(guard: u64) -> u32 {
+    (guard >> BORN_AT) as u32
+}
+
+/// Whether a word is the guard of a node that lives: unsealed, and of this life.
+pub(super) fn proves(word: u64, born: u32) -> bool {
+    word >> KIND_AT == GUARD && word & SEAL == 0 && self::born(word) == born
+}
+
+/// The words of a node with these slots.
+pub(super) fn image(identity: u64, born: u32, depth: usize, slots: &[Slot; EDGES]) -> Vec<u64> {
+    let mut words = Vec::with_capacity(NODE_WORDS);
+    words.extend([identity, guard(born, depth)]);
+    words.extend(slots.iter().map(|slot| slot.unsealed().0));
+    words
+}
+
+/// Where a slot is.
+pub(super) fn slot_addr(node: GlobalAddr, edge: u8) -> GlobalAddr {
+    node.plus((HEAD_WORDS as u64 + u64::from(edge)) * 8)
+}
+
+/// The slots in a node's words.
+pub(super) fn slots(words: &[u64]) -> [Slot; EDGES] {
+    let mut slots = [Slot::EMPTY; EDGES];
+    for (slot, word) in slots.iter_mut().zip(&words[HEAD_WORDS..]) {
+        *slot = Slot(*word);
+    }
+    slots
+}
+
+/// Returns the slot responsible for an edge: the last one up to it that is not empty.
+///
+/// # Errors
+/// [`IndexError::Corrupt`] if there is none.
+pub(super) fn responsible(node: GlobalAddr, slots: &[Slot; EDGES], edge: u8) -> Result<(u8, Slot)> {
+    (0..=edge)
+        .rev()
+        .map(|at| (at, slots[usize::from(at)]))
+        .find(|(_, slot)| slot.content() != Content::Empty)
+        .ok_or(IndexError::corrupt(node, "node without its first slot"))
+}
+
+/// Whether any word of a node is sealed, so that the node is being replaced.
+pub(super) fn is_sealed(words: &[u64]) -> bool {
+    words[GUARD_AT..].iter().any(|word| word & SEAL != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_say_what_they_were_made_of() {
+        let addr = GlobalAddr::new(255, (1 << 40) - 16);
+        for hi in [0, 7, LAST] {
+            let page = Slot::page(hi, 127, addr);
+            assert_eq!(page.content(), Content::Page { hi, class: 127, addr });
+            assert_eq!(Slot(page.0 | SEAL).content(), page.content());
+            assert_eq!(Slot::none(hi).content(), Content::None { hi });
+        }
+        for skip in [0, 1, SKIP_MAX] {
+            let node = Slot(Slot::node(skip, addr).0 | SEAL);
+            assert_eq!(node.content(), Content::Node { skip, addr });
+        }
+        assert_eq!(Slot(SEAL).content(), Content::Empty);
+        assert_eq!(Slot(u64::MAX).content(), Content::Invalid);
+    }
+
+    #[test]
+    fn the_last_slot_up_to_an_edge_is_responsible() {
+        let mut slots = [Slot::EMPTY; EDGES];
+        let node = GlobalAddr::NULL;
+        assert!(responsible(node, &slots, 3).is_err());
+        slots[0] = Slot::none(4);
+        slots[5] = Slot::none(16);
+        assert_eq!(responsible(node, &slots, 4).unwrap(), (0, slots[0]));
+        assert_eq!(responsible(node, &slots, 5).unwrap(), (5, slots[5]));
+        assert_eq!(responsible(node, &slots, 16).unwrap(), (5, slots[5]));
+    }
+
+    #[test]
+    fn guards_prove_one_life() {
+        let word = guard(u32::MAX, 131_072);
+        assert!(proves(word, u32::MAX) && !proves(word, 0) && !proves(word | SEAL, u32::MAX));
+    }
+}

@@ -1,0 +1,83 @@
+//! An operation under way, and the steps that several operations share.
+
+use super::descent::{Descent, End, NodeAt, Purpose, Via};
+use super::holes::QuiverHole;
+use super::node::{Content, Slot};
+use super::shared::Shared;
+use super::word::Word;
+use crate::radix::search;
+use crate::{IndexError, Result};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::size_class::class_bytes;
+use darter_pool::{AllocKind, Client, Pinned};
+
+/// An operation on the index.
+pub(super) struct Operation<'a, F: Fabric> {
+    pub(super) shared: &'a Shared,
+    pub(super) client: Pinned<'a, F>,
+}
+
+impl<'a, F: Fabric> Operation<'a, F> {
+    /// Begins an operation.
+    #[inline]
+    pub(super) async fn begin(shared: &'a Shared, client: &'a mut Client<F>, kind: OpKind) -> Result<Self> {
+        Ok(Self { shared, client: client.pin(kind).await? })
+    }
+
+    /// A descent for a writer, from what the process remembers.
+    pub(super) fn descent<'k>(&self, key: &'k [u8]) -> Descent<'k> {
+        Descent::new(self.shared, key, Purpose::Write, self.client.epoch())
+    }
+
+    /// A descent for a writer, from the root.
+    pub(super) fn from_root<'k>(&self, key: &'k [u8]) -> Descent<'k> {
+        Descent::from_root(self.shared, key, Purpose::Write, self.client.epoch())
+    }
+
+    /// Runs a descent to its end.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
+    pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<End> {
+        let (end, done) = search::run(&mut self.client, self.shared, descent).await?;
+        self.client.recycle(done);
+        Ok(end)
+    }
+
+    /// All words of a node.
+    pub(super) async fn read_node(&mut self, node: NodeAt) -> Result<Vec<u64>> {
+        Ok(self.client.read(node.addr, super::node::NODE_WORDS).await?)
+    }
+
+    /// The root node by the root word, and its words.
+    pub(super) async fn read_root(&mut self) -> Result<(NodeAt, Via, Vec<u64>)> {
+        let [word] = self.client.read_words(self.shared.words.root).await?;
+        let via = Via::root(self.shared, Slot(word));
+        let Content::Node { skip: 0, addr } = via.at.slot.content() else {
+            return Err(IndexError::corrupt(via.at.addr, "root word names no node"));
+        };
+        let node = NodeAt { addr, depth: 0 };
+        Ok((node, via, self.read_node(node).await?))
+    }
+
+    /// Hands over an object that this operation has unlinked.
+    pub(super) fn retire(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
+        if self.shared.holes.has(QuiverHole::ReuseAtOnce) {
+            self.client.free_unpublished(addr, bytes, kind);
+        } else {
+            self.client.retire(addr, bytes, kind);
+        }
+    }
+
+    /// Hands over a leaf that this operation has unlinked.
+    pub(super) fn retire_leaf(&mut self, (addr, class): (GlobalAddr, u8)) {
+        self.retire(addr, class_bytes(class), AllocKind::Leaf);
+    }
+
+    /// Hands over the leaf of a word that this operation has replaced, if it had one.
+    pub(super) fn retire_leaf_of(&mut self, word: Word) {
+        if let Some((addr, class, _)) = word.leaf_object() {
+            self.retire_leaf((addr, class));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Pages: records in key order, a map to them, and the delta of what came since
+//! (`docs/quiver.md`, "Page").
+
+use super::map;
+use super::nibble::{END, LAST};
+use super::word::Word;
+use crate::radix::leaf::{self, Leaf};
+use crate::radix::seal::SEAL;
+use crate::{IndexError, Result};
+use darter_fabric::GlobalAddr;
+use darter_pool::size_class::class_bytes;
+use smallvec::SmallVec;
+
+/// Words before the delta: guard, identity, shape, removals.
+pub(super) const FIXED_WORDS: usize = 4;
+/// Words of a map that come with the head in one READ; a longer one costs another.
+const MAP_WORDS_FORESEEN: usize = 8;
+/// Most records of a page.
+pub(super) const RECORDS_MAX: usize = 64;
+/// Most delta slots of a page.
+pub(super) const DELTA_MAX: usize = 16;
+/// Records of the smallest page that is replaced because most of it is dead.
+const THIN_RECORDS_MIN: usize = 8;
+/// Where removals are counted.
+pub(super) const REMOVALS_AT: usize = 3;
+
+const KIND_AT: u32 = 61;
+const GUARD: u64 = 4;
+const DELTA_AT: u32 = 56;
+const BORN_AT: u32 = 23;
+const COUNT_AT: u32 = 16;
+const RECORD_WORDS_AT: u32 = 9;
+const HI_AT: u32 = 5;
+const DEPTH_AT: u32 = 10;
+const WIDTH_AT: u32 = 28;
+const BASE_AT: u32 = 33;
+
+/// A page, by the slot that points to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageRef {
+    /// Where it is.
+    pub(super) addr: GlobalAddr,
+    /// Its size class.
+    pub(super) class: u8,
+}
+
+impl PageRef {
+    /// Its bytes.
+    pub(super) fn bytes(self) -> u64 {
+        class_bytes(self.class)
+    }
+
+    /// Words of it that hold the head, most likely.
+    pub(super) fn head_words(self, delta: usize) -> usize {
+        (FIXED_WORDS + delta + MAP_WORDS_FORESEEN).min((self.bytes() / 8) as usize)
+    }
+}
+
+/// What a page is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Its life.
+    pub(super) born: u32,
+    /// Delta slots.
+    pub(super) delta: usize,
+    /// Records.
+    pub(super) records: usize,
+    /// Words of a record.
+    pub(super) record_words: usize,
+    /// Words of the map.
+    pub(super) map_words: usize,
+    /// The first edge that it is responsible for.
+    pub(super) lo: u8,
+    /// The last one.
+    pub(super) hi: u8,
+    /// Nibbles of the prefix of the node that it was made for.
+    pub(super) depth: usize,
+    /// The least position in the map.
+    pub(super) base: u32,
+    /// Bits of a position.
+    pub(super) width: u32,
+}
+
+impl Shape {
+    /// The shape that guard and shape word state.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`] if they are no page's, or one's that does not fit its size class.
+    pub(super) fn parse(page: PageRef, guard: u64, shape: u64) -> Result<Self> {
+        let parsed = Self {
+            born: born(guard),
+            delta: (guard >> DELTA_AT & 31) as usize,
+            records: (guard >> COUNT_AT & 127) as usize,
+            record_words: (guard >> RECORD_WORDS_AT & 127) as usize,
+            map_words: (guard & 511) as usize,
+            lo: (shape & 31) as u8,
+            hi: (shape >> HI_AT & 31) as u8,
+            depth: (shape >> DEPTH_AT & ((1 << 18) - 1)) as usize,
+            base: (shape >> BASE_AT & ((1 << 20) - 1)) as u32,
+            width: (shape >> WIDTH_AT & 31) as u32,
+        };
+        let fits = parsed.records <= RECORDS_MAX
+            && parsed.delta <= DELTA_MAX
+            && (END..=parsed.hi).contains(&parsed.lo)
+            && parsed.hi <= LAST
+            && (parsed.record_words > 0 || parsed.records == 0)
+            && parsed.words() as u64 * 8 <= page.bytes();
+        if guard >> KIND_AT != GUARD || !fits {
+            return Err(IndexError::corrupt(page.addr, "page without a page's head"));
+        }
+        Ok(parsed)
+    }
+
+    /// The guard.
+    pub(super) fn guard(&self) -> u64 {
+        GUARD << KIND_AT
+            | (self.delta as u64) << DELTA_AT
+            | u64::from(self.born) << BORN_AT
+            | (self.records as u64) << COUNT_AT
+            | (self.record_words as u64) << RECORD_WORDS_AT
+            | self.map_words as u64
+    }
+
+    /// The shape word.
+    pub(super) fn word(&self) -> u64 {
+        u64::from(self.base) << BASE_AT
+            | u64::from(self.width) << WIDTH_AT
+            | (self.depth as u64) << DEPTH_AT
+            | u64::from(self.hi) << HI_AT
+            | u64::from(self.lo)
+    }
+
+    /// Words before the first record.
+    pub(super) fn head_words(&self) -> usize {
+        FIXED_WORDS + self.delta + self.map_words
+    }
+
+    /// Words of the page.
+    pub(super) fn words(&self) -> usize {
+        self.head_words() + self.records * self.record_words
+    }
+
+    /// Where a record begins, in words.
+    pub(super) fn record_at(&self, rank: usize) -> usize {
+        self.head_words() + rank * self.record_words
+    }
+
+    /// The rank at which a key is if it is static, none in a page without records.
+    pub(super) fn rank(&self, map: &[u64], key: &[u8]) -> Option<usize> {
+        let rank = map::rank(self.base, self.width, map, self.records, key);
+        (rank < self.records).then_some(rank)
+    }
+
+    /// Whether it is responsible for an edge.
+    pub(super) fn covers(&self, edge: u8) -> bool {
+        (self.lo..=self.hi).contains(&edge)
+    }
+
+    /// Whether a position holds a word that changes by CAS: guard, delta slot, or a record's first.
+    pub(super) fn is_sealable(&self, at: usize) -> bool {
+        let first = self.head_words();
+        at == 0
+            || (FIXED_WORDS..FIXED_WORDS + self.delta).contains(&at)
+            || at >= first && at < self.words() && (at - first).is_multiple_of(self.record_words.max(1))
+    }
+}
+
+/// The life that a page's guard belongs to.
+pub(super) fn born(guard: u64) -> u32 {
+    (guard >> BORN_AT) as u32
+}
+
+/// Whether a word is the guard of a page that lives: unsealed, and of this life.
+pub(super) fn proves(word: u64, born: u32) -> bool {
+    word >> KIND_AT == GUARD && word & SEAL == 0 && self::born(word) == born
+}
+
+/// A page's head, as a READ has brought it.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) page: PageRef,
+    pub(super) shape: Shape,
+    /// Whether the guard is sealed.
+    pub(super) is_sealed: bool,
+    pub(super) identity: u64,
+    /// Records removed less records put again, about.
+    pub(super) removals: u64,
+    pub(super) delta: SmallVec<[Word; DELTA_MAX]>,
+    pub(super) map: SmallVec<[u64; MAP_WORDS_FORESEEN]>,
+}
+
+impl Head {
+    /// Parses a head; `Ok(Err(words))` if so many words are needed instead.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`].
+    pub(super) fn parse(page: PageRef, words: &[u64]) -> Result<Result<Self, usize>> {
+        let [guard, identity, shape, removals, ..] = *words else {
+            return Err(IndexError::corrupt(page.addr, "page shorter than a head"));
+        };
+        let shape = Shape::parse(page, guard, shape)?;
+        let Some(rest) = words.get(FIXED_WORDS..shape.head_words()) else {
+            return Ok(Err(shape.head_words()));
+        };
+        let (delta, map) = rest.split_at(shape.delta);
+        Ok(Ok(Self {
+            page,
+            shape,
+            is_sealed: guard & SEAL != 0,
+            identity,
+            removals,
+            delta: delta.iter().map(|&word| Word(word)).collect(),
+            map: map.into(),
+        }))
+    }
+
+    /// Where a delta slot is.
+    pub(super) fn delta_addr(&self, at: usize) -> GlobalAddr {
+        self.page.addr.plus((FIXED_WORDS + at) as u64 * 8)
+    }
+
+    /// Where a record is.
+    pub(super) fn record_addr(&self, rank: usize) -> GlobalAddr {
+        self.page.addr.plus(self.shape.record_at(rank) as u64 * 8)
+    }
+
+    /// Where removals are counted.
+    pub(super) fn removals_addr(&self) -> GlobalAddr {
+        self.page.addr.plus(REMOVALS_AT as u64 * 8)
+    }
+
+    /// How many keys there are, about.
+    pub(super) fn live_about(&self) -> u64 {
+        let in_delta = self.delta.iter().filter(|word| word.leaf_object().is_some()).count();
+        // A count that went below zero says that nothing is gone.
+        let removals = if self.removals > 1 << 32 { 0 } else { self.removals };
+        (self.shape.records as u64).saturating_sub(removals) + in_delta as u64
+    }
+
+    /// Whether so many live keys are so few that the page should be replaced: none, or few of many
+    /// records.
+    pub(super) fn is_thin(&self, live: u64) -> bool {
+        live == 0 || self.shape.records >= THIN_RECORDS_MIN && live * 4 <= self.shape.records as u64
+    }
+}
+
+/// The pair that stands in a record, whatever its word says now; none if it never stood there.
+pub(super) fn standing(addr: GlobalAddr, record: &[u64]) -> Option<Leaf<'_>> {
+    let body = record.get(1..).filter(|body| body.first().is_some_and(|&header| header != 0))?;
+    leaf::parse_again(addr, body).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_say_what_they_were_made_of() {
+        let page = PageRef { addr: GlobalAddr::new(1, 64), class: 127 };
+        let shape = Shape {
+            born: u32::MAX,
+            delta: DELTA_MAX,
+            records: RECORDS_MAX,
+            record_words: 33,
+            map_words: 20,
+            lo: 3,
+            hi: LAST,
+            depth: 131_071,
+            base: (1 << 20) - 1,
+            width: 20,
+        };
+        assert_eq!(Shape::parse(page, shape.guard() | SEAL, shape.word()).unwrap(), shape);
+        assert!(proves(shape.guard(), u32::MAX) && !proves(shape.guard() | SEAL, u32::MAX));
+        assert!(!proves(shape.guard(), 0));
+        let small = PageRef { class: 3, ..page };
+        assert!(Shape::parse(small, shape.guard(), shape.word()).is_err());
+        assert!(Shape::parse(page, 0, 0).is_err());
+        let sealable = (0..shape.words()).filter(|&at| shape.is_sealable(at)).count();
+        assert_eq!(sealable, 1 + DELTA_MAX + RECORDS_MAX);
+    }
+}

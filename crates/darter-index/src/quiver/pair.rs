@@ -1,0 +1,250 @@
+//! The pairs that a new page is made of, and the page's words.
+//!
+//! Which pairs stand in a page and which go by leaves is computed from the pairs alone, so that all
+//! helpers of a rebuild make the same page.
+
+use super::map::Map;
+use super::nibble::NibbleKey;
+use super::page::{FIXED_WORDS, PageRef, Shape};
+use super::shared::Shared;
+use super::word::{Print, Word};
+use crate::Result;
+use crate::radix::drafts::Drafts;
+use crate::radix::leaf;
+use crate::radix::prefix_hash::HashKeys;
+use crate::radix::writes::Writes;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::size_class::class_of;
+use darter_pool::{AllocKind, Client};
+
+/// Most words of a leaf's image that stands in a page.
+pub(super) const INLINE_WORDS_MAX: usize = 32;
+
+/// A key with its value, to be put in a page.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    /// The key.
+    pub(super) key: Vec<u8>,
+    /// The leaf's image; none if the pair has a leaf that is too large to stand in a page.
+    pub(super) image: Option<Vec<u64>>,
+    /// The leaf it has already.
+    pub(super) leaf: Option<(GlobalAddr, u8)>,
+}
+
+impl Pair {
+    /// A pair that has no leaf yet.
+    pub(super) fn new(key: Vec<u8>, value: &[u8]) -> Self {
+        let image = Some(leaf::image(&key, value));
+        Self { key, image, leaf: None }
+    }
+
+    fn inline_words(&self) -> Option<usize> {
+        self.image.as_ref().map(Vec::len).filter(|&words| words <= INLINE_WORDS_MAX)
+    }
+}
+
+/// Words of a record in a page of these pairs: its slot, and room for the pairs up to twice the
+/// middle size. Larger pairs would waste more room than their leaves cost.
+pub(super) fn record_words(pairs: &[Pair]) -> usize {
+    let mut sizes: Vec<usize> = pairs.iter().filter_map(Pair::inline_words).collect();
+    sizes.sort_unstable();
+    let bound = sizes.get(sizes.len() / 2).map_or(0, |middle| middle * 2);
+    1 + sizes.into_iter().rev().find(|&words| words <= bound).unwrap_or(0)
+}
+
+/// Where a new page belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The identity of the node.
+    pub(super) identity: u64,
+    /// Nibbles of its prefix.
+    pub(super) depth: usize,
+    /// The first edge.
+    pub(super) lo: u8,
+    /// The last edge.
+    pub(super) hi: u8,
+    /// The memory node that it should be on.
+    pub(super) home: u8,
+}
+
+/// Makes pages, nodes and leaves that nobody can see yet.
+pub(super) struct Maker {
+    pub(super) keys: HashKeys,
+    /// Delta slots of a page.
+    pub(super) delta: usize,
+    pub(super) born: u32,
+    /// Whether nothing is made, to learn which leaves would be left over.
+    is_dry: bool,
+    writes: Writes,
+    drafts: Drafts,
+    /// Leaves of pairs that stand in pages now.
+    pub(super) left: Vec<(GlobalAddr, u8)>,
+}
+
+impl Maker {
+    /// One that has made nothing, for a client pinned at this epoch.
+    pub(super) fn new(shared: &Shared, epoch: u64) -> Self {
+        Self {
+            keys: shared.keys,
+            delta: shared.geometry.delta,
+            born: epoch as u32,
+            is_dry: false,
+            writes: Writes::default(),
+            drafts: Drafts::new(),
+            left: Vec::new(),
+        }
+    }
+
+    /// One that makes nothing.
+    pub(super) fn dry(shared: &Shared) -> Self {
+        Self { is_dry: true, ..Self::new(shared, 0) }
+    }
+
+    /// Allocates a page of these pairs, at most [`super::page::RECORDS_MAX`], in key order, and
+    /// posts its words.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub(super) async fn page<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        place: Place,
+        pairs: &[Pair],
+    ) -> Result<PageRef> {
+        let map = Map::of(pairs.iter().map(|pair| &pair.key[..]));
+        let shape = Shape {
+            born: self.born,
+            delta: self.delta,
+            records: pairs.len(),
+            record_words: record_words(pairs),
+            map_words: map.words.len(),
+            lo: place.lo,
+            hi: place.hi,
+            depth: place.depth,
+            base: map.base,
+            width: map.width,
+        };
+        let mut words = vec![0; shape.words()];
+        words[..FIXED_WORDS].copy_from_slice(&[shape.guard(), place.identity, shape.word(), 0]);
+        words[shape.head_words() - map.words.len()..shape.head_words()].copy_from_slice(&map.words);
+        for (rank, pair) in pairs.iter().enumerate() {
+            let print = Print::of(&mut NibbleKey::new(self.keys, &pair.key));
+            let (at, room) = (shape.record_at(rank), shape.record_words - 1);
+            words[at] = match &pair.image {
+                Some(image) if image.len() <= room => {
+                    words[at + 1..at + 1 + image.len()].copy_from_slice(image);
+                    self.left.extend(pair.leaf);
+                    Word::inline(self.born, print).0
+                }
+                _ => {
+                    let (addr, class) = self.leaf_of(client, place.home, pair).await?;
+                    Word::leaf(print, class, addr).0
+                }
+            };
+        }
+        let addr = self.object(client, place.home, &words, AllocKind::Inner).await?;
+        Ok(PageRef { addr, class: class_of(words.len() as u64 * 8).unwrap_or(u8::MAX) })
+    }
+
+    /// The pair's leaf; a new one if it has none.
+    async fn leaf_of<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        home: u8,
+        pair: &Pair,
+    ) -> Result<(GlobalAddr, u8)> {
+        if let Some(leaf) = pair.leaf {
+            return Ok(leaf);
+        }
+        let image = pair.image.as_deref().unwrap_or_default();
+        let class = class_of(image.len() as u64 * 8).unwrap_or(u8::MAX);
+        Ok((self.object(client, home, image, AllocKind::Leaf).await?, class))
+    }
+
+    /// Allocates an object and posts its words.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub(super) async fn object<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        home: u8,
+        words: &[u64],
+        kind: AllocKind,
+    ) -> Result<GlobalAddr> {
+        if self.is_dry {
+            return Ok(GlobalAddr::NULL);
+        }
+        let addr = self.drafts.alloc(client, home, words.len() as u64 * 8, kind).await?;
+        self.writes.write(client, addr, words).await?;
+        Ok(addr)
+    }
+
+    /// Posts other words for the only object that was made.
+    pub(super) fn rewrite(&mut self, addr: GlobalAddr, words: &[u64]) {
+        self.writes = Writes::default();
+        self.writes.post(addr, words);
+    }
+
+    /// Links what was made by one CAS. Returns what the word held; what was made is given back
+    /// unless that is what was expected.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub(super) async fn link<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        at: GlobalAddr,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64> {
+        let found = self.writes.link(client, at, expected, desired).await?;
+        if found == expected {
+            self.drafts.keep();
+        } else {
+            self.discard(client);
+        }
+        Ok(found)
+    }
+
+    /// The same, but keeps what was made for another try. Returns whether it was linked.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub(super) async fn try_link<F: Fabric>(
+        &mut self,
+        client: &mut Client<F>,
+        at: GlobalAddr,
+        expected: u64,
+        desired: u64,
+    ) -> Result<bool> {
+        let is_linked = self.writes.link(client, at, expected, desired).await? == expected;
+        if is_linked {
+            self.drafts.keep();
+        }
+        Ok(is_linked)
+    }
+
+    /// Gives back what was made and not linked.
+    pub(super) fn discard<F: Fabric>(&mut self, client: &mut Client<F>) {
+        self.drafts.discard(client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_pair_does_not_widen_all_records() {
+        let pair = |bytes: usize| Pair::new(vec![1; 8], &vec![0; bytes]);
+        let mut pairs = vec![pair(64); 9];
+        assert_eq!(record_words(&pairs), 1 + 10);
+        pairs.push(pair(200));
+        assert_eq!(record_words(&pairs), 1 + 10);
+        pairs.push(pair(100));
+        assert_eq!(record_words(&pairs), 1 + 15);
+        assert_eq!(record_words(&[pair(1000)]), 1);
+        assert_eq!(record_words(&[]), 1);
+    }
+}

@@ -1,0 +1,419 @@
+//! Range scan in both directions.
+//!
+//! The walk goes from page to page in key order by a *bound*: the least key not visited yet, or the
+//! least of those visited when it descends. Each look finds the node that the bound leads to, and
+//! reads as many of its pages as the pairs still wanted are likely to need, in one round trip; their
+//! leaves follow in the next.
+
+use super::Quiver;
+use super::descent::NodeAt;
+use super::nibble::{EDGES, END, LAST, NibbleKey, common, edge, first_after, first_below, nibbles};
+use super::node::{self, Content, Slot};
+use super::operation::Operation;
+use super::page::{FIXED_WORDS, PageRef, Shape, standing};
+use super::word::{State, Word};
+use crate::radix::sink::{Sink, is_void};
+use crate::radix::{TURNS_MAX, leaf, no_progress};
+use crate::{IndexError, KeyValue, Result, ScanRange};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+use std::ops::Bound;
+
+/// Most pages that one round trip reads.
+const PAGES_MAX: usize = 16;
+/// Nibbles that a bound from above is extended by at a time.
+const EXTENSION: usize = 16;
+
+/// A position in key order that the walk goes on from: the pairs from `key` on, or, descending, the
+/// pairs up to `key` followed by ones without end if `is_open`.
+#[derive(Clone, Debug)]
+struct Cursor {
+    key: Vec<u8>,
+    is_open: bool,
+}
+
+impl Cursor {
+    /// That of a range.
+    fn of(range: &ScanRange) -> Option<Self> {
+        if !range.reverse {
+            let key = match &range.from {
+                Bound::Included(key) | Bound::Excluded(key) => key.clone(),
+                Bound::Unbounded => Vec::new(),
+            };
+            return Some(Self { key, is_open: false });
+        }
+        match &range.to {
+            Bound::Included(key) => Some(Self { key: key.clone(), is_open: false }),
+            Bound::Excluded(key) => Self::below(key),
+            Bound::Unbounded => Some(Self::extended(Vec::new())),
+        }
+    }
+
+    /// The position of the greatest key below a bound.
+    fn below(bound: &[u8]) -> Option<Self> {
+        let (last, head) = bound.split_last()?;
+        let mut key = head.to_vec();
+        if *last == 0 {
+            return Some(Self { key, is_open: false });
+        }
+        key.push(last - 1);
+        Some(Self::extended(key))
+    }
+
+    fn extended(mut key: Vec<u8>) -> Self {
+        key.resize(key.len() + EXTENSION, 0xff);
+        Self { key, is_open: true }
+    }
+
+    /// Whether it must say more before it leads beyond a depth.
+    fn falls_short_of(&self, depth: usize) -> bool {
+        self.is_open && depth + 2 > nibbles(&self.key)
+    }
+}
+
+/// What a look at a node has found: the pages to be read next, with the edges that each is
+/// responsible for, in the order of the walk.
+struct Stretch {
+    depth: usize,
+    /// A key with the node's prefix.
+    key: Vec<u8>,
+    pages: Vec<(PageRef, u8, u8)>,
+    /// The edges from the first looked at to the last.
+    lo: u8,
+    hi: u8,
+}
+
+/// Where a look leads.
+enum Look {
+    Pages(Stretch),
+    /// To another position; none at the end.
+    On(Option<Cursor>),
+}
+
+impl<F: Fabric> Quiver<F> {
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit`. Returns how many
+    /// there were.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
+    pub async fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Scan).await?;
+        let mut sink = Sink::new(visit, limit, range.reverse);
+        let mut cursor = if is_void(range) { None } else { Cursor::of(range) };
+        let mut turns = 0;
+        while let Some(at) = cursor.take().filter(|at| sink.left > 0 && at.is_within(range)) {
+            let look = operation.look_at(&at, range.reverse).await?;
+            cursor = match look {
+                Look::On(next) => {
+                    turns += 1;
+                    if turns > TURNS_MAX {
+                        return Err(no_progress(self.shared.words.root));
+                    }
+                    next
+                }
+                Look::Pages(stretch) => {
+                    turns = 0;
+                    operation.visit_pages(range, stretch, &mut sink).await?
+                }
+            };
+        }
+        Ok(limit - sink.left)
+    }
+
+    /// The first `limit` pairs of a range in its direction.
+    pub(super) async fn scan_chunk(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>> {
+        let mut pairs = Vec::new();
+        self.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
+        Ok(pairs)
+    }
+}
+
+impl Cursor {
+    /// Whether anything of the range can be from here on.
+    fn is_within(&self, range: &ScanRange) -> bool {
+        let far = if range.reverse { &range.from } else { &range.to };
+        let (Bound::Included(far) | Bound::Excluded(far)) = far else { return true };
+        if range.reverse {
+            self.is_open && far.starts_with(&self.key) || &self.key >= far
+        } else {
+            &self.key <= far
+        }
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Goes down to the node that a position leads to.
+    async fn look_at(&mut self, cursor: &Cursor, reverse: bool) -> Result<Look> {
+        let mut path = NibbleKey::new(self.shared.keys, &cursor.key);
+        let remembered = self.shared.cache.find(&mut path).map(|hit| hit.node);
+        let usable = remembered.filter(|hint| !cursor.falls_short_of(hint.depth));
+        let mut hint = usable.or_else(|| self.shared.root(self.client.epoch()));
+        let mut node = match hint {
+            Some(hint) => NodeAt { addr: hint.addr, depth: hint.depth },
+            None => self.read_root().await?.0,
+        };
+        let mut above: Option<(usize, u8)> = None;
+        let mut gap = None;
+        loop {
+            if cursor.falls_short_of(node.depth) {
+                return Ok(Look::On(Some(Cursor::extended(cursor.key.clone()))));
+            }
+            let words = self.read_node(node).await?;
+            let is_own = node.depth <= nibbles(&cursor.key) && words[0] == path.identity(node.depth);
+            if let Some(known) = hint.take()
+                && !(is_own && node::proves(words[node::GUARD_AT], known.born))
+            {
+                self.shared.cache.forget_node(path.identity(known.depth), known);
+                (node, ..) = self.read_root().await?;
+                continue;
+            }
+            if !is_own {
+                let Some((depth, edge)) = above else {
+                    return Err(IndexError::corrupt(node.addr, "root node with another identity"));
+                };
+                return self.around(cursor, reverse, node, (depth, edge)).await;
+            }
+            self.shared.learn(words[0], node, words[node::GUARD_AT], self.client.epoch());
+            let slots = node::slots(&words);
+            let own = edge(&cursor.key, node.depth);
+            let (lo, slot) = node::responsible(node.addr, &slots, own)?;
+            match slot.content() {
+                Content::Node { skip, addr } if lo == own => {
+                    above = Some((node.depth, own));
+                    node = NodeAt { addr, depth: node.depth + 1 + skip };
+                    if node.depth > crate::KEY_BYTES_MAX * 2 {
+                        return Err(super::diverge::too_deep(node.addr));
+                    }
+                }
+                // A slot above was read before it was taken; another READ must bring it.
+                Content::Node { .. } | Content::None { .. } if !matches!(slot.content(), Content::None { hi } if hi >= own) => {
+                    if gap.replace((node, lo, slot)) == Some((node, lo, slot)) {
+                        return Err(IndexError::corrupt(node.addr, "edges that no slot is responsible for"));
+                    }
+                }
+                _ => return Ok(Look::Pages(stretch(&cursor.key, node.depth, &slots, lo, reverse))),
+            }
+        }
+    }
+
+    /// The position lies beside the subtree of `child`: goes into it, or past it.
+    async fn around(
+        &mut self,
+        cursor: &Cursor,
+        reverse: bool,
+        child: NodeAt,
+        (depth, edge): (usize, u8),
+    ) -> Result<Look> {
+        let past = || {
+            if reverse {
+                Cursor::below(&first_below(&cursor.key, depth, edge))
+            } else {
+                first_after(&cursor.key, depth, edge).map(|key| Cursor { key, is_open: false })
+            }
+        };
+        let Some(other) = self.key_below(child).await? else { return Ok(Look::On(past())) };
+        if nibbles(&other) < child.depth || common(&other, &cursor.key) >= child.depth {
+            // The tree changed on the way down.
+            return Ok(Look::On(Some(cursor.clone())));
+        }
+        let is_above = other > cursor.key;
+        Ok(Look::On(match (is_above, reverse) {
+            (true, false) => Some(Cursor { key: first_below(&other, child.depth, END), is_open: false }),
+            (false, true) => match first_after(&other, child.depth, LAST) {
+                Some(bound) => Cursor::below(&bound),
+                None => Some(Cursor::extended(Vec::new())),
+            },
+            _ => past(),
+        }))
+    }
+
+    /// Reads pages of a stretch and hands on their pairs. Returns where to go on.
+    async fn visit_pages<V: FnMut(&[u8], &[u8]) + Send>(
+        &mut self,
+        range: &ScanRange,
+        stretch: Stretch,
+        sink: &mut Sink<V>,
+    ) -> Result<Option<Cursor>> {
+        let wanted = (sink.left.saturating_mul(3) / (2 * self.shared.geometry.records) + 1).min(PAGES_MAX);
+        let count = stretch.pages.len().min(wanted);
+        let (mut lo, mut hi) = (stretch.lo, stretch.hi);
+        if let Some((_, from, to)) = stretch.pages.get(count) {
+            if range.reverse {
+                lo = to + 1;
+            } else {
+                hi = from - 1;
+            }
+        }
+        let (mut rows, torn) = self.read_pages(&stretch.pages[..count]).await?;
+        match torn {
+            // A slot above was read before it was taken: what is there comes with the next look.
+            Some((shape_hi, _)) if !range.reverse => hi = shape_hi,
+            Some((_, to)) => lo = to + 1,
+            None => {}
+        }
+        rows.read_leaves(&mut self.client).await?;
+        rows.hand_on(range, sink);
+        Ok(if !range.reverse {
+            first_after(&stretch.key, stretch.depth, hi).map(|key| Cursor { key, is_open: false })
+        } else if lo <= LAST {
+            Cursor::below(&first_below(&stretch.key, stretch.depth, lo))
+        } else {
+            match first_after(&stretch.key, stretch.depth, LAST) {
+                Some(bound) => Cursor::below(&bound),
+                None => Some(Cursor::extended(Vec::new())),
+            }
+        })
+    }
+
+    /// Reads pages in one round trip, each with the edges that it should be responsible for. Stops at
+    /// one that is responsible for fewer, and returns its last edge and the one it should have.
+    async fn read_pages(&mut self, pages: &[(PageRef, u8, u8)]) -> Result<(Rows, Option<(u8, u8)>)> {
+        let mut rows = Rows::default();
+        if pages.is_empty() {
+            return Ok((rows, None));
+        }
+        let mut batch = self.client.batch();
+        let reads: Vec<_> =
+            pages.iter().map(|(page, ..)| batch.read(page.addr, (page.bytes() / 8) as usize)).collect();
+        let done = self.client.submit(batch).await?;
+        let mut torn = None;
+        for (&(page, lo, hi), read) in pages.iter().zip(reads) {
+            let words = done.words(read);
+            let shape = Shape::parse(page, words[0], words[2])?;
+            if shape.hi < hi {
+                torn = Some((shape.hi, hi));
+            }
+            rows.take(page, &shape, words, (lo, hi.min(shape.hi)))?;
+            if torn.is_some() {
+                break;
+            }
+        }
+        self.client.recycle(done);
+        Ok((rows, torn))
+    }
+}
+
+/// The pages from the slot `lo` on in the walk's direction, up to the next child node.
+fn stretch(key: &[u8], depth: usize, slots: &[Slot; EDGES], from: u8, reverse: bool) -> Stretch {
+    let mut stretch = Stretch { depth, key: key.to_vec(), pages: Vec::new(), lo: from, hi: from };
+    let last_of = |lo: u8| {
+        let next = (lo + 1..=LAST).find(|&edge| slots[usize::from(edge)].content() != Content::Empty);
+        next.map_or(LAST, |next| next - 1)
+    };
+    let mut visit = |lo: u8| {
+        match slots[usize::from(lo)].content() {
+            Content::Node { .. } => return false,
+            Content::Empty => return true,
+            Content::Page { class, addr, .. } => {
+                stretch.pages.push((PageRef { addr, class }, lo, last_of(lo)))
+            }
+            Content::None { .. } | Content::Invalid => {}
+        }
+        stretch.lo = stretch.lo.min(lo);
+        stretch.hi = stretch.hi.max(last_of(lo));
+        true
+    };
+    if reverse {
+        (0..=from).rev().all(&mut visit);
+    } else {
+        (from..=LAST).all(&mut visit);
+    }
+    stretch
+}
+
+/// Pairs of pages: those that stand in records, and leaves to be read.
+#[derive(Default)]
+struct Rows {
+    pairs: Vec<KeyValue>,
+    leaves: Vec<RowLeaf>,
+}
+
+/// A leaf to be read.
+struct RowLeaf {
+    addr: GlobalAddr,
+    class: u8,
+    /// The pair that stands in the record.
+    own: Option<KeyValue>,
+    /// The depth of the page, and the edges whose pairs are wanted.
+    depth: usize,
+    edges: (u8, u8),
+}
+
+impl Rows {
+    /// Takes the pairs of a page under edges in a range.
+    fn take(&mut self, page: PageRef, shape: &Shape, words: &[u64], edges: (u8, u8)) -> Result<()> {
+        let depth = shape.depth;
+        for rank in 0..shape.records {
+            let at = shape.record_at(rank);
+            let record = &words[at..at + shape.record_words];
+            let own = standing(page.addr, record).map(|leaf| (leaf.key.to_vec(), leaf.value.to_vec()));
+            match (Word(record[0]).state(), own) {
+                (State::Inline, Some(pair)) => {
+                    leaf::parse(page.addr, &record[1..])?;
+                    self.push(pair, depth, edges);
+                }
+                (State::Leaf { addr, class }, own) => {
+                    self.leaves.push(RowLeaf { addr, class, own, depth, edges });
+                }
+                (State::Tomb, _) => {}
+                _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
+            }
+        }
+        for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
+            if let Some((addr, class, _)) = Word(*word).leaf_object() {
+                self.leaves.push(RowLeaf { addr, class, own: None, depth, edges });
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, pair: KeyValue, depth: usize, (lo, hi): (u8, u8)) {
+        if (lo..=hi).contains(&edge(&pair.0, depth)) {
+            self.pairs.push(pair);
+        }
+    }
+
+    /// Reads the leaves.
+    async fn read_leaves<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<()> {
+        if self.leaves.is_empty() {
+            return Ok(());
+        }
+        let mut batch = client.batch();
+        let leaves = std::mem::take(&mut self.leaves);
+        let reads: Vec<_> =
+            leaves.iter().map(|leaf| batch.read(leaf.addr, leaf::class_words(leaf.class))).collect();
+        let done = client.submit(batch).await?;
+        for (row, read) in leaves.into_iter().zip(reads) {
+            let leaf = leaf::parse(row.addr, done.words(read))?;
+            let pair = match row.own {
+                Some(own) if own.0 != leaf.key => own,
+                _ => (leaf.key.to_vec(), leaf.value.to_vec()),
+            };
+            self.push(pair, row.depth, row.edges);
+        }
+        client.recycle(done);
+        Ok(())
+    }
+
+    /// Hands on all pairs in the range, in its order.
+    fn hand_on<V: FnMut(&[u8], &[u8])>(mut self, range: &ScanRange, sink: &mut Sink<V>) {
+        self.pairs.sort();
+        let pairs = self.pairs.iter().filter(|(key, _)| range.contains(key));
+        if range.reverse {
+            pairs.rev().for_each(|(key, value)| sink.take(key, value));
+        } else {
+            pairs.for_each(|(key, value)| sink.take(key, value));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Search and multi-get.
+
+use super::Quiver;
+use super::descent::{Descent, End, Found, Image, Purpose, Spot};
+use super::shared::Shared;
+use crate::Result;
+use crate::ordered::check_key;
+use crate::radix::{leaf, search};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+
+/// The value that a descent has ended at; none if the key is absent.
+pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
+    let image: Option<&Image> = match end {
+        End::Value(value) => value.as_ref(),
+        End::Page(Found { spot: Spot::Record { value, .. }, .. }) => value.as_ref(),
+        End::Page(Found { spot: Spot::Delta { value, .. }, .. }) => Some(value),
+        _ => None,
+    };
+    image.map(|image| Ok(leaf::parse(GlobalAddr::NULL, image)?.value)).transpose()
+}
+
+fn reader<'k>(shared: &Shared, key: &'k [u8], epoch: u64) -> Descent<'k> {
+    Descent::new(shared, key, Purpose::Read, epoch)
+}
+
+impl<F: Fabric> Quiver<F> {
+    /// Finds a key and hands its value to `f`, without another copy.
+    ///
+    /// # Errors
+    /// [`IndexError::KeyTooLong`](crate::IndexError::KeyTooLong), and those of the fabric.
+    pub async fn get_with<R>(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>> {
+        check_key(key)?;
+        let mut client = client.pin(OpKind::Get).await?;
+        let mut descent = reader(&self.shared, key, client.epoch());
+        let (end, done) = search::run(&mut client, &*self.shared, &mut descent).await?;
+        client.recycle(done);
+        Ok(value_at(&end)?.map(f))
+    }
+
+    /// The values of several keys, in their order, in the same round trips.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
+    pub(super) async fn values_of(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut client = client.pin(OpKind::MultiGet).await?;
+        let mut values = vec![None; keys.len()];
+        let epoch = client.epoch();
+        let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
+        search::run_all(&mut client, &*self.shared, descents, |number, end, _| {
+            values[number] = value_at(&end)?.map(<[u8]>::to_vec);
+            Ok(())
+        })
+        .await?;
+        Ok(values)
+    }
+}

@@ -1,0 +1,98 @@
+//! What the clients of a process share of the index, and where its root words are.
+
+use super::cache::{Cache, NodeHint};
+use super::descent::NodeAt;
+use super::holes::Holes;
+use super::node;
+use super::page::{DELTA_MAX, RECORDS_MAX};
+use crate::radix::prefix_hash::HashKeys;
+use crate::radix::seal::SEAL;
+use arc_swap::ArcSwap;
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Pool;
+use std::sync::Arc;
+
+/// "QUIV" and the format's version, in the kind word of a pool's root.
+pub(super) const KIND: u64 = u64::from_le_bytes(*b"QUIV\x01\0\0\0");
+
+/// Addresses of the index's root words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RootWords {
+    /// The slot that points to the root node.
+    pub(super) root: GlobalAddr,
+    /// [`Geometry`].
+    pub(super) geometry: GlobalAddr,
+    /// What index the pool holds.
+    pub(super) kind: GlobalAddr,
+}
+
+impl RootWords {
+    pub(super) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
+        Self { root: pool.root_word(0), geometry: pool.root_word(1), kind: pool.root_word(3) }
+    }
+}
+
+/// How large pages become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Geometry {
+    /// Most records of a page.
+    pub(super) records: usize,
+    /// Delta slots of a page.
+    pub(super) delta: usize,
+}
+
+impl Geometry {
+    /// At least 2 records and 1 delta slot, at most what the formats hold.
+    pub(super) fn new(records: u32, delta: u32) -> Self {
+        Self {
+            records: (records as usize).clamp(2, RECORDS_MAX),
+            delta: (delta as usize).clamp(1, DELTA_MAX),
+        }
+    }
+
+    pub(super) fn word(self) -> u64 {
+        (self.records as u64) << 8 | self.delta as u64
+    }
+
+    pub(super) fn from_word(word: u64) -> Self {
+        Self::new((word >> 8) as u32 & 0xff, word as u32 & 0xff)
+    }
+}
+
+/// What the clients of a process share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) keys: HashKeys,
+    pub(super) words: RootWords,
+    /// The root node as last seen, and in which epoch.
+    pub(super) root: ArcSwap<(NodeHint, u64)>,
+    pub(super) geometry: Geometry,
+    pub(super) cache: Cache,
+    pub(super) holes: Holes,
+}
+
+impl Shared {
+    /// Remembers a node that was read on the way down, unless its guard is sealed.
+    pub(super) fn learn(&self, identity: u64, node: NodeAt, guard: u64, epoch: u64) {
+        if guard & SEAL != 0 {
+            return;
+        }
+        let hint = NodeHint { addr: node.addr, born: node::born(guard), depth: node.depth };
+        if node.depth == 0 {
+            self.remember_root(hint, epoch);
+        }
+        self.cache.learn_node(identity, hint, epoch);
+    }
+
+    /// Returns the root node if it was seen in this epoch.
+    pub(super) fn root(&self, epoch: u64) -> Option<NodeHint> {
+        let root = self.root.load();
+        (root.1 == epoch).then_some(root.0)
+    }
+
+    fn remember_root(&self, root: NodeHint, epoch: u64) {
+        if **self.root.load() != (root, epoch) {
+            self.root.store(Arc::new((root, epoch)));
+        }
+    }
+}

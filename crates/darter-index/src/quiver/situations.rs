@@ -1,0 +1,49 @@
+//! Rare situations of Quiver's protocol, which a full exploration must meet.
+
+#[cfg(feature = "checker")]
+use crate::checker::Situation;
+
+crate::situations! {
+    /// A page replaced by one page.
+    COPIED = "PageCopied";
+    /// A page parted at an edge.
+    PARTED = "PageParted";
+    /// A page's edge became a node.
+    DESCENDED = "PageDescended";
+    /// A part was found linked by another client.
+    PART_FOUND = "PartFound";
+    /// A replacement of a page that another client had already made.
+    REBUILD_LOST = "RebuildLost";
+    /// A page whose seals another client had begun was replaced.
+    HELPED = "Helped";
+    /// A node whose seals another client had begun was replaced.
+    NODE_HELPED = "NodeHelped";
+    /// A page without pairs taken out.
+    EMPTIED = "PageEmptied";
+    /// A node replaced by a page.
+    COLLAPSE_TO_PAGE = "CollapseToPage";
+    /// A node replaced by its only child.
+    COLLAPSE_TO_NODE = "CollapseToNode";
+    /// A node without keys taken out.
+    COLLAPSE_TO_NOTHING = "CollapseToNothing";
+    /// A node that had to be kept was copied.
+    NODE_COPIED = "NodeCopied";
+    /// A key left a compressed path.
+    DIVERGED = "Diverged";
+    /// A page was met that is not responsible for the key any more.
+    OUT_OF_BOUNDS = "OutOfBounds";
+    /// An insert took the slot that its key had left.
+    TOMB_REUSED = "TombReused";
+    /// A remembered page was refused.
+    PAGE_HINT_STALE = "PageHintStale";
+    /// A remembered node was refused.
+    NODE_HINT_STALE = "NodeHintStale";
+    /// A search returned what it found in a sealed page.
+    READ_SEALED = "ReadSealed";
+}
+
+/// Every situation that a full exploration must meet.
+#[cfg(feature = "checker")]
+pub fn quiver_situations() -> Vec<Situation> {
+    ALL.to_vec()
+}

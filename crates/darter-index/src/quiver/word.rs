@@ -1,0 +1,176 @@
+//! The words of a page that change: those of records and of the delta.
+//!
+//! ```text
+//!          63  61 60    56 55  54    51 50    44 43                  0
+//!         +------+--------+---+--------+--------+---------------------+
+//! INLINE  |  1   | hash 5 | S |     born 32      |  hash 23            |   born from bit 23
+//! TOMB    |  2   | hash 5 | S |     born 32      |  hash 23            |
+//! LEAF    |  3   | print 5| S | print 4| class 7 |  address / 16        |
+//! erased  |  4   |   0    | S |     hash 55                            |
+//!         +------+--------+---+----------------------------------------+
+//! ```
+//!
+//! A record is INLINE, TOMB or LEAF; a delta slot is EMPTY (0), LEAF or *erased*.
+
+use super::nibble::NibbleKey;
+use crate::radix::seal::SEAL;
+use darter_fabric::GlobalAddr;
+use darter_pool::size_class::class_bytes;
+
+const KIND_AT: u32 = 61;
+const INLINE: u64 = 1;
+const TOMB: u64 = 2;
+const LEAF: u64 = 3;
+const ERASED: u64 = 4;
+const UPPER_AT: u32 = 56;
+const BORN_AT: u32 = 23;
+const CLASS_AT: u32 = 44;
+const PRINT_AT: u32 = 51;
+const ADDR_BITS: u32 = 44;
+
+/// What a word of a page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// A delta slot that was never taken.
+    Empty,
+    /// A record whose value stands behind it.
+    Inline,
+    /// No value.
+    Tomb,
+    /// The value is in a leaf.
+    Leaf {
+        /// Where it is.
+        addr: GlobalAddr,
+        /// Its size class.
+        class: u8,
+    },
+    /// None of these: damage.
+    Invalid,
+}
+
+/// A word of a record or of the delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub(super) u64);
+
+/// What the words of one key have of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Print(u64);
+
+impl Print {
+    /// That of a key.
+    pub(super) fn of(key: &mut NibbleKey<'_>) -> Self {
+        Self(key.whole())
+    }
+
+    fn of_record(self) -> u64 {
+        (self.0 >> 59) << UPPER_AT | self.0 & ((1 << BORN_AT) - 1)
+    }
+
+    fn of_leaf(self) -> u64 {
+        (self.0 >> 59) << UPPER_AT | (self.0 >> 55 & 15) << PRINT_AT
+    }
+}
+
+impl Word {
+    /// A delta slot that was never taken.
+    pub(super) const EMPTY: Self = Self(0);
+
+    /// A record whose value stands behind it.
+    pub(super) fn inline(born: u32, print: Print) -> Self {
+        Self(INLINE << KIND_AT | print.of_record() | u64::from(born) << BORN_AT)
+    }
+
+    /// A record without a value.
+    pub(super) fn tomb(born: u32, print: Print) -> Self {
+        Self(TOMB << KIND_AT | print.of_record() | u64::from(born) << BORN_AT)
+    }
+
+    /// A record or a delta slot with a leaf.
+    pub(super) fn leaf(print: Print, class: u8, addr: GlobalAddr) -> Self {
+        Self(LEAF << KIND_AT | print.of_leaf() | u64::from(class) << CLASS_AT | addr.bits() >> 4)
+    }
+
+    /// A delta slot whose key was removed.
+    pub(super) fn erased(print: Print) -> Self {
+        Self(ERASED << KIND_AT | print.0 >> 9)
+    }
+
+    /// Whether it is sealed.
+    pub(super) const fn is_sealed(self) -> bool {
+        self.0 & SEAL != 0
+    }
+
+    /// The same without the seal.
+    pub(super) const fn unsealed(self) -> Self {
+        Self(self.0 & !SEAL)
+    }
+
+    /// What it says.
+    pub(super) fn state(self) -> State {
+        match self.0 >> KIND_AT {
+            0 if self.unsealed() == Self::EMPTY => State::Empty,
+            INLINE => State::Inline,
+            TOMB | ERASED => State::Tomb,
+            LEAF => State::Leaf {
+                addr: GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4),
+                class: (self.0 >> CLASS_AT & 0x7f) as u8,
+            },
+            _ => State::Invalid,
+        }
+    }
+
+    /// Whether it is a record's own word, INLINE or TOMB, of this life.
+    pub(super) fn proves(self, born: u32) -> bool {
+        matches!(self.0 >> KIND_AT, INLINE | TOMB) && !self.is_sealed() && (self.0 >> BORN_AT) as u32 == born
+    }
+
+    /// Whether it may hold the leaf of a key with this print.
+    pub(super) fn may_be_leaf_of(self, print: Print) -> bool {
+        let mask = 0b1_1111 << UPPER_AT | 0b1111 << PRINT_AT;
+        self.0 >> KIND_AT == LEAF && (self.0 ^ print.of_leaf()) & mask == 0
+    }
+
+    /// Whether it is the slot that this key had in the delta, and left.
+    pub(super) fn is_erased_by(self, print: Print) -> bool {
+        self.unsealed() == Self::erased(print)
+    }
+
+    /// The leaf's address, class and bytes, if it has one.
+    pub(super) fn leaf_object(self) -> Option<(GlobalAddr, u8, u64)> {
+        match self.state() {
+            State::Leaf { addr, class } => Some((addr, class, class_bytes(class))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::radix::prefix_hash::HashKeys;
+
+    #[test]
+    fn words_say_what_they_were_made_of() {
+        let keys = HashKeys::new([11, 13, 17, 19]);
+        let print = |key: &[u8]| Print::of(&mut NibbleKey::new(keys, key));
+        let addr = GlobalAddr::new(255, (1 << 40) - 16);
+        for (key, other) in [(&b"pear"[..], &b"plum"[..]), (b"", b"\0")] {
+            for born in [0, 7, u32::MAX] {
+                let (inline, tomb) = (Word::inline(born, print(key)), Word::tomb(born, print(key)));
+                assert_eq!((inline.state(), tomb.state()), (State::Inline, State::Tomb));
+                assert!(inline.proves(born) && tomb.proves(born) && !inline.proves(born ^ 1));
+                assert!(!Word(inline.0 | SEAL).proves(born));
+                assert_ne!(inline, Word::inline(born, print(other)));
+            }
+            let leaf = Word::leaf(print(key), 127, addr);
+            assert_eq!(leaf.state(), State::Leaf { addr, class: 127 });
+            assert!(leaf.may_be_leaf_of(print(key)) && !leaf.may_be_leaf_of(print(other)));
+            assert!(Word(leaf.0 | SEAL).may_be_leaf_of(print(key)) && !leaf.proves(0));
+            let erased = Word(Word::erased(print(key)).0 | SEAL);
+            assert_eq!(erased.state(), State::Tomb);
+            assert!(erased.is_erased_by(print(key)) && !erased.is_erased_by(print(other)));
+        }
+        assert_eq!(Word(SEAL).state(), State::Empty);
+        assert_eq!(Word(u64::MAX).state(), State::Invalid);
+    }
+}

@@ -1,0 +1,292 @@
+//! Insert, update, conditional put, modify and delete: one CAS each, on the word of the key's home.
+
+use super::Quiver;
+use super::descent::{End, Found, Spot, Via};
+use super::holes::QuiverHole;
+use super::nibble::NibbleKey;
+use super::node::{Content, Slot};
+use super::operation::Operation;
+use super::pair::{Maker, Pair, Place};
+use super::search::value_at;
+use super::situations;
+use super::word::{Print, State, Word};
+use crate::checker::note;
+use crate::ordered::check_key;
+use crate::radix::drafts::Draft;
+use crate::radix::{TURNS_MAX, no_progress};
+use crate::{Condition, Decision, IndexError, PutOutcome, Result};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+
+/// Deletes from one page at a time, beside a client's own, for which it looks whether they left the
+/// page empty together.
+const RIVALS: u64 = 4;
+
+/// What one look led to.
+pub(super) enum Turn {
+    Done(PutOutcome),
+    Again,
+}
+
+impl<F: Fabric> Quiver<F> {
+    /// Stores a value under a key when the condition holds.
+    pub(super) async fn put_value(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome> {
+        let mut draft = Draft::new(client, key, value)?;
+        let mut operation = Operation::begin(&self.shared, client, condition.op_kind()).await?;
+        for _ in 0..TURNS_MAX {
+            match operation.put_turn(&mut draft, value, condition).await {
+                Ok(Turn::Done(outcome)) => {
+                    draft.discard(&mut operation.client);
+                    return Ok(outcome);
+                }
+                Ok(Turn::Again) => operation.client.retried(),
+                Err(error) => return Err(operation.after_error(&mut draft, error)),
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for
+    /// [`Decision::Put`] it writes the new value. It may be called several times, with the buffer
+    /// empty each time; the value it was called with last is the one that its decision took the
+    /// place of. Returns that decision.
+    ///
+    /// # Errors
+    /// As [`crate::OrderedIndex::put`].
+    pub async fn modify(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision> {
+        self.modify_as(client, OpKind::Update, key, decide).await
+    }
+
+    /// Removes a key whose value `is_wanted`. Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`crate::OrderedIndex::delete`].
+    pub async fn delete_if(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<bool> {
+        let decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
+            if value.is_some_and(&mut is_wanted) { Decision::Remove } else { Decision::Keep }
+        };
+        Ok(self.modify_as(client, OpKind::Delete, key, decide).await? == Decision::Remove)
+    }
+
+    async fn modify_as(
+        &self,
+        client: &mut Client<F>,
+        kind: OpKind,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision> {
+        check_key(key)?;
+        let mut operation = Operation::begin(&self.shared, client, kind).await?;
+        let mut value = Vec::new();
+        for _ in 0..TURNS_MAX {
+            let end = operation.look(key).await?;
+            if let End::Sealed { .. } = end {
+                operation.help_above(key).await?;
+                operation.client.retried();
+                continue;
+            }
+            value.clear();
+            let decision = decide(value_at(&end)?, &mut value);
+            let is_done = match decision {
+                Decision::Keep => true,
+                Decision::Remove => operation.remove(key, end).await?,
+                Decision::Put => {
+                    let mut draft = Draft::new(&operation.client, key, &value)?;
+                    match operation.place(&mut draft, &value, end).await {
+                        Ok(turn) => {
+                            draft.discard(&mut operation.client);
+                            matches!(turn, Turn::Done(_))
+                        }
+                        Err(error) => return Err(operation.after_error(&mut draft, error)),
+                    }
+                }
+            };
+            if is_done {
+                return Ok(decision);
+            }
+            operation.client.retried();
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Finds a key's place, to change it.
+    async fn look(&mut self, key: &[u8]) -> Result<End> {
+        let mut descent = self.descent(key);
+        self.run(&mut descent).await
+    }
+
+    async fn put_turn(
+        &mut self,
+        draft: &mut Draft<'_>,
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<Turn> {
+        let end = self.look(draft.key).await?;
+        if let End::Sealed { .. } = end {
+            self.help_above(draft.key).await?;
+            return Ok(Turn::Again);
+        }
+        if !condition.holds_for(value_at(&end)?) {
+            return Ok(Turn::Done(PutOutcome::Refused));
+        }
+        self.place(draft, value, end).await
+    }
+
+    /// What becomes of a draft that an error has stopped.
+    fn after_error(&mut self, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
+        if error.is_out_of_space() {
+            draft.discard(&mut self.client);
+        }
+        error
+    }
+
+    /// Puts a pair where the way to its key has ended, if nobody came between.
+    async fn place(&mut self, draft: &mut Draft<'_>, value: &[u8], end: End) -> Result<Turn> {
+        match end {
+            End::Page(found) => self.place_in_page(draft, found).await,
+            End::Vacant { via: Via { node, identity, edge: lo, at } } => {
+                let pair = Pair::new(draft.key.to_vec(), value);
+                let Content::None { hi } = at.slot.content() else { return Ok(Turn::Again) };
+                let mut maker = Maker::new(self.shared, self.client.epoch());
+                let place = Place { identity, depth: node.depth, lo, hi, home: node.addr.node() };
+                let made = maker.page(&mut self.client, place, &[pair]).await;
+                let page = self.made(&mut maker, made)?;
+                let slot = Slot::page(hi, page.class, page.addr);
+                let found = maker.link(&mut self.client, at.addr, at.slot.0, slot.0).await?;
+                let is_won = found == at.slot.0;
+                Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
+            }
+            End::Diverged { via, child } => self.part_path(draft.key, value, via, child).await,
+            End::Sealed { .. } | End::Value(_) => Ok(Turn::Again),
+        }
+    }
+
+    /// What a maker has made; gives back its parts if that failed.
+    pub(super) fn made<T>(&mut self, maker: &mut Maker, made: Result<T>) -> Result<T> {
+        made.inspect_err(|_| maker.discard(&mut self.client))
+    }
+
+    async fn place_in_page(&mut self, draft: &mut Draft<'_>, found: Found) -> Result<Turn> {
+        let (addr, word, was_there) = match &found.spot {
+            Spot::Record { addr, word, value, .. } => (*addr, *word, value.is_some()),
+            Spot::Delta { addr, word, .. } => (*addr, *word, true),
+            Spot::Absent { vacancy } => match self.taken_anyway(&found).or(*vacancy) {
+                Some((addr, word)) => (addr, word, false),
+                None => return self.make_room(draft.key, found).await,
+            },
+        };
+        if word.is_sealed() || found.head.is_sealed {
+            return self.make_room(draft.key, found).await;
+        }
+        let print = Print::of(&mut NibbleKey::new(self.shared.keys, draft.key));
+        let leaf = draft.place(&mut self.client, addr.node()).await?;
+        let new = Word::leaf(print, draft.class, leaf);
+        let mut batch = self.client.batch();
+        batch.write(leaf, &draft.words);
+        if leaf.node() != addr.node() {
+            self.client.send(&mut batch).await?;
+        }
+        let cas = batch.cas(addr, word.0, new.0);
+        if let (Spot::Record { .. }, false) = (&found.spot, was_there) {
+            batch.faa(found.head.removals_addr(), u64::MAX);
+        }
+        let done = self.client.submit(batch).await?;
+        let is_won = done.swapped(cas);
+        self.client.recycle(done);
+        if !is_won {
+            return Ok(Turn::Again);
+        }
+        draft.linked();
+        self.retire_leaf_of(word);
+        if word.state() == State::Tomb {
+            note(situations::TOMB_REUSED);
+        }
+        Ok(Turn::Done(if was_there { PutOutcome::Replaced } else { PutOutcome::Inserted }))
+    }
+
+    /// The slot that another key has left, with the hole open.
+    fn taken_anyway(&self, found: &Found) -> Option<(GlobalAddr, Word)> {
+        if !self.shared.holes.has(QuiverHole::TakeAnyTomb) {
+            return None;
+        }
+        let at = found.head.delta.iter().position(|word| word.state() == State::Tomb)?;
+        Some((found.head.delta_addr(at), found.head.delta[at]))
+    }
+
+    /// A page has no room, or is being replaced: replaces it.
+    async fn make_room(&mut self, key: &[u8], found: Found) -> Result<Turn> {
+        if found.head.is_sealed {
+            note(situations::HELPED);
+        }
+        match found.from {
+            Some(from) => self.rebuild(from, found.head.page).await?,
+            None => self.rebuild_remembered(key).await?,
+        }
+        Ok(Turn::Again)
+    }
+
+    /// Takes a key out of its home. Returns whether nobody came between.
+    async fn remove(&mut self, key: &[u8], end: End) -> Result<bool> {
+        let End::Page(found) = end else { return Ok(true) };
+        let print = Print::of(&mut NibbleKey::new(self.shared.keys, key));
+        let (addr, word, tomb) = match &found.spot {
+            Spot::Record { addr, word, stands: true, value: Some(_) } => {
+                (*addr, *word, Word::tomb(found.head.shape.born, print))
+            }
+            Spot::Record { addr, word, value: Some(_), .. } | Spot::Delta { addr, word, .. } => {
+                (*addr, *word, Word::erased(print))
+            }
+            _ => return Ok(true),
+        };
+        if word.is_sealed() || found.head.is_sealed {
+            self.make_room(key, found).await?;
+            return Ok(false);
+        }
+        let mut batch = self.client.batch();
+        let cas = batch.cas(addr, word.0, tomb.0);
+        if let Spot::Record { .. } = found.spot {
+            batch.faa(found.head.removals_addr(), 1);
+        }
+        let before = found.head.live_about();
+        let is_likely = before <= 1 + RIVALS || found.head.is_thin(before - 1);
+        // Behind the CAS: of deletes at the same time the last sees what all of them have left.
+        let look = is_likely.then(|| batch.read(found.head.page.addr, found.head.shape.head_words()));
+        let done = self.client.submit(batch).await?;
+        let is_won = done.swapped(cas);
+        let left = match look {
+            Some(look) => super::page::Head::parse(found.head.page, done.words(look))?.ok(),
+            None => None,
+        };
+        self.client.recycle(done);
+        if !is_won {
+            return Ok(false);
+        }
+        self.retire_leaf_of(word);
+        if left.is_some_and(|head| head.is_thin(head.live_about())) {
+            // The key is gone whatever becomes of the tidying: another delete does it.
+            match self.tidy(key).await {
+                Err(error) if !error.is_out_of_space() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+}
