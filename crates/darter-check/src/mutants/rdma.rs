@@ -49,6 +49,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "rdma",
+        "node-verbs-beside-its-device",
+        "A memory node with a device executes verbs that come over TCP too; its atomics are not the device's.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode pairings_that_make_no_sense_are_refused_and_the_node_serves_on",
+        ),
+    ),
+    Mutant::new(
+        "rdma",
         "node-second-queue-pair-of-a-connection",
         "A connection may have any number of queue pairs, of which only the last ends with it.",
         FoundBy::Tests(
