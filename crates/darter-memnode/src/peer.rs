@@ -149,7 +149,7 @@ impl Peer {
             self.hold(service, (0, 0));
         }
         // Before its session may count as gone.
-        if let Some(queue) = self.queue {
+        if let Some(queue) = self.queue.filter(|_| !mutant!("node-queue-outlives-its-connection")) {
             service.end_queue(queue);
         }
         if self.is_greeted {
