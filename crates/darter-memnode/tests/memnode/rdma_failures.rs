@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-const THREADS: u64 = 3;
+const THREADS: u64 = 2;
 /// Tasks of a thread.
-const TASKS: u64 = 8;
+const TASKS: u64 = 4;
 /// Words that a task writes in one batch, behind its counter.
 const WORDS: usize = 40;
 
@@ -148,7 +148,7 @@ fn queue_pairs_that_the_node_ends_cost_errors_and_nothing_else() {
     let (address, gate) = gated(node.address);
     let fabric = behind(address);
     let done = under_load(&fabric, |progress| {
-        for _ in 0..3 {
+        for _ in 0..2 {
             // The node ends its queue pairs; clients learn of it by their devices alone.
             let failed = progress.failed.load(Ordering::Relaxed);
             gate.shut(true);
@@ -170,7 +170,7 @@ fn an_index_whose_queue_pairs_end_loses_and_leaks_nothing() {
     if !has_devices() {
         return;
     }
-    const KEYS: u64 = 20;
+    const KEYS: u64 = 8;
     let node = serving(32 << 20);
     let (address, gate) = gated(node.address);
     let url = format!("rdma://{address}?device=rxe0");
@@ -215,7 +215,7 @@ fn an_index_whose_queue_pairs_end_loses_and_leaks_nothing() {
                 })
             })
             .collect();
-        for _ in 0..5 {
+        for _ in 0..3 {
             go_on(&progress);
             let failed = progress.failed.load(Ordering::Relaxed);
             gate.shut(true);
