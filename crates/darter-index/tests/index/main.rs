@@ -4,4 +4,5 @@
 
 mod common;
 mod dart;
+mod ground;
 mod modelled;
