@@ -19,6 +19,7 @@ use darter_pool::Client;
 
 /// Cases of a property: a round trip takes a hundred times as long as in local memory.
 const CASES: u32 = 3;
+const SLOWNESS: u64 = 40;
 
 struct OfDart;
 
@@ -26,6 +27,7 @@ impl Tested for OfDart {
     type Index<F: Fabric> = Dart<F>;
 
     const CASES: u32 = CASES;
+    const SLOWNESS: u64 = SLOWNESS;
 
     fn options<F: Fabric>() -> DartOptions {
         DartOptions { frequency_every: 4, ..DartOptions::default() }
@@ -43,6 +45,7 @@ impl Tested for OfArt {
     type Index<F: Fabric> = Art<F>;
 
     const CASES: u32 = CASES;
+    const SLOWNESS: u64 = SLOWNESS;
 
     fn options<F: Fabric>() -> ArtOptions {
         ArtOptions { locked_updates: true, ..ArtOptions::default() }
@@ -55,6 +58,7 @@ impl Tested for OfSmart {
     type Index<F: Fabric> = Smart<F>;
 
     const CASES: u32 = CASES;
+    const SLOWNESS: u64 = SLOWNESS;
 }
 
 struct OfSherman;
@@ -63,6 +67,7 @@ impl Tested for OfSherman {
     type Index<F: Fabric> = Sherman<F>;
 
     const CASES: u32 = CASES;
+    const SLOWNESS: u64 = SLOWNESS;
 }
 
 mod dart {

@@ -27,6 +27,9 @@ pub(crate) trait Tested: 'static {
     /// Cases of each property: fewer where keys of 64 KiB take many nodes each.
     const CASES: u32 = 96;
 
+    /// Divides the number of operations of threads that contend, where memory is that much slower.
+    const SLOWNESS: u64 = 1;
+
     fn options<F: Fabric>() -> <Self::Index<F> as OrderedIndex<F>>::Options {
         Default::default()
     }
