@@ -22,6 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a provider can do beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a promise of its own")]
 pub struct Capabilities {
     /// All verbs of one batch to one node execute in posting order, fenced or not.
     pub ordered_batches: bool,

@@ -21,6 +21,9 @@ const TASKS: u64 = 4;
 /// Words that a task writes in one batch, behind its counter.
 const WORDS: usize = 40;
 
+/// Keys of a thread.
+const KEYS: u64 = 8;
+
 /// What a task has done.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
@@ -170,7 +173,6 @@ fn an_index_whose_queue_pairs_end_loses_and_leaks_nothing() {
     if !has_devices() {
         return;
     }
-    const KEYS: u64 = 8;
     let node = serving(32 << 20);
     let (address, gate) = gated(node.address);
     let url = format!("rdma://{address}?device=rxe0");
