@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use darter_check::explore::{
     Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Outcome, Plan, Replay, SLOW, Schedule,
-    SchedulerKind, Settings, Summary, Sweep, exhaust, parse_replay, subject,
+    SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use darter_fabric::counted;
 use darter_fabric::sim::Relaxations;
@@ -83,10 +83,15 @@ pub(crate) struct SimCommand {
     /// difference
     #[arg(long)]
     list_mutants: bool,
-    /// What verbs promise: all that other providers' do (`ordered`), or only what RDMA's do (`rdma`),
-    /// of their order (`reorder`) or of CAS (`writeback`)
+    /// What verbs promise: all that other providers' do (`ordered`), or only what RDMA's do: of their
+    /// order (`reorder`), of a CAS that fails (`writeback`), of both (`rdma`), of atomics beside all
+    /// else (`split`), of everything (`rdma+split`)
     #[arg(long, value_name = "WHICH", default_value = "ordered")]
     verbs: Relaxations,
+    /// Has the nodes' processors execute the verbs of every other process, and their devices those of
+    /// the others, to see why memory nodes refuse that; needs `--verbs split` or `rdma+split`
+    #[arg(long, conflicts_with_all = ["sweep", "replay", "plan", "published", "mutants"])]
+    mixed_sides: bool,
     /// Do not make a violation short, which takes thousands of runs
     #[arg(long)]
     quick: bool,
@@ -154,8 +159,12 @@ impl SimCommand {
             threads: self.threads(),
             shrinks: !self.quick,
             verbs: self.verbs,
+            sides: if self.mixed_sides { Sides::Mixed } else { Sides::One },
             ..Settings::of(index)
         };
+        if self.mixed_sides && !self.verbs.split_atomics {
+            return Err(Failure::usage("--mixed-sides: --verbs must have atomics split, as rdma+split does"));
+        }
         if let Some(names) = &self.scenarios {
             let scenarios = names.split(',').map(|name| index.scenario(name.trim()));
             settings.scenarios = scenarios.collect::<Result<_, _>>().map_err(Failure::usage)?;

@@ -53,14 +53,10 @@ impl Verb {
         self.words > 1 && matches!(self.kind, VerbKind::Read | VerbKind::Write)
     }
 
-    /// Returns in how many pieces it can execute; a CAS in two if it writes back what it found.
+    /// Returns whether it reads and changes one word.
     #[cfg(feature = "sim")]
-    pub(crate) fn pieces(&self, cas_writes_back: bool) -> u32 {
-        match self.kind {
-            VerbKind::Read | VerbKind::Write => self.words,
-            VerbKind::Cas if cas_writes_back => 2,
-            VerbKind::Cas | VerbKind::Faa => 1,
-        }
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(self.kind, VerbKind::Cas | VerbKind::Faa)
     }
 
     /// Payload bytes counted as read (design: READ its payload, CAS and FAA 8).

@@ -6,8 +6,11 @@
 //! - Of two verbs of one batch to one memory node the second executes behind the first if the first
 //!   is a WRITE, the second is a READ, or the second is [fenced](Batch::fence); other pairs, and
 //!   verbs to different nodes, in any order.
-//! - Only aligned 8-byte words are atomic. A CAS that fails may write back what it found: a WRITE
-//!   between the two is lost. So no word is changed by CAS and by WRITE at a time.
+//! - Only aligned 8-byte words are atomic.
+//! - A CAS or FAA is atomic to those of all other clients that the provider lets in, and to nothing
+//!   else: it may read the word and write it later, a CAS that fails what it found, and a WRITE
+//!   between the two is lost. So no word is changed by CAS and by WRITE at a time, and none by a
+//!   memory node's own processor beside its device.
 //! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never
 //!   do.
 
@@ -19,11 +22,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a provider can do beyond the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a promise of its own")]
 pub struct Capabilities {
     /// All verbs of one batch to one node execute in posting order, fenced or not.
     pub ordered_batches: bool,
     /// A CAS that fails changes nothing, and writes nothing back either.
     pub pure_cas: bool,
+    /// Atomics are atomic to all accesses of the word by the memory node's processor too. An RDMA
+    /// device's are so to each other only.
+    pub global_atomics: bool,
     /// Bytes of on-chip NIC memory a node offers for locks, 0 when none.
     pub on_chip_bytes: u64,
     /// What was written survives the end of every process.

@@ -149,7 +149,7 @@ impl Peer {
             self.hold(service, (0, 0));
         }
         // Before its session may count as gone.
-        if let Some(queue) = self.queue {
+        if let Some(queue) = self.queue.filter(|_| !mutant!("node-queue-outlives-its-connection")) {
             service.end_queue(queue);
         }
         if self.is_greeted {
@@ -378,7 +378,7 @@ impl Peer {
         let payload = bytes.get(wire::HEADER_BYTES..end)?;
         service.metrics.frames.add(1);
         match kind {
-            RequestKind::Batch if service.queues.are_served() => {
+            RequestKind::Batch if service.queues.are_served() && !mutant!("node-verbs-beside-its-device") => {
                 self.refuse(&head, Refusal::Failed, "verbs go over RDMA here; name the pool rdma://");
                 return Some(end);
             }

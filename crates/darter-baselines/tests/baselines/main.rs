@@ -5,6 +5,8 @@
 
 #[path = "../../../darter-index/tests/index/common/mod.rs"]
 mod common;
+#[path = "../../../darter-index/tests/index/ground.rs"]
+mod ground;
 
 mod art;
 mod ladder;

@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::fixtures::Fixtures;
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
-use super::plan::{Explored, Plan};
+use super::plan::{Explored, Plan, Sides};
 use super::scenario::Scenario;
 use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
@@ -76,6 +76,8 @@ pub struct Settings {
     pub holes: Holes,
     /// What verbs promise less than those of other providers.
     pub verbs: Relaxations,
+    /// Who executes them.
+    pub sides: Sides,
     /// Whether a violation is made as short as can be, which takes thousands of runs.
     pub shrinks: bool,
     /// Threads.
@@ -97,6 +99,7 @@ impl Settings {
             scenarios: subject.scenarios().iter().collect(),
             holes: Holes::default(),
             verbs: Relaxations::default(),
+            sides: Sides::One,
             shrinks: true,
             threads: 1,
         }
@@ -201,6 +204,7 @@ impl Settings {
             warm: !dice.one_in(8),
             holes: self.holes,
             verbs: self.verbs,
+            sides: self.sides,
             faults: Vec::new(),
             clients: (0..clients).map(|_| self.ops_of(scenario, keys, &mut dice)).collect(),
         };

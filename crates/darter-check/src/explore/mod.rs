@@ -32,7 +32,7 @@ pub use fixture::Fixture;
 pub use fixtures::Fixtures;
 pub use op::Op;
 pub use outcome::{Outcome, Violation};
-pub use plan::{Explored, Plan};
+pub use plan::{Explored, Plan, Sides};
 pub use scenario::Scenario;
 pub use schedule::{Decision, Schedule, Scheduler};
 pub use schedulers::{Late, Pct, Random, Replay};

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Index, scenario, memory nodes, the processes of the clients (`each` its own, all in `one`, or a digit a client), errors
-//! brought back, what verbs do not promise (`verbs=`), faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
+//! brought back, what verbs do not promise (`verbs=`), who executes them (`sides=`), faults, and each client's operations. A schedule ([`super::schedule`]) behind it makes a replay line.
 
 use super::fault::Fault;
 use super::fixture::Fixture;
@@ -14,7 +14,7 @@ use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
 use super::subject::{Hole, Holes, Promises};
-use darter_fabric::sim::Relaxations;
+use darter_fabric::sim::{Relaxations, Side};
 use darter_index::checker::Situation;
 use std::fmt;
 use std::sync::LazyLock;
@@ -36,10 +36,30 @@ pub struct Plan {
     pub holes: Holes,
     /// What verbs promise less than those of other providers.
     pub verbs: Relaxations,
+    /// Who executes them.
+    pub sides: Sides,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Each client's operations.
     pub clients: Vec<Vec<Op>>,
+}
+
+/// Who executes the verbs of a run's processes at the memory nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sides {
+    /// The nodes' devices, of all.
+    #[default]
+    One,
+    /// The nodes' devices, of processes with even numbers; their processors, of the others. No pool is used like that: memory
+    /// nodes that have a device refuse it.
+    Mixed,
+}
+
+impl Sides {
+    /// The side of a process.
+    pub(super) fn of(self, process: u32) -> Side {
+        if self == Self::Mixed && !process.is_multiple_of(2) { Side::Processor } else { Side::Device }
+    }
 }
 
 impl Plan {
@@ -96,7 +116,8 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { subject, scenario, nodes, processes: _, warm, holes, verbs, faults, clients } = self;
+        let Self { subject, scenario, nodes, processes: _, warm, holes, verbs, sides, faults, clients } =
+            self;
         let (process, start) = (self.processes_text(), if *warm { "warm" } else { "cold" });
         let (index, scenario) = (subject.name, &scenario.name);
         write!(f, "{index}/{scenario}/nodes={nodes}/process={process}/{start}")?;
@@ -105,6 +126,9 @@ impl fmt::Display for Plan {
         }
         if *verbs != Relaxations::default() {
             write!(f, "/verbs={verbs}")?;
+        }
+        if *sides == Sides::Mixed {
+            f.write_str("/sides=mixed")?;
         }
         for fault in faults {
             write!(f, "/{fault}")?;
@@ -145,6 +169,7 @@ impl Plan {
             warm: true,
             holes: Holes::default(),
             verbs: Relaxations::default(),
+            sides: Sides::One,
             faults: Vec::new(),
             clients: Vec::new(),
         };
@@ -160,6 +185,7 @@ impl Plan {
                 ("process", _) => processes = value,
                 ("warm" | "cold", "") => plan.warm = name == "warm",
                 ("verbs", _) => plan.verbs = value.parse()?,
+                ("sides", "mixed") => plan.sides = Sides::Mixed,
                 ("hole", _) => {
                     plan.holes = plan.holes.with(subject.hole(value)?);
                 }
@@ -280,8 +306,13 @@ mod tests {
         let plan: Plan = line.parse().unwrap();
         assert_eq!(plan.to_string(), line);
         assert_eq!((plan.clients.len(), plan.faults.len()), (2, 2));
-        let line = "dart/plain/nodes=1/process=0010/warm/p0;p1;L;M,M";
-        assert_eq!(line.parse::<Plan>().unwrap().to_string(), line);
+        for line in [
+            "dart/plain/nodes=1/process=0010/warm/p0;p1;L;M,M",
+            "dart/plain/nodes=1/process=each/warm/verbs=rdma/p0;p1",
+            "dart/plain/nodes=1/process=each/warm/verbs=rdma+split/sides=mixed/p0;p1",
+        ] {
+            assert_eq!(line.parse::<Plan>().unwrap().to_string(), line);
+        }
     }
 
     #[test]
@@ -295,6 +326,8 @@ mod tests {
             "dart/plain/process=00/g0",
             "dart/plain/process=02/g0;g0",
             "dart/plain/nodes=0/g0",
+            "dart/plain/verbs=mixed/g0",
+            "dart/plain/sides=three/g0",
             "dart/plain/g99",
             "dart/plain/kill=1/g0",
             "dart/plain/kill=x@y/g0",

@@ -126,6 +126,7 @@ fn perform<S: Subject>(
     sim.restore(&fixture.snapshot);
     outcome.has_remains = plan.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep));
     sim.relax(plan.verbs);
+    (0..plan.processes()).for_each(|process| sim.process(process).reach_by(plan.sides.of(process)));
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len())));
     recorder.borrow_mut().sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
     let options = S::options(plan.holes);

@@ -6,7 +6,7 @@ use super::fault::Fault;
 use super::finding::Finding;
 use super::fixtures::Fixtures;
 use super::op::Op;
-use super::plan::{Explored, Plan};
+use super::plan::{Explored, Plan, Sides};
 use super::scenario::Scenario;
 use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{Paced, Random};
@@ -110,6 +110,7 @@ impl Sweep {
             warm: true,
             holes: self.holes,
             verbs: self.verbs,
+            sides: Sides::One,
             faults: Vec::new(),
             clients: clients.iter().map(|ops| ops.iter().filter(is_there).copied().collect()).collect(),
         }

@@ -34,7 +34,7 @@ impl Mutant {
                 Some(explore(explored(index), None, schedules.unwrap_or(runs), threads))
             }
             FoundBy::Relaxed { index, schedules: runs } => {
-                let verbs = Relaxations { order: true, cas_writes_back: true };
+                let verbs = Relaxations { order: true, cas_writes_back: true, split_atomics: false };
                 let settings = Settings { verbs, ..Settings::of(explored(index)) };
                 Some(explore_with(settings, schedules.unwrap_or(runs), threads))
             }

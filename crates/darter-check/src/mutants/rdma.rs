@@ -29,6 +29,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "rdma",
+        "rdma-closed-hub-keeps-its-device",
+        "A thread that outlives a pool keeps the pool's device open, and its memory registered.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_client_s_device_that_is_taken_away_serves_until_it_is_closed",
+        ),
+    ),
+    Mutant::new(
+        "rdma",
+        "rdma-failed-taken-for-done",
+        "A completion that reports a failure ends its batch as any other: what was lost is acknowledged.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode queue_pairs_that_the_node_ends_cost_errors_and_nothing_else",
+        ),
+    ),
+    Mutant::new(
+        "rdma",
         "rdma-fence-left-to-a-device-that-forgets",
         "Fenced requests are posted to a device that loses them, in one run of six or so.",
         FoundBy::Tests("-p darter-memnode --test memnode fenced_verbs_are_not_lost"),
@@ -45,6 +61,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A session is fenced, and its queue pairs stay until its connections are dropped.",
         FoundBy::Tests(
             "-p darter-memnode --test memnode after_a_fence_nothing_of_the_client_lands_and_it_learns_of_it",
+        ),
+    ),
+    Mutant::new(
+        "rdma",
+        "node-queue-outlives-its-connection",
+        "A connection that is gone leaves its queue pair behind.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_member_whose_connections_end_leaves_no_queue_behind",
+        ),
+    ),
+    Mutant::new(
+        "rdma",
+        "node-verbs-beside-its-device",
+        "A memory node with a device executes verbs that come over TCP too; its atomics are not the device's.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode pairings_that_make_no_sense_are_refused_and_the_node_serves_on",
         ),
     ),
     Mutant::new(

@@ -2,8 +2,8 @@
 //! once stays mended, and the explorer itself does what it says.
 
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Plan, Schedule, SchedulerKind, Settings, Sweep,
-    exhaust, parse_replay, subject, subjects,
+    Exhaustion, Explored, Fault, Finding, Fixtures, Holes, Plan, Schedule, SchedulerKind, Settings, Sides,
+    Sweep, exhaust, parse_replay, subject, subjects,
 };
 use darter_check::history::{Operation, Outcome as Told};
 use darter_fabric::sim::Relaxations;
@@ -53,9 +53,30 @@ fn assert_shows(finding: &Finding, hole: usize) {
 #[test]
 fn every_index_stands_verbs_that_promise_no_more_than_rdma() {
     for index in subjects() {
-        let verbs = "rdma".parse().unwrap();
-        let settings = Settings { seed: 3, runs: 200, threads: 2, verbs, ..Settings::of(index) };
-        assert_clean(settings.explore(&|_| {}).finding.as_ref());
+        for verbs in ["rdma", "rdma+split"] {
+            let verbs = verbs.parse().unwrap();
+            let settings = Settings { seed: 3, runs: 200, threads: 2, verbs, ..Settings::of(index) };
+            assert_clean(settings.explore(&|_| {}).finding.as_ref());
+        }
+    }
+}
+
+/// Why a memory node with a device executes no verbs itself: where some clients' atomics are the device's and others' are the
+/// processor's, every index breaks, and the same schedules of clients on one side harm none.
+#[test]
+fn no_index_stands_atomics_of_two_sides() {
+    for index in subjects() {
+        let verbs = "split".parse().unwrap();
+        let settings = Settings { runs: 6000, threads: 2, verbs, shrinks: false, ..Settings::of(index) };
+        let finding = Settings { sides: Sides::Mixed, ..settings }.explore(&|_| {}).finding;
+        let finding = finding.unwrap_or_else(|| panic!("{index:?}: not found"));
+        let (mut plan, schedule) = parse_replay(&finding.replay_line()).unwrap();
+        assert_eq!(plan.sides, Sides::Mixed, "{}", finding.replay_line());
+        let mut fixtures = Fixtures::default();
+        let again = fixtures.replay(&plan, &schedule).violation.expect("the replay line shows nothing");
+        assert_eq!(again.kind, finding.violation.kind, "{}", finding.replay_line());
+        plan.sides = Sides::One;
+        assert_eq!(fixtures.replay(&plan, &schedule).violation, None, "{}", finding.replay_line());
     }
 }
 

@@ -237,6 +237,7 @@ impl Fabric for Local {
         Capabilities {
             ordered_batches: true,
             pure_cas: true,
+            global_atomics: true,
             on_chip_bytes: 0,
             persistent: matches!(self.pool.source, Source::File(_)),
             inline_bytes: u32::MAX,

@@ -119,6 +119,7 @@ impl Fabric for Model {
         Capabilities {
             ordered_batches: true,
             pure_cas: true,
+            global_atomics: true,
             on_chip_bytes: self.spec.onchip_bytes,
             persistent: false,
             inline_bytes: self.spec.inline_bytes as u32,

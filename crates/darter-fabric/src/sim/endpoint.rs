@@ -1,9 +1,9 @@
 //! The fabric and its endpoints as simulated processes see them, and the strings the simulation
 //! pulls.
 
-use super::Relaxations;
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
+use super::{Relaxations, Side};
 use crate::{
     Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, ObjectState,
     Orphans, Suspect,
@@ -80,6 +80,12 @@ impl Sim {
     /// From now until the next restore verbs promise only what these leave.
     pub fn relax(&self, relaxations: Relaxations) {
         self.world().relaxations = relaxations;
+    }
+
+    /// From now until the next restore this side executes the verbs of this process. Without this
+    /// it is the device.
+    pub fn reach_by(&self, side: Side) {
+        self.world().set_side(self.process, side);
     }
 
     /// From now on the clock moves by so many milliseconds, and not by one, when a task has waited
@@ -221,10 +227,11 @@ impl Fabric for Sim {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let Relaxations { order, cas_writes_back } = self.world().relaxations;
+        let Relaxations { order, cas_writes_back, split_atomics } = self.world().relaxations;
         Capabilities {
             ordered_batches: !order,
             pure_cas: !cas_writes_back,
+            global_atomics: !split_atomics,
             on_chip_bytes: 0,
             persistent: true,
             inline_bytes: 0,

@@ -47,12 +47,12 @@ pub enum EventKind {
 pub struct Access {
     /// The first word's index in the region.
     pub start: u64,
-    /// How many; of a CAS that writes back what it found, the pieces.
+    /// How many; of an atomic that executes in halves, the halves.
     pub words: u32,
     /// Whether it can change them.
     pub writes: bool,
-    /// Whether it can execute in pieces: READs and WRITEs of several words, and a CAS that writes
-    /// back what it found.
+    /// Whether it can execute in pieces: READs and WRITEs of several words, and atomics where a
+    /// [`Relaxations`](super::Relaxations) has them execute in halves.
     pub is_long: bool,
     /// Whether it is the first of its batch, or the last that its batch waits for.
     pub is_border: bool,
@@ -162,10 +162,10 @@ impl<'f> Executor<'f> {
                 for lane in posted.lanes.iter().filter(|lane| lane.at < posted.batch.len()) {
                     for at in posted.next(lane, world.relaxations.order) {
                         let verb = posted.batch.verbs()[at];
-                        if lane.words_done == 0 && world.awaits_write_back(&verb) {
+                        if lane.words_done == 0 && world.awaits_second_half(posted.process, &verb) {
                             continue;
                         }
-                        let pieces = verb.pieces(world.relaxations.cas_writes_back);
+                        let pieces = world.relaxations.pieces(&verb);
                         let done = if verb.is_long() && lane.order == WordOrder::Ascending {
                             lane.words_done
                         } else {

@@ -287,22 +287,43 @@ impl Memory {
         Ok((offset / 8) as usize)
     }
 
-    /// Writes back what a CAS that failed has found.
-    pub(super) fn write_back(
-        &mut self,
+    /// Executes the first half of a CAS or FAA: it reads the word, which is its result. Returns the
+    /// word to store in the second half, whether the word changes by that, and what was wrong.
+    pub(super) fn begin_atomic(
+        &self,
         batch: &mut Batch,
         verb: Verb,
         start: usize,
         pin: Option<u64>,
+    ) -> (u64, bool, Option<Misuse>) {
+        let misuse = self.misuse(verb, start, (0, 1), WordOrder::Ascending, pin);
+        let (_, data) = batch.parts_mut();
+        let at = verb.at as usize;
+        let found = self.words[start];
+        let operand = std::mem::replace(&mut data[at], found);
+        let (word, takes_effect) = match verb.kind {
+            VerbKind::Cas if found == operand => (data[at + 1], true),
+            VerbKind::Faa => (found.wrapping_add(operand), true),
+            _ => (found, false),
+        };
+        (word, takes_effect, misuse)
+    }
+
+    /// Executes the second half of a CAS or FAA. Returns what was wrong with it.
+    pub(super) fn end_atomic(
+        &mut self,
+        verb: Verb,
+        start: usize,
+        word: u64,
+        pin: Option<u64>,
     ) -> Option<Misuse> {
         let misuse = self.misuse(verb, start, (0, 1), WordOrder::Ascending, pin);
-        let found = batch.parts_mut().1[verb.at as usize];
-        self.store(start, found);
+        self.store(start, word);
         misuse
     }
 
-    /// Executes words `from..to` of a verb, counted in the order given, which begins at word
-    /// `start` of the region. Returns what was wrong with it.
+    /// Executes words `from..to` of a READ or WRITE, counted in the order given, which begins at
+    /// word `start` of the region. Returns what was wrong with it.
     pub(super) fn execute(
         &mut self,
         batch: &mut Batch,
@@ -331,19 +352,7 @@ impl Memory {
                     self.store(start + word, data[at + word]);
                 }
             }
-            VerbKind::Cas => {
-                let (expected, desired) = (data[at], data[at + 1]);
-                let found = self.words[start];
-                if found == expected {
-                    self.store(start, desired);
-                }
-                data[at] = found;
-            }
-            VerbKind::Faa => {
-                let found = self.words[start];
-                self.store(start, found.wrapping_add(data[at]));
-                data[at] = found;
-            }
+            VerbKind::Cas | VerbKind::Faa => {}
         }
         misuse
     }

@@ -4,14 +4,16 @@
 //! A verb's life has three moments, and between any two of them other clients may do anything: it
 //! is *posted* when the client's future is polled, it *executes* at its memory node, and its batch
 //! *completes*, which lets the client go on. Verbs of one batch to one node execute in posting
-//! order, unless that is relaxed; everything else in any order. READs and WRITEs of several words execute in as many pieces
-//! as the scheduler likes, in ascending or descending order of the words: they tear.
+//! order, unless that is relaxed; everything else in any order. READs and WRITEs of several words
+//! execute in as many pieces as the scheduler likes, in ascending or descending order of the words:
+//! they tear.
 //!
 //! - [`Sim`] is the fabric, seen from one simulated process; all processes of a simulation share
 //!   its memory.
 //! - [`Executor`] runs tasks (futures that use a `Sim`) and offers what may happen next as
 //!   [`Event`]s. It decides nothing.
-//! - Verbs can be relaxed to what RDMA devices promise ([`Relaxations`]).
+//! - Verbs can be relaxed to what RDMA devices promise ([`Relaxations`]). Then it matters whether
+//!   the nodes' devices or their processors execute a process's verbs ([`Side`]).
 //! - A process can be killed (posted verbs may still take effect until it is fenced), paused (it is
 //!   then fenced for real, and wakes to [`crate::FabricError::Fenced`]), cut off from a node and
 //!   connected again; a future that is dropped leaves its posted verbs under way. A node can lose
@@ -28,7 +30,7 @@ mod world;
 pub use endpoint::{Sim, SimEndpoint};
 pub use executor::{Access, Event, EventKind, Executor, TaskId};
 pub use memory::{Misuse, Snapshot};
-pub use relaxations::Relaxations;
+pub use relaxations::{Relaxations, Side};
 pub use world::SimCounts;
 
 /// The order in which the words of a long verb execute.

@@ -1,5 +1,6 @@
 //! What verbs promise in a simulation, beyond what RDMA devices do.
 
+use crate::{Verb, VerbKind};
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,15 +12,54 @@ pub struct Relaxations {
     pub order: bool,
     /// A CAS that fails writes back what it found, and a WRITE may execute in between.
     pub cas_writes_back: bool,
+    /// A CAS that succeeds, and an FAA, read the word first and write it later. In between READs and
+    /// WRITEs may execute, and atomics of the other [`Side`]; those of its own side may not.
+    pub split_atomics: bool,
+}
+
+/// Who executes a process's verbs at the memory nodes. It matters with
+/// [`Relaxations::split_atomics`]: atomics of one side are atomic to each other, and to nothing
+/// else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// The node's RDMA device.
+    #[default]
+    Device,
+    /// The node's processor, as over TCP.
+    Processor,
 }
 
 /// The names of sets of relaxations.
-const NAMES: [(&str, Relaxations); 4] = [
-    ("ordered", Relaxations { order: false, cas_writes_back: false }),
-    ("reorder", Relaxations { order: true, cas_writes_back: false }),
-    ("writeback", Relaxations { order: false, cas_writes_back: true }),
-    ("rdma", Relaxations { order: true, cas_writes_back: true }),
+const NAMES: [(&str, Relaxations); 8] = [
+    ("ordered", Relaxations::of(false, false, false)),
+    ("reorder", Relaxations::of(true, false, false)),
+    ("writeback", Relaxations::of(false, true, false)),
+    ("rdma", Relaxations::of(true, true, false)),
+    ("split", Relaxations::of(false, false, true)),
+    ("reorder+split", Relaxations::of(true, false, true)),
+    ("writeback+split", Relaxations::of(false, true, true)),
+    ("rdma+split", Relaxations::of(true, true, true)),
 ];
+
+impl Relaxations {
+    const fn of(order: bool, cas_writes_back: bool, split_atomics: bool) -> Self {
+        Self { order, cas_writes_back, split_atomics }
+    }
+
+    /// Returns in how many pieces a verb can execute.
+    pub(super) fn pieces(self, verb: &Verb) -> u32 {
+        match verb.kind {
+            VerbKind::Read | VerbKind::Write => verb.words,
+            VerbKind::Cas => 1 + u32::from(self.cas_writes_back || self.split_atomics),
+            VerbKind::Faa => 1 + u32::from(self.split_atomics),
+        }
+    }
+
+    /// Returns whether an atomic writes later than it reads: one that changes the word, or not.
+    pub(super) fn has_second_half(self, takes_effect: bool) -> bool {
+        if takes_effect { self.split_atomics } else { self.cas_writes_back }
+    }
+}
 
 impl fmt::Display for Relaxations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

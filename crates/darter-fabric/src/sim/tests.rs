@@ -295,7 +295,7 @@ fn perform(executor: &mut Executor<'_>, wanted: u32, words: u32) {
 #[test]
 fn relaxed_verbs_keep_the_order_that_rdma_keeps() {
     let sim = Sim::new(1, BYTES);
-    sim.relax(Relaxations { order: true, cas_writes_back: false });
+    sim.relax("reorder".parse().unwrap());
     let seen = RefCell::new(Vec::new());
     let mut executor = Executor::new(&sim);
     executor.spawn(0, async {
@@ -330,13 +330,13 @@ fn relaxed_verbs_keep_the_order_that_rdma_keeps() {
 }
 
 /// A WRITE between the two halves of a CAS that fails is lost, and no other atomic comes between. A
-/// CAS that succeeds has no second half.
+/// CAS that succeeds has no second half here.
 #[test]
 fn a_cas_that_fails_writes_back_what_it_found() {
     for (expected, left) in [(1, 7), (7, 9)] {
         let sim = Sim::new(1, BYTES);
         block_on(write(sim.clone(), at(8), vec![7])).unwrap();
-        sim.relax(Relaxations { order: false, cas_writes_back: true });
+        sim.relax("writeback".parse().unwrap());
         let mut executor = Executor::new(&sim);
         executor.spawn(0, async {
             let mut endpoint = sim.endpoint().unwrap();
@@ -367,6 +367,86 @@ fn a_cas_that_fails_writes_back_what_it_found() {
         drop(executor);
         assert_eq!(read(&sim, at(8), 1), [left + 100]);
     }
+}
+
+/// The halves of an FAA, begun by the device, and what others may do in between: the processor's FAA
+/// is lost, the device's waits.
+#[test]
+fn atomics_of_two_sides_are_not_atomic_to_each_other() {
+    for (side, left) in [(Side::Processor, 1), (Side::Device, 11)] {
+        let sim = Sim::new(1, BYTES);
+        sim.relax("split".parse().unwrap());
+        sim.process(1).reach_by(side);
+        let found = RefCell::new(Vec::new());
+        let mut executor = Executor::new(&sim);
+        for (process, addend) in [(0, 1), (1, 10)] {
+            let (sim, found) = (sim.process(process), &found);
+            executor.spawn(process, async move {
+                let mut endpoint = sim.endpoint().unwrap();
+                let mut batch = endpoint.batch();
+                let sum = batch.faa(at(8), addend);
+                let done = endpoint.submit(batch).await.unwrap();
+                found.borrow_mut().push(done.fetched(sum));
+            });
+            executor.perform(Event { task: process, kind: EventKind::Run }, 0, WordOrder::Ascending);
+        }
+        let mut events = Vec::new();
+        executor.events(&mut events);
+        assert_eq!(events.len(), 2);
+        executor.perform(events[0], 1, WordOrder::Ascending);
+        executor.events(&mut events);
+        assert_eq!(events.len(), if side == Side::Processor { 2 } else { 1 }, "{events:?}");
+        executor.perform(events[events.len() - 1], u32::MAX, WordOrder::Ascending);
+        run(&mut executor);
+        drop(executor);
+        let found = found.into_inner();
+        assert_eq!(found, if side == Side::Processor { [0, 0] } else { [0, 1] });
+        assert_eq!(read(&sim, at(8), 1), [left]);
+    }
+}
+
+#[test]
+fn a_cas_in_halves_stores_what_it_decided_to_store() {
+    for (name, expected, left) in
+        [("split", 7, 5), ("split", 1, 9), ("writeback", 7, 9), ("writeback", 1, 7), ("rdma+split", 1, 7)]
+    {
+        let sim = Sim::new(1, BYTES);
+        block_on(write(sim.clone(), at(8), vec![7])).unwrap();
+        sim.relax(name.parse().unwrap());
+        let mut executor = Executor::new(&sim);
+        executor.spawn(0, async {
+            let mut endpoint = sim.endpoint().unwrap();
+            let mut batch = endpoint.batch();
+            let cas = batch.cas(at(8), expected, 5);
+            let done = endpoint.submit(batch).await.unwrap();
+            assert_eq!((done.found(cas), done.swapped(cas)), (7, expected == 7));
+        });
+        executor.spawn(0, async { write(sim.clone(), at(8), vec![9]).await.unwrap() });
+        for task in 0..2 {
+            executor.perform(Event { task, kind: EventKind::Run }, 0, WordOrder::Ascending);
+        }
+        let mut events = Vec::new();
+        executor.events(&mut events);
+        executor.perform(events[0], 1, WordOrder::Ascending);
+        let write = *events.iter().find(|event| event.task == 1).unwrap();
+        executor.perform(write, u32::MAX, WordOrder::Ascending);
+        run(&mut executor);
+        drop(executor);
+        assert_eq!(read(&sim, at(8), 1), [left], "{name} {expected}");
+    }
+}
+
+#[test]
+fn every_set_of_relaxations_has_a_name() {
+    for bits in 0..8 {
+        let set = Relaxations {
+            order: bits & 1 != 0,
+            cas_writes_back: bits & 2 != 0,
+            split_atomics: bits & 4 != 0,
+        };
+        assert_eq!(set.to_string().parse(), Ok(set));
+    }
+    assert!("rdma+".parse::<Relaxations>().unwrap_err().contains("rdma+split"));
 }
 
 /// An event may be performed after its verb has executed, as by whoever tears a READ that turns out

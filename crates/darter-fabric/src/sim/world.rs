@@ -2,7 +2,7 @@
 //! identities.
 
 use super::memory::{Memory, Misuse, Snapshot};
-use super::{Relaxations, WordOrder};
+use super::{Relaxations, Side, WordOrder};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
 
 /// Returns the number by which other processes name a process.
@@ -32,6 +32,8 @@ pub(super) struct Lane {
     /// The verb of which `words_done` words have executed, if any have.
     current: usize,
     pub words_done: u32,
+    /// What the second half of the atomic stores whose first half has executed.
+    second: u64,
     pub order: WordOrder,
 }
 
@@ -139,6 +141,8 @@ pub(super) struct World {
     identities: Vec<(u32, u32)>,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
+    /// Processes whose verbs the nodes' processors execute.
+    by_processor: Vec<u32>,
     /// Processes that reach only the first so many nodes.
     limits: Vec<(u32, usize)>,
     /// The task being polled.
@@ -173,6 +177,7 @@ impl World {
             processes: Vec::new(),
             identities: Vec::new(),
             cuts: Vec::new(),
+            by_processor: Vec::new(),
             limits: Vec::new(),
             current: 0,
             slept: false,
@@ -198,6 +203,7 @@ impl World {
         self.processes.clear();
         self.identities.clear();
         self.cuts.clear();
+        self.by_processor.clear();
         self.limits.clear();
         self.allocations.clear();
         self.clock_ms = 0;
@@ -209,18 +215,31 @@ impl World {
         self.relaxations = Relaxations::default();
     }
 
-    /// Returns whether an atomic on this word has to wait: another one has compared it in vain, and
-    /// not yet written it back.
-    pub(super) fn awaits_write_back(&self, verb: &Verb) -> bool {
-        let is_atomic = |verb: &Verb| matches!(verb.kind, VerbKind::Cas | VerbKind::Faa);
-        self.relaxations.cas_writes_back
-            && is_atomic(verb)
-            && self.posted.iter().any(|posted| {
+    /// Returns who executes a process's verbs.
+    fn side(&self, process: u32) -> Side {
+        if self.by_processor.contains(&process) { Side::Processor } else { Side::Device }
+    }
+
+    pub(super) fn set_side(&mut self, process: u32, side: Side) {
+        self.by_processor.retain(|&it| it != process);
+        if side == Side::Processor {
+            self.by_processor.push(process);
+        }
+    }
+
+    /// Returns whether an atomic of a process has to wait: of another one on this word, executed by
+    /// the same side, only the first half has executed.
+    pub(super) fn awaits_second_half(&self, process: u32, verb: &Verb) -> bool {
+        let Relaxations { order: _, cas_writes_back, split_atomics } = self.relaxations;
+        let is_near = |other: u32| !split_atomics || self.side(other) == self.side(process);
+        (cas_writes_back || split_atomics)
+            && verb.is_atomic()
+            && self.posted.iter().filter(|posted| is_near(posted.process)).any(|posted| {
                 let begun =
                     posted.lanes.iter().filter(|lane| lane.at < posted.batch.len() && lane.words_done > 0);
                 begun
                     .map(|lane| &posted.batch.verbs()[lane.current])
-                    .any(|it| is_atomic(it) && it.addr == verb.addr)
+                    .any(|it| it.is_atomic() && it.addr == verb.addr)
             })
     }
 
@@ -293,8 +312,15 @@ impl World {
         for (at, verb) in batch.verbs().iter().enumerate() {
             let node = verb.addr.node();
             if !lanes.iter().any(|lane: &Lane| lane.node == node) {
-                let mut lane =
-                    Lane { node, at, ahead: 0, current: at, words_done: 0, order: WordOrder::default() };
+                let mut lane = Lane {
+                    node,
+                    at,
+                    ahead: 0,
+                    current: at,
+                    words_done: 0,
+                    second: 0,
+                    order: WordOrder::default(),
+                };
                 if usize::from(node) >= self.reach(process) {
                     error = Some(FabricError::out_of_bounds(verb.addr, u64::from(verb.words) * 8, 0));
                     lane.at = batch.len();
@@ -353,7 +379,7 @@ impl World {
         words: u32,
         order: WordOrder,
     ) {
-        let writes_back = self.relaxations.cas_writes_back;
+        let relaxations = self.relaxations;
         let posted = &mut self.posted[at];
         let (count, pin) = (posted.batch.len(), posted.pin);
         let lane = &mut posted.lanes[lane_at];
@@ -365,19 +391,20 @@ impl World {
                     (lane.order, lane.current) = (order, verb_at);
                 }
                 let from = lane.words_done;
-                let pieces = verb.pieces(writes_back);
+                let pieces = relaxations.pieces(&verb);
                 let to = pieces.min(from.saturating_add(words.max(1)));
                 let mut is_done = to == pieces;
-                let misuse = if verb.kind != VerbKind::Cas {
+                let misuse = if !verb.is_atomic() {
                     let end = if verb.is_long() { to } else { verb.words };
                     memory.execute(&mut posted.batch, verb, start, (from, end), lane.order, pin)
                 } else if from > 0 {
-                    memory.write_back(&mut posted.batch, verb, start, pin)
+                    memory.end_atomic(verb, start, lane.second, pin)
                 } else {
-                    let expected = posted.batch.parts_mut().1[verb.at as usize];
-                    let misuse = memory.execute(&mut posted.batch, verb, start, (0, 1), lane.order, pin);
-                    is_done |= posted.batch.parts_mut().1[verb.at as usize] == expected;
-                    misuse
+                    let (word, takes_effect, misuse) =
+                        memory.begin_atomic(&mut posted.batch, verb, start, pin);
+                    lane.second = word;
+                    is_done |= !relaxations.has_second_half(takes_effect);
+                    if is_done && takes_effect { memory.end_atomic(verb, start, word, pin) } else { misuse }
                 };
                 self.misuse = self.misuse.or(misuse);
                 if !is_done {

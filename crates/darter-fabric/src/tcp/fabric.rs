@@ -242,10 +242,11 @@ impl Fabric for Tcp {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let is_ordered = self.links.session.adapter.is_none();
+        let is_by_processor = self.links.session.adapter.is_none();
         Capabilities {
-            ordered_batches: is_ordered,
-            pure_cas: is_ordered,
+            ordered_batches: is_by_processor,
+            pure_cas: is_by_processor,
+            global_atomics: is_by_processor,
             on_chip_bytes: 0,
             persistent: false,
             inline_bytes: 0,

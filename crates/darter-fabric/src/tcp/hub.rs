@@ -14,7 +14,7 @@ use super::pairing::pair;
 use super::session::Session;
 use crate::executor::{Drive, Progress, Signal, posted};
 use crate::mutant;
-use crate::rdma::{Adapter, CompletionQueue};
+use crate::rdma::Adapter;
 use crate::{Batch, FabricError};
 use parking_lot::ReentrantMutex;
 use rustix::event::epoll;
@@ -44,8 +44,6 @@ pub(super) struct Hub {
     state: ReentrantMutex<RefCell<HubState>>,
     /// An epoll instance with all connections, and with the queue of completions.
     sockets: OwnedFd,
-    /// Of the device that verbs go through, if any.
-    completions: Option<Arc<CompletionQueue>>,
     driver: Driver,
     /// The driving thread's.
     signal: Arc<Signal>,
@@ -69,11 +67,10 @@ impl Hub {
                 FabricError::geometry(format!("cannot wait for completions: {}", io::Error::from(error)))
             })?;
         }
-        let state = HubState::new(session, completions.clone());
+        let state = HubState::new(session, completions);
         Ok(Arc::new(Self {
             state: ReentrantMutex::new(RefCell::new(state)),
             sockets,
-            completions,
             driver,
             signal: crate::executor::signal(),
             session: session.number,
@@ -184,6 +181,7 @@ impl Hub {
             return self.reached(node, attempt, Err(FabricError::Unreachable { node }));
         };
         let hub = Arc::clone(self);
+        let completions = self.with(|state| state.completions());
         let (number, options, silent) =
             (session.number, session.options.clone(), Arc::clone(&session.silent));
         let connects = move || {
@@ -191,7 +189,7 @@ impl Hub {
             let checked = connected.and_then(|(mut connection, welcome)| {
                 let is_same = welcome.boot_id == boot_id || mutant!("tcp-hub-takes-any-memory");
                 if is_same && welcome.region_bytes == known.bytes {
-                    if let Some(completions) = &hub.completions {
+                    if let Some(completions) = &completions {
                         pair(&mut connection, node, known.bytes, completions, &options)?;
                     }
                     return Ok(connection);
@@ -256,13 +254,14 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends all connections: the fabric was dropped, and with it all that waited.
+    /// Ends all connections and gives the device up: the fabric was dropped, and with it all that
+    /// waited. The thread may keep the hub for long.
     pub(super) fn close(&self) {
-        let (waker, links) = self.with(|state| {
+        let (waker, ends) = self.with(|state| {
             state.is_closed = true;
-            (state.on_close.take(), std::mem::take(&mut state.links))
+            (state.on_close.take(), state.take_ends())
         });
-        drop(links);
+        drop(ends);
         waker.into_iter().for_each(Waker::wake);
     }
 

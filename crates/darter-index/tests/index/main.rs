@@ -4,5 +4,6 @@
 
 mod common;
 mod dart;
+mod ground;
 mod modelled;
 mod quiver;

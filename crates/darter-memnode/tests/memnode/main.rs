@@ -12,5 +12,6 @@ mod executors;
 mod links;
 mod operating;
 mod rdma;
+mod rdma_failures;
 mod tls;
 mod verbs;

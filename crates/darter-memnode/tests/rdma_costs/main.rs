@@ -1,5 +1,5 @@
-//! What verbs through an RDMA device cost this process: no allocation, and little more time than a
-//! bare loop of verbs. Runs where Soft-RoCE's two devices are (`scripts/rdma-vm`), and is skipped
+//! What verbs through an RDMA device cost this process: no allocation, no lock that another thread
+//! has, and little more time than a bare loop of verbs. Runs where Soft-RoCE's two devices are (`scripts/rdma-vm`), and is skipped
 //! elsewhere.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
@@ -7,11 +7,18 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, Tcp, VerbKind, block_on, run_all};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use support::devices::over_devices;
+use support::{LONG, until};
 
 /// The system's allocator, which counts the calls of each thread.
 struct CountingAllocator;
@@ -48,6 +55,8 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
+/// How `/proc/PID/syscall` begins while a thread waits for a lock (x86-64).
+const FUTEX: &str = "202 ";
 /// Verbs in flight when rates are measured.
 const IN_FLIGHT: usize = 64;
 
@@ -83,6 +92,121 @@ fn a_round_trip_allocates_nothing() {
         ALLOCATIONS.get() - before
     });
     assert_eq!(allocated, 0, "in 200 round trips");
+}
+
+/// Makes so many round trips with every kind of verb.
+async fn round_trips(endpoint: &mut TcpEndpoint, count: usize, task: usize) {
+    for _ in 0..count {
+        let mut batch = endpoint.batch();
+        for kind in [VerbKind::Write, VerbKind::Read, VerbKind::Cas, VerbKind::Faa] {
+            add(&mut batch, kind, task);
+        }
+        let done = endpoint.submit(batch).await.unwrap();
+        endpoint.recycle(done);
+    }
+}
+
+/// A thread that polls a task has its connections locked. One that does so for long keeps nobody
+/// from working.
+#[test]
+fn a_thread_needs_no_lock_that_another_has() {
+    let Some((_node, fabric)) = over_devices(1 << 20) else { return };
+    let (has_locked, locked) = channel();
+    let (done, over) = channel();
+    std::thread::scope(|scope| {
+        let fabric = &fabric;
+        scope.spawn(move || {
+            let mut endpoint = fabric.endpoint().unwrap();
+            block_on(async {
+                round_trips(&mut endpoint, 1, 0).await;
+                has_locked.send(()).unwrap();
+                // The loop of this thread stands still.
+                assert!(over.recv_timeout(LONG).is_ok(), "the other thread waits for this one");
+            });
+        });
+        let mut endpoint = fabric.endpoint().unwrap();
+        locked.recv().unwrap();
+        block_on(round_trips(&mut endpoint, 300, 1));
+        done.send(()).unwrap();
+    });
+}
+
+/// Ends `strace`, which watches a thread, and returns how many times that called futex: to wait for
+/// a lock, or to wake another who waits.
+fn futexes_seen(mut strace: Child) -> usize {
+    assert!(Command::new("kill").args(["-INT", &strace.id().to_string()]).status().unwrap().success());
+    let mut lines = String::new();
+    strace.stderr.take().unwrap().read_to_string(&mut lines).unwrap();
+    strace.wait().unwrap();
+    lines.matches("futex(").count()
+}
+
+/// Watches a thread's futex calls from now on.
+fn watch(thread: &str) -> Child {
+    let mut strace = Command::new("strace");
+    strace.args(["-e", "trace=futex", "-p", thread]).stderr(Stdio::piped());
+    let child = strace.spawn().unwrap();
+    let status = format!("/proc/self/task/{thread}/status");
+    until("it is watched", || !std::fs::read_to_string(&status).unwrap().contains("TracerPid:\t0\n"));
+    child
+}
+
+#[test]
+fn threads_at_work_wait_for_no_lock() {
+    let Some((_node, fabric)) = over_devices(1 << 20) else { return };
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("skipped: there is no strace");
+        return;
+    }
+    let at = AtomicUsize::new(0);
+    let reach = |step| at.store(step, Ordering::SeqCst);
+    let wait = |step| {
+        while at.load(Ordering::SeqCst) < step {
+            std::thread::yield_now();
+        }
+    };
+    let (says, who) = channel();
+    let lock = Mutex::new(());
+    std::thread::scope(|scope| {
+        for task in 1..3 {
+            let (fabric, at) = (&fabric, &at);
+            scope.spawn(move || {
+                let mut endpoint = fabric.endpoint().unwrap();
+                while at.load(Ordering::SeqCst) < 3 {
+                    block_on(round_trips(&mut endpoint, 10, task));
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut endpoint = fabric.endpoint().unwrap();
+            block_on(round_trips(&mut endpoint, 100, 0));
+            says.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+            wait(1);
+            block_on(round_trips(&mut endpoint, 500, 0));
+            reach(2);
+            wait(4);
+            drop(lock.lock().unwrap());
+            reach(5);
+            wait(6);
+        });
+        let path = who.recv().unwrap();
+        let thread = path.file_name().unwrap().to_str().unwrap();
+        let strace = watch(thread);
+        reach(1);
+        wait(2);
+        assert_eq!(futexes_seen(strace), 0, "in 500 round trips beside two other threads");
+        // What is watched for is seen.
+        reach(3);
+        let strace = watch(thread);
+        let held = lock.lock().unwrap();
+        reach(4);
+        let call = format!("/proc/self/task/{thread}/syscall");
+        until("it waits", || std::fs::read_to_string(&call).unwrap().starts_with(FUTEX));
+        drop(held);
+        wait(5);
+        assert!(futexes_seen(strace) > 0);
+        reach(6);
+    });
 }
 
 /// Executes `count` verbs of a kind, 64 tasks at a time with one in flight each.

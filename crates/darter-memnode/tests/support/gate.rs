@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex};
 pub struct Gate {
     is_shut: Mutex<bool>,
     opened: Condvar,
-    /// Both ends of each connection.
-    ways: Mutex<Vec<TcpStream>>,
+    /// Both ends of each connection, the client's first.
+    ways: Mutex<Vec<[TcpStream; 2]>>,
 }
 
 impl Gate {
@@ -21,8 +21,15 @@ impl Gate {
 
     /// Ends all connections.
     pub fn hang_up(&self) {
-        for way in self.ways.lock().unwrap().drain(..) {
+        for way in self.ways.lock().unwrap().drain(..).flatten() {
             let _ = way.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Ends all connections to the node. Clients notice once the gate is open.
+    pub fn hang_up_on_node(&self) {
+        for [_, server] in self.ways.lock().unwrap().drain(..) {
+            let _ = server.shutdown(Shutdown::Both);
         }
     }
 
@@ -41,7 +48,7 @@ pub fn gated(node: SocketAddr) -> (SocketAddr, Arc<Gate>) {
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let (client, server) = (client.unwrap(), TcpStream::connect(node).unwrap());
-            ours.ways.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
+            ours.ways.lock().unwrap().push([client.try_clone().unwrap(), server.try_clone().unwrap()]);
             for (mut from, mut to) in
                 [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)]
             {
@@ -54,6 +61,7 @@ pub fn gated(node: SocketAddr) -> (SocketAddr, Arc<Gate>) {
                             break;
                         }
                     }
+                    gate.pass();
                     let _ = to.shutdown(Shutdown::Both);
                 });
             }

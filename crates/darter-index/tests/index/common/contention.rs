@@ -43,7 +43,7 @@ pub(crate) fn inserts_and_deletes_of_one_key_balance<T: Tested>() {
     on_threads(&bench, |thread, index, pool, client| {
         let mut state = thread + 1;
         let (mut inserted, mut deleted) = (0, 0);
-        for i in 0..20_000_u64 {
+        for i in 0..20_000 / T::SLOWNESS {
             let key = [b'k', (next(&mut state) % 3) as u8];
             if next(&mut state).is_multiple_of(2) {
                 let value = (thread << 32 | i).to_le_bytes();
@@ -72,10 +72,10 @@ pub(crate) fn inserts_and_deletes_of_one_key_balance<T: Tested>() {
 
 /// A compare-and-swap counter loses no increment, through every type switch its neighbours cause.
 pub(crate) fn replace_if_equal_counts_exactly<T: Tested>() {
-    const ROUNDS: u64 = 4_000;
+    let rounds = 4_000 / T::SLOWNESS;
     let mut bench = Bench::<T>::new(2);
     on_threads(&bench, |thread, index, _, client| {
-        for i in 0..ROUNDS {
+        for i in 0..rounds {
             // Neighbours that come and go make the counter's node grow, shrink and collapse.
             let neighbour = [(thread * 64 + i % 64) as u8, b'n'];
             if i % 128 < 64 {
@@ -97,7 +97,7 @@ pub(crate) fn replace_if_equal_counts_exactly<T: Tested>() {
         }
     });
     let count = block_on(bench.index.get(&mut bench.client, b"counter")).unwrap().unwrap();
-    assert_eq!(u64::from_le_bytes(count[..].try_into().unwrap()), THREADS * ROUNDS);
+    assert_eq!(u64::from_le_bytes(count[..].try_into().unwrap()), THREADS * rounds);
     let keys = block_on(bench.index.scan(&mut bench.client, &ScanRange::all(), 1000)).unwrap().len();
     bench.assert_sound(keys);
 }
@@ -110,7 +110,7 @@ pub(crate) fn own_keys_stay_while_the_tree_changes<T: Tested>() {
     on_threads(&bench, |thread, index, pool, client| {
         let mut state = 99 + thread;
         let mut mine: BTreeSet<Vec<u8>> = BTreeSet::new();
-        for i in 0..12_000_u64 {
+        for i in 0..12_000 / T::SLOWNESS {
             let seed = next(&mut state) as u16;
             let key = [&adversarial_key(seed & !15 | 8 | seed & 7)[..], &[thread as u8]].concat();
             if key.len() > 1000 {

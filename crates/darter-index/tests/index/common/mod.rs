@@ -12,8 +12,9 @@ pub(crate) mod full;
 
 pub(crate) use dice::Dice;
 
+use crate::ground::{Ground, ground};
 use darter_fabric::decorate::{Delay, Delaying, Failing};
-use darter_fabric::{Counting, Fabric, Local, block_on};
+use darter_fabric::{Counting, Fabric, block_on};
 use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, PoolOptions};
 use std::collections::BTreeMap;
@@ -25,6 +26,9 @@ pub(crate) trait Tested: 'static {
 
     /// Cases of each property: fewer where keys of 64 KiB take many nodes each.
     const CASES: u32 = 96;
+
+    /// Divides the number of operations of threads that contend, where memory is that much slower.
+    const SLOWNESS: u64 = 1;
 
     fn options<F: Fabric>() -> <Self::Index<F> as OrderedIndex<F>>::Options {
         Default::default()
@@ -65,9 +69,9 @@ macro_rules! index_tests {
 }
 pub(crate) use index_tests;
 
-/// Local memory that counts, and that delays and fails as it is told. All tests use this one type,
-/// because each type of fabric compiles an index anew.
-pub(crate) type TestFabric = Failing<Delaying<Counting<Local>>>;
+/// Memory that counts, and that delays and fails as it is told. All tests use this one type, because
+/// each type of fabric compiles an index anew. What is below it is the test program's (`ground`).
+pub(crate) type TestFabric = Failing<Delaying<Counting<Ground>>>;
 
 /// Returns `nodes` regions of `node_bytes` bytes without delays.
 pub(crate) fn memory(node_bytes: u64, nodes: usize) -> TestFabric {
@@ -76,7 +80,7 @@ pub(crate) fn memory(node_bytes: u64, nodes: usize) -> TestFabric {
 
 /// Returns `nodes` regions of `node_bytes` bytes with these delays.
 pub(crate) fn delayed_memory(node_bytes: u64, nodes: usize, delay: Delay) -> TestFabric {
-    Failing::new(Delaying::new(Counting::new(Local::memory(node_bytes, nodes).unwrap()), delay))
+    Failing::new(Delaying::new(Counting::new(ground(node_bytes, nodes)), delay))
 }
 
 /// What an index should hold.

@@ -1,0 +1,10 @@
+//! What the tests of every index run on here: memory of this process.
+
+use darter_fabric::Local;
+
+pub(crate) type Ground = Local;
+
+/// Returns `nodes` regions of `node_bytes` bytes.
+pub(crate) fn ground(node_bytes: u64, nodes: usize) -> Ground {
+    Local::memory(node_bytes, nodes).unwrap()
+}
