@@ -7,6 +7,7 @@
 mod common;
 
 mod art;
+mod chime;
 mod ladder;
 mod sherman;
 mod smart;
