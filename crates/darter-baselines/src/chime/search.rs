@@ -48,8 +48,9 @@ enum Stage<'k> {
     /// One entry.
     Slot(Place, usize, ReadId),
     Window(Window),
-    /// The blocks of matching entries.
-    Blocks(SmallVec<[(Block, Option<ReadId>); 2]>),
+    /// The blocks of matching entries: of all that a neighbourhood has, or of one where a hot spot
+    /// said.
+    Blocks(Place, bool, SmallVec<[(Block, Option<ReadId>); 2]>),
     /// Sherman's search.
     Whole(KeySearch<'k>),
 }
@@ -110,7 +111,7 @@ impl<'k> TableSearch<'k> {
         if is_key && is_live && table.is_in_tree(slot) {
             note(situations::HOT_SPOT_HIT);
             known.hot_spots.remember(link.addr(), hash_of(format, self.key), slot);
-            return self.take_entries(format, &table, &[slot]);
+            return self.take_entries(format, &table, place, &[slot], false);
         }
         note(situations::HOT_SPOT_MISLED);
         self.stage = Stage::Window(Window { place, header: None, runs: SmallVec::new() });
@@ -118,14 +119,21 @@ impl<'k> TableSearch<'k> {
     }
 
     /// Takes what entries of the key say: a value, or blocks to be read.
-    fn take_entries(&mut self, format: &Format, table: &Table<'_>, slots: &[usize]) -> Option<Found> {
+    fn take_entries(
+        &mut self,
+        format: &Format,
+        table: &Table<'_>,
+        place: Place,
+        slots: &[usize],
+        are_all: bool,
+    ) -> Option<Found> {
         let payload = |slot: usize| &table.entry(slot)[format.key_words()..];
         if let (Some(bytes), Some(&slot)) = (format.value, slots.first()) {
             let value: &[u8] = bytemuck::cast_slice(payload(slot));
             return Some(Found::Value(Some(value[..bytes].to_vec())));
         }
         let blocks = slots.iter().map(|&slot| (Block::from_word(payload(slot)[0]), None)).collect();
-        self.stage = Stage::Blocks(blocks);
+        self.stage = Stage::Blocks(place, are_all, blocks);
         None
     }
 
@@ -176,7 +184,7 @@ impl<'k> TableSearch<'k> {
         if matches.is_empty() {
             return Some(Found::Value(None));
         }
-        self.take_entries(format, &table, &matches)
+        self.take_entries(format, &table, window.place, &matches, true)
     }
 }
 
@@ -203,7 +211,7 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
                     runs.map(|run| (run, batch.read(place.0.addr().plus(run.0 as u64 * 8), run.1))).collect();
                 Ok(())
             }
-            Stage::Blocks(blocks) => {
+            Stage::Blocks(_, _, blocks) => {
                 for (block, read) in blocks {
                     *read = Some(batch.read(block.addr, block.words()));
                 }
@@ -232,7 +240,7 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
             }
             Stage::Slot(place, slot, read) => Ok(self.absorb_slot(known, place, slot, done.words(read))),
             Stage::Window(window) => Ok(self.absorb_window(known, window, done)),
-            Stage::Blocks(blocks) => {
+            Stage::Blocks(place, are_all, blocks) => {
                 for (block, read) in blocks {
                     let Some(read) = read else { continue };
                     let found = pair::parse(block.addr, done.words(read))?;
@@ -240,7 +248,11 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
                         return Ok(Some(Found::Value(Some(found.value.to_vec()))));
                     }
                 }
-                Ok(Some(Found::Value(None)))
+                if are_all {
+                    return Ok(Some(Found::Value(None)));
+                }
+                self.stage = Stage::Window(Window { place, header: None, runs: SmallVec::new() });
+                Ok(None)
             }
             Stage::Whole(mut search) => {
                 let found = search.absorb(known.shared, done);

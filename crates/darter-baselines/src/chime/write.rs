@@ -286,7 +286,8 @@ impl<'a, F: Fabric> Operation<'a, F> {
         let mut batch = first;
         let header = batch.read(at(0), if place.1.is_some() { 1 } else { layout.vacancy_at() });
         let runs = layout.runs(home, count, true);
-        let reads: SmallVec<[_; 2]> = runs.into_iter().map(|run| (run, batch.read(at(run.0), run.1))).collect();
+        let reads: SmallVec<[_; 2]> =
+            runs.into_iter().map(|run| (run, batch.read(at(run.0), run.1))).collect();
         let late = (beside.is_some() && vacancy.is_none()).then(|| batch.read(at(layout.vacancy_at()), 1));
         let done = match self.client.submit(batch).await {
             Ok(done) => done,
@@ -304,7 +305,8 @@ impl<'a, F: Fabric> Operation<'a, F> {
             }
             let vacancy = vacancy.or_else(|| late.map(|late| done.words(late)[0]));
             let (place, knows_vacancy) = ((place.0, Some(sibling)), vacancy.is_some());
-            let is_right = table.replica(home) == sibling || mutant!("chime-sibling-not-compared-under-the-lock");
+            let is_right =
+                table.replica(home) == sibling || mutant!("chime-sibling-not-compared-under-the-lock");
             let leaf = Leaf { place, table, home, count, vacancy: vacancy.unwrap_or(0), page: None };
             (is_right && leaf.is_sound(knows_vacancy)).then_some(leaf)
         });
@@ -330,6 +332,10 @@ impl<'a, F: Fabric> Operation<'a, F> {
                 if let Err(error) = fetch_bounds(&mut self.client, &mut page).await {
                     return self.give_up(locked, error).await;
                 }
+                if place.1.is_some_and(|sibling| sibling != page.sibling) {
+                    note(situations::SIBLING_DIFFERS);
+                    shared.drop_copy_above(key, 0);
+                }
                 if page.place(Aim::At(key)) == Some(Position::Within) {
                     covering = Some(page);
                 }
@@ -341,7 +347,6 @@ impl<'a, F: Fabric> Operation<'a, F> {
             Some(page) => (locked, page),
             None => {
                 locked.end(&mut self.client).await?;
-                note(situations::SIBLING_DIFFERS);
                 shared.drop_copy_above(key, 0);
                 let missing = IndexError::corrupt(shared.root.addr(), "a tree without leaves");
                 let (locked, page, _) = self.lock_covering(key, 0, None, None).await?.ok_or(missing)?;
@@ -386,7 +391,12 @@ impl<'a, F: Fabric> Operation<'a, F> {
     }
 
     /// Writes what has changed in a leaf, and unlocks.
-    async fn write_table(&mut self, locked: &mut Locked, leaf: &Leaf<'_>, changes_vacancy: bool) -> Result<()> {
+    async fn write_table(
+        &mut self,
+        locked: &mut Locked,
+        leaf: &Leaf<'_>,
+        changes_vacancy: bool,
+    ) -> Result<()> {
         let mut batch = self.client.batch();
         leaf.table.post(&mut batch);
         if changes_vacancy && !mutant!("chime-vacancy-not-written") {

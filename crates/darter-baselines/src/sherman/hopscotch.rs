@@ -134,7 +134,11 @@ impl Layout {
     }
 
     fn end_of(self, slot: usize, with_metadata: bool) -> usize {
-        if slot % 2 == 0 && with_metadata { self.metadata_at(slot) + 1 } else { self.entry_at(slot) + self.entry }
+        if slot % 2 == 0 && with_metadata {
+            self.metadata_at(slot) + 1
+        } else {
+            self.entry_at(slot) + self.entry
+        }
     }
 
     /// A slot so many behind another.
@@ -145,11 +149,6 @@ impl Layout {
     /// How many slots `slot` is behind `home`.
     pub(crate) fn offset(self, home: usize, slot: usize) -> usize {
         (slot + self.span - home) % self.span
-    }
-
-    /// The vacancy bitmap of a leaf without entries.
-    pub(crate) fn all_vacant(self) -> u64 {
-        u64::MAX >> (64 - self.span)
     }
 }
 
@@ -188,7 +187,13 @@ pub(crate) struct Table<'f> {
 
 impl<'f> Table<'f> {
     /// Of the leaf that a link leads to, while it has this sibling.
-    pub(crate) fn new(format: &'f Format, layout: Layout, link: Link, sibling: Link, words: Cow<'f, [u64]>) -> Self {
+    pub(crate) fn new(
+        format: &'f Format,
+        layout: Layout,
+        link: Link,
+        sibling: Link,
+        words: Cow<'f, [u64]>,
+    ) -> Self {
         let base = mix(mix(mix(format.seed, link.addr().bits()), u64::from(link.tag())), sibling.word());
         Self { format, layout, addr: link.addr(), base, sibling, words, writes: Vec::new() }
     }
@@ -352,7 +357,8 @@ impl<'f> Table<'f> {
     pub(crate) fn is_sound(&self) -> bool {
         let groups = 0..self.layout.span / GROUP_SLOTS;
         let replicas = groups.map(|group| self.words[self.layout.replica_at(group)]);
-        let mut checks: SmallVec<[u64; 64]> = (0..self.layout.span).map(|home| self.home_base(home)).collect();
+        let mut checks: SmallVec<[u64; 64]> =
+            (0..self.layout.span).map(|home| self.home_base(home)).collect();
         for slot in 0..self.layout.span {
             match self.state(slot) {
                 SlotState::Empty => {}
@@ -532,7 +538,13 @@ pub(crate) fn places(layout: Layout, homes: &[usize]) -> Option<Vec<usize>> {
 }
 
 /// Finds a slot for an entry; owners of slots that it wants find others.
-fn settle(layout: Layout, homes: &[usize], entry: usize, owners: &mut [Option<usize>], seen: &mut u64) -> bool {
+fn settle(
+    layout: Layout,
+    homes: &[usize],
+    entry: usize,
+    owners: &mut [Option<usize>],
+    seen: &mut u64,
+) -> bool {
     let slots = (0..NEIGHBOURHOOD).map(|offset| layout.behind(homes[entry], offset));
     let slots: SmallVec<[usize; NEIGHBOURHOOD]> = slots.collect();
     if let Some(&slot) = slots.iter().find(|&&slot| owners[slot].is_none()) {
@@ -558,7 +570,8 @@ pub(crate) fn middle(layout: Layout, homes: &[usize]) -> usize {
     let half = homes.len() / 2;
     let around = (0..homes.len()).flat_map(|away| [half.checked_sub(away), Some(half + away)]);
     let inside = around.flatten().filter(|at| (1..homes.len()).contains(at));
-    let fits = |at: &usize| places(layout, &homes[..*at]).is_some() && places(layout, &homes[*at..]).is_some();
+    let fits =
+        |at: &usize| places(layout, &homes[..*at]).is_some() && places(layout, &homes[*at..]).is_some();
     // Of entries that had places and one more, those before it or those behind it have places with
     // it: full neighbourhoods on both sides of it would be two in one place.
     inside.into_iter().find(fits).unwrap_or(half)

@@ -189,7 +189,11 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// Those of [`OrderedIndex::open`].
-    pub(crate) async fn open_as(client: &mut Client<F>, options: ShermanOptions, tree: TreeKind) -> Result<Self> {
+    pub(crate) async fn open_as(
+        client: &mut Client<F>,
+        options: ShermanOptions,
+        tree: TreeKind,
+    ) -> Result<Self> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let pool = client.pool();
         let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
@@ -242,7 +246,8 @@ impl<F: Fabric> Sherman<F> {
             let locks = Hocl::create(&mut client, u64::from(options.lock_words)).await?;
             let mut drafts = darter_index::radix::drafts::Drafts::new();
             let made = async {
-                let root = drafts.alloc(&mut client, 0, shape.leaf_words() as u64 * 8, AllocKind::Inner).await?;
+                let root =
+                    drafts.alloc(&mut client, 0, shape.leaf_words() as u64 * 8, AllocKind::Inner).await?;
                 let descriptor = drafts.alloc(&mut client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
                 Ok::<_, IndexError>((root, descriptor))
             };

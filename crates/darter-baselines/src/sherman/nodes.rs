@@ -121,7 +121,9 @@ impl Shared {
 /// what they are until nobody believes them.
 pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
     batch.write(page.addr, &[DEAD]);
-    if let Some(layout) = format.layout().filter(|_| page.is_leaf() && !mutant!("chime-dead-metadata-not-marked")) {
+    if let Some(layout) =
+        format.layout().filter(|_| page.is_leaf() && !mutant!("chime-dead-metadata-not-marked"))
+    {
         let mut words = page.words.to_vec();
         hopscotch::mark_dead(layout, &mut words);
         let area = layout.area_at();
@@ -132,7 +134,8 @@ pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
 /// Adds the WRITE of a node's image, but for its state. What a hopscotch leaf holds comes before its
 /// header: while the old header stands, nobody is led past the leaf to what it no longer holds.
 fn write_image(format: &Format, batch: &mut Batch, page: &Page, image: &[u64]) {
-    let layout = format.layout().filter(|_| page.is_leaf() && !mutant!("chime-header-written-before-its-table"));
+    let layout =
+        format.layout().filter(|_| page.is_leaf() && !mutant!("chime-header-written-before-its-table"));
     let end = layout.map_or(image.len(), |layout| layout.vacancy_at());
     if end < image.len() {
         batch.write(page.addr.plus(end as u64 * 8), &image[end..]);

@@ -366,7 +366,9 @@ impl Page {
 
     /// The words of a leaf's entry.
     pub(crate) fn slot(&self, format: &Format, slot: usize) -> &[u64] {
-        &self.words[self.body + slot * format.entry_words()..][..format.entry_words()]
+        let packed = self.body + slot * format.entry_words();
+        let at = format.layout().map_or(packed, |layout| layout.entry_at(slot));
+        &self.words[at..][..format.entry_words()]
     }
 
     /// Makes a leaf's entry what was written.

@@ -136,7 +136,8 @@ impl<F: Fabric> Operation<'_, F> {
         };
         if !links.is_empty() {
             let mut batch = self.client.batch();
-            let reads: Vec<_> = links.iter().map(|&link| batch.read(link.addr(), format.words_of(link))).collect();
+            let reads: Vec<_> =
+                links.iter().map(|&link| batch.read(link.addr(), format.words_of(link))).collect();
             let done = self.client.submit(batch).await?;
             let pages: Vec<_> = links
                 .iter()

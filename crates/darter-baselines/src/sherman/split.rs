@@ -32,7 +32,9 @@ pub(crate) type Item = (Vec<u8>, Entry);
 /// The prefix that digests leave out between two fences.
 fn prefix_between(format: &Format, low: &Bound, high: Option<&Bound>) -> usize {
     match high {
-        Some(high) if format.key.is_none() && format.span.is_none() => common_prefix(low.bytes(), high.bytes()),
+        Some(high) if format.key.is_none() && format.span.is_none() => {
+            common_prefix(low.bytes(), high.bytes())
+        }
         _ => 0,
     }
 }

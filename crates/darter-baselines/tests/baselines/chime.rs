@@ -75,8 +75,7 @@ fn behaves_like_a_map<T: Tested>() {
         assert!(bench.delete(key));
     }
     bench.assert_sound(0);
-    let pairs: Vec<_> =
-        (0..5000_u64).map(|n| (n.to_be_bytes().to_vec(), n.to_le_bytes().to_vec())).collect();
+    let pairs: Vec<_> = (0..5000_u64).map(|n| (n.to_be_bytes().to_vec(), n.to_le_bytes().to_vec())).collect();
     let model: Model = pairs.iter().cloned().collect();
     block_on(bench.index.bulk_load(&mut bench.client, pairs.into_iter())).unwrap();
     bench.assert_holds(&model);
@@ -125,7 +124,10 @@ fn writes_cut_short_are_whole_or_not_there() {
             }
             failures += 1;
             let found = bench.get(&key);
-            assert!(found.as_ref() == model.get(&key) || found.as_ref() == Some(&value), "key {n}: {found:?}");
+            assert!(
+                found.as_ref() == model.get(&key) || found.as_ref() == Some(&value),
+                "key {n}: {found:?}"
+            );
             if let Some(found) = found {
                 model.insert(key.clone(), found);
             }
