@@ -163,7 +163,7 @@ impl<'k> TableSearch<'k> {
         let words = key_words(format, self.key, 0);
         let home = home_of(format, layout, &words);
         let found = table.replica(home);
-        if found != sibling && !mutant!("chime-sibling-not-compared") {
+        if found != sibling && !mutant!("chime-sibling-not-looked-at") {
             note(situations::SIBLING_DIFFERS);
             shared.drop_copy_above(self.key, 0);
             self.read_whole();

@@ -305,8 +305,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
             }
             let vacancy = vacancy.or_else(|| late.map(|late| done.words(late)[0]));
             let (place, knows_vacancy) = ((place.0, Some(sibling)), vacancy.is_some());
-            let is_right =
-                table.replica(home) == sibling || mutant!("chime-sibling-not-compared-under-the-lock");
+            let is_right = table.replica(home) == sibling || mutant!("chime-sibling-not-looked-at");
             let leaf = Leaf { place, table, home, count, vacancy: vacancy.unwrap_or(0), page: None };
             (is_right && leaf.is_sound(knows_vacancy)).then_some(leaf)
         });

@@ -194,7 +194,9 @@ impl<'f> Table<'f> {
         sibling: Link,
         words: Cow<'f, [u64]>,
     ) -> Self {
-        let base = mix(mix(mix(format.seed, link.addr().bits()), u64::from(link.tag())), sibling.word());
+        // Checks that any sibling's pass, and a replica that is not looked at, are one mistake.
+        let keyed = if mutant!("chime-sibling-not-looked-at") { Link::NONE } else { sibling };
+        let base = mix(mix(mix(format.seed, link.addr().bits()), u64::from(link.tag())), keyed.word());
         Self { format, layout, addr: link.addr(), base, sibling, words, writes: Vec::new() }
     }
 
@@ -412,7 +414,8 @@ impl<'f> Table<'f> {
         for slot in 0..self.layout.span {
             let entry = self.entry(slot);
             let is_new = |other: &(usize, SmallVec<[u64; 4]>)| other.1[..] != *entry;
-            if is_live(self, slot) && live.iter().all(is_new) {
+            let keeps = live.iter().all(is_new) || mutant!("chime-mend-keeps-both-copies");
+            if is_live(self, slot) && keeps {
                 live.push((slot, SmallVec::from_slice(entry)));
             }
         }
@@ -431,6 +434,9 @@ impl<'f> Table<'f> {
     pub(crate) fn insert(&mut self, slot: usize, entry: &[u64]) {
         let at = self.layout.entry_at(slot);
         self.words.to_mut()[at..at + entry.len()].copy_from_slice(entry);
+        if mutant!("chime-check-written-before-its-entry") {
+            self.set_entry_check(slot, self.entry_check(slot, entry));
+        }
         self.note(at, entry.len());
         self.set_entry_check(slot, self.entry_check(slot, entry));
         let difference = self.member(slot, entry);
@@ -466,10 +472,8 @@ impl<'f> Table<'f> {
         }
         self.note(at, entry.len());
         self.set_entry_check(to, self.entry_check(to, &entry));
-        if !mutant!("chime-hop-keeps-the-neighbourhood-check") {
-            let difference = self.member(from, &entry) ^ self.member(to, &entry);
-            self.change_home_check(home, difference);
-        }
+        let difference = self.member(from, &entry) ^ self.member(to, &entry);
+        self.change_home_check(home, difference);
         self.set_entry_check(from, 0);
     }
 
@@ -484,7 +488,8 @@ impl<'f> Table<'f> {
             let to = layout.behind(home, offset);
             let can_hop = |back: &usize| {
                 let from = layout.behind(home, offset - back);
-                layout.offset(self.home(from), to) < NEIGHBOURHOOD
+                let reach = NEIGHBOURHOOD + usize::from(mutant!("chime-hop-beyond-the-neighbourhood"));
+                layout.offset(self.home(from), to) < reach
             };
             let Some(back) = (1..NEIGHBOURHOOD).rev().find(can_hop) else { return false };
             self.hop(layout.behind(home, offset - back), to);
