@@ -137,24 +137,18 @@ impl<'k> TableSearch<'k> {
         None
     }
 
-    fn absorb_window(&mut self, known: &Known<'_>, window: Window, done: &Batch) -> Option<Found> {
+    fn absorb_window(&mut self, known: &Known<'_>, window: &Window, done: &Batch) -> Option<Found> {
         let shared = known.shared;
         let format = &shared.format;
         let layout = format.layout()?;
         let (link, expected) = window.place;
-        let sibling = match (expected, window.header) {
-            (Some(sibling), _) => sibling,
-            (None, Some(header)) => {
-                let header = Page::parse_header(format, link, done.words(header));
-                match header.filter(|header| header.place(Aim::At(self.key)) == Some(Position::Within)) {
-                    Some(header) => header.sibling,
-                    None => {
-                        self.read_whole();
-                        return None;
-                    }
-                }
-            }
-            (None, None) => return None,
+        let by_header = || {
+            let header = Page::parse_header(format, link, done.words(window.header?))?;
+            (header.place(Aim::At(self.key)) == Some(Position::Within)).then_some(header.sibling)
+        };
+        let Some(sibling) = expected.or_else(by_header) else {
+            self.read_whole();
+            return None;
         };
         let mut table = Table::unread(format, layout, link, sibling);
         for (run, read) in &window.runs {
@@ -239,7 +233,7 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
                 Ok(None)
             }
             Stage::Slot(place, slot, read) => Ok(self.absorb_slot(known, place, slot, done.words(read))),
-            Stage::Window(window) => Ok(self.absorb_window(known, window, done)),
+            Stage::Window(window) => Ok(self.absorb_window(known, &window, done)),
             Stage::Blocks(place, are_all, blocks) => {
                 for (block, read) in blocks {
                     let Some(read) = read else { continue };

@@ -342,15 +342,14 @@ impl<'a, F: Fabric> Operation<'a, F> {
             Ok(_) => {}
             Err(error) => return self.give_up(locked, error).await,
         }
-        let (locked, page) = match covering {
-            Some(page) => (locked, page),
-            None => {
-                locked.end(&mut self.client).await?;
-                shared.drop_copy_above(key, 0);
-                let missing = IndexError::corrupt(shared.root.addr(), "a tree without leaves");
-                let (locked, page, _) = self.lock_covering(key, 0, None, None).await?.ok_or(missing)?;
-                (locked, page)
-            }
+        let (locked, page) = if let Some(page) = covering {
+            (locked, page)
+        } else {
+            locked.end(&mut self.client).await?;
+            shared.drop_copy_above(key, 0);
+            let missing = IndexError::corrupt(shared.root.addr(), "a tree without leaves");
+            let (locked, page, _) = self.lock_covering(key, 0, None, None).await?.ok_or(missing)?;
+            (locked, page)
         };
         let mut leaf = Leaf {
             place: (page.link(), Some(page.sibling)),

@@ -134,7 +134,7 @@ impl Layout {
     }
 
     fn end_of(self, slot: usize, with_metadata: bool) -> usize {
-        if slot % 2 == 0 && with_metadata {
+        if slot.is_multiple_of(2) && with_metadata {
             self.metadata_at(slot) + 1
         } else {
             self.entry_at(slot) + self.entry
@@ -313,7 +313,7 @@ impl<'f> Table<'f> {
                 continue;
             }
             let difference = self.member(slot, self.entry(slot));
-            if offset + 1 == NEIGHBOURHOOD && slot % 2 == 0 && !has_last {
+            if offset + 1 == NEIGHBOURHOOD && slot.is_multiple_of(2) && !has_last {
                 if check != self.stored_home_check(home) {
                     check ^= difference;
                     members.push(slot);

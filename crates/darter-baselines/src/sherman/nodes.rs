@@ -15,12 +15,13 @@
 
 use super::entry::{Entry, EntryState, mended};
 use super::format::{Format, HEADER_WORDS};
+use super::hopscotch::{Layout, mark_dead};
 use super::page::{
     Aim, DEAD, Draft, Link, Page, Position, is_alive, is_plausible, redo_image, redo_state, state_of,
     tag_with_size,
 };
 use super::walk::fetch_bounds;
-use super::{Operation, Shared, hopscotch, situations};
+use super::{Operation, Shared, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
 use darter_index::checker::note;
@@ -125,7 +126,7 @@ pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
         format.layout().filter(|_| page.is_leaf() && !mutant!("chime-dead-metadata-not-marked"))
     {
         let mut words = page.words.to_vec();
-        hopscotch::mark_dead(layout, &mut words);
+        mark_dead(layout, &mut words);
         let area = layout.area_at();
         batch.write(page.addr.plus(area as u64 * 8), &words[area..]);
     }
@@ -136,7 +137,7 @@ pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
 fn write_image(format: &Format, batch: &mut Batch, page: &Page, image: &[u64]) {
     let layout =
         format.layout().filter(|_| page.is_leaf() && !mutant!("chime-header-written-before-its-table"));
-    let end = layout.map_or(image.len(), |layout| layout.vacancy_at());
+    let end = layout.map_or(image.len(), Layout::vacancy_at);
     if end < image.len() {
         batch.write(page.addr.plus(end as u64 * 8), &image[end..]);
     }

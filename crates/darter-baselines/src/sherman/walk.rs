@@ -263,9 +263,7 @@ impl Shared {
     /// The right neighbour of a node's child, as far as copies tell: the node's next child, or the
     /// first one of its own right neighbour.
     fn sibling_of_child(&self, page: &Page, at: usize) -> Option<Link> {
-        if self.format.span.is_none() {
-            return None;
-        }
+        self.format.span?;
         if at + 1 < page.children() {
             return Some(page.child(at + 1));
         }
