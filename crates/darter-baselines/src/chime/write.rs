@@ -240,7 +240,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
         if shared.cannot_tell() {
             // Parents cannot be told for want of room: what else is split would be ever farther
             // from them.
-            let (needed, node) = (shared.format.leaf_words() as u64 * 8, leaf.place.0.addr().node());
+            let (needed, node) = (shared.format.leaf_bytes(), leaf.place.0.addr().node());
             return Err(PoolError::OutOfSpace { needed, node }.into());
         }
         if leaf.page.is_none() {

@@ -67,7 +67,7 @@ impl<F: Fabric> Sherman<F> {
         let Inspection { mut report, leaves, inner, .. } = walk;
         let bytes = format.node_bytes();
         let is_root = u64::from(format.span.is_some() && inner.0 > 0);
-        let of_leaf = format.leaf_words() as u64 * 8;
+        let of_leaf = format.leaf_bytes();
         // The root has a leaf's size, whatever it is.
         let (of_leaves, of_inner) = (leaves.0 * of_leaf, inner.0 * bytes + is_root * (of_leaf - bytes));
         report.stats.nodes = vec![

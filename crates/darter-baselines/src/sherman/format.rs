@@ -132,6 +132,12 @@ impl Shape {
         self.layout().map_or(self.node_words, |layout| layout.leaf_words().max(self.node_words))
     }
 
+    /// Bytes of a leaf's memory: links give addresses in units of 64 bytes, and small objects lie at
+    /// multiples of their size.
+    pub(crate) fn leaf_bytes(&self) -> u64 {
+        (self.leaf_words() as u64 * 8).next_multiple_of(64)
+    }
+
     /// Words of the node that a link leads to.
     pub(crate) fn words_of(&self, link: Link) -> usize {
         if self.span.is_some() && link.has_leaf_size() { self.leaf_words() } else { self.node_words }
@@ -139,7 +145,7 @@ impl Shape {
 
     /// Bytes of the node that a link leads to.
     pub(crate) fn bytes_of(&self, link: Link) -> u64 {
-        self.words_of(link) as u64 * 8
+        if self.span.is_some() && link.has_leaf_size() { self.leaf_bytes() } else { self.node_bytes() }
     }
 }
 

@@ -205,7 +205,7 @@ impl<F: Fabric> Sherman<F> {
         let words = client.read(descriptor, DESCRIPTOR_WORDS).await?;
         let root = Link::from_word(words[1]);
         let mut shape = Shape::from_word(words[0])
-            .filter(|shape| is_plausible(client.pool(), root.addr(), shape.leaf_words() as u64 * 8))
+            .filter(|shape| is_plausible(client.pool(), root.addr(), shape.leaf_bytes()))
             .ok_or(IndexError::corrupt(descriptor, "no Sherman index has this shape"))?;
         shape.redo &= options.redo_images;
         let format = Format::new(shape, client.pool().secret());
@@ -246,8 +246,7 @@ impl<F: Fabric> Sherman<F> {
             let locks = Hocl::create(&mut client, u64::from(options.lock_words)).await?;
             let mut drafts = darter_index::radix::drafts::Drafts::new();
             let made = async {
-                let root =
-                    drafts.alloc(&mut client, 0, shape.leaf_words() as u64 * 8, AllocKind::Inner).await?;
+                let root = drafts.alloc(&mut client, 0, shape.leaf_bytes(), AllocKind::Inner).await?;
                 let descriptor = drafts.alloc(&mut client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
                 Ok::<_, IndexError>((root, descriptor))
             };

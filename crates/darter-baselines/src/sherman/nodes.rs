@@ -96,7 +96,7 @@ impl Shared {
     ) -> Result<Link> {
         let node = (self.random() % u64::from(client.pool().nodes())) as u8;
         let format = &self.format;
-        let bytes = if level == 0 { format.leaf_words() as u64 * 8 } else { format.node_bytes() };
+        let bytes = if level == 0 { format.leaf_bytes() } else { format.node_bytes() };
         let addr = fresh.alloc(client, node, bytes, AllocKind::Inner).await?;
         Ok(Link::new(addr, tag_with_size(format, self.random(), level == 0)))
     }

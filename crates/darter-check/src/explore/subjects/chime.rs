@@ -74,7 +74,7 @@ impl<R: Held> Subject for OfChime<R> {
 
     const WARM: &'static [(u64, AllocKind)] = &[
         (NODE_BYTES as u64, AllocKind::Inner),
-        (640, AllocKind::Inner),
+        (576, AllocKind::Inner),
         (48, AllocKind::Leaf),
         (80, AllocKind::Leaf),
         (128, AllocKind::Leaf),
