@@ -136,7 +136,9 @@ fn writes_cut_short_are_whole_or_not_there() {
     }
     assert!(failures > 1000, "only {failures} failures");
     bench.assert_holds(&model);
-    bench.assert_sound(model.len());
+    // What the failed puts had allocated is left to the sweep.
+    let report = bench.check();
+    assert_eq!((report.violations, report.stats.keys), (Vec::new(), model.len() as u64));
 }
 
 /// Round trips, bytes read and bytes written of a kind of operation.
