@@ -225,6 +225,20 @@ impl Hocl {
         client: &mut Pinned<'_, F>,
         page: GlobalAddr,
     ) -> Result<Locked> {
+        Ok(self.lock_reading(client, page, None).await?.0)
+    }
+
+    /// Locks a page, and reads a word of it in the same round trip, unless another client of this
+    /// compute node hands the lock over.
+    ///
+    /// # Errors
+    /// Those of the pool and the fabric.
+    pub(crate) async fn lock_reading<F: Fabric>(
+        &self,
+        client: &mut Pinned<'_, F>,
+        page: GlobalAddr,
+        beside: Option<GlobalAddr>,
+    ) -> Result<(Locked, Option<u64>)> {
         let word = self.word_of(client, page).await?;
         let mut local = match &self.local {
             Some(locks) => Some(locks.lock(word.bits()).await),
@@ -234,10 +248,13 @@ impl Hocl {
             if !mutant!("lock-handed-over-in-the-giver-s-name") {
                 token.pass_to(client);
             }
-            return Ok(self.locked(word, Acquired { token, is_taken_over: false }, local));
+            let acquired = Acquired { token, is_taken_over: false, beside: None };
+            return Ok((self.locked(word, acquired, local), None));
         }
-        let acquired = remote_lock::acquire(&self.tokens, client, word, self.options.takes_over).await?;
-        Ok(self.locked(word, acquired, local))
+        let takes_over = self.options.takes_over;
+        let acquired = remote_lock::acquire(&self.tokens, client, (word, beside), takes_over).await?;
+        let read = acquired.beside;
+        Ok((self.locked(word, acquired, local), read))
     }
 
     /// Locks a page unless a client has its lock, in this compute node or another.
@@ -282,7 +299,7 @@ impl Hocl {
     }
 
     fn locked(&self, word: GlobalAddr, acquired: Acquired, local: Option<LocalGuard<LockToken>>) -> Locked {
-        let Acquired { token, is_taken_over } = acquired;
+        let Acquired { token, is_taken_over, .. } = acquired;
         let HoclOptions { handovers_max, unlock, .. } = self.options;
         Locked { word, token, local, handovers_max, unlock, is_taken_over, unlocked: false }
     }

@@ -1,5 +1,5 @@
-//! The indexes that DART is measured against: [`Art`], [`Smart`] and [`Sherman`], each as its paper
-//! describes it, and the locks that they need.
+//! The indexes that DART is measured against: [`Art`], [`Smart`], [`Sherman`] and [`Chime`], each as
+//! its paper describes it, and the locks that they need.
 //!
 //! Each implements [`darter_index::OrderedIndex`], so one benchmark and one checker run them all.
 //! ART and SMART stand on the radix engine that DART uses ([`darter_index::radix`]). Unlike DART,
@@ -7,6 +7,7 @@
 //! the holder can write no more.
 
 mod art;
+mod chime;
 mod compute_node;
 mod hocl;
 mod lock_token;
@@ -20,6 +21,12 @@ mod sync;
 #[cfg(feature = "checker")]
 pub use art::art_situations;
 pub use art::{Art, ArtOptions};
+#[doc(hidden)]
+#[cfg(feature = "checker")]
+pub use chime::chime_situations;
+pub use chime::{Chime, ChimeOptions};
+#[doc(hidden)]
+pub use chime::{ChimeHole, ChimeHoles};
 pub use hocl::{HoclOptions, Unlock};
 #[doc(hidden)]
 #[cfg(feature = "checker")]

@@ -24,17 +24,29 @@ pub(crate) struct Acquired {
     pub(crate) token: LockToken,
     /// The former holder did not unlock it, and can write no more.
     pub(crate) is_taken_over: bool,
+    /// The word that was read beside the lock, if one was.
+    pub(crate) beside: Option<u64>,
 }
 
-/// One try; `Err(word)` names the holder.
+/// One try; `Err(word)` names the holder. `beside` is a word on the same node that is read behind
+/// the CAS in the same round trip, so that it is what it is under the lock.
 async fn attempt<F: Fabric>(
     client: &mut Pinned<'_, F>,
-    lock: GlobalAddr,
+    (lock, beside): (GlobalAddr, Option<GlobalAddr>),
     expected: u64,
     token: &LockToken,
-) -> Result<Result<(), u64>> {
-    let Swap { swapped, found } = client.cas(lock, expected, token.word()).await?;
-    Ok(if swapped { Ok(()) } else { Err(found) })
+) -> Result<Result<Option<u64>, u64>> {
+    let Some(beside) = beside else {
+        let Swap { swapped, found } = client.cas(lock, expected, token.word()).await?;
+        return Ok(if swapped { Ok(None) } else { Err(found) });
+    };
+    let mut batch = client.batch();
+    let cas = batch.cas(lock, expected, token.word());
+    let read = batch.read(beside, 1);
+    let done = client.submit(batch).await?;
+    let outcome = if done.swapped(cas) { Ok(Some(done.words(read)[0])) } else { Err(done.found(cas)) };
+    client.recycle(done);
+    Ok(outcome)
 }
 
 /// Takes a lock if it is free: one round trip.
@@ -47,8 +59,8 @@ pub(crate) async fn try_acquire<F: Fabric>(
     lock: GlobalAddr,
 ) -> Result<Option<Acquired>> {
     let token = tokens.issue(client)?.at(lock);
-    if attempt(client, lock, 0, &token).await?.is_ok() {
-        return Ok(Some(Acquired { token, is_taken_over: false }));
+    if attempt(client, (lock, None), 0, &token).await?.is_ok() {
+        return Ok(Some(Acquired { token, is_taken_over: false, beside: None }));
     }
     token.release();
     client.retried();
@@ -58,20 +70,22 @@ pub(crate) async fn try_acquire<F: Fabric>(
 /// Takes a lock, waiting for as long as its holder can write: a round trip when it is free. A
 /// holder that is alive and does not go on, such as a stopped process on a provider that cannot
 /// shut it out, is waited for; without `takes_over`, as published, one that is dead too, for ever.
+/// With the lock comes the word at `beside`, on the same node.
 ///
 /// # Errors
 /// Those of the pool and the fabric; the lock may then be taken, by a token that is over.
 pub(crate) async fn acquire<F: Fabric>(
     tokens: &Arc<LockTokens>,
     client: &mut Pinned<'_, F>,
-    lock: GlobalAddr,
+    (lock, beside): (GlobalAddr, Option<GlobalAddr>),
     takes_over: bool,
 ) -> Result<Acquired> {
     let token = tokens.issue(client)?.at(lock);
     let (mut expected, mut holder, mut tries) = (0, 0, 0);
     loop {
-        let Err(found) = attempt(client, lock, expected, &token).await? else {
-            return Ok(Acquired { token, is_taken_over: expected != 0 });
+        let found = match attempt(client, (lock, beside), expected, &token).await? {
+            Ok(beside) => return Ok(Acquired { token, is_taken_over: expected != 0, beside }),
+            Err(found) => found,
         };
         client.retried();
         expected = 0;

@@ -27,7 +27,7 @@ const LONG: u8 = u8::MAX;
 
 /// A bound as a node holds it, with its bytes as far as they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bound {
+pub(crate) struct Bound {
     /// All bytes, or the first 32 of a long bound not fetched yet.
     bytes: SmallVec<[u8; 16]>,
     /// All bytes there are.
@@ -38,12 +38,12 @@ pub(super) struct Bound {
 
 impl Bound {
     /// The least of all.
-    pub(super) fn least() -> Self {
+    pub(crate) fn least() -> Self {
         Self::short(&[])
     }
 
     /// A bound without a block, which those of at most 64 bytes need not have.
-    pub(super) fn short(key: &[u8]) -> Self {
+    pub(crate) fn short(key: &[u8]) -> Self {
         Self { bytes: SmallVec::from_slice(key), len: key.len(), block: GlobalAddr::NULL }
     }
 
@@ -52,17 +52,17 @@ impl Bound {
     }
 
     /// All its bytes; `None` while some are unknown.
-    pub(super) fn whole(&self) -> Option<&[u8]> {
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
         (self.bytes.len() == self.len).then_some(&self.bytes[..])
     }
 
     /// All its bytes, which [`fetch`] has seen to.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// How a key stands to it; `None` when that takes the bytes still unknown.
-    pub(super) fn place(&self, key: &[u8]) -> Option<Ordering> {
+    pub(crate) fn place(&self, key: &[u8]) -> Option<Ordering> {
         if self.whole().is_some() {
             return Some(key.cmp(&self.bytes));
         }
@@ -74,12 +74,12 @@ impl Bound {
     }
 
     /// How it is stored.
-    pub(super) fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         if self.is_long() { LONG } else { self.len as u8 }
     }
 
     /// Bytes that a bound of this code takes in a node; `None` when there is no such code.
-    pub(super) fn stored_bytes(code: u8) -> Option<usize> {
+    pub(crate) fn stored_bytes(code: u8) -> Option<usize> {
         match code {
             LONG => Some(LONG_BYTES),
             len if usize::from(len) <= SHORT_MAX => Some(usize::from(len)),
@@ -88,7 +88,7 @@ impl Bound {
     }
 
     /// Appends what a node holds of it.
-    pub(super) fn store(&self, out: &mut Vec<u8>) {
+    pub(crate) fn store(&self, out: &mut Vec<u8>) {
         if self.is_long() {
             let word = self.block.bits() | (self.len as u64 - 1) << 48;
             out.extend_from_slice(&word.to_le_bytes());
@@ -99,7 +99,7 @@ impl Bound {
     }
 
     /// Reads it back; `None` when there is no such code, or `stored` is too short.
-    pub(super) fn parse(code: u8, stored: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(code: u8, stored: &[u8]) -> Option<Self> {
         let stored = stored.get(..Self::stored_bytes(code)?)?;
         if code != LONG {
             let bytes = SmallVec::from_slice(stored);
@@ -120,7 +120,7 @@ impl Bound {
     ///
     /// # Errors
     /// Those of the pool.
-    pub(super) async fn make<F: Fabric>(
+    pub(crate) async fn make<F: Fabric>(
         client: &mut Client<F>,
         fresh: &mut Drafts,
         batch: &mut Batch,
@@ -138,19 +138,19 @@ impl Bound {
     }
 
     /// Its node no longer has it, and the change is published.
-    pub(super) fn retire<F: Fabric>(&self, client: &mut Pinned<'_, F>) {
+    pub(crate) fn retire<F: Fabric>(&self, client: &mut Pinned<'_, F>) {
         if let Some((addr, bytes)) = self.object() {
             client.retire(addr, bytes, AllocKind::Leaf);
         }
     }
 
     /// The block of a long bound, with its bytes.
-    pub(super) fn object(&self) -> Option<(GlobalAddr, u64)> {
+    pub(crate) fn object(&self) -> Option<(GlobalAddr, u64)> {
         self.is_long().then(|| (self.block, Self::block_bytes(self.len)))
     }
 
     /// Posts a READ of the bytes still unknown.
-    pub(super) fn post(&self, batch: &mut Batch) -> Option<ReadId> {
+    pub(crate) fn post(&self, batch: &mut Batch) -> Option<ReadId> {
         let (addr, bytes) = self.object().filter(|_| self.whole().is_none())?;
         Some(batch.read(addr, bytes as usize / 8))
     }
@@ -159,7 +159,7 @@ impl Bound {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(super) fn absorb(&mut self, words: &[u64]) -> Result<()> {
+    pub(crate) fn absorb(&mut self, words: &[u64]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         let whole = bytes.get(..self.len).filter(|whole| whole.starts_with(&self.bytes));
         let Some(whole) = whole else {
@@ -174,7 +174,7 @@ impl Bound {
 ///
 /// # Errors
 /// [`IndexError::Corrupt`]; those of the fabric.
-pub(super) async fn fetch<F: Fabric>(
+pub(crate) async fn fetch<F: Fabric>(
     client: &mut Client<F>,
     bounds: impl Iterator<Item = &mut Bound>,
 ) -> Result<()> {
@@ -195,7 +195,7 @@ pub(super) async fn fetch<F: Fabric>(
 }
 
 /// The shortest key above `below` that is not above `above`; `below < above`.
-pub(super) fn separator<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {
+pub(crate) fn separator<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {
     &above[..(common_prefix(below, above) + 1).min(above.len())]
 }
 

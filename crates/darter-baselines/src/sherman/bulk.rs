@@ -5,12 +5,12 @@
 //! failure gives everything back.
 
 use super::bound::{Bound, separator};
-use super::entry::{Block, Entry, Words};
+use super::entry::{Block, Entry, Words, key_words};
 use super::format::HEADER_WORDS;
 use super::nodes::{Change, Seen, is_harmless};
 use super::page::{Body, Draft, Link, Page};
 use super::split::{Item, leaf_body};
-use super::{Operation, Sherman};
+use super::{Operation, Sherman, hopscotch};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_index::radix::leaf as pair;
 use darter_index::radix::writes::Backlog;
@@ -41,7 +41,7 @@ struct Builder<'s, F: Fabric> {
     /// The inner nodes being filled, from level 1 up.
     inner: Vec<Open>,
     /// Nodes written, and those that are not yet.
-    nodes: Vec<GlobalAddr>,
+    nodes: Vec<Link>,
     unwritten: Vec<Link>,
     /// Blocks of bounds that no node written has.
     loose: Vec<(GlobalAddr, u64)>,
@@ -55,7 +55,7 @@ fn stored_bytes(key: &[u8]) -> usize {
 
 impl<F: Fabric> Sherman<F> {
     /// Fills an empty index.
-    pub(super) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
+    pub(crate) async fn load_sorted<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
     where
         I: Iterator<Item = KeyValue> + Send,
     {
@@ -125,7 +125,7 @@ impl<F: Fabric> Builder<'_, F> {
     where
         I: Iterator<Item = KeyValue> + Send,
     {
-        self.leaf = self.new_node(client).await?;
+        self.leaf = self.new_node(client, 0).await?;
         for (key, value) in sorted {
             self.sherman.check_sizes(&key, Some(&value))?;
             if let Some((previous, _)) = self.items.last() {
@@ -134,7 +134,7 @@ impl<F: Fabric> Builder<'_, F> {
                 }
                 let parts = separator(previous, &key).to_vec();
                 if self.items.len() >= self.room(&parts) {
-                    self.close_leaf(client, parts).await?;
+                    self.close_leaf(client, self.items.len(), parts).await?;
                 }
             }
             let payload = self.payload(client, &key, &value).await?;
@@ -149,6 +149,9 @@ impl<F: Fabric> Builder<'_, F> {
     /// Entries the leaf being filled is to have before this upper fence.
     fn room(&self, parts: &[u8]) -> usize {
         let format = &self.sherman.shared.format;
+        if let Some(span) = format.span {
+            return self.filled(span).max(1);
+        }
         let fences = stored_bytes(&self.low).div_ceil(8) + stored_bytes(parts).div_ceil(8);
         let slots = format.node_words.saturating_sub(HEADER_WORDS + fences) / format.entry_words();
         self.filled(slots).max(1)
@@ -175,8 +178,8 @@ impl<F: Fabric> Builder<'_, F> {
     }
 
     /// Allocates a node that is known to nobody else.
-    async fn new_node(&mut self, client: &mut Client<F>) -> Result<Link> {
-        let link = self.sherman.shared.new_node(client, &mut self.change.fresh).await?;
+    async fn new_node(&mut self, client: &mut Client<F>, level: u8) -> Result<Link> {
+        let link = self.sherman.shared.new_node(client, &mut self.change.fresh, level).await?;
         self.change.fresh.keep();
         self.unwritten.push(link);
         Ok(link)
@@ -184,10 +187,10 @@ impl<F: Fabric> Builder<'_, F> {
 
     /// Writes the leaf being filled, which ends before `parts`, and begins the next. Where the
     /// fences take more room than those before, it becomes two.
-    async fn close_leaf(&mut self, client: &mut Client<F>, parts: Vec<u8>) -> Result<()> {
-        let mut fences = vec![(self.items.len(), parts)];
+    async fn close_leaf(&mut self, client: &mut Client<F>, count: usize, parts: Vec<u8>) -> Result<()> {
+        let mut fences = vec![(count, parts)];
         while let Some((count, parts)) = fences.pop() {
-            let next = self.new_node(client).await?;
+            let next = self.new_node(client, 0).await?;
             let upper = self.bound(client, &parts).await?;
             let lower = self.bound(client, &self.low.clone()).await?;
             let body = leaf_body(&self.sherman.shared.format, &lower, Some(&upper), &self.items[..count]);
@@ -228,7 +231,8 @@ impl<F: Fabric> Builder<'_, F> {
     }
 
     fn free_node(&self, client: &mut Client<F>, link: Link) {
-        client.free_unpublished(link.addr(), self.sherman.shared.format.node_bytes(), AllocKind::Inner);
+        let bytes = self.sherman.shared.format.bytes_of(link);
+        client.free_unpublished(link.addr(), bytes, AllocKind::Inner);
     }
 
     /// Writes a node. Returns whether its contents fit.
@@ -236,10 +240,10 @@ impl<F: Fabric> Builder<'_, F> {
         if self.sherman.shared.write_new(&mut self.change, link, draft).is_none() {
             return Ok(false);
         }
-        self.nodes.push(link.addr());
+        self.nodes.push(link);
         self.unwritten.retain(|unwritten| *unwritten != link);
         self.loose.clear();
-        let words = self.sherman.shared.format.node_words;
+        let words = self.sherman.shared.format.words_of(link);
         self.backlog.add(client, &mut self.change.batch, words).await?;
         Ok(true)
     }
@@ -249,7 +253,7 @@ impl<F: Fabric> Builder<'_, F> {
         let (mut at, mut child) = (at, child);
         loop {
             if self.inner.len() == at {
-                let link = self.new_node(client).await?;
+                let link = self.new_node(client, at as u8 + 1).await?;
                 let low = child.0.clone();
                 self.inner.push(Open { link, low, children: vec![child], bytes: 8 });
                 return Ok(());
@@ -264,7 +268,7 @@ impl<F: Fabric> Builder<'_, F> {
                 open.children.push(child);
                 return Ok(());
             }
-            let next = self.new_node(client).await?;
+            let next = self.new_node(client, at as u8 + 1).await?;
             let fresh = Open { link: next, low: child.0.clone(), bytes: 8, children: vec![child.clone()] };
             let full = std::mem::replace(&mut self.inner[at], fresh);
             let (low, link) = (full.low.clone(), full.link);
@@ -296,9 +300,22 @@ impl<F: Fabric> Builder<'_, F> {
         Ok(Draft { level: at as u8 + 1, low, high, sibling, body: Body::Inner(children) })
     }
 
+    /// Half of the last leaf's entries, when they have no places in one hopscotch table.
+    fn half_of_the_last(&self) -> Option<usize> {
+        let format = &self.sherman.shared.format;
+        let layout = format.layout()?;
+        let home = |(key, _): &Item| hopscotch::home_of(format, layout, &key_words(format, key, 0));
+        let homes: Vec<usize> = self.items.iter().map(home).collect();
+        (hopscotch::places(layout, &homes).is_none() && homes.len() > 1).then_some(homes.len() / 2)
+    }
+
     /// Writes what is still open. Returns what the root is to hold. The topmost node's own place is
     /// not needed.
     async fn finish(&mut self, client: &mut Client<F>) -> Result<Draft> {
+        while let Some(half) = self.half_of_the_last() {
+            let between = separator(&self.items[half - 1].0, &self.items[half].0).to_vec();
+            self.close_leaf(client, half, between).await?;
+        }
         let items = std::mem::take(&mut self.items);
         let lower = self.bound(client, &self.low.clone()).await?;
         let body = leaf_body(&self.sherman.shared.format, &lower, None, &items);
@@ -333,8 +350,9 @@ impl<F: Fabric> Builder<'_, F> {
         for (_, entry) in &self.items {
             free_pair(client, entry);
         }
-        for &addr in &self.nodes {
-            let words = client.read(addr, format.node_words).await?;
+        for &link in &self.nodes {
+            let addr = link.addr();
+            let words = client.read(addr, format.words_of(link)).await?;
             let page = Page::parse(format, addr, &words);
             let Some(page) = page else { continue };
             if let Body::Leaf { entries, .. } = page.draft(format).body {
@@ -345,7 +363,7 @@ impl<F: Fabric> Builder<'_, F> {
             for (addr, bytes) in page.bounds().filter_map(Bound::object) {
                 client.free_unpublished(addr, bytes, AllocKind::Leaf);
             }
-            client.free_unpublished(addr, format.node_bytes(), AllocKind::Inner);
+            client.free_unpublished(link.addr(), format.bytes_of(link), AllocKind::Inner);
         }
         for link in std::mem::take(&mut self.unwritten) {
             self.free_node(client, link);

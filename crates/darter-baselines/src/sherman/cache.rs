@@ -18,8 +18,8 @@ const OVERHEAD_BYTES: u64 = 128;
 
 /// A copy of an inner node.
 #[derive(Debug)]
-pub(super) struct Copy {
-    pub(super) page: Page,
+pub(crate) struct Copy {
+    pub(crate) page: Page,
     /// The insertion before which it was last used.
     used_at: AtomicU64,
 }
@@ -61,14 +61,14 @@ impl Copies {
 
 /// The copies of one compute node.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     copies: RwLock<Copies>,
     budget: u64,
     insertions: AtomicU64,
 }
 
 impl Cache {
-    pub(super) fn new(budget: u64) -> Self {
+    pub(crate) fn new(budget: u64) -> Self {
         Self { copies: RwLock::default(), budget, insertions: AtomicU64::new(0) }
     }
 
@@ -81,7 +81,7 @@ impl Cache {
     }
 
     /// The lowest copy from `level` up that covers what is aimed at.
-    pub(super) fn find(&self, aim: Aim<'_>, level: u8) -> Option<Arc<Copy>> {
+    pub(crate) fn find(&self, aim: Aim<'_>, level: u8) -> Option<Arc<Copy>> {
         let copies = self.read();
         let low = |map: &BTreeMap<Box<[u8]>, Arc<Copy>>| {
             let mut before = match aim {
@@ -103,13 +103,13 @@ impl Cache {
     }
 
     /// Keeps a copy of the root.
-    pub(super) fn keep_root(&self, page: Page) {
+    pub(crate) fn keep_root(&self, page: Page) {
         let root = (!page.is_leaf()).then(|| Arc::new(Copy { page, used_at: AtomicU64::new(0) }));
         self.write().root = root;
     }
 
     /// Keeps a copy of another inner node, whose bounds are all known.
-    pub(super) fn keep(&self, page: Page) {
+    pub(crate) fn keep(&self, page: Page) {
         if self.budget == 0 {
             return;
         }
@@ -151,7 +151,7 @@ impl Cache {
     }
 
     /// Drops a copy that misled.
-    pub(super) fn drop_copy(&self, copy: &Arc<Copy>) {
+    pub(crate) fn drop_copy(&self, copy: &Arc<Copy>) {
         let mut copies = self.write();
         if copies.root.as_ref().is_some_and(|root| Arc::ptr_eq(root, copy)) {
             copies.root = None;
@@ -165,7 +165,7 @@ impl Cache {
     }
 
     /// Bytes in use.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let copies = self.read();
         copies.bytes + copies.root.as_ref().map_or(0, |root| root.bytes())
     }

@@ -31,7 +31,7 @@ struct Inspection {
 
 impl<F: Fabric> Sherman<F> {
     /// Walks and verifies everything; without pairs it only counts.
-    pub(super) async fn inspect(&self, client: &mut Client<F>, reads_pairs: bool) -> Result<CheckReport> {
+    pub(crate) async fn inspect(&self, client: &mut Client<F>, reads_pairs: bool) -> Result<CheckReport> {
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
         let format = &self.shared.format;
         let mut walk = Inspection {
@@ -66,20 +66,24 @@ impl<F: Fabric> Sherman<F> {
         }
         let Inspection { mut report, leaves, inner, .. } = walk;
         let bytes = format.node_bytes();
+        let is_root = u64::from(format.span.is_some() && inner.0 > 0);
+        let of_leaf = format.leaf_bytes();
+        // The root has a leaf's size, whatever it is.
+        let (of_leaves, of_inner) = (leaves.0 * of_leaf, inner.0 * bytes + is_root * (of_leaf - bytes));
         report.stats.nodes = vec![
-            NodeTypeStats { name: "leaf", count: leaves.0, bytes: leaves.0 * bytes, children: leaves.1 },
-            NodeTypeStats { name: "inner", count: inner.0, bytes: inner.0 * bytes, children: inner.1 },
+            NodeTypeStats { name: "leaf", count: leaves.0, bytes: of_leaves, children: leaves.1 },
+            NodeTypeStats { name: "inner", count: inner.0, bytes: of_inner, children: inner.1 },
         ];
-        report.stats.index_bytes += inner.0 * bytes;
+        report.stats.index_bytes += of_inner;
         // Where pairs lie in blocks, leaves are index; otherwise they are what holds keys and
         // values.
         let holds_pairs =
             if format.is_inline() { &mut report.stats.kv_bytes } else { &mut report.stats.index_bytes };
-        *holds_pairs += leaves.0 * bytes;
+        *holds_pairs += of_leaves;
         Ok(report)
     }
 
-    pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
+    pub(crate) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.inspect(client, true).await
     }
 }
@@ -91,7 +95,7 @@ impl<F: Fabric> Operation<'_, F> {
         let format = &self.shared.format;
         for attempt in 0..3 {
             let mut batch = self.client.batch();
-            let read = batch.read(link.addr(), format.node_words);
+            let read = batch.read(link.addr(), format.words_of(link));
             let done = match self.client.submit(batch).await {
                 Ok(done) => done,
                 Err(error) => {
@@ -104,7 +108,9 @@ impl<F: Fabric> Operation<'_, F> {
             self.client.recycle(done);
             match page {
                 Some(page)
-                    if page.tag == link.tag() && !redo && !(page.is_leaf() && page.is_torn(format)) =>
+                    if page.tag == link.tag()
+                        && !redo
+                        && !(page.is_leaf() && (page.is_torn(format) || !page.has_right_vacancy(format))) =>
                 {
                     let mut page = Box::new(page);
                     if let Err(error) = fetch_bounds(&mut self.client, &mut page).await {
@@ -158,7 +164,7 @@ impl<F: Fabric> Operation<'_, F> {
                 continue;
             }
             mended = 0;
-            if !walk.report.reach(page.addr, self.shared.format.node_bytes(), "node") {
+            if !walk.report.reach(page.addr, self.shared.format.bytes_of(page.link()), "node") {
                 return Ok(());
             }
             match listed.remove(&page.link().word()) {

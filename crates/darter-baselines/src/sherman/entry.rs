@@ -23,7 +23,7 @@ use smallvec::{SmallVec, smallvec};
 use std::cmp::Ordering;
 
 /// Bits of a node's stamp that its pointers carry.
-pub(super) const STAMP_BITS: u32 = 13;
+pub(crate) const STAMP_BITS: u32 = 13;
 const STAMP_SHIFT: u32 = 64 - STAMP_BITS;
 const CLASS_SHIFT: u32 = 44;
 /// Bits of a digest that are hash.
@@ -35,24 +35,24 @@ const LOST: u64 = 2;
 const STATE_MASK: u64 = 3;
 
 /// The words of an entry, or part of them.
-pub(super) type Words = SmallVec<[u64; 4]>;
+pub(crate) type Words = SmallVec<[u64; 4]>;
 /// Where an entry is: node, the node's stamp, slot.
-pub(super) type At = (GlobalAddr, u64, usize);
+pub(crate) type At = (GlobalAddr, u64, usize);
 
 /// An entry that holds a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The key, or its digest.
-    pub(super) key: Words,
+    pub(crate) key: Words,
     /// The value, or the pointer to the pair without a stamp.
-    pub(super) payload: Words,
+    pub(crate) payload: Words,
     /// The value was lost.
-    pub(super) lost: bool,
+    pub(crate) lost: bool,
 }
 
 /// What an entry's words say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum EntryState {
+pub(crate) enum EntryState {
     Empty,
     Holds(Entry),
     /// They do not belong together, or not to this image of the node.
@@ -61,27 +61,27 @@ pub(super) enum EntryState {
 
 /// Where a pair lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) addr: GlobalAddr,
-    pub(super) class: u8,
+pub(crate) struct Block {
+    pub(crate) addr: GlobalAddr,
+    pub(crate) class: u8,
 }
 
 impl Block {
     /// The pointer's word, without a stamp.
-    pub(super) fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         self.addr.bits() >> 4 | u64::from(self.class) << CLASS_SHIFT
     }
 
-    pub(super) fn from_word(word: u64) -> Self {
+    pub(crate) fn from_word(word: u64) -> Self {
         let addr = GlobalAddr::from_bits((word & ((1 << CLASS_SHIFT) - 1)) << 4);
         Self { addr, class: (word >> CLASS_SHIFT & 127) as u8 }
     }
 
-    pub(super) fn bytes(self) -> u64 {
+    pub(crate) fn bytes(self) -> u64 {
         class_bytes(self.class)
     }
 
-    pub(super) fn words(self) -> usize {
+    pub(crate) fn words(self) -> usize {
         (self.bytes() / 8) as usize
     }
 }
@@ -99,12 +99,12 @@ fn check(format: &Format, (addr, stamp, slot): At, state: u64, words: &[u64]) ->
 
 impl Entry {
     /// The pair's place, where pairs lie in blocks.
-    pub(super) fn block(&self) -> Block {
+    pub(crate) fn block(&self) -> Block {
         Block::from_word(self.payload.first().copied().unwrap_or(0))
     }
 
     /// The words of an entry in its place; of an empty one for `None`.
-    pub(super) fn image(format: &Format, at: At, entry: Option<&Self>) -> Words {
+    pub(crate) fn image(format: &Format, at: At, entry: Option<&Self>) -> Words {
         if !format.is_inline() {
             let mut words: Words =
                 entry.map_or_else(|| smallvec![0; format.key_words()], |entry| entry.key.clone());
@@ -130,7 +130,7 @@ impl Entry {
 }
 
 impl EntryState {
-    pub(super) fn parse(format: &Format, at: At, words: &[u64]) -> Self {
+    pub(crate) fn parse(format: &Format, at: At, words: &[u64]) -> Self {
         if !format.is_inline() {
             let (key, pointer) = words.split_at(format.key_words());
             let pointer = pointer[0];
@@ -160,7 +160,7 @@ impl EntryState {
         Self::Holds(Entry { key: key.into(), payload: payload.into(), lost: state == LOST })
     }
 
-    pub(super) fn entry(self) -> Option<Entry> {
+    pub(crate) fn entry(self) -> Option<Entry> {
         match self {
             Self::Holds(entry) => Some(entry),
             _ => None,
@@ -171,13 +171,13 @@ impl EntryState {
 /// What an inline entry whose check fails is under a lock: a write that was cut short. The protocol
 /// writes a new entry's check last and a replaced value's check first, so it was a replacement; a
 /// value of one word is then the old one still.
-pub(super) fn mended(format: &Format, words: &[u64]) -> Entry {
+pub(crate) fn mended(format: &Format, words: &[u64]) -> Entry {
     let (key, payload) = words[1..].split_at(format.key_words());
     Entry { key: key.into(), payload: payload.into(), lost: payload.len() > 1 }
 }
 
 /// Bytes as big-endian words, so that words compare as keys of one length do.
-pub(super) fn pack(bytes: &[u8]) -> Words {
+pub(crate) fn pack(bytes: &[u8]) -> Words {
     bytes
         .chunks(8)
         .map(|chunk| {
@@ -189,7 +189,7 @@ pub(super) fn pack(bytes: &[u8]) -> Words {
 }
 
 /// The first `len` bytes of packed words.
-pub(super) fn unpack(words: &[u64], len: usize) -> Vec<u8> {
+pub(crate) fn unpack(words: &[u64], len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
     bytes.truncate(len);
     bytes
@@ -202,7 +202,7 @@ fn order(key: &[u8], prefix: usize) -> u64 {
 }
 
 /// The key words of an entry for a key of a leaf with this prefix.
-pub(super) fn key_words(format: &Format, key: &[u8], prefix: usize) -> Words {
+pub(crate) fn key_words(format: &Format, key: &[u8], prefix: usize) -> Words {
     if format.key.is_some() {
         return pack(key);
     }
@@ -217,7 +217,7 @@ pub(super) fn key_words(format: &Format, key: &[u8], prefix: usize) -> Words {
 
 /// How an entry's key stands to `other`, of which the leaf's prefix is known to be a prefix too;
 /// `Equal` when its words do not tell.
-pub(super) fn order_of(format: &Format, words: &[u64], other: &[u8], prefix: usize) -> Ordering {
+pub(crate) fn order_of(format: &Format, words: &[u64], other: &[u8], prefix: usize) -> Ordering {
     if format.key.is_some() {
         return words.cmp(&pack(other));
     }
@@ -225,7 +225,7 @@ pub(super) fn order_of(format: &Format, words: &[u64], other: &[u8], prefix: usi
 }
 
 /// Whether two digests leave open which key comes first.
-pub(super) fn same_order(a: &Entry, b: &Entry) -> bool {
+pub(crate) fn same_order(a: &Entry, b: &Entry) -> bool {
     a.key[0] >> HASH_BITS == b.key[0] >> HASH_BITS
 }
 

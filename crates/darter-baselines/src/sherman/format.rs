@@ -1,31 +1,35 @@
 //! The shape of what is stored, as a root word keeps it, and how nodes are read and written in it.
 
+use super::hopscotch::Layout;
 use super::options::{Records, ShermanOptions};
+use super::page::Link;
 use darter_index::{IndexError, Result};
 use std::ops::Deref;
 
 /// Words before the fences.
-pub(super) const HEADER_WORDS: usize = 6;
+pub(crate) const HEADER_WORDS: usize = 6;
 /// The longest key that an entry holds itself, and the longest bound that a node does.
-pub(super) const SHORT_MAX: usize = 64;
+pub(crate) const SHORT_MAX: usize = 64;
 /// Entries a leaf must have room for beside the longest bounds.
 const ENTRIES_MIN: usize = 4;
 
 /// The shape of what is stored, as the root word keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) node_words: usize,
+pub(crate) struct Shape {
+    pub(crate) node_words: usize,
     /// Bytes of every key, when they have one length.
-    pub(super) key: Option<usize>,
+    pub(crate) key: Option<usize>,
     /// Bytes of every value, when values are in the entry.
-    pub(super) value: Option<usize>,
-    pub(super) redo: bool,
+    pub(crate) value: Option<usize>,
+    pub(crate) redo: bool,
+    /// Slots of a leaf, when leaves are hopscotch tables ([`super::hopscotch`]).
+    pub(crate) span: Option<usize>,
 }
 
 impl Shape {
     /// # Errors
     /// [`IndexError::Options`].
-    pub(super) fn of(options: &ShermanOptions) -> Result<Self> {
+    pub(crate) fn of(options: &ShermanOptions) -> Result<Self> {
         let (key, value) = match options.records {
             Records::Any => (None, None),
             Records::FixedKeys { key_bytes } => (Some(key_bytes), None),
@@ -36,6 +40,7 @@ impl Shape {
             key: key.map(usize::from),
             value: value.map(usize::from),
             redo: options.redo_images,
+            span: None,
         };
         if !options.node_bytes.is_power_of_two() || !(512..=16 << 10).contains(&options.node_bytes) {
             return Err(IndexError::Options("node_bytes must be a power of two from 512 to 16,384"));
@@ -59,61 +64,96 @@ impl Shape {
     }
 
     /// ```text
-    /// node bytes 24 | key bytes + 1, 8 | value bytes + 1, 17 | redo 1 | 1
+    /// node bytes 24 | key bytes + 1, 8 | value bytes + 1, 17 | redo 1 | 1 | slots of a hopscotch leaf / 8, 4
     /// ```
-    pub(super) fn word(&self) -> u64 {
+    pub(crate) fn word(&self) -> u64 {
         let plus_one = |bytes: Option<usize>| bytes.map_or(0, |bytes| bytes as u64 + 1);
         self.node_bytes()
             | plus_one(self.key) << 24
             | plus_one(self.value) << 32
             | u64::from(self.redo) << 49
             | 1 << 50
+            | (self.span.unwrap_or(0) as u64 / 8) << 51
     }
 
     /// `None` when no index has this shape.
-    pub(super) fn from_word(word: u64) -> Option<Self> {
+    pub(crate) fn from_word(word: u64) -> Option<Self> {
         let less_one = |field: u64| (field > 0).then(|| field as usize - 1);
         let shape = Self {
             node_words: (word & 0xff_ffff) as usize / 8,
             key: less_one(word >> 24 & 0xff),
             value: less_one(word >> 32 & 0x1_ffff),
             redo: word >> 49 & 1 == 1,
+            span: Some((word >> 51 & 15) as usize * 8).filter(|&span| span > 0),
         };
         let sound = shape.node_words.is_power_of_two()
             && (64..=2048).contains(&shape.node_words)
             && shape.key.is_none_or(|bytes| (1..=SHORT_MAX).contains(&bytes))
-            && (shape.value.is_none() || shape.key.is_some());
+            && (shape.value.is_none() || shape.key.is_some())
+            && shape.span.is_none_or(|span| (16..=64).contains(&span));
         (sound && shape.has_room() && shape.word() == word).then_some(shape)
     }
 
-    pub(super) fn node_bytes(&self) -> u64 {
+    pub(crate) fn node_bytes(&self) -> u64 {
         self.node_words as u64 * 8
     }
 
-    pub(super) fn key_words(&self) -> usize {
+    pub(crate) fn key_words(&self) -> usize {
         self.key.map_or(1, |bytes| bytes.div_ceil(8))
     }
 
     /// Words of the value, or of the pointer to the pair.
-    pub(super) fn payload_words(&self) -> usize {
+    pub(crate) fn payload_words(&self) -> usize {
         self.value.map_or(1, |bytes| bytes.div_ceil(8))
     }
 
-    /// Values are in the entries, which then need a check word.
-    pub(super) fn is_inline(&self) -> bool {
+    /// Values are in the entries.
+    pub(crate) fn is_inline(&self) -> bool {
         self.value.is_some()
     }
 
-    pub(super) fn entry_words(&self) -> usize {
-        usize::from(self.is_inline()) + self.key_words() + self.payload_words()
+    /// Words of an entry before its key: a check where an inline entry has its own.
+    pub(crate) fn check_words(&self) -> usize {
+        usize::from(self.is_inline() && self.span.is_none())
+    }
+
+    pub(crate) fn entry_words(&self) -> usize {
+        self.check_words() + self.key_words() + self.payload_words()
+    }
+
+    /// Where the words of leaves lie that are hopscotch tables.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        let bound = self.key.map_or(SHORT_MAX, |bytes| bytes).div_ceil(8);
+        self.span.map(|span| Layout::new(span, self.entry_words(), HEADER_WORDS + 2 * bound))
+    }
+
+    /// Words of a leaf. The root has as many, whatever it is.
+    pub(crate) fn leaf_words(&self) -> usize {
+        self.layout().map_or(self.node_words, |layout| layout.leaf_words().max(self.node_words))
+    }
+
+    /// Bytes of a leaf's memory: links give addresses in units of 64 bytes, and small objects lie at
+    /// multiples of their size.
+    pub(crate) fn leaf_bytes(&self) -> u64 {
+        (self.leaf_words() as u64 * 8).next_multiple_of(64)
+    }
+
+    /// Words of the node that a link leads to.
+    pub(crate) fn words_of(&self, link: Link) -> usize {
+        if self.span.is_some() && link.has_leaf_size() { self.leaf_words() } else { self.node_words }
+    }
+
+    /// Bytes of the node that a link leads to.
+    pub(crate) fn bytes_of(&self, link: Link) -> u64 {
+        if self.span.is_some() && link.has_leaf_size() { self.leaf_bytes() } else { self.node_bytes() }
     }
 }
 
 /// How nodes are read and written: the shape, and the key of the hashes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Format {
+pub(crate) struct Format {
     shape: Shape,
-    pub(super) seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Deref for Format {
@@ -125,7 +165,7 @@ impl Deref for Format {
 }
 
 impl Format {
-    pub(super) fn new(shape: Shape, secret: [u64; 4]) -> Self {
+    pub(crate) fn new(shape: Shape, secret: [u64; 4]) -> Self {
         Self { shape, seed: secret[3] }
     }
 }
@@ -134,7 +174,7 @@ const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// One step of the hash: for a given state, another word gives another state.
 #[inline]
-pub(super) fn mix(state: u64, word: u64) -> u64 {
+pub(crate) fn mix(state: u64, word: u64) -> u64 {
     let product = (state ^ word).wrapping_mul(PRIME);
     product ^ product >> 29
 }

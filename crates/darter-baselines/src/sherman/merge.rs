@@ -61,7 +61,7 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// Those of [`Sherman::merge_upwards`].
-    pub(super) async fn merge_left_over(&self, client: &mut Client<F>) -> Result<()> {
+    pub(crate) async fn merge_left_over(&self, client: &mut Client<F>) -> Result<()> {
         let keys = std::mem::take(&mut *self.shared.unmerged());
         for key in keys {
             let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
@@ -83,7 +83,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`]; a full pool is none.
-    pub(super) async fn merge_upwards(&mut self, key: &[u8]) -> Result<bool> {
+    pub(crate) async fn merge_upwards(&mut self, key: &[u8]) -> Result<bool> {
         let mut level = 0;
         loop {
             match self.merge_at(key, level).await {
@@ -187,7 +187,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let mut change = Change::default();
         if !mutant!("sherman-merged-node-not-marked-dead") {
-            write_dead(&mut change.batch, &right);
+            write_dead(&self.shared.format, &mut change.batch, &right);
         }
         let locks = holding.locks.iter_mut().collect();
         if self.rewrite(&mut change, &left, &draft, locks).await? {
@@ -238,7 +238,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Finishes a merge: the right neighbour of a locked node may be dead and still linked.
     /// Unlocks.
-    pub(super) async fn absorb_dead_sibling(
+    pub(crate) async fn absorb_dead_sibling(
         &mut self,
         mut locked: Locked,
         mut left: Box<Page>,
@@ -252,6 +252,9 @@ impl<F: Fabric> Operation<'_, F> {
             fetch_bounds(&mut self.client, &mut left).await?;
             fetch_bounds(&mut self.client, &mut right).await?;
             let mut change = Change::default();
+            if right.is_leaf() && self.shared.format.span.is_some() {
+                write_dead(&self.shared.format, &mut change.batch, &right);
+            }
             if let Some(draft) = self.joined(&left, &right).await? {
                 if self.rewrite(&mut change, &left, &draft, vec![&mut locked]).await? {
                     self.retire_joined(&left, &right);
@@ -259,7 +262,7 @@ impl<F: Fabric> Operation<'_, F> {
                 return Ok(());
             }
             // The left one has grown since: the right one's contents move to a node that is alive.
-            let link = self.shared.new_node(&mut self.client, &mut change.fresh).await?;
+            let link = self.shared.new_node(&mut self.client, &mut change.fresh, right.level).await?;
             let written = self.shared.write_new(&mut change, link, &right.draft(&self.shared.format));
             let draft = Draft { sibling: link, ..left.draft(&self.shared.format) };
             let moved = match written {
@@ -287,7 +290,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Reads a node that a link of the tree leads to. Returns it if it is dead.
     async fn read_dead(&mut self, link: Link) -> Result<Option<Box<Page>>> {
         let format = &self.shared.format;
-        let words = self.client.read(link.addr(), format.node_words).await?;
+        let words = self.client.read(link.addr(), format.words_of(link)).await?;
         let page = Page::parse(format, link.addr(), &words);
         Ok(page.filter(|page| page.is_dead() && page.tag == link.tag()).map(Box::new))
     }
@@ -314,7 +317,7 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok(false);
         }
         let mut change = Change::default();
-        write_dead(&mut change.batch, &child);
+        write_dead(&self.shared.format, &mut change.batch, &child);
         self.become_child(&mut change, &root, &child, holding).await
     }
 
@@ -337,7 +340,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Finishes the root's taking in of its only child, which may be dead and still linked.
-    pub(super) async fn absorb_dead_child(&mut self) -> Result<()> {
+    pub(crate) async fn absorb_dead_child(&mut self) -> Result<()> {
         let mut holding = Holding::default();
         holding.locks.push(self.lock_root().await?);
         let done = async {
@@ -347,7 +350,11 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let Some(mut child) = self.read_dead(root.child(0)).await? else { return Ok(()) };
             fetch_bounds(&mut self.client, &mut child).await?;
-            self.become_child(&mut Change::default(), &root, &child, &mut holding).await.map(drop)
+            let mut change = Change::default();
+            if child.is_leaf() && self.shared.format.span.is_some() {
+                write_dead(&self.shared.format, &mut change.batch, &child);
+            }
+            self.become_child(&mut change, &root, &child, &mut holding).await.map(drop)
         };
         let outcome = done.await;
         holding.end(&mut self.client, outcome).await

@@ -12,25 +12,26 @@
 //! `docs/sherman.md` says what the published design leaves open, what is done here, and what that
 //! costs.
 
-mod bound;
+pub(crate) mod bound;
 mod bulk;
-mod cache;
+pub(crate) mod cache;
 mod check;
-mod entry;
-mod format;
+pub(crate) mod entry;
+pub(crate) mod format;
 mod holes;
+pub(crate) mod hopscotch;
 mod merge;
-mod nodes;
-mod options;
-mod page;
+pub(crate) mod nodes;
+pub(crate) mod options;
+pub(crate) mod page;
 #[cfg(test)]
 mod races;
 mod scan;
-mod search;
-mod situations;
-mod split;
-mod walk;
-mod write;
+pub(crate) mod search;
+pub(crate) mod situations;
+pub(crate) mod split;
+pub(crate) mod walk;
+pub(crate) mod write;
 
 #[doc(hidden)]
 pub use holes::{ShermanHole, ShermanHoles};
@@ -52,14 +53,22 @@ use darter_pool::{AllocKind, Client};
 use entry::STAMP_BITS;
 use format::Shape;
 use format::{Format, mix};
-use page::{Body, Draft, Link, is_plausible, tag_of};
+use page::{Body, Draft, Link, is_plausible, tag_with_size};
 use split::Parted;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// What tells the indexes apart that are such trees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TreeKind {
+    pub(crate) name: &'static str,
+    /// The kind word of a pool's root.
+    pub(crate) word: u64,
+}
+
 /// "SHERMAN" and the format's version, in the kind word of a pool's root.
-const KIND: u64 = u64::from_le_bytes(*b"SHERMAN\x02");
+const KIND: TreeKind = TreeKind { name: "sherman", word: u64::from_le_bytes(*b"SHERMAN\x02") };
 const KIND_WORD: usize = 3;
 const DESCRIPTOR_WORD: usize = 8;
 /// Words of the descriptor: shape, root, locks.
@@ -71,16 +80,16 @@ const UNTOLD_MANY: usize = 16;
 const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 
 /// An operation under way.
-type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
+pub(crate) type Operation<'a, F> = crate::operation::Operation<'a, Shared, F>;
 
 /// What the clients of a compute node share of the index.
 #[derive(Debug)]
-struct Shared {
-    format: Format,
-    descriptor: GlobalAddr,
-    root: Link,
-    locks: Hocl,
-    cache: Cache,
+pub(crate) struct Shared {
+    pub(crate) format: Format,
+    pub(crate) descriptor: GlobalAddr,
+    pub(crate) root: Link,
+    pub(crate) locks: Hocl,
+    pub(crate) cache: Cache,
     options: ShermanOptions,
     /// Nodes that their parents may not have been told of, with their levels, and whether telling
     /// found the pool full.
@@ -106,7 +115,7 @@ impl Shared {
 
     /// Whether so many nodes are unknown to their parents for want of room that no more are to be
     /// made.
-    fn cannot_tell(&self) -> bool {
+    pub(crate) fn cannot_tell(&self) -> bool {
         self.untold().iter().filter(|(.., was_full)| *was_full).count() >= UNTOLD_MANY
     }
 
@@ -115,7 +124,7 @@ impl Shared {
     }
 
     /// The leaf of this key is empty: the next maintenance tries to merge it.
-    fn note_unmerged(&self, key: &[u8]) {
+    pub(crate) fn note_unmerged(&self, key: &[u8]) {
         let mut unmerged = self.unmerged();
         if unmerged.len() < UNTOLD_MAX {
             unmerged.push(key.to_vec());
@@ -140,7 +149,7 @@ impl Shared {
 /// A Sherman index in a pool. Clones share locks and cache.
 #[derive(Debug)]
 pub struct Sherman<F: Fabric> {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     fabric: PhantomData<fn() -> F>,
 }
 
@@ -152,7 +161,7 @@ impl<F: Fabric> Clone for Sherman<F> {
 
 impl<F: Fabric> Sherman<F> {
     /// Refuses keys and values that the index's shape has no room for.
-    fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
         let shape = &self.shared.format;
         match (shape.key, shape.value, value) {
@@ -175,24 +184,28 @@ impl Draft {
     }
 }
 
-impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
-    const NAME: &'static str = "sherman";
-
-    type Options = ShermanOptions;
-
-    async fn open(client: &mut Client<F>, options: ShermanOptions) -> Result<Self> {
+impl<F: Fabric> Sherman<F> {
+    /// Opens a tree of a kind.
+    ///
+    /// # Errors
+    /// Those of [`OrderedIndex::open`].
+    pub(crate) async fn open_as(
+        client: &mut Client<F>,
+        options: ShermanOptions,
+        tree: TreeKind,
+    ) -> Result<Self> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let pool = client.pool();
         let (kind_word, descriptor_word) = (pool.root_word(KIND_WORD), pool.root_word(DESCRIPTOR_WORD));
         let [kind, descriptor] = client.read_each([kind_word, descriptor_word]).await?;
         let descriptor = GlobalAddr::from_bits(descriptor);
-        if kind != KIND {
-            return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
+        if kind != tree.word {
+            return Err(IndexError::NoIndex { expected: tree.name, found: kind });
         }
         let words = client.read(descriptor, DESCRIPTOR_WORDS).await?;
         let root = Link::from_word(words[1]);
         let mut shape = Shape::from_word(words[0])
-            .filter(|shape| is_plausible(client.pool(), root.addr(), shape.node_bytes()))
+            .filter(|shape| is_plausible(client.pool(), root.addr(), shape.leaf_bytes()))
             .ok_or(IndexError::corrupt(descriptor, "no Sherman index has this shape"))?;
         shape.redo &= options.redo_images;
         let format = Format::new(shape, client.pool().secret());
@@ -216,8 +229,15 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
     }
 
     /// Makes an empty root and its locks; of several creators one wins.
-    async fn create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self> {
-        let shape = Shape::of(&options)?;
+    ///
+    /// # Errors
+    /// Those of [`OrderedIndex::create`].
+    pub(crate) async fn create_as(
+        client: &mut Client<F>,
+        options: ShermanOptions,
+        shape: Shape,
+        tree: TreeKind,
+    ) -> Result<Self> {
         {
             let mut client = client.pin(OpKind::Maintain).await?;
             let pool = client.pool();
@@ -226,7 +246,7 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
             let locks = Hocl::create(&mut client, u64::from(options.lock_words)).await?;
             let mut drafts = darter_index::radix::drafts::Drafts::new();
             let made = async {
-                let root = drafts.alloc(&mut client, 0, shape.node_bytes(), AllocKind::Inner).await?;
+                let root = drafts.alloc(&mut client, 0, shape.leaf_bytes(), AllocKind::Inner).await?;
                 let descriptor = drafts.alloc(&mut client, 0, DESCRIPTOR_BYTES, AllocKind::Inner).await?;
                 Ok::<_, IndexError>((root, descriptor))
             };
@@ -238,7 +258,7 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
                     return Err(error);
                 }
             };
-            let root = Link::new(root, tag_of(mix(format.seed, root.bits())));
+            let root = Link::new(root, tag_with_size(&format, mix(format.seed, root.bits()), true));
             let image = Draft::empty().image(&format, root.addr(), root.tag(), 1).unwrap_or_default();
             let mut batch = client.batch();
             batch.write(root.addr(), &image);
@@ -246,7 +266,7 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
             client.complete(batch).await?;
             let mut batch = client.batch();
             let cas = batch.cas(descriptor_word, 0, descriptor.bits());
-            batch.fence().cas(kind_word, 0, KIND);
+            batch.fence().cas(kind_word, 0, tree.word);
             let done = client.submit(batch).await?;
             let won = done.swapped(cas);
             client.recycle(done);
@@ -257,9 +277,23 @@ impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
                 Hocl::free_unpublished(&mut client, locks);
             }
         }
-        let index = Self::open(client, options).await?;
+        let index = Self::open_as(client, options, tree).await?;
         index.shared.locks.make_tables(client).await?;
         Ok(index)
+    }
+}
+
+impl<F: Fabric> OrderedIndex<F> for Sherman<F> {
+    const NAME: &'static str = KIND.name;
+
+    type Options = ShermanOptions;
+
+    async fn open(client: &mut Client<F>, options: ShermanOptions) -> Result<Self> {
+        Self::open_as(client, options, KIND).await
+    }
+
+    async fn create(client: &mut Client<F>, options: ShermanOptions) -> Result<Self> {
+        Self::create_as(client, options, Shape::of(&options)?, KIND).await
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {

@@ -14,9 +14,11 @@
 //! them the words fit together or not.
 
 use super::entry::{Entry, EntryState, mended};
-use super::format::HEADER_WORDS;
+use super::format::{Format, HEADER_WORDS};
+use super::hopscotch::{Layout, mark_dead};
 use super::page::{
-    Aim, DEAD, Draft, Link, Page, Position, is_alive, is_plausible, redo_image, redo_state, state_of, tag_of,
+    Aim, DEAD, Draft, Link, Page, Position, is_alive, is_plausible, redo_image, redo_state, state_of,
+    tag_with_size,
 };
 use super::walk::fetch_bounds;
 use super::{Operation, Shared, situations};
@@ -28,7 +30,7 @@ use darter_index::{IndexError, Result};
 use darter_pool::{AllocKind, Client, PoolError};
 
 /// What a READ under the lock brought.
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// The node, sound, with what was half done mended.
     Alive(Box<Page>),
     /// A node that is no longer in the tree.
@@ -51,9 +53,9 @@ enum Locking {
 /// A change of whole nodes that nobody can see yet: what was allocated for it, and the WRITEs that
 /// have to come first.
 #[derive(Debug, Default)]
-pub(super) struct Change {
-    pub(super) fresh: Drafts,
-    pub(super) batch: Batch,
+pub(crate) struct Change {
+    pub(crate) fresh: Drafts,
+    pub(crate) batch: Batch,
 }
 
 impl Change {
@@ -68,8 +70,16 @@ impl Change {
     }
 }
 
+/// Remarks that a lock was taken over. Nothing else is to be done: whatever was left half done shows
+/// in the node, now or when it is locked next.
+pub(crate) fn note_taken_over(locked: &Locked) {
+    if locked.is_taken_over {
+        note(situations::TAKEN_OVER);
+    }
+}
+
 /// Whether an error came before anything was posted that others could see.
-pub(super) fn is_harmless(error: &IndexError) -> bool {
+pub(crate) fn is_harmless(error: &IndexError) -> bool {
     !matches!(error, IndexError::Fabric(_) | IndexError::Pool(PoolError::Fabric(_)))
 }
 
@@ -78,19 +88,28 @@ impl Shared {
     ///
     /// # Errors
     /// Those of the pool.
-    pub(super) async fn new_node<F: Fabric>(
+    pub(crate) async fn new_node<F: Fabric>(
         &self,
         client: &mut Client<F>,
         fresh: &mut Drafts,
+        level: u8,
     ) -> Result<Link> {
         let node = (self.random() % u64::from(client.pool().nodes())) as u8;
-        let bytes = self.format.node_bytes();
+        let format = &self.format;
+        let bytes = if level == 0 { format.leaf_bytes() } else { format.node_bytes() };
         let addr = fresh.alloc(client, node, bytes, AllocKind::Inner).await?;
-        Ok(Link::new(addr, tag_of(self.random())))
+        Ok(Link::new(addr, tag_with_size(format, self.random(), level == 0)))
+    }
+
+    /// Drops the copy that leads to the node of this level whose range holds a key.
+    pub(crate) fn drop_copy_above(&self, key: &[u8], level: u8) {
+        if let Some(copy) = self.cache.find(Aim::At(key), level + 1) {
+            self.cache.drop_copy(&copy);
+        }
     }
 
     /// Adds the WRITE of a new node to a change; `None` when its contents do not fit.
-    pub(super) fn write_new(&self, change: &mut Change, link: Link, draft: &Draft) -> Option<()> {
+    pub(crate) fn write_new(&self, change: &mut Change, link: Link, draft: &Draft) -> Option<()> {
         let stamp = self.stamp_after(0);
         let image = draft.image(&self.format, link.addr(), link.tag(), stamp)?;
         change.batch.write(link.addr(), &image);
@@ -98,9 +117,31 @@ impl Shared {
     }
 }
 
-/// Says that a node is no longer in the tree: one word, so that it is said or not.
-pub(super) fn write_dead(batch: &mut Batch, page: &Page) {
+/// Says that a node is no longer in the tree: one word, so that it is said or not. All metadata of
+/// a hopscotch leaf say so too, behind it, since they are read without it; the leaf's contents stay
+/// what they are until nobody believes them.
+pub(crate) fn write_dead(format: &Format, batch: &mut Batch, page: &Page) {
     batch.write(page.addr, &[DEAD]);
+    if let Some(layout) =
+        format.layout().filter(|_| page.is_leaf() && !mutant!("chime-dead-metadata-not-marked"))
+    {
+        let mut words = page.words.to_vec();
+        mark_dead(layout, &mut words);
+        let area = layout.area_at();
+        batch.write(page.addr.plus(area as u64 * 8), &words[area..]);
+    }
+}
+
+/// Adds the WRITE of a node's image, but for its state. What a hopscotch leaf holds comes before its
+/// header: while the old header stands, nobody is led past the leaf to what it no longer holds.
+fn write_image(format: &Format, batch: &mut Batch, page: &Page, image: &[u64]) {
+    let layout =
+        format.layout().filter(|_| page.is_leaf() && !mutant!("chime-header-written-before-its-table"));
+    let end = layout.map_or(image.len(), Layout::vacancy_at);
+    if end < image.len() {
+        batch.write(page.addr.plus(end as u64 * 8), &image[end..]);
+    }
+    batch.write(page.addr.plus(8), &image[1..end]);
 }
 
 impl<F: Fabric> Operation<'_, F> {
@@ -109,7 +150,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// # Errors
     /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`] for a node that cannot be mended;
     /// those of the fabric.
-    pub(super) async fn read_locked(&mut self, link: Link, by_hint: bool) -> Result<Seen> {
+    pub(crate) async fn read_locked(&mut self, link: Link, by_hint: bool) -> Result<Seen> {
         let mut batch = self.client.batch();
         Ok(self.read_locked_with(link, &mut batch, by_hint, None).await?.0)
     }
@@ -118,13 +159,16 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of the pool and the fabric.
-    pub(super) async fn lock_root(&mut self) -> Result<Locked> {
+    pub(crate) async fn lock_root(&mut self) -> Result<Locked> {
         self.shared.locks.lock(&mut self.client, self.shared.root.addr()).await
     }
 
     /// Reads a node whose lock the caller has, in a batch that may hold other verbs, with a probe of
     /// another node: whether it is alive.
-    async fn read_locked_with(
+    ///
+    /// # Errors
+    /// Those of [`Sherman::read_locked`].
+    pub(crate) async fn read_locked_with(
         &mut self,
         link: Link,
         batch: &mut Batch,
@@ -133,7 +177,7 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<(Seen, bool)> {
         let format = &self.shared.format;
         let addr = link.addr();
-        let read = batch.read(addr, format.node_words);
+        let read = batch.read(addr, format.words_of(link));
         let probe = probe.map(|link| (link, batch.read(link.addr(), HEADER_WORDS)));
         let done = self.client.submit(std::mem::take(batch)).await?;
         let words = done.words(read).to_vec();
@@ -141,7 +185,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         let state = state_of(&words);
         let named =
-            redo_image(state).filter(|&image| is_plausible(self.client.pool(), image, format.node_bytes()));
+            redo_image(state).filter(|&image| is_plausible(self.client.pool(), image, format.bytes_of(link)));
         let redone = match named {
             Some(image) if !mutant!("sherman-redo-not-done") => self.redo(link, image).await?,
             _ => None,
@@ -170,16 +214,16 @@ impl<F: Fabric> Operation<'_, F> {
     /// Puts a redo image in its node's place.
     async fn redo(&mut self, link: Link, image: GlobalAddr) -> Result<Option<Page>> {
         let format = &self.shared.format;
-        let words = self.client.read(image, format.node_words).await?;
+        let words = self.client.read(image, format.words_of(link)).await?;
         let Some(page) = Page::parse(format, link.addr(), &words).filter(|page| page.tag == link.tag())
         else {
             return Ok(None);
         };
         let mut batch = self.client.batch();
-        batch.write(link.addr().plus(8), &words[1..]);
+        write_image(format, &mut batch, &page, &words);
         batch.write(link.addr(), &[0]);
         self.client.complete(batch).await?;
-        self.client.retire(image, format.node_bytes(), AllocKind::Inner);
+        self.client.retire(image, format.bytes_of(link), AllocKind::Inner);
         note(situations::REDONE);
         Ok(Some(page))
     }
@@ -187,6 +231,9 @@ impl<F: Fabric> Operation<'_, F> {
     /// Mends inline entries whose writer died.
     async fn mend_entries(&mut self, page: &mut Page) -> Result<()> {
         let format = &self.shared.format;
+        if format.span.is_some() {
+            return self.mend_table(page).await;
+        }
         let torn = |page: &Page, slot| page.entry(format, slot) == EntryState::Torn;
         let slots: Vec<usize> = (0..page.slots(format)).filter(|&slot| torn(page, slot)).collect();
         if slots.is_empty() {
@@ -212,12 +259,30 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
+    /// Mends a hopscotch leaf whose writer died.
+    async fn mend_table(&mut self, page: &mut Page) -> Result<()> {
+        let format = &self.shared.format;
+        let Some(mut table) = page.table(format) else { return Ok(()) };
+        if table.is_sound() && table.has_right_vacancy() {
+            return Ok(());
+        }
+        note(situations::ENTRY_MENDED);
+        let from = table.layout.vacancy_at();
+        table.mend();
+        let words = table.into_words();
+        let mut batch = self.client.batch();
+        batch.write(page.addr.plus(from as u64 * 8), &words[from..]);
+        self.client.complete(batch).await?;
+        page.words = words.into();
+        Ok(())
+    }
+
     /// Locks the leaf whose range holds a key, which a link may lead to, and reads it in a batch
     /// that has other verbs too.
     ///
     /// # Errors
     /// Those of [`Sherman::lock_covering`].
-    pub(super) async fn lock_leaf(
+    pub(crate) async fn lock_leaf(
         &mut self,
         key: &[u8],
         first: (Link, Batch),
@@ -232,7 +297,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of [`Sherman::walk`] and [`Sherman::read_locked`].
-    pub(super) async fn lock_covering(
+    pub(crate) async fn lock_covering(
         &mut self,
         key: &[u8],
         level: u8,
@@ -281,11 +346,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut left = None;
         loop {
             let locked = self.shared.locks.lock(&mut self.client, link.addr()).await?;
-            if locked.is_taken_over {
-                // Nothing else to do: whatever was left half done shows in the node, now or when it
-                // is locked next.
-                note(situations::TAKEN_OVER);
-            }
+            note_taken_over(&locked);
             let mut batch = first.take().unwrap_or_else(|| self.client.batch());
             let by_hint = by_hint && left.is_none();
             let (seen, alive) = match self.read_locked_with(link, &mut batch, by_hint, probe).await {
@@ -322,9 +383,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.shared.note_untold(page.level, parted, false);
         }
         note(situations::MOVED_RIGHT);
-        if let Some(copy) = self.shared.cache.find(Aim::At(key), page.level + 1) {
-            self.shared.cache.drop_copy(&copy);
-        }
+        self.shared.drop_copy_above(key, page.level);
     }
 
     /// Does under the lock what is left to be done at a node: a redo, torn entries, a right
@@ -333,7 +392,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of [`Sherman::read_locked`].
-    pub(super) async fn mend(&mut self, link: Link) -> Result<()> {
+    pub(crate) async fn mend(&mut self, link: Link) -> Result<()> {
         let locked = self.shared.locks.lock(&mut self.client, link.addr()).await?;
         match self.read_locked(link, false).await {
             Ok(Seen::Alive(page)) => self.absorb_dead_sibling(locked, page).await,
@@ -351,7 +410,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// The one given.
-    pub(super) async fn give_up<T>(&mut self, locked: Locked, error: IndexError) -> Result<T> {
+    pub(crate) async fn give_up<T>(&mut self, locked: Locked, error: IndexError) -> Result<T> {
         if is_harmless(&error) || mutant!("sherman-unlocks-after-lost-reply") {
             locked.end(&mut self.client).await?;
         }
@@ -363,7 +422,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of the pool, before anything can be seen; those of the fabric.
-    pub(super) async fn rewrite(
+    pub(crate) async fn rewrite(
         &mut self,
         change: &mut Change,
         page: &Page,
@@ -378,7 +437,8 @@ impl<F: Fabric> Operation<'_, F> {
         if format.redo {
             let mut drafts = Drafts::new();
             let node = page.addr.node();
-            let addr = drafts.alloc(&mut self.client, node, format.node_bytes(), AllocKind::Inner).await?;
+            let bytes = format.bytes_of(page.link());
+            let addr = drafts.alloc(&mut self.client, node, bytes, AllocKind::Inner).await?;
             change.batch.write(addr, &image);
             second = Some((addr, drafts));
         }
@@ -391,7 +451,7 @@ impl<F: Fabric> Operation<'_, F> {
         if let Some((addr, _)) = &second {
             batch.write(page.addr, &[redo_state(*addr)]);
         }
-        batch.write(page.addr.plus(8), &image[1..]);
+        write_image(format, &mut batch, page, &image);
         if second.is_some() {
             batch.write(page.addr, &[0]);
         }
@@ -408,7 +468,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of the fabric.
-    pub(super) async fn submit_and_unlock(
+    pub(crate) async fn submit_and_unlock(
         &mut self,
         mut batch: Batch,
         locked: Vec<&mut Locked>,
@@ -421,7 +481,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// A node has been replaced in the tree, and is dead.
-    pub(super) fn retire_node(&mut self, page: &Page) {
-        self.client.retire(page.addr, self.shared.format.node_bytes(), AllocKind::Inner);
+    pub(crate) fn retire_node(&mut self, page: &Page) {
+        self.client.retire(page.addr, self.shared.format.bytes_of(page.link()), AllocKind::Inner);
     }
 }

@@ -26,6 +26,7 @@
 use super::bound::Bound;
 use super::entry::{Entry, EntryState};
 use super::format::{Format, HEADER_WORDS, mix};
+use super::hopscotch::Table;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pool;
 use std::cmp::Ordering;
@@ -38,12 +39,12 @@ const KIND: usize = 4;
 const CODES: usize = 5;
 /// The state of a node that is no longer in the tree. Its contents stay, for anyone who has to
 /// finish its removal.
-pub(super) const DEAD: u64 = 1 << 63;
+pub(crate) const DEAD: u64 = 1 << 63;
 /// The code of an upper fence that does not exist.
 const NO_FENCE: u8 = 254;
 const TAG_BITS: u32 = 22;
 /// Deepest tree there can be.
-pub(super) const LEVELS_MAX: u8 = 32;
+pub(crate) const LEVELS_MAX: u8 = 32;
 
 /// The check of a node's words, of an inner node all, of a leaf those before its entries.
 fn check(format: &Format, addr: GlobalAddr, words: &[u64]) -> u64 {
@@ -52,43 +53,55 @@ fn check(format: &Format, addr: GlobalAddr, words: &[u64]) -> u64 {
 
 /// A pointer to a node: its address and birth tag. Zero for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Link(u64);
+pub(crate) struct Link(u64);
 
 impl Link {
-    pub(super) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 
-    pub(super) fn new(addr: GlobalAddr, tag: u32) -> Self {
+    pub(crate) fn new(addr: GlobalAddr, tag: u32) -> Self {
         Self(addr.bits() >> 6 | u64::from(tag) << (64 - TAG_BITS))
     }
 
-    pub(super) fn from_word(word: u64) -> Self {
+    pub(crate) fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    pub(super) fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         self.0
     }
 
-    pub(super) fn addr(self) -> GlobalAddr {
+    pub(crate) fn addr(self) -> GlobalAddr {
         GlobalAddr::from_bits(self.0 << 6)
     }
 
-    pub(super) fn tag(self) -> u32 {
+    pub(crate) fn tag(self) -> u32 {
         (self.0 >> (64 - TAG_BITS)) as u32
     }
 
-    pub(super) fn is_none(self) -> bool {
+    /// Whether what it leads to has the size of a leaf, where that is another than that of an inner
+    /// node; the root has it always.
+    pub(crate) fn has_leaf_size(self) -> bool {
+        self.tag() & 1 == 1
+    }
+
+    pub(crate) fn is_none(self) -> bool {
         self.0 == 0
     }
 }
 
 /// A tag for a node being born, from random bits.
-pub(super) fn tag_of(random: u64) -> u32 {
+pub(crate) fn tag_of(random: u64) -> u32 {
     (random >> (64 - TAG_BITS)) as u32
 }
 
+/// A tag that says whether the node has the size of a leaf, where that is another.
+pub(crate) fn tag_with_size(format: &Format, random: u64, has_leaf_size: bool) -> u32 {
+    let tag = tag_of(random);
+    if format.span.is_some() { tag & !1 | u32::from(has_leaf_size) } else { tag }
+}
+
 /// Whether a node can lie at an address at all.
-pub(super) fn is_plausible<F: Fabric>(pool: &Pool<F>, addr: GlobalAddr, bytes: u64) -> bool {
+pub(crate) fn is_plausible<F: Fabric>(pool: &Pool<F>, addr: GlobalAddr, bytes: u64) -> bool {
     let fabric = pool.fabric();
     usize::from(addr.node()) < fabric.nodes()
         && addr.offset().is_multiple_of(64)
@@ -98,17 +111,17 @@ pub(super) fn is_plausible<F: Fabric>(pool: &Pool<F>, addr: GlobalAddr, bytes: u
 
 /// A node that a READ brought and that passed its check.
 #[derive(Clone, Debug)]
-pub(super) struct Page {
-    pub(super) addr: GlobalAddr,
-    pub(super) words: Box<[u64]>,
-    pub(super) level: u8,
-    pub(super) tag: u32,
-    pub(super) stamp: u64,
-    pub(super) sibling: Link,
+pub(crate) struct Page {
+    pub(crate) addr: GlobalAddr,
+    pub(crate) words: Box<[u64]>,
+    pub(crate) level: u8,
+    pub(crate) tag: u32,
+    pub(crate) stamp: u64,
+    pub(crate) sibling: Link,
     /// Key bytes that all keys of a leaf share, and that its digests leave out.
-    pub(super) prefix: usize,
-    pub(super) low: Bound,
-    pub(super) high: Option<Bound>,
+    pub(crate) prefix: usize,
+    pub(crate) low: Bound,
+    pub(crate) high: Option<Bound>,
     /// Where entries or links begin.
     body: usize,
     /// Of an inner node: its children, and where each separator but the first begins, in bytes from
@@ -121,7 +134,7 @@ pub(super) struct Page {
 
 /// Where a key stands to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Position {
+pub(crate) enum Position {
     Below,
     Within,
     Beyond,
@@ -129,7 +142,7 @@ pub(super) enum Position {
 
 /// What a walk is after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim<'k> {
+pub(crate) enum Aim<'k> {
     /// The node whose range holds a key.
     At(&'k [u8]),
     /// The node whose range holds the keys right below one.
@@ -139,29 +152,29 @@ pub(super) enum Aim<'k> {
 }
 
 /// Whether the header words of a node say that it is the one a link leads to, and in the tree.
-pub(super) fn is_alive(header: &[u64], link: Link) -> bool {
+pub(crate) fn is_alive(header: &[u64], link: Link) -> bool {
     header[STATE] & DEAD == 0 && (header[KIND] >> 8) as u32 & ((1 << TAG_BITS) - 1) == link.tag()
 }
 
 /// The state word of what a READ of a node brought.
-pub(super) fn state_of(words: &[u64]) -> u64 {
+pub(crate) fn state_of(words: &[u64]) -> u64 {
     words[STATE]
 }
 
 /// The state word that names a redo image.
-pub(super) fn redo_state(image: GlobalAddr) -> u64 {
+pub(crate) fn redo_state(image: GlobalAddr) -> u64 {
     image.bits() | 1
 }
 
 /// The redo image that a state word names.
-pub(super) fn redo_image(state: u64) -> Option<GlobalAddr> {
+pub(crate) fn redo_image(state: u64) -> Option<GlobalAddr> {
     (state & 1 == 1 && state & DEAD == 0).then(|| GlobalAddr::from_bits(state & !1))
 }
 
 impl Page {
     /// Takes what a READ of `addr` brought; `None` when its words do not belong together.
-    pub(super) fn parse(format: &Format, addr: GlobalAddr, words: &[u64]) -> Option<Self> {
-        if words.len() != format.node_words {
+    pub(crate) fn parse(format: &Format, addr: GlobalAddr, words: &[u64]) -> Option<Self> {
+        if words.len() != format.node_words && words.len() != format.leaf_words() {
             return None;
         }
         let (kind, codes) = (words[KIND], words[CODES]);
@@ -176,6 +189,11 @@ impl Page {
             return None;
         }
         let level = kind as u8;
+        if let Some(layout) = format.layout().filter(|_| level == 0)
+            && (words.len() != format.leaf_words() || body > layout.vacancy_at())
+        {
+            return None;
+        }
         let checked = if level == 0 { body } else { words.len() };
         if check(format, addr, &words[..checked]) != words[CHECK] || level > LEVELS_MAX {
             return None;
@@ -207,6 +225,17 @@ impl Page {
         Some(page)
     }
 
+    /// The sibling and the fences of a hopscotch leaf, by its header and fences alone; `None` when
+    /// they do not belong together or the leaf is not the one that the link leads to, in the tree.
+    pub(crate) fn parse_header(format: &Format, link: Link, header: &[u64]) -> Option<Self> {
+        if !is_alive(header, link) || header[KIND] as u8 != 0 {
+            return None;
+        }
+        let mut words = vec![0; format.leaf_words()];
+        words[..header.len()].copy_from_slice(header);
+        Self::parse(format, link.addr(), &words)
+    }
+
     fn parse_separators(&mut self) -> Option<()> {
         let links_end = (self.body + self.children) * 8;
         let bytes: &[u8] = bytemuck::cast_slice(&self.words);
@@ -226,7 +255,7 @@ impl Page {
     }
 
     /// Where an aim stands to the fences; `None` when that takes bytes of a long fence.
-    pub(super) fn place(&self, aim: Aim<'_>) -> Option<Position> {
+    pub(crate) fn place(&self, aim: Aim<'_>) -> Option<Position> {
         let (key, below) = match aim {
             Aim::At(key) => (key, false),
             Aim::Below(key) => (key, true),
@@ -243,7 +272,7 @@ impl Page {
     }
 
     /// The child that an aim leads to.
-    pub(super) fn towards(&self, aim: Aim<'_>) -> usize {
+    pub(crate) fn towards(&self, aim: Aim<'_>) -> usize {
         match aim {
             Aim::At(key) => self.last_child(|low| low <= key),
             Aim::Below(key) => self.last_child(|low| low < key),
@@ -251,48 +280,48 @@ impl Page {
         }
     }
 
-    pub(super) fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.words[STATE] & DEAD != 0
     }
 
-    pub(super) fn is_leaf(&self) -> bool {
+    pub(crate) fn is_leaf(&self) -> bool {
         self.level == 0
     }
 
-    pub(super) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> Link {
         Link::new(self.addr, self.tag)
     }
 
     /// Bytes a copy takes in memory.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         let longs: usize = self.longs.iter().map(|(_, bound)| size_of_val(bound) + bound.bytes().len()).sum();
         (size_of::<Self>() + self.words.len() * 8 + self.offsets.len() * 2 + longs) as u64
     }
 
     /// The fences and separators of which bytes may be unknown.
-    pub(super) fn bounds_mut(&mut self) -> impl Iterator<Item = &mut Bound> {
+    pub(crate) fn bounds_mut(&mut self) -> impl Iterator<Item = &mut Bound> {
         std::iter::once(&mut self.low)
             .chain(&mut self.high)
             .chain(self.longs.iter_mut().map(|(_, bound)| bound))
     }
 
     /// Long bounds whose blocks are this node's.
-    pub(super) fn bounds(&self) -> impl Iterator<Item = &Bound> {
+    pub(crate) fn bounds(&self) -> impl Iterator<Item = &Bound> {
         std::iter::once(&self.low).chain(&self.high).chain(self.longs.iter().map(|(_, bound)| bound))
     }
 
     /// Children of an inner node.
-    pub(super) fn children(&self) -> usize {
+    pub(crate) fn children(&self) -> usize {
         if self.level == 0 { 0 } else { self.children }
     }
 
-    pub(super) fn child(&self, at: usize) -> Link {
+    pub(crate) fn child(&self, at: usize) -> Link {
         Link::from_word(self.words[self.body + at])
     }
 
     /// The bytes that keys of child `at` are not below; for the first child that is the lower
     /// fence.
-    pub(super) fn child_low(&self, at: usize) -> &[u8] {
+    pub(crate) fn child_low(&self, at: usize) -> &[u8] {
         if at == 0 {
             return self.low.bytes();
         }
@@ -307,7 +336,7 @@ impl Page {
     }
 
     /// The last child whose lower bound `goes_on` holds of, the first if of none.
-    pub(super) fn last_child(&self, goes_on: impl Fn(&[u8]) -> bool) -> usize {
+    pub(crate) fn last_child(&self, goes_on: impl Fn(&[u8]) -> bool) -> usize {
         let (mut from, mut to) = (0, self.children.saturating_sub(1));
         while from < to {
             let middle = (from + to).div_ceil(2);
@@ -316,44 +345,58 @@ impl Page {
         from
     }
 
+    /// A leaf's entries as a hopscotch table, where they are one.
+    pub(crate) fn table<'p>(&'p self, format: &'p Format) -> Option<Table<'p>> {
+        let layout = format.layout()?;
+        Some(Table::new(format, layout, self.link(), self.sibling, (&self.words[..]).into()))
+    }
+
     /// Entries a leaf has room for.
-    pub(super) fn slots(&self, format: &Format) -> usize {
+    pub(crate) fn slots(&self, format: &Format) -> usize {
+        if let Some(span) = format.span {
+            return span;
+        }
         (self.words.len() - self.body) / format.entry_words()
     }
 
     /// The address of a leaf's entry.
-    pub(super) fn slot_addr(&self, format: &Format, slot: usize) -> GlobalAddr {
+    pub(crate) fn slot_addr(&self, format: &Format, slot: usize) -> GlobalAddr {
         self.addr.plus((self.body + slot * format.entry_words()) as u64 * 8)
     }
 
     /// The words of a leaf's entry.
-    pub(super) fn slot(&self, format: &Format, slot: usize) -> &[u64] {
-        &self.words[self.body + slot * format.entry_words()..][..format.entry_words()]
+    pub(crate) fn slot(&self, format: &Format, slot: usize) -> &[u64] {
+        let packed = self.body + slot * format.entry_words();
+        let at = format.layout().map_or(packed, |layout| layout.entry_at(slot));
+        &self.words[at..][..format.entry_words()]
     }
 
     /// Makes a leaf's entry what was written.
-    pub(super) fn set_slot(&mut self, format: &Format, slot: usize, words: &[u64]) {
+    pub(crate) fn set_slot(&mut self, format: &Format, slot: usize, words: &[u64]) {
         let at = self.body + slot * format.entry_words();
         self.words[at..at + words.len()].copy_from_slice(words);
     }
 
     /// A leaf's entry.
-    pub(super) fn entry(&self, format: &Format, slot: usize) -> EntryState {
+    pub(crate) fn entry(&self, format: &Format, slot: usize) -> EntryState {
+        if let Some(table) = self.table(format) {
+            return table.parse(slot);
+        }
         EntryState::parse(format, (self.addr, self.stamp, slot), self.slot(format, slot))
     }
 
     /// The entries of a leaf that hold keys.
-    pub(super) fn entries(&self, format: &Format) -> impl Iterator<Item = Entry> {
+    pub(crate) fn entries(&self, format: &Format) -> impl Iterator<Item = Entry> {
         (0..self.slots(format)).filter_map(|slot| self.entry(format, slot).entry())
     }
 
     /// Whether no entry of a leaf is taken.
-    pub(super) fn is_empty(&self, format: &Format) -> bool {
+    pub(crate) fn is_empty(&self, format: &Format) -> bool {
         (0..self.slots(format)).all(|slot| self.entry(format, slot) == EntryState::Empty)
     }
 
     /// What the node holds, to be changed and written again.
-    pub(super) fn draft(&self, format: &Format) -> Draft {
+    pub(crate) fn draft(&self, format: &Format) -> Draft {
         let body = if self.level == 0 {
             Body::Leaf { prefix: self.prefix, entries: self.entries(format).collect() }
         } else {
@@ -371,17 +414,17 @@ impl Page {
 
 /// A node's contents.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
-    pub(super) level: u8,
-    pub(super) low: Bound,
-    pub(super) high: Option<Bound>,
-    pub(super) sibling: Link,
-    pub(super) body: Body,
+pub(crate) struct Draft {
+    pub(crate) level: u8,
+    pub(crate) low: Bound,
+    pub(crate) high: Option<Bound>,
+    pub(crate) sibling: Link,
+    pub(crate) body: Body,
 }
 
 /// What a node holds beside its header.
 #[derive(Clone, Debug)]
-pub(super) enum Body {
+pub(crate) enum Body {
     /// Entries, with the length of the prefix that their digests leave out.
     Leaf { prefix: usize, entries: Vec<Entry> },
     /// Children, each with its lower bound; that of the first is the lower fence's, and not stored
@@ -391,7 +434,7 @@ pub(super) enum Body {
 
 impl Draft {
     /// The words to write; `None` when they do not fit.
-    pub(super) fn image(&self, format: &Format, addr: GlobalAddr, tag: u32, stamp: u64) -> Option<Vec<u64>> {
+    pub(crate) fn image(&self, format: &Format, addr: GlobalAddr, tag: u32, stamp: u64) -> Option<Vec<u64>> {
         let mut bytes = Vec::with_capacity(format.node_words * 8);
         self.low.store(&mut bytes);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -399,10 +442,21 @@ impl Draft {
             high.store(&mut bytes);
             bytes.resize(bytes.len().next_multiple_of(8), 0);
         }
-        let mut words = vec![0; format.node_words];
+        let link = Link::new(addr, tag);
+        let len = format.words_of(link);
+        let mut words = vec![0; len];
         let body = HEADER_WORDS + bytes.len() / 8;
-        let (mut children, mut common, mut checked) = (0, 0, format.node_words);
+        let (mut children, mut common, mut checked) = (0, 0, len);
         match &self.body {
+            Body::Leaf { entries, .. } if format.span.is_some() => {
+                checked = body;
+                let layout = format.layout()?;
+                let mut table = Table::new(format, layout, link, self.sibling, words.into());
+                if body > layout.vacancy_at() || !table.fill(entries) {
+                    return None;
+                }
+                words = table.into_words();
+            }
             Body::Leaf { prefix, entries } => {
                 (common, checked) = (*prefix, body);
                 let slots = format.node_words.checked_sub(body)? / format.entry_words();
@@ -425,7 +479,7 @@ impl Draft {
                 bytes.resize(bytes.len().next_multiple_of(8), 0);
             }
         }
-        if HEADER_WORDS * 8 + bytes.len() > format.node_words * 8 {
+        if HEADER_WORDS * 8 + bytes.len() > len * 8 {
             return None;
         }
         for (word, chunk) in words[HEADER_WORDS..].iter_mut().zip(bytes.chunks_exact(8)) {

@@ -77,7 +77,7 @@ impl Cursor {
 }
 
 impl<F: Fabric> Sherman<F> {
-    pub(super) async fn scan_pairs(
+    pub(crate) async fn scan_pairs(
         &self,
         client: &mut Client<F>,
         range: &ScanRange,
@@ -117,7 +117,8 @@ impl<F: Fabric> Operation<'_, F> {
     /// At least one leaf from a place on, sound and without gaps, in the scan's direction.
     async fn leaves_from(&mut self, cursor: &Cursor, reverse: bool, limit: usize) -> Result<Vec<Box<Page>>> {
         let format = &self.shared.format;
-        let likely = limit / (format.node_words / format.entry_words() / 2).max(1) + 1;
+        let slots = format.span.unwrap_or(format.node_words / format.entry_words());
+        let likely = limit / (slots / 2).max(1) + 1;
         let mut leaves: Vec<Box<Page>> = Vec::new();
         let copy = self.shared.cache.find(cursor.aim(), 1).filter(|copy| copy.page.level == 1);
         let links: Vec<Link> = match (copy, cursor) {
@@ -135,7 +136,8 @@ impl<F: Fabric> Operation<'_, F> {
         };
         if !links.is_empty() {
             let mut batch = self.client.batch();
-            let reads: Vec<_> = links.iter().map(|link| batch.read(link.addr(), format.node_words)).collect();
+            let reads: Vec<_> =
+                links.iter().map(|&link| batch.read(link.addr(), format.words_of(link))).collect();
             let done = self.client.submit(batch).await?;
             let pages: Vec<_> = links
                 .iter()

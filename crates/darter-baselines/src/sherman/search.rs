@@ -14,13 +14,13 @@ use darter_pool::Client;
 use smallvec::SmallVec;
 
 /// Entries of a leaf that may hold a key.
-pub(super) type Matches = SmallVec<[(usize, Entry); 2]>;
+pub(crate) type Matches = SmallVec<[(usize, Entry); 2]>;
 
 impl Page {
     /// The entries whose words are those of a key; `None` when one of them does not fit together.
-    pub(super) fn matches(&self, format: &Format, key: &[u8]) -> Option<Matches> {
+    pub(crate) fn matches(&self, format: &Format, key: &[u8]) -> Option<Matches> {
         let words = key_words(format, key, self.prefix);
-        let at = usize::from(format.is_inline());
+        let at = format.check_words();
         let mut matches = Matches::new();
         for slot in 0..self.slots(format) {
             if self.slot(format, slot)[at..at + words.len()] == words[..] {
@@ -34,8 +34,16 @@ impl Page {
         Some(matches)
     }
 
+    /// Whether a hopscotch leaf's vacancy bitmap is that of its entries.
+    pub(crate) fn has_right_vacancy(&self, format: &Format) -> bool {
+        self.table(format).is_none_or(|table| table.has_right_vacancy())
+    }
+
     /// Whether some entry does not fit together, so that a key not found may be there.
-    pub(super) fn is_torn(&self, format: &Format) -> bool {
+    pub(crate) fn is_torn(&self, format: &Format) -> bool {
+        if let Some(table) = self.table(format) {
+            return !table.is_sound();
+        }
         (0..self.slots(format)).any(|slot| self.entry(format, slot) == EntryState::Torn)
     }
 }
@@ -44,7 +52,7 @@ impl Page {
 ///
 /// # Errors
 /// [`IndexError::LostInWrite`].
-pub(super) fn inline_value(format: &Format, addr: GlobalAddr, entry: &Entry) -> Result<Vec<u8>> {
+pub(crate) fn inline_value(format: &Format, addr: GlobalAddr, entry: &Entry) -> Result<Vec<u8>> {
     if entry.lost {
         return Err(IndexError::LostInWrite { addr });
     }
@@ -53,7 +61,7 @@ pub(super) fn inline_value(format: &Format, addr: GlobalAddr, entry: &Entry) -> 
 }
 
 /// The key of an entry that holds it.
-pub(super) fn entry_key(format: &Format, entry: &Entry) -> Option<Vec<u8>> {
+pub(crate) fn entry_key(format: &Format, entry: &Entry) -> Option<Vec<u8>> {
     format.key.map(|bytes| unpack(&entry.key, bytes))
 }
 
@@ -65,22 +73,23 @@ enum SearchState {
 }
 
 /// How a search ended.
-enum Found {
+#[derive(Debug)]
+pub(crate) enum Found {
     Value(Option<Vec<u8>>),
     Stuck(Link),
 }
 
 /// A search under way.
 #[derive(Debug)]
-struct KeySearch<'k> {
-    key: &'k [u8],
+pub(crate) struct KeySearch<'k> {
+    pub(crate) key: &'k [u8],
     walk: Walk<'k>,
     stage: SearchState,
-    mended: u32,
+    pub(crate) mended: u32,
 }
 
 impl<'k> KeySearch<'k> {
-    fn new(key: &'k [u8], fresh: bool, mended: u32) -> Self {
+    pub(crate) fn new(key: &'k [u8], fresh: bool, mended: u32) -> Self {
         Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: SearchState::Walking, mended }
     }
 
@@ -110,7 +119,6 @@ impl Search<Shared> for KeySearch<'_> {
     }
 
     fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<Found>> {
-        let format = &shared.format;
         let page = match std::mem::replace(&mut self.stage, SearchState::Walking) {
             SearchState::Walking => match self.walk.absorb(shared, done)? {
                 Some(End::Page(page)) => page,
@@ -128,6 +136,14 @@ impl Search<Shared> for KeySearch<'_> {
                 return Ok(self.absent(shared, &page));
             }
         };
+        self.in_page(shared, page)
+    }
+}
+
+impl KeySearch<'_> {
+    /// Goes on from the leaf.
+    pub(crate) fn in_page(&mut self, shared: &Shared, page: Box<Page>) -> Result<Option<Found>> {
+        let format = &shared.format;
         match page.matches(format, self.key) {
             None if shared.options.holes.has(ShermanHole::TrustTorn) => Ok(Some(Found::Value(None))),
             None => Ok(self.again(&page)),
@@ -147,7 +163,7 @@ impl Search<Shared> for KeySearch<'_> {
 
 impl<F: Fabric> Sherman<F> {
     /// The values of several keys, in their order, in the same round trips.
-    pub(super) async fn values_of(
+    pub(crate) async fn values_of(
         &self,
         client: &mut Client<F>,
         keys: &[&[u8]],

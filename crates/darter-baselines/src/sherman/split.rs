@@ -11,7 +11,7 @@ use super::format::Format;
 use super::nodes::{Change, is_harmless};
 use super::page::{Body, Draft, LEVELS_MAX, Link, Page};
 use super::search::entry_key;
-use super::{Operation, Sherman, situations};
+use super::{Operation, Sherman, hopscotch, situations};
 use crate::hocl::Locked;
 use darter_fabric::{Fabric, OpKind, mutant};
 use darter_index::checker::note;
@@ -24,24 +24,35 @@ use darter_pool::{Client, PoolError};
 const HEAD_WORDS: usize = 32;
 
 /// A new node that its parent has to be told of, with the bound below it.
-pub(super) type Parted = (Vec<u8>, Link);
+pub(crate) type Parted = (Vec<u8>, Link);
 
 /// An entry with its whole key.
-pub(super) type Item = (Vec<u8>, Entry);
+pub(crate) type Item = (Vec<u8>, Entry);
 
 /// The prefix that digests leave out between two fences.
 fn prefix_between(format: &Format, low: &Bound, high: Option<&Bound>) -> usize {
     match high {
-        Some(high) if format.key.is_none() => common_prefix(low.bytes(), high.bytes()),
+        Some(high) if format.key.is_none() && format.span.is_none() => {
+            common_prefix(low.bytes(), high.bytes())
+        }
         _ => 0,
     }
 }
 
 /// A leaf's body between two fences.
-pub(super) fn leaf_body(format: &Format, low: &Bound, high: Option<&Bound>, items: &[Item]) -> Body {
+pub(crate) fn leaf_body(format: &Format, low: &Bound, high: Option<&Bound>, items: &[Item]) -> Body {
     let prefix = prefix_between(format, low, high);
     let entry = |(key, entry): &Item| Entry { key: key_words(format, key, prefix), ..entry.clone() };
     Body::Leaf { prefix, entries: items.iter().map(entry).collect() }
+}
+
+impl Format {
+    /// Where a leaf's entries are parted.
+    fn middle(&self, items: &[Item]) -> usize {
+        let Some(layout) = self.layout() else { return items.len() / 2 };
+        let home = |(key, _): &Item| hopscotch::home_of(self, layout, &key_words(self, key, 0));
+        hopscotch::middle(layout, &items.iter().map(home).collect::<Vec<_>>())
+    }
 }
 
 /// Where an inner node's children are parted, so that both halves take about the same room.
@@ -61,7 +72,7 @@ impl<F: Fabric> Sherman<F> {
     ///
     /// # Errors
     /// Those of [`Sherman::post_separator`].
-    pub(super) async fn tell_parents(&self, client: &mut Client<F>) -> Result<()> {
+    pub(crate) async fn tell_parents(&self, client: &mut Client<F>) -> Result<()> {
         let untold = std::mem::take(&mut *self.shared.untold());
         for (level, parted, _) in untold {
             let mut operation = Operation::pin(&*self.shared, client, OpKind::Maintain).await?;
@@ -114,7 +125,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; those of the fabric.
-    pub(super) async fn items(&mut self, page: &Page) -> Result<Vec<Item>> {
+    pub(crate) async fn items(&mut self, page: &Page) -> Result<Vec<Item>> {
         let format = &self.shared.format;
         let entries: Vec<Entry> = page.entries(format).collect();
         let keys = match format.key {
@@ -132,7 +143,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of the pool, before anything can be seen; those of the fabric.
-    pub(super) async fn split_leaf(
+    pub(crate) async fn split_leaf(
         &mut self,
         locked: &mut Locked,
         page: &Page,
@@ -142,7 +153,7 @@ impl<F: Fabric> Operation<'_, F> {
         let at = items.partition_point(|(other, _)| &other[..] < key);
         let entry = Entry { key: Words::new(), payload: payload.clone(), lost: false };
         items.insert(at, (key.to_vec(), entry));
-        let right = items.split_off(items.len() / 2);
+        let right = items.split_off(self.shared.format.middle(&items));
         let (Some((below, _)), Some((above, _))) = (items.last(), right.first()) else {
             return Err(IndexError::corrupt(page.addr, "a full leaf of one entry"));
         };
@@ -194,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
         let unfit = IndexError::corrupt(page.addr, "a node of which one half does not fit");
         let level = page.level;
         let parts = lower.bytes().to_vec();
-        let right_link = self.shared.new_node(&mut self.client, &mut change.fresh).await?;
+        let right_link = self.shared.new_node(&mut self.client, &mut change.fresh, level).await?;
         let (high, sibling) = (page.high.clone(), page.sibling);
         let right = Draft { level, low: lower, high, sibling, body: right };
         let left = Draft { level, low: page.low.clone(), high: Some(upper), sibling: right_link, body: left };
@@ -206,7 +217,7 @@ impl<F: Fabric> Operation<'_, F> {
             if level == LEVELS_MAX {
                 return Err(IndexError::corrupt(page.addr, "a tree of impossible height"));
             }
-            let left_link = self.shared.new_node(&mut self.client, &mut change.fresh).await?;
+            let left_link = self.shared.new_node(&mut self.client, &mut change.fresh, level).await?;
             if self.shared.write_new(change, left_link, &left).is_none() {
                 return Err(unfit);
             }
@@ -228,7 +239,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; those of the fabric.
-    pub(super) async fn post_separator(&mut self, mut level: u8, mut parted: Option<Parted>) -> Result<()> {
+    pub(crate) async fn post_separator(&mut self, mut level: u8, mut parted: Option<Parted>) -> Result<()> {
         while let Some((parts, link)) = parted {
             level += 1;
             let Some((mut locked, page, alive)) = self.lock_covering(&parts, level, None, Some(link)).await?

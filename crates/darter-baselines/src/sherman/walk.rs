@@ -45,7 +45,7 @@ enum WalkState {
 
 /// Where a walk ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     /// The link to the node aimed at, which was not read.
     Link(Link),
     /// The node aimed at.
@@ -58,7 +58,7 @@ pub(super) enum End {
 
 /// A walk under way.
 #[derive(Debug)]
-pub(super) struct Walk<'k> {
+pub(crate) struct Walk<'k> {
     aim: Aim<'k>,
     /// The level aimed at.
     level: u8,
@@ -66,6 +66,10 @@ pub(super) struct Walk<'k> {
     reads: bool,
     stage: WalkState,
     via: Via,
+    /// The walk ends at the link to a node of the level aimed at, unless that is the root.
+    stops_above: bool,
+    /// The right neighbour that the node above names for the one at the walk's end.
+    sibling: Option<Link>,
     /// Copies are not used any more.
     fresh: bool,
     torn: u32,
@@ -74,13 +78,25 @@ pub(super) struct Walk<'k> {
 }
 
 impl<'k> Walk<'k> {
-    pub(super) fn new(aim: Aim<'k>, level: u8, reads: bool, fresh: bool) -> Self {
+    pub(crate) fn new(aim: Aim<'k>, level: u8, reads: bool, fresh: bool) -> Self {
         let (stage, via) = (WalkState::Start, Via::Tree);
-        Self { aim, level, reads, stage, via, fresh, torn: 0, dead_ends: 0, steps: 0 }
+        let (stops_above, sibling) = (!reads, None);
+        Self { aim, level, reads, stage, via, stops_above, sibling, fresh, torn: 0, dead_ends: 0, steps: 0 }
+    }
+
+    /// A walk to the link of a leaf, which reads the leaf only if it is the root.
+    pub(crate) fn above_leaf(aim: Aim<'k>, fresh: bool) -> Self {
+        Self { stops_above: true, ..Self::new(aim, 0, true, fresh) }
+    }
+
+    /// The right neighbour that the node above named for the one at the walk's end, where it is
+    /// known.
+    pub(crate) fn sibling(&self) -> Option<Link> {
+        self.sibling
     }
 
     /// Has the node aimed at read again.
-    pub(super) fn again(&mut self, page: &Page) -> Option<Link> {
+    pub(crate) fn again(&mut self, page: &Page) -> Option<Link> {
         self.stage = WalkState::Node(page.link());
         self.torn += 1;
         (self.torn > TORN_MAX).then(|| page.link())
@@ -90,7 +106,7 @@ impl<'k> Walk<'k> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(super) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<End>> {
+    pub(crate) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<End>> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return Err(IndexError::corrupt(shared.root.addr(), "no way to a key's leaf"));
@@ -100,10 +116,15 @@ impl<'k> Walk<'k> {
             let mut link = shared.root;
             self.via = Via::Tree;
             if let Some(copy) = copy {
-                link = copy.page.child(copy.page.towards(self.aim));
+                let at = copy.page.towards(self.aim);
+                link = copy.page.child(at);
                 let child_level = copy.page.level - 1;
+                let ends = child_level == self.level && self.stops_above;
+                if ends {
+                    self.sibling = shared.sibling_of_child(&copy.page, at);
+                }
                 self.via = Via::Copy(copy);
-                if child_level == self.level && !self.reads {
+                if ends {
                     return Ok(Some(End::Link(link)));
                 }
             }
@@ -111,7 +132,7 @@ impl<'k> Walk<'k> {
         }
         self.stage = match std::mem::replace(&mut self.stage, WalkState::Start) {
             WalkState::Node(link) => {
-                WalkState::Reading(link, batch.read(link.addr(), shared.format.node_words))
+                WalkState::Reading(link, batch.read(link.addr(), shared.format.words_of(link)))
             }
             WalkState::Bounds(mut page) => {
                 let reads = page.bounds_mut().map(|bound| bound.post(batch)).collect();
@@ -126,7 +147,7 @@ impl<'k> Walk<'k> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(super) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+    pub(crate) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
         match std::mem::replace(&mut self.stage, WalkState::Start) {
             WalkState::Reading(link, read) => {
                 match Page::parse(&shared.format, link.addr(), done.words(read)) {
@@ -202,14 +223,19 @@ impl<'k> Walk<'k> {
             self.stage = WalkState::Bounds(page);
             return Ok(None);
         }
-        let (link, level) = (page.child(page.towards(self.aim)), page.level - 1);
+        let at = page.towards(self.aim);
+        let (link, level) = (page.child(at), page.level - 1);
+        let ends = level == self.level && self.stops_above;
+        if ends {
+            self.sibling = shared.sibling_of_child(&page, at);
+        }
         self.via = Via::Tree;
         if is_root {
             shared.cache.keep_root(*page);
         } else {
             shared.cache.keep(*page);
         }
-        if level == self.level && !self.reads {
+        if ends {
             return Ok(Some(End::Link(link)));
         }
         self.stage = WalkState::Node(link);
@@ -233,12 +259,35 @@ impl<'k> Walk<'k> {
     }
 }
 
+impl Shared {
+    /// The right neighbour of a node's child, as far as copies tell: the node's next child, or the
+    /// first one of its own right neighbour.
+    fn sibling_of_child(&self, page: &Page, at: usize) -> Option<Link> {
+        self.format.span?;
+        if at + 1 < page.children() {
+            return Some(page.child(at + 1));
+        }
+        let Some(high) = &page.high else { return Some(Link::NONE) };
+        let next = self.cache.find(Aim::At(high.whole()?), page.level)?;
+        let begins_there = next.page.level == page.level && next.page.low.whole() == high.whole();
+        (begins_there && next.page.children() > 0).then(|| next.page.child(0))
+    }
+}
+
 impl<F: Fabric> Operation<'_, F> {
     /// Walks to the node aimed at, or to its link.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; those of pool and fabric.
-    pub(super) async fn walk(&mut self, mut walk: Walk<'_>) -> Result<End> {
+    pub(crate) async fn walk(&mut self, mut walk: Walk<'_>) -> Result<End> {
+        self.walk_on(&mut walk).await
+    }
+
+    /// Walks on to the end of a walk.
+    ///
+    /// # Errors
+    /// Those of [`Sherman::walk`].
+    pub(crate) async fn walk_on(&mut self, walk: &mut Walk<'_>) -> Result<End> {
         let mut mended = 0;
         loop {
             let mut batch = self.client.batch();
@@ -254,7 +303,8 @@ impl<F: Fabric> Operation<'_, F> {
                 None => {}
                 Some(End::Stuck(link)) => {
                     self.mend_stuck(link, &mut mended).await?;
-                    walk = Walk::new(walk.aim, walk.level, walk.reads, true);
+                    let stops_above = walk.stops_above;
+                    *walk = Walk { stops_above, ..Walk::new(walk.aim, walk.level, walk.reads, true) };
                 }
                 Some(end) => return Ok(end),
             }
@@ -265,7 +315,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of [`Sherman::walk`].
-    pub(super) async fn link_to(&mut self, aim: Aim<'_>, level: u8, fresh: bool) -> Result<Option<Link>> {
+    pub(crate) async fn link_to(&mut self, aim: Aim<'_>, level: u8, fresh: bool) -> Result<Option<Link>> {
         match self.walk(Walk::new(aim, level, false, fresh)).await? {
             End::Link(link) | End::Stuck(link) => Ok(Some(link)),
             End::Page(page) => Ok(Some(page.link())),
@@ -277,7 +327,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of [`Sherman::walk`].
-    pub(super) async fn leaf_of(&mut self, key: &[u8]) -> Result<Link> {
+    pub(crate) async fn leaf_of(&mut self, key: &[u8]) -> Result<Link> {
         Ok(self.link_to(Aim::At(key), 0, false).await?.unwrap_or(self.shared.root))
     }
 
@@ -285,7 +335,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Those of [`Sherman::walk`].
-    pub(super) async fn page_at(
+    pub(crate) async fn page_at(
         &mut self,
         aim: Aim<'_>,
         level: u8,
@@ -299,7 +349,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Mends what a walk was stuck at; so many times, since a sound tree needs it once for each
     /// thing left half done.
-    pub(super) async fn mend_stuck(&mut self, link: Link, mended: &mut u32) -> Result<()> {
+    pub(crate) async fn mend_stuck(&mut self, link: Link, mended: &mut u32) -> Result<()> {
         *mended += 1;
         if *mended > 1000 {
             return Err(IndexError::corrupt(link.addr(), "a node that leads nowhere"));
@@ -312,7 +362,7 @@ impl<F: Fabric> Operation<'_, F> {
 ///
 /// # Errors
 /// Those of [`bound::fetch`].
-pub(super) async fn fetch_bounds<F: Fabric>(client: &mut Client<F>, page: &mut Page) -> Result<()> {
+pub(crate) async fn fetch_bounds<F: Fabric>(client: &mut Client<F>, page: &mut Page) -> Result<()> {
     if page.bounds().all(|bound: &Bound| bound.whole().is_some()) {
         return Ok(());
     }

@@ -17,7 +17,7 @@ use super::search::{Matches, inline_value};
 use super::split::Parted;
 use super::{Operation, Sherman};
 use crate::hocl::Locked;
-use darter_fabric::{Batch, Fabric, OpKind, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, mutant};
 use darter_index::radix::drafts::Draft as Pair;
 use darter_index::radix::leaf as pair;
 use darter_index::{Condition, IndexError, PutOutcome, Result};
@@ -25,11 +25,11 @@ use darter_pool::{AllocKind, Client, PoolError};
 use smallvec::SmallVec;
 
 /// An entry that holds a key, under the leaf's lock.
-struct Present {
-    slot: usize,
-    entry: Entry,
+pub(crate) struct Present {
+    pub(crate) slot: usize,
+    pub(crate) entry: Entry,
     /// The value, where it had to be read.
-    value: Option<Vec<u8>>,
+    pub(crate) value: Option<Vec<u8>>,
 }
 
 /// What becomes of one entry.
@@ -47,7 +47,7 @@ enum Put {
 }
 
 impl<F: Fabric> Sherman<F> {
-    pub(super) async fn put_value(
+    pub(crate) async fn put_value(
         &self,
         client: &mut Client<F>,
         key: &[u8],
@@ -75,7 +75,7 @@ impl<F: Fabric> Sherman<F> {
         outcome
     }
 
-    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+    pub(crate) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
         self.check_sizes(key, None)?;
         let format = &self.shared.format;
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Delete).await?;
@@ -110,7 +110,7 @@ impl<F: Fabric> Sherman<F> {
 
 impl<F: Fabric> Operation<'_, F> {
     /// The memory node for a key's pair.
-    fn home(&self, key: &[u8]) -> u8 {
+    pub(crate) fn home(&self, key: &[u8]) -> u8 {
         let words = key_words(&self.shared.format, key, 0);
         let hash = words.iter().fold(self.shared.format.seed, |hash, &word| mix(hash, word));
         ((hash >> 32) % u64::from(self.client.pool().nodes())) as u8
@@ -204,11 +204,25 @@ impl<F: Fabric> Operation<'_, F> {
     /// The entry that holds a key, in a leaf whose lock the caller has. The value is fetched when
     /// asked for.
     async fn find_locked(&mut self, page: &Page, key: &[u8], reads_value: bool) -> Result<Option<Present>> {
+        let matches = page.matches(&self.shared.format, key).unwrap_or_default();
+        self.find_among(page.addr, matches, key, reads_value).await
+    }
+
+    /// The entry that holds a key, of those that may. The value is fetched when asked for.
+    ///
+    /// # Errors
+    /// [`IndexError::LostInWrite`] and [`IndexError::Corrupt`]; those of the fabric.
+    pub(crate) async fn find_among(
+        &mut self,
+        leaf: GlobalAddr,
+        mut matches: Matches,
+        key: &[u8],
+        reads_value: bool,
+    ) -> Result<Option<Present>> {
         let format = &self.shared.format;
-        let mut matches: Matches = page.matches(format, key).unwrap_or_default();
         if format.is_inline() {
             let Some((slot, entry)) = matches.pop() else { return Ok(None) };
-            let value = if reads_value { Some(inline_value(format, page.addr, &entry)?) } else { None };
+            let value = if reads_value { Some(inline_value(format, leaf, &entry)?) } else { None };
             return Ok(Some(Present { slot, entry, value }));
         }
         if matches.is_empty() {
@@ -322,7 +336,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Retires the block of an entry that is no longer in its leaf.
-    pub(super) fn retire_block(&mut self, entry: &Entry) {
+    pub(crate) fn retire_block(&mut self, entry: &Entry) {
         if !self.shared.format.is_inline() {
             self.client.retire(entry.block().addr, entry.block().bytes(), AllocKind::Leaf);
         }

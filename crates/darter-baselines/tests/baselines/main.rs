@@ -9,6 +9,7 @@ mod common;
 mod ground;
 
 mod art;
+mod chime;
 mod ladder;
 mod sherman;
 mod smart;

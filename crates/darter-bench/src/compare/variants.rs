@@ -8,7 +8,8 @@ use crate::BenchError;
 use crate::index_target::from_index;
 use darter::{Dart, DartOptions, DefaultFabric, OrderedIndex};
 use darter_baselines::{
-    Art, ArtOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions, Unlock,
+    Art, ArtOptions, Chime, ChimeOptions, HoclOptions, Records, Sherman, ShermanOptions, Smart, SmartOptions,
+    Unlock,
 };
 use darter_index::{Quiver, QuiverOptions};
 use darter_pool::Client;
@@ -49,6 +50,8 @@ impl Adjusts for Smart<DefaultFabric> {}
 impl Adjusts for Sherman<DefaultFabric> {}
 
 impl Adjusts for Quiver<DefaultFabric> {}
+
+impl Adjusts for Chime<DefaultFabric> {}
 
 impl Adjusts for Dart<DefaultFabric> {
     /// The prefix list (DART, section 3.1).
@@ -150,6 +153,12 @@ variants! {
         |demand| sherman(ShermanOptions::fg_plus(), demand);
     "fg", "FG: a one-sided B-link tree without a cache", Sherman, 512, false, true,
         |demand| ShermanOptions { cache_bytes: 0, ..sherman(ShermanOptions::fg(), demand) };
+    "chime", "CHIME: B-link tree with hopscotch leaves, of which a search reads one neighbourhood", Chime, 512, false, true,
+        |demand| chime(demand, true);
+    "chime+pointers", "CHIME whose entries point to their values", Chime, 512, false, true,
+        |demand| chime(demand, false);
+    "chime+cold", "CHIME that does not remember where hot keys lie", Chime, 512, false, true,
+        |demand| ChimeOptions { hot_spot_percent: 0, ..chime(demand, true) };
 }
 
 fn smart(demand: Demand) -> SmartOptions {
@@ -174,6 +183,16 @@ fn sherman(options: ShermanOptions, demand: Demand) -> ShermanOptions {
 fn pointing(options: ShermanOptions, demand: Demand) -> ShermanOptions {
     let records = demand.fixed_key.map_or(Records::Any, |key_bytes| Records::FixedKeys { key_bytes });
     ShermanOptions { cache_bytes: demand.cache_bytes, ..options.records(records) }
+}
+
+/// CHIME whose leaves hold what they have room for, if they may.
+fn chime(demand: Demand, inline: bool) -> ChimeOptions {
+    let records = match (demand.fixed_key, u16::try_from(demand.value_bytes)) {
+        (Some(key_bytes), Ok(value_bytes @ ..=8)) if inline => Records::Inline { key_bytes, value_bytes },
+        (Some(key_bytes), _) => Records::FixedKeys { key_bytes },
+        (None, _) => Records::Any,
+    };
+    ChimeOptions { cache_bytes: demand.cache_bytes, ..ChimeOptions::default().records(records) }
 }
 
 /// FG+ with other locks, and combined commands.

@@ -13,6 +13,7 @@ impl Mutant {
             "ART" => &["art", "art-hashed"],
             "SMART" => &["smart", "smart-in-place"],
             "Sherman" => &["sherman", "sherman-inline", "fg-plus"],
+            "CHIME" => &["chime-inline", "chime"],
             "locks" => &["sherman", "art", "smart-in-place"],
             _ => &[],
         }

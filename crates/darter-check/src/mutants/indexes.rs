@@ -1,4 +1,4 @@
-//! Errors planted in the indexes beside DART: ART, SMART, Sherman.
+//! Errors planted in the indexes beside DART: ART, SMART, Sherman, CHIME.
 
 use super::{FoundBy, Mutant};
 
@@ -214,6 +214,78 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "sherman-pointer-written-before-its-key",
         "A new entry's pointer is written before its key.",
         FoundBy::Explorer("sherman", 17_000),
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-sibling-not-looked-at",
+        "A leaf is believed whatever right neighbour it has.",
+        FoundBy::Explorer("chime-inline", 2_000),
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-neighbourhood-check-ignored",
+        "A neighbourhood is believed to hold all keys of its home whatever its check says.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-hot-entry-not-checked",
+        "An entry that a hot spot names is believed by its key.",
+        FoundBy::Explorer("chime-inline", 2_000),
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-hop-clears-before-it-copies",
+        "An entry that hops leaves its slot before it is in the other.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-hop-beyond-the-neighbourhood",
+        "An entry hops one slot too far from its home.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-dead-metadata-not-marked",
+        "A leaf that was merged into its neighbour does not say so in its metadata.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-header-written-before-its-table",
+        "A split leaf's header leads past it before its slots are what they will be.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-state-not-looked-at-under-the-lock",
+        "A writer takes a leaf for whole whose state says that a redo image waits or that it is dead.",
+        FoundBy::Explorer("chime-inline", 20_000),
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-mend-keeps-both-copies",
+        "A mended leaf keeps both copies of an entry that was hopping.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-check-written-before-its-entry",
+        "A new entry's check is written before its key and value.",
+        FoundBy::Nobody,
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-vacancy-not-written",
+        "An insert or delete leaves the vacancy bitmap what it was.",
+        FoundBy::Tests("--package darter-baselines --test baselines chime::operations_cost_what_they_do"),
+    ),
+    Mutant::new(
+        "CHIME",
+        "chime-wrap-around-one-short",
+        "Of a neighbourhood that wraps around one slot too few is read.",
+        FoundBy::Tests("--package darter-baselines --test baselines chime::operations_cost_what_they_do"),
     ),
     Mutant::new(
         "SMART",

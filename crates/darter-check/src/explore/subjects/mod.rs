@@ -1,6 +1,7 @@
 //! The indexes that can be explored: a line and a file each.
 
 mod art;
+mod chime;
 mod dart;
 mod quiver;
 mod sherman;
@@ -22,6 +23,8 @@ static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
         Explored::of::<sherman::OfSherman<sherman::All>>(),
         Explored::of::<sherman::OfSherman<sherman::Plain>>(),
         Explored::of::<sherman::OfSherman<sherman::Inline>>(),
+        Explored::of::<chime::OfChime<chime::Pointers>>(),
+        Explored::of::<chime::OfChime<chime::Values>>(),
     ]
 });
 

@@ -1,0 +1,583 @@
+//! Leaves that are hopscotch hash tables, as CHIME has them (SOSP 2024, section 4.1): where their
+//! words lie, what ties those together, and which slot an entry goes to.
+//!
+//! ```text
+//! leaf       header and fences (`page`) | vacancy: a bit for every slot, 1 while it is empty | groups of 8 slots
+//! group      replica: the leaf's sibling link | 4 pairs of slots
+//! pair       entry | metadata of both | entry           entry: key, then value or pointer to the pair
+//! metadata   1 | dead 1 | odd slot 31 | even slot 31    slot: neighbourhood check 18 | entry check 13
+//! ```
+//!
+//! *Neighbourhood.* A key's hash names its home, and its entry lies in the home or one of the seven
+//! slots behind it, cyclically. The home's neighbourhood check covers those of the eight entries
+//! whose home it is, with slots and values: the xor of a keyed hash of each. So eight slots that
+//! pass hold all keys of that home, and no mixture of several states of the leaf, up to a chance of
+//! 2^-18. It stands where the published layout has a bitmap of the neighbourhood and versions.
+//!
+//! *Entry check*: a keyed hash of one entry and its slot, 0 while the slot is empty. It lets a READ
+//! of one entry be believed.
+//!
+//! *Replica.* All eight slots from any home on, read as one or, where the table wraps, two runs of
+//! words, hold a replica. The keys of all hashes are address, birth tag and sibling, so what is
+//! found belongs to the leaf that was meant, at a time when this was its sibling.
+
+use super::entry::{Entry, EntryState};
+use super::format::{Format, mix};
+use super::page::Link;
+use darter_fabric::{GlobalAddr, mutant};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+/// Slots in which a key can be, from its home on.
+pub(crate) const NEIGHBOURHOOD: usize = 8;
+/// Slots that share a replica of the leaf's sibling link.
+const GROUP_SLOTS: usize = 8;
+
+const ENTRY_BITS: u32 = 13;
+const HOME_BITS: u32 = 18;
+const SLOT_BITS: u32 = ENTRY_BITS + HOME_BITS;
+const ENTRY_MASK: u64 = (1 << ENTRY_BITS) - 1;
+const HOME_MASK: u64 = (1 << HOME_BITS) - 1;
+/// The leaf is no longer in the tree; in every word of metadata.
+const DEAD_FLAG: u64 = 1 << 62;
+/// In every word of metadata, so that zeros are none.
+const METADATA_MARK: u64 = 1 << 63;
+
+/// A run of a leaf's words: the first one's number, and how many.
+pub(crate) type Run = (usize, usize);
+
+/// Where the words of a hopscotch leaf lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Slots.
+    pub(crate) span: usize,
+    /// Words of an entry.
+    entry: usize,
+    /// The first word of the groups.
+    area: usize,
+}
+
+impl Layout {
+    /// Of leaves whose header and fences take up to `header` words.
+    pub(crate) fn new(span: usize, entry: usize, header: usize) -> Self {
+        Self { span, entry, area: header + 1 }
+    }
+
+    fn pair_words(self) -> usize {
+        2 * self.entry + 1
+    }
+
+    fn group_words(self) -> usize {
+        1 + GROUP_SLOTS / 2 * self.pair_words()
+    }
+
+    /// Words of a leaf.
+    pub(crate) fn leaf_words(self) -> usize {
+        self.area + self.span / GROUP_SLOTS * self.group_words()
+    }
+
+    /// The word of the vacancy bitmap; what is before it is header and fences.
+    pub(crate) fn vacancy_at(self) -> usize {
+        self.area - 1
+    }
+
+    /// The first word of the groups.
+    pub(crate) fn area_at(self) -> usize {
+        self.area
+    }
+
+    fn replica_at(self, group: usize) -> usize {
+        self.area + group * self.group_words()
+    }
+
+    fn pair_at(self, slot: usize) -> usize {
+        self.replica_at(slot / GROUP_SLOTS) + 1 + slot % GROUP_SLOTS / 2 * self.pair_words()
+    }
+
+    /// The first word of a slot's entry.
+    pub(crate) fn entry_at(self, slot: usize) -> usize {
+        self.pair_at(slot) + slot % 2 * (self.entry + 1)
+    }
+
+    /// The word of a slot's metadata.
+    fn metadata_at(self, slot: usize) -> usize {
+        self.pair_at(slot) + self.entry
+    }
+
+    /// The run of a slot's entry and metadata.
+    pub(crate) fn slot_run(self, slot: usize) -> Run {
+        (self.entry_at(slot).min(self.metadata_at(slot)), self.entry + 1)
+    }
+
+    /// The runs of `count` slots from one on, at least a neighbourhood; the metadata of the last
+    /// only where it lies before the entry, or where it is asked for.
+    pub(crate) fn runs(self, first: usize, count: usize, with_last: bool) -> SmallVec<[Run; 2]> {
+        let (start, end) = (self.start_of(first), self.area + self.span / GROUP_SLOTS * self.group_words());
+        if count >= self.span {
+            return SmallVec::from_slice(&[(self.area, end - self.area)]);
+        }
+        let last = first + count - 1;
+        if last < self.span {
+            return SmallVec::from_slice(&[(start, self.end_of(last, with_last) - start)]);
+        }
+        let lost = usize::from(mutant!("chime-wrap-around-one-short"));
+        let rest = self.end_of((last - self.span).saturating_sub(lost), with_last) - self.area;
+        SmallVec::from_slice(&[(start, end - start), (self.area, rest)])
+    }
+
+    fn start_of(self, slot: usize) -> usize {
+        match slot % GROUP_SLOTS {
+            0 => self.replica_at(slot / GROUP_SLOTS),
+            at if at % 2 == 0 => self.entry_at(slot),
+            _ => self.metadata_at(slot),
+        }
+    }
+
+    fn end_of(self, slot: usize, with_metadata: bool) -> usize {
+        if slot.is_multiple_of(2) && with_metadata {
+            self.metadata_at(slot) + 1
+        } else {
+            self.entry_at(slot) + self.entry
+        }
+    }
+
+    /// A slot so many behind another.
+    pub(crate) fn behind(self, slot: usize, offset: usize) -> usize {
+        (slot + offset) % self.span
+    }
+
+    /// How many slots `slot` is behind `home`.
+    pub(crate) fn offset(self, home: usize, slot: usize) -> usize {
+        (slot + self.span - home) % self.span
+    }
+}
+
+/// The home of a key, by the key's words in an entry.
+pub(crate) fn home_of(format: &Format, layout: Layout, key: &[u64]) -> usize {
+    // A digest's order is another in another leaf; its hash is the same.
+    let hash = match format.key {
+        Some(_) => key.iter().fold(format.seed, |hash, &word| mix(hash, word)),
+        None => mix(format.seed, key[0] & 0xff_ffff),
+    };
+    (mix(hash, 0x686f_6d65) >> 40) as usize % layout.span
+}
+
+/// What a slot's words say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    Empty,
+    Live,
+    /// Entry and check do not belong together.
+    Torn,
+}
+
+/// The words of a leaf, or those of them that were read; the others are 0.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<'f> {
+    format: &'f Format,
+    pub(crate) layout: Layout,
+    addr: GlobalAddr,
+    /// What all hashes begin with.
+    base: u64,
+    sibling: Link,
+    words: Cow<'f, [u64]>,
+    /// What is to be written, in this order.
+    writes: Vec<(usize, SmallVec<[u64; 4]>)>,
+}
+
+impl<'f> Table<'f> {
+    /// Of the leaf that a link leads to, while it has this sibling.
+    pub(crate) fn new(
+        format: &'f Format,
+        layout: Layout,
+        link: Link,
+        sibling: Link,
+        words: Cow<'f, [u64]>,
+    ) -> Self {
+        // Checks that any sibling's pass, and a replica that is not looked at, are one mistake.
+        let keyed = if mutant!("chime-sibling-not-looked-at") { Link::NONE } else { sibling };
+        let base = mix(mix(mix(format.seed, link.addr().bits()), u64::from(link.tag())), keyed.word());
+        Self { format, layout, addr: link.addr(), base, sibling, words, writes: Vec::new() }
+    }
+
+    /// Of the leaf that a link leads to, of which nothing was read.
+    pub(crate) fn unread(format: &'f Format, layout: Layout, link: Link, sibling: Link) -> Self {
+        Self::new(format, layout, link, sibling, vec![0; format.leaf_words()].into())
+    }
+
+    /// Puts a run that was read in its place.
+    pub(crate) fn take(&mut self, (at, _): Run, words: &[u64]) {
+        self.words.to_mut()[at..at + words.len()].copy_from_slice(words);
+    }
+
+    /// The words of a slot's entry.
+    pub(crate) fn entry(&self, slot: usize) -> &[u64] {
+        &self.words[self.layout.entry_at(slot)..][..self.layout.entry]
+    }
+
+    /// The key's words of a slot's entry.
+    pub(crate) fn key(&self, slot: usize) -> &[u64] {
+        &self.entry(slot)[..self.format.key_words()]
+    }
+
+    pub(crate) fn home(&self, slot: usize) -> usize {
+        home_of(self.format, self.layout, self.key(slot))
+    }
+
+    fn metadata(&self, slot: usize) -> u64 {
+        self.words[self.layout.metadata_at(slot)] >> (slot as u32 % 2 * SLOT_BITS)
+    }
+
+    fn set_metadata(&mut self, slot: usize, bits: u64, mask: u64) {
+        let shift = slot as u32 % 2 * SLOT_BITS;
+        let word = &mut self.words.to_mut()[self.layout.metadata_at(slot)];
+        *word = *word & !(mask << shift) | bits << shift | METADATA_MARK;
+    }
+
+    fn hash(&self, domain: u64, slot: usize, words: &[u64]) -> u64 {
+        let start = mix(self.base, domain << 8 | slot as u64);
+        mix(words.iter().fold(start, |hash, &word| mix(hash, word)), domain)
+    }
+
+    /// The check of an entry in a slot; never 0.
+    fn entry_check(&self, slot: usize, entry: &[u64]) -> u64 {
+        (self.hash(1, slot, entry) >> (64 - ENTRY_BITS)).max(1)
+    }
+
+    /// What an entry in a slot adds to its home's check.
+    fn member(&self, slot: usize, entry: &[u64]) -> u64 {
+        self.hash(2, slot, entry) >> (64 - HOME_BITS)
+    }
+
+    /// The check of a home without entries.
+    fn home_base(&self, home: usize) -> u64 {
+        self.hash(3, home, &[]) >> (64 - HOME_BITS)
+    }
+
+    fn stored_home_check(&self, home: usize) -> u64 {
+        self.metadata(home) >> ENTRY_BITS & HOME_MASK
+    }
+
+    fn set_entry_check(&mut self, slot: usize, check: u64) {
+        self.set_metadata(slot, check, ENTRY_MASK);
+        self.note_metadata(slot);
+    }
+
+    fn change_home_check(&mut self, home: usize, difference: u64) {
+        let check = self.stored_home_check(home) ^ difference;
+        self.set_metadata(home, check << ENTRY_BITS, HOME_MASK << ENTRY_BITS);
+        self.note_metadata(home);
+    }
+
+    /// Has a slot's metadata written. Two changes of a word in a row are one.
+    fn note_metadata(&mut self, slot: usize) {
+        let at = self.layout.metadata_at(slot);
+        if self.writes.last().is_some_and(|(last, words)| *last == at && words.len() == 1) {
+            self.writes.pop();
+        }
+        self.note(at, 1);
+    }
+
+    fn note(&mut self, at: usize, len: usize) {
+        self.writes.push((at, SmallVec::from_slice(&self.words[at..at + len])));
+    }
+
+    /// What the words of a slot say, whose metadata was read.
+    pub(crate) fn state(&self, slot: usize) -> SlotState {
+        match self.metadata(slot) & ENTRY_MASK {
+            0 => SlotState::Empty,
+            check if check == self.entry_check(slot, self.entry(slot)) => SlotState::Live,
+            _ => SlotState::Torn,
+        }
+    }
+
+    /// Whether the metadata of a slot is that of a leaf in the tree.
+    pub(crate) fn is_in_tree(&self, slot: usize) -> bool {
+        self.words[self.layout.metadata_at(slot)] & (METADATA_MARK | DEAD_FLAG) == METADATA_MARK
+    }
+
+    /// The replica that a run of slots from this one on holds.
+    pub(crate) fn replica(&self, first: usize) -> Link {
+        let group = first.div_ceil(GROUP_SLOTS) % (self.layout.span / GROUP_SLOTS);
+        Link::from_word(self.words[self.layout.replica_at(group)])
+    }
+
+    /// The live entries of a home, by slot, if its neighbourhood fits together; `None` if it is
+    /// torn. The metadata of the last slot need not have been read.
+    pub(crate) fn members(&self, home: usize, has_last: bool) -> Option<SmallVec<[usize; NEIGHBOURHOOD]>> {
+        let mut members = SmallVec::new();
+        let mut check = self.home_base(home);
+        for offset in 0..NEIGHBOURHOOD {
+            let slot = self.layout.behind(home, offset);
+            if self.home(slot) != home {
+                continue;
+            }
+            let difference = self.member(slot, self.entry(slot));
+            if offset + 1 == NEIGHBOURHOOD && slot.is_multiple_of(2) && !has_last {
+                if check != self.stored_home_check(home) {
+                    check ^= difference;
+                    members.push(slot);
+                }
+                continue;
+            }
+            match self.state(slot) {
+                SlotState::Empty => {}
+                SlotState::Live => {
+                    check ^= difference;
+                    members.push(slot);
+                }
+                SlotState::Torn => return None,
+            }
+        }
+        let holds = check == self.stored_home_check(home) && self.is_in_tree(home);
+        (holds || mutant!("chime-neighbourhood-check-ignored")).then_some(members)
+    }
+
+    /// All words of the leaf.
+    pub(crate) fn into_words(self) -> Vec<u64> {
+        self.words.into_owned()
+    }
+
+    /// Whether the vacancy bitmap is that of the entries.
+    pub(crate) fn has_right_vacancy(&self) -> bool {
+        self.words[self.layout.vacancy_at()] == self.vacancy()
+    }
+
+    /// The entry of a slot.
+    pub(crate) fn parse(&self, slot: usize) -> EntryState {
+        match self.state(slot) {
+            SlotState::Empty => EntryState::Empty,
+            SlotState::Torn => EntryState::Torn,
+            SlotState::Live => {
+                let (key, payload) = self.entry(slot).split_at(self.format.key_words());
+                EntryState::Holds(Entry { key: key.into(), payload: payload.into(), lost: false })
+            }
+        }
+    }
+
+    /// Whether everything fits together: replicas, entries and neighbourhoods.
+    pub(crate) fn is_sound(&self) -> bool {
+        let groups = 0..self.layout.span / GROUP_SLOTS;
+        let replicas = groups.map(|group| self.words[self.layout.replica_at(group)]);
+        let mut checks: SmallVec<[u64; 64]> =
+            (0..self.layout.span).map(|home| self.home_base(home)).collect();
+        for slot in 0..self.layout.span {
+            match self.state(slot) {
+                SlotState::Empty => {}
+                SlotState::Live => checks[self.home(slot)] ^= self.member(slot, self.entry(slot)),
+                SlotState::Torn => return false,
+            }
+        }
+        let is_held = |(home, check): (usize, &u64)| self.stored_home_check(home) == *check;
+        replicas.into_iter().all(|word| word == self.sibling.word()) && checks.iter().enumerate().all(is_held)
+    }
+
+    /// The vacancy bitmap as the entries have it.
+    pub(crate) fn vacancy(&self) -> u64 {
+        let is_empty = |slot: &usize| self.state(*slot) == SlotState::Empty;
+        (0..self.layout.span).filter(is_empty).fold(0, |bitmap, slot| bitmap | 1 << slot)
+    }
+
+    /// Writes an empty table's metadata and replicas.
+    fn clear_all(&mut self) {
+        self.words.to_mut()[self.layout.area..].fill(0);
+        for group in 0..self.layout.span / GROUP_SLOTS {
+            self.words.to_mut()[self.layout.replica_at(group)] = self.sibling.word();
+        }
+        for home in 0..self.layout.span {
+            let check = self.home_base(home);
+            self.set_metadata(home, check << ENTRY_BITS, HOME_MASK << ENTRY_BITS);
+        }
+    }
+
+    /// Fills an empty table with entries; `false` when they have no places.
+    pub(crate) fn fill(&mut self, entries: &[Entry]) -> bool {
+        let homes: Vec<usize> =
+            entries.iter().map(|entry| home_of(self.format, self.layout, &entry.key)).collect();
+        let Some(slots) = places(self.layout, &homes) else { return false };
+        self.clear_all();
+        for (entry, slot) in entries.iter().zip(slots) {
+            let words: SmallVec<[u64; 4]> = entry.key.iter().chain(&entry.payload).copied().collect();
+            self.insert(slot, &words);
+        }
+        self.words.to_mut()[self.layout.vacancy_at()] = self.vacancy();
+        self.writes.clear();
+        true
+    }
+
+    /// Makes all checks those of the entries, under the lock of a leaf whose writer died: whatever
+    /// is live was written whole, since an entry's words change only while it is empty and a value
+    /// by one word. Of a key that was being moved one copy goes.
+    pub(crate) fn mend(&mut self) {
+        let is_live = |table: &Self, slot: usize| table.metadata(slot) & ENTRY_MASK != 0;
+        let mut live: Vec<(usize, SmallVec<[u64; 4]>)> = Vec::new();
+        for slot in 0..self.layout.span {
+            let entry = self.entry(slot);
+            let is_new = |other: &(usize, SmallVec<[u64; 4]>)| other.1[..] != *entry;
+            let keeps = live.iter().all(is_new) || mutant!("chime-mend-keeps-both-copies");
+            if is_live(self, slot) && keeps {
+                live.push((slot, SmallVec::from_slice(entry)));
+            }
+        }
+        for slot in 0..self.layout.span {
+            let check = self.home_base(slot);
+            self.set_metadata(slot, check << ENTRY_BITS, (1 << SLOT_BITS) - 1);
+        }
+        for (slot, entry) in live {
+            self.insert(slot, &entry);
+        }
+        self.words.to_mut()[self.layout.vacancy_at()] = self.vacancy();
+        self.writes.clear();
+    }
+
+    /// Puts an entry into an empty slot: it counts from its check on.
+    pub(crate) fn insert(&mut self, slot: usize, entry: &[u64]) {
+        let at = self.layout.entry_at(slot);
+        self.words.to_mut()[at..at + entry.len()].copy_from_slice(entry);
+        if mutant!("chime-check-written-before-its-entry") {
+            self.set_entry_check(slot, self.entry_check(slot, entry));
+        }
+        self.note(at, entry.len());
+        self.set_entry_check(slot, self.entry_check(slot, entry));
+        let difference = self.member(slot, entry);
+        self.change_home_check(self.home(slot), difference);
+    }
+
+    /// Replaces an entry's value, or its pointer.
+    pub(crate) fn replace(&mut self, slot: usize, payload: &[u64]) {
+        let before = self.member(slot, self.entry(slot));
+        let at = self.layout.entry_at(slot) + self.format.key_words();
+        self.words.to_mut()[at..at + payload.len()].copy_from_slice(payload);
+        self.note(at, payload.len());
+        self.set_entry_check(slot, self.entry_check(slot, self.entry(slot)));
+        let after = self.member(slot, self.entry(slot));
+        self.change_home_check(self.home(slot), before ^ after);
+    }
+
+    /// Empties a slot.
+    pub(crate) fn clear(&mut self, slot: usize) {
+        let (home, difference) = (self.home(slot), self.member(slot, self.entry(slot)));
+        self.set_entry_check(slot, 0);
+        self.change_home_check(home, difference);
+    }
+
+    /// Moves an entry to an empty slot of its neighbourhood: it is in both before it leaves one.
+    fn hop(&mut self, from: usize, to: usize) {
+        let entry: SmallVec<[u64; 4]> = SmallVec::from_slice(self.entry(from));
+        let home = self.home(from);
+        let at = self.layout.entry_at(to);
+        self.words.to_mut()[at..at + entry.len()].copy_from_slice(&entry);
+        if mutant!("chime-hop-clears-before-it-copies") {
+            self.set_entry_check(from, 0);
+        }
+        self.note(at, entry.len());
+        self.set_entry_check(to, self.entry_check(to, &entry));
+        let difference = self.member(from, &entry) ^ self.member(to, &entry);
+        self.change_home_check(home, difference);
+        self.set_entry_check(from, 0);
+    }
+
+    /// Puts an entry into its neighbourhood, after moving others until a slot of it is empty.
+    /// `vacancy` becomes what it is then. `false` when no slot is empty or the others have no
+    /// places, and the table is of no further use.
+    pub(crate) fn insert_with_hops(&mut self, home: usize, entry: &[u64], vacancy: &mut u64) -> bool {
+        let layout = self.layout;
+        let Some(mut offset) = first_vacant(layout, home, *vacancy) else { return false };
+        let taken = layout.behind(home, offset);
+        while offset >= NEIGHBOURHOOD {
+            let to = layout.behind(home, offset);
+            let can_hop = |back: &usize| {
+                let from = layout.behind(home, offset - back);
+                let reach = NEIGHBOURHOOD + usize::from(mutant!("chime-hop-beyond-the-neighbourhood"));
+                layout.offset(self.home(from), to) < reach
+            };
+            let Some(back) = (1..NEIGHBOURHOOD).rev().find(can_hop) else { return false };
+            self.hop(layout.behind(home, offset - back), to);
+            offset -= back;
+        }
+        self.insert(layout.behind(home, offset), entry);
+        *vacancy &= !(1 << taken);
+        true
+    }
+
+    /// The WRITEs that make the leaf what the table is, in their order.
+    pub(crate) fn post(&self, batch: &mut darter_fabric::Batch) {
+        for (at, words) in &self.writes {
+            batch.write(self.addr.plus(*at as u64 * 8), words);
+        }
+    }
+}
+
+/// How far behind a home the first vacant slot is.
+pub(crate) fn first_vacant(layout: Layout, home: usize, vacancy: u64) -> Option<usize> {
+    (0..layout.span).find(|&offset| vacancy >> layout.behind(home, offset) & 1 == 1)
+}
+
+/// Marks all metadata of a leaf as that of one no longer in the tree; its contents stay.
+pub(crate) fn mark_dead(layout: Layout, words: &mut [u64]) {
+    for slot in (0..layout.span).step_by(2) {
+        words[layout.metadata_at(slot)] |= DEAD_FLAG;
+    }
+}
+
+/// Slots for entries with these homes, each in its neighbourhood and as near to its home as the
+/// others leave room for; `None` when there are none. Finds them whenever there are any: a maximum
+/// matching, by augmenting paths.
+pub(crate) fn places(layout: Layout, homes: &[usize]) -> Option<Vec<usize>> {
+    if homes.len() > layout.span {
+        return None;
+    }
+    let mut owners = vec![None; layout.span];
+    for entry in 0..homes.len() {
+        if !settle(layout, homes, entry, &mut owners, &mut 0) {
+            return None;
+        }
+    }
+    let mut slots = vec![0; homes.len()];
+    for (slot, owner) in owners.iter().enumerate() {
+        if let Some(owner) = *owner {
+            slots[owner] = slot;
+        }
+    }
+    Some(slots)
+}
+
+/// Finds a slot for an entry; owners of slots that it wants find others.
+fn settle(
+    layout: Layout,
+    homes: &[usize],
+    entry: usize,
+    owners: &mut [Option<usize>],
+    seen: &mut u64,
+) -> bool {
+    let slots = (0..NEIGHBOURHOOD).map(|offset| layout.behind(homes[entry], offset));
+    let slots: SmallVec<[usize; NEIGHBOURHOOD]> = slots.collect();
+    if let Some(&slot) = slots.iter().find(|&&slot| owners[slot].is_none()) {
+        owners[slot] = Some(entry);
+        return true;
+    }
+    for slot in slots {
+        if *seen >> slot & 1 == 1 {
+            continue;
+        }
+        *seen |= 1 << slot;
+        let moves = owners[slot].is_none_or(|owner| settle(layout, homes, owner, owners, seen));
+        if moves {
+            owners[slot] = Some(entry);
+            return true;
+        }
+    }
+    false
+}
+
+/// Where to part entries in order so that both sides have places: as near to the middle as can be.
+pub(crate) fn middle(layout: Layout, homes: &[usize]) -> usize {
+    let half = homes.len() / 2;
+    let around = (0..homes.len()).flat_map(|away| [half.checked_sub(away), Some(half + away)]);
+    let inside = around.flatten().filter(|at| (1..homes.len()).contains(at));
+    let fits =
+        |at: &usize| places(layout, &homes[..*at]).is_some() && places(layout, &homes[*at..]).is_some();
+    // Of entries that had places and one more, those before it or those behind it have places with
+    // it: full neighbourhoods on both sides of it would be two in one place.
+    inside.into_iter().find(fits).unwrap_or(half)
+}
