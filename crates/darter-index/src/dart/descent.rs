@@ -112,6 +112,9 @@ pub(crate) struct Descent<'k> {
     remembers: bool,
     /// Whether the current node is one that was remembered.
     is_remembered: bool,
+    /// The depth of the remembered node that the way began at, once it is believed, and the inner
+    /// nodes read by then.
+    began: Option<(usize, u32)>,
     /// The era that nodes are remembered for.
     era: u64,
     /// Inner nodes read.
@@ -162,6 +165,7 @@ impl<'k> Descent<'k> {
             stale: Vec::new(),
             remembers: false,
             is_remembered: false,
+            began: None,
             era: shared.log.era(),
             nodes_read: 0,
         }
@@ -351,6 +355,7 @@ impl Descent<'_> {
                 return Ok(self.arrived().then_some(End::Reached));
             }
             self.trusted = true;
+            self.began = self.is_remembered.then_some((self.node.depth, self.nodes_read));
         } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
             return Ok(Some(End::Diverged));
         }
@@ -386,6 +391,12 @@ impl Descent<'_> {
     /// root or is being replaced. It was in the tree at some moment of this operation.
     #[inline]
     fn remember(&mut self, shared: &Shared, words: &[u64]) {
+        if let Some((depth, read)) = self.began
+            && self.nodes_read != read + 1
+        {
+            let is_far = self.nodes_read > read;
+            shared.hints.note_end(HintHash::new(self.key.express(depth)), is_far);
+        }
         let is_sealed = || words[1..].iter().all(|&word| Slot::from_word(word).is_sealed());
         if self.is_remembered || self.node.depth == 0 || is_sealed() {
             return;

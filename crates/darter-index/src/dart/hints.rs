@@ -7,7 +7,7 @@
 //! R2).
 //!
 //! Nothing in an entry says that its node is still there. What is remembered of a node ends before
-//! the node's memory is used again ([`super::retired_log`], rule R4).
+//! the node's memory is used again ([`super::retired_log`] argues it).
 //!
 //! Eight words are a line, which a hash chooses: seven entries and a head. Of the hash, the upper 44
 //! bits count ([`HintHash`]): their upper part chooses the line, the low 17 are the check.
@@ -20,16 +20,21 @@
 //!        |    check 17     | type |    address / 16, 44       |     0 = none
 //!        +-----------------+------+---------------------------+
 //!
-//!         63                       11  10  9     7 6          0
-//! head   +---------------------------+---+--------+------------+
-//!        |          era 53           | L |  hand  |    used    |
-//!        +---------------------------+---+--------+------------+
+//!         63             25 24          11  10  9     7 6          0
+//! head   +-----------------+--------------+---+--------+------------+
+//!        |     era 39      |  far, 2 each | L |  hand  |    used    |
+//!        +-----------------+--------------+---+--------+------------+
 //! ```
 //!
 //! *Used* has a bit for each entry that a search has begun with since the *hand* last passed: the
 //! replacement is CLOCK within a line. The line is empty for operations of an era after its own, so
 //! that the whole cache is forgotten by counting one on. Whoever remembers a node takes the lock
 //! *L*, and nobody waits for it: a node that finds it taken is not remembered.
+//!
+//! A node high in the tree is a bad beginning for keys that end far below it, whose deepest nodes
+//! the express skip table names in one round trip. *Far* is a saturating counter for each entry: one
+//! up when a search that began there read two nodes or more below it, one down when one ended there.
+//! From [`FAR`] on nobody begins there.
 
 use super::node::{NodeRef, NodeType};
 use super::prefix_hash::HashedKey;
@@ -51,7 +56,14 @@ const CHECK_SHIFT: u32 = 47;
 const USED: u64 = (1 << WAYS) - 1;
 const HAND_SHIFT: u32 = 7;
 const LOCKED: u64 = 1 << 10;
-const ERA_SHIFT: u32 = 11;
+const FAR_SHIFT: u32 = 11;
+const ERA_SHIFT: u32 = 25;
+
+/// Of an entry's counter, from where on it is no beginning.
+const FAR: u64 = 2;
+const FAR_MAX: u64 = 3;
+/// What a new entry begins with: one search that ends far below is enough.
+const FAR_NEW: u64 = 1;
 
 /// What of an express hash the cache and the log of retired nodes go by: its upper 44 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +126,17 @@ impl Line {
     }
 }
 
+/// An entry's counter in its line's head.
+fn far_of(head: u64, at: usize) -> u64 {
+    head >> (FAR_SHIFT + 2 * at as u32) & 3
+}
+
+/// A head with another counter for an entry.
+fn with_far(head: u64, at: usize, far: u64) -> u64 {
+    let shift = FAR_SHIFT + 2 * at as u32;
+    head & !(3 << shift) | far << shift
+}
+
 /// The cache. It takes all of its budget but what a last line does not fill.
 #[derive(Debug)]
 pub(crate) struct HintCache {
@@ -155,28 +178,47 @@ impl HintCache {
                 depths ^= 1 << bit;
                 let depth = number * 64 + bit as usize;
                 let hash = HintHash::new(key.express(depth));
-                if let Some((addr, ty)) = self.get(hash, era) {
-                    return Some(NodeRef { addr, ty, depth });
+                if let Some((addr, ty, is_far)) = self.get(hash, era) {
+                    // Those above it are farther yet.
+                    return (!is_far).then_some(NodeRef { addr, ty, depth });
                 }
             }
         }
         None
     }
 
-    /// The node remembered for this hash in this era, or in a later one.
+    /// The node remembered for this hash in this era, or in a later one, and whether most searches
+    /// end far below it.
     #[inline]
-    fn get(&self, hash: HintHash, era: u64) -> Option<(GlobalAddr, NodeType)> {
+    fn get(&self, hash: HintHash, era: u64) -> Option<(GlobalAddr, NodeType, bool)> {
         let line = self.line(hash)?;
         let head = line.head.load(Ordering::Acquire);
         if head >> ERA_SHIFT < era {
             return None;
         }
         let (at, word) = line.find(hash.check())?;
-        if head & 1 << at == 0 {
+        let is_far = far_of(head, at) >= FAR;
+        if head & 1 << at == 0 && !is_far {
             line.head.fetch_or(1 << at, Ordering::Relaxed);
         }
         let ty = NodeType::from_code(word >> ADDR_BITS & 7)?;
-        Some((GlobalAddr::from_bits((word & ((1 << ADDR_BITS) - 1)) << 4), ty))
+        Some((GlobalAddr::from_bits((word & ((1 << ADDR_BITS) - 1)) << 4), ty, is_far))
+    }
+
+    /// A search that began at the node remembered for this hash has ended there, or has read two
+    /// nodes or more below it.
+    #[inline]
+    pub(crate) fn note_end(&self, hash: HintHash, is_far: bool) {
+        let Some(line) = self.line(hash) else { return };
+        let head = line.head.load(Ordering::Relaxed);
+        let Some((at, _)) = line.find(hash.check()) else { return };
+        let far = far_of(head, at);
+        let new = if is_far { (far + 1).min(FAR_MAX) } else { far.saturating_sub(1) };
+        if new != far && head & LOCKED == 0 {
+            // Lost to another, this search does not count.
+            let new = with_far(head, at, new);
+            let _ = line.head.compare_exchange(head, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Remembers a node, which the calling operation has found in the tree, under the hash of its
@@ -202,8 +244,10 @@ impl HintCache {
         }
         let (at, head) = line.place(hash.check(), head);
         let word = hash.check() | (node.ty as u64) << ADDR_BITS | node.addr.bits() >> 4;
-        line.entries[at].store(word, Ordering::Release);
-        line.head.store(head & !(1 << at), Ordering::Release);
+        let old = line.entries[at].swap(word, Ordering::AcqRel);
+        let is_known = old != 0 && old >> CHECK_SHIFT == word >> CHECK_SHIFT;
+        let far = if is_known { far_of(head, at).saturating_sub(1) } else { FAR_NEW };
+        line.head.store(with_far(head & !(1 << at), at, far), Ordering::Release);
         let (number, bit) = (node.depth / 64, 1 << (node.depth % 64));
         if self.depths[number].load(Ordering::Relaxed) & bit == 0 {
             self.depths[number].fetch_or(bit, Ordering::Relaxed);
@@ -227,7 +271,7 @@ impl HintCache {
     /// The node remembered under a hash in this era, for tests.
     #[cfg(test)]
     pub(crate) fn remembered(&self, hash: u64, era: u64) -> Option<(GlobalAddr, NodeType)> {
-        self.get(HintHash::new(hash), era)
+        self.get(HintHash::new(hash), era).map(|(addr, ty, _)| (addr, ty))
     }
 }
 
@@ -244,8 +288,8 @@ mod tests {
         NodeRef { addr: GlobalAddr::new(3, offset), ty: NodeType::N256, depth }
     }
 
-    fn found(node: NodeRef) -> Option<(GlobalAddr, NodeType)> {
-        Some((node.addr, node.ty))
+    fn found(node: NodeRef) -> Option<(GlobalAddr, NodeType, bool)> {
+        Some((node.addr, node.ty, false))
     }
 
     /// A hash of one line: its check alone differs.
@@ -283,7 +327,7 @@ mod tests {
             cache.put(of_one_line(0), 0, NodeRef { addr: last, ty: NodeType::N4, depth: 1 });
             assert_eq!(cache.get(of_one_line(1 << bit), 0), None, "bit {bit}");
             cache.put(of_one_line(1 << bit), 0, node(320, 1));
-            assert_eq!(cache.get(of_one_line(0), 0), Some((last, NodeType::N4)));
+            assert_eq!(cache.get(of_one_line(0), 0), Some((last, NodeType::N4, false)));
             assert_eq!(cache.get(of_one_line(1 << bit), 0), found(node(320, 1)));
         }
     }
@@ -310,6 +354,28 @@ mod tests {
             assert_eq!(cache.get(of_one_line(0), 0), found(node(160, 9)), "before {check}");
             cache.put(of_one_line(check), 0, node(320, 9));
         }
+    }
+
+    #[test]
+    fn nobody_begins_where_searches_end_far_below() {
+        let cache = HintCache::new(64);
+        let is_far = || cache.get(of_one_line(0), 0).unwrap().2;
+        cache.put(of_one_line(0), 0, node(160, 9));
+        assert!(!is_far());
+        cache.note_end(of_one_line(0), true);
+        assert!(is_far());
+        cache.put(of_one_line(0), 0, node(160, 9));
+        assert!(!is_far(), "a search that began elsewhere has ended there");
+        for _ in 0..9 {
+            cache.note_end(of_one_line(0), true);
+        }
+        cache.note_end(of_one_line(0), false);
+        assert!(is_far(), "one of three");
+        cache.note_end(of_one_line(0), false);
+        assert!(!is_far());
+        cache.note_end(of_one_line(1), true);
+        cache.put(of_one_line(1), 0, node(160, 9));
+        assert!(!cache.get(of_one_line(1), 0).unwrap().2);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The log of retired nodes, by which processes forget what they remember of them (rule R4).
+//! The log of retired nodes, by which processes forget what they remember of them (`hints.rs`).
 //!
 //! The root words hold a ring of the last nodes that were retired, in whatever process, and a count
 //! of all. A node's *position* is the count before it. The client that retires nodes reserves their
@@ -31,7 +31,7 @@
 //! cache. Whoever put it there had found the node in the tree while pinned. So the node's first
 //! grace ended after that, its entry was written later still, and forgetting it, in whatever
 //! process, does not come before it is remembered: what is forgotten stays forgotten. The operation
-//! goes by a reading of the log that was begun at *p* or later. If the node's entry had been written
+//! goes by a reading of the log that was begun at *p* or later (rule R4). If the node's entry had been written
 //! by then, the node was forgotten before the operation looked. If not, the node's stamp, which is
 //! read after the entry was written, is *p* or later, and the node is not freed as long as *p* is
 //! pinned.
@@ -194,7 +194,9 @@ impl Shared {
             note(situations::LOG_ENTRY_AWAITED);
             if !self.read_log(client, positions).await? {
                 note(situations::LOG_ENTRY_MISSED);
-                self.log.forget_all(count);
+                if !mutant!("missed-log-entry-passed-over") {
+                    self.log.forget_all(count);
+                }
             }
         }
         self.log.follow_to(count);
@@ -234,6 +236,9 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let count = hashes.len() as u64;
         let start = self.count_retired(count).await?;
+        if mutant!("own-retirements-hide-those-of-others") {
+            self.shared.log.follow_to(start + count);
+        }
         self.shared.log.note_own(start..start + count);
         if count > LOG_WORDS as u64 {
             // Nobody else can follow.
@@ -269,7 +274,11 @@ pub(super) fn write_log(batch: &mut Batch, writes: &LogWrites) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Dart, DartOptions};
     use super::*;
+    use crate::{Condition, OrderedIndex};
+    use darter_fabric::{Local, block_on};
+    use darter_pool::{Client, Pool, PoolOptions};
 
     #[test]
     fn a_range_is_written_in_the_parts_that_lie_side_by_side() {
@@ -311,5 +320,83 @@ mod tests {
         assert_eq!(log.era(), 1);
         assert_eq!(log.unread(1116), 1060..1116);
         assert!(log.unread(900).is_empty(), "read late");
+    }
+
+    /// Two processes of one pool with 100 nodes, of which both remember all.
+    async fn two_processes(fabric: &Local) -> [(Pool<Local>, Client<Local>, Dart<Local>); 2] {
+        let here = Pool::create(fabric.clone(), &PoolOptions::default()).await.unwrap();
+        let there = Pool::open(fabric.clone()).await.unwrap();
+        let (mut client, mut other) = (here.client().unwrap(), there.client().unwrap());
+        let dart = Dart::open_or_create(&mut client, DartOptions::default()).await.unwrap();
+        for stem in 0..NODES {
+            for end in [b'a', b'b'] {
+                dart.put(&mut client, &key(stem, end), b"value", Condition::Always).await.unwrap();
+            }
+        }
+        pass_graces(&here, &there, (&mut client, &dart), &mut other).await;
+        let others = Dart::open(&mut other, DartOptions::default()).await.unwrap();
+        for stem in 0..NODES {
+            assert!(dart.get(&mut client, &key(stem, b'a')).await.unwrap().is_some());
+            assert!(others.get(&mut other, &key(stem, b'a')).await.unwrap().is_some());
+        }
+        [(here, client, dart), (there, other, others)]
+    }
+
+    const NODES: u8 = 100;
+
+    fn key(stem: u8, end: u8) -> [u8; 6] {
+        [stem, b's', b't', b'e', b'm', end]
+    }
+
+    /// Whatever one process has unlinked becomes free.
+    async fn pass_graces(
+        here: &Pool<Local>,
+        there: &Pool<Local>,
+        (client, dart): (&mut Client<Local>, &Dart<Local>),
+        other: &mut Client<Local>,
+    ) {
+        for _ in 0..20 {
+            here.maintain(client).await.unwrap();
+            dart.maintain(client).await.unwrap();
+            there.maintain(other).await.unwrap();
+        }
+    }
+
+    fn remembers(dart: &Dart<Local>, stem: u8) -> bool {
+        let hash = dart.shared.hashed(&key(stem, b'a')).express(5);
+        dart.shared.hints.remembered(hash, dart.shared.log.era()).is_some()
+    }
+
+    /// A process in which nothing happens meanwhile, and one that retires this many nodes. Both
+    /// forget those, and what else the log says.
+    fn others_retire(nodes: u8) {
+        block_on(async {
+            let fabric = Local::memory(64 << 20, 1).unwrap();
+            let [(here, mut client, dart), (there, mut other, others)] = two_processes(&fabric).await;
+            for stem in 0..nodes {
+                assert!(dart.delete(&mut client, &key(stem, b'b')).await.unwrap());
+            }
+            pass_graces(&here, &there, (&mut client, &dart), &mut other).await;
+            assert!(others.get(&mut other, b"else").await.unwrap().is_none());
+            let is_lapped = usize::from(nodes) > LOG_WORDS;
+            for stem in 0..NODES {
+                assert_eq!(remembers(&dart, stem), stem >= nodes, "{stem} where it was retired");
+                assert_eq!(remembers(&others, stem), stem >= nodes && !is_lapped, "{stem} of {nodes}");
+            }
+            assert_eq!((dart.shared.log.era(), others.shared.log.era()), (0, u64::from(is_lapped)));
+            for stem in 0..NODES {
+                assert!(others.get(&mut other, &key(stem, b'a')).await.unwrap().is_some());
+            }
+        });
+    }
+
+    #[test]
+    fn only_the_nodes_that_others_retired_are_forgotten() {
+        others_retire(7);
+    }
+
+    #[test]
+    fn more_nodes_than_the_log_holds_are_not_missed() {
+        others_retire(70);
     }
 }

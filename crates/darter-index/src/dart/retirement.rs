@@ -248,7 +248,7 @@ mod tests {
                 assert_eq!(scrubbed.is_err(), has_failed);
                 assert_eq!(client.take_graced().len(), usize::from(has_failed), "batch {fail_at}");
                 if !has_failed {
-                    assert!(fail_at > 2, "the view, the count of retirements and the segments");
+                    assert!(fail_at > 2, "the view, the count of retired nodes, the log and the segments");
                     return;
                 }
             }
