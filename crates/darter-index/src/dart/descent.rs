@@ -80,6 +80,17 @@ enum Stage {
     },
 }
 
+/// What a descent does with the nodes that the process remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    /// It neither begins at one nor remembers one.
+    Unused,
+    /// It does both.
+    Used,
+    /// The same; and its current node is the one that it began at.
+    Current,
+}
+
 /// One key's way down.
 pub(crate) struct Descent<'k> {
     pub(crate) key: HashedKey<'k>,
@@ -108,10 +119,7 @@ pub(crate) struct Descent<'k> {
     pub(crate) probes: Vec<KnownBucket>,
     /// Directory indexes whose segment was seen sealed, to be read again on the way.
     stale: Vec<(usize, Option<ReadId>)>,
-    /// Whether the way begins and ends at nodes that the process remembers.
-    remembers: bool,
-    /// Whether the current node is one that was remembered.
-    is_remembered: bool,
+    memory: Memory,
     /// The depth of the remembered node that the way began at, once it is believed, and the inner
     /// nodes read by then.
     began: Option<(usize, u32)>,
@@ -163,8 +171,7 @@ impl<'k> Descent<'k> {
             bucket: SmallVec::new(),
             probes: Vec::new(),
             stale: Vec::new(),
-            remembers: false,
-            is_remembered: false,
+            memory: Memory::Unused,
             began: None,
             era: shared.log.era(),
             nodes_read: 0,
@@ -172,12 +179,11 @@ impl<'k> Descent<'k> {
     }
 
     fn start(&mut self, shared: &Shared, table: &Table) {
-        self.remembers = self.below == usize::MAX && table.list != PrefixList::NONE;
-        if self.remembers
-            && let Some(node) = shared.hints.deepest(&mut self.key, self.era)
-        {
+        let is_used = self.below == usize::MAX && table.list != PrefixList::NONE;
+        self.memory = if is_used { Memory::Used } else { Memory::Unused };
+        if is_used && let Some(node) = shared.hints.deepest(&mut self.key, self.era) {
             self.enter(node);
-            self.is_remembered = true;
+            self.memory = Memory::Current;
         } else {
             self.probe(shared, table);
         }
@@ -218,7 +224,9 @@ impl<'k> Descent<'k> {
 
     fn enter(&mut self, node: NodeRef) {
         self.node = node;
-        self.is_remembered = false;
+        if self.memory == Memory::Current {
+            self.memory = Memory::Used;
+        }
         self.stage = Stage::Bucket(None);
     }
 
@@ -346,7 +354,7 @@ impl Descent<'_> {
         if !self.trusted {
             if !self.proves_current(shared, words, on_path) {
                 note(if on_path { situations::HINT_SEALED } else { situations::HINT_OFF_PATH });
-                if self.is_remembered {
+                if self.memory == Memory::Current {
                     shared.hints.forget(HintHash::new(self.key.express(self.node.depth)));
                     self.probe(shared, table);
                 } else {
@@ -355,7 +363,7 @@ impl Descent<'_> {
                 return Ok(self.arrived().then_some(End::Reached));
             }
             self.trusted = true;
-            self.began = self.is_remembered.then_some((self.node.depth, self.nodes_read));
+            self.began = (self.memory == Memory::Current).then_some((self.node.depth, self.nodes_read));
         } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
             return Ok(Some(End::Diverged));
         }
@@ -367,7 +375,9 @@ impl Descent<'_> {
             }
         }
         let child = self.child_in(words);
-        if self.remembers && !matches!(child.map(|at| at.slot.content()), Some(Content::Node { .. })) {
+        if self.memory != Memory::Unused
+            && !matches!(child.map(|at| at.slot.content()), Some(Content::Node { .. }))
+        {
             self.remember(shared, words);
         }
         match child {
@@ -398,7 +408,7 @@ impl Descent<'_> {
             shared.hints.note_end(HintHash::new(self.key.express(depth)), is_far);
         }
         let is_sealed = || words[1..].iter().all(|&word| Slot::from_word(word).is_sealed());
-        if self.is_remembered || self.node.depth == 0 || is_sealed() {
+        if self.memory == Memory::Current || self.node.depth == 0 || is_sealed() {
             return;
         }
         let newest = mutant!("hint-dated-by-the-newest-era");

@@ -159,7 +159,7 @@ impl HintCache {
 
     #[inline]
     fn line(&self, hash: HintHash) -> Option<&Line> {
-        let at = u128::from(hash.0) * self.lines.len() as u128 >> ADDR_BITS;
+        let at = (u128::from(hash.0) * self.lines.len() as u128) >> ADDR_BITS;
         self.lines.get(at as usize)
     }
 
@@ -288,6 +288,7 @@ mod tests {
         NodeRef { addr: GlobalAddr::new(3, offset), ty: NodeType::N256, depth }
     }
 
+    #[allow(clippy::unnecessary_wraps)] // to be compared with what is looked up
     fn found(node: NodeRef) -> Option<(GlobalAddr, NodeType, bool)> {
         Some((node.addr, node.ty, false))
     }

@@ -159,7 +159,7 @@ fn entry(position: u64, hash: HintHash) -> u64 {
 }
 
 fn lap(position: u64) -> u64 {
-    position / LOG_WORDS as u64 + 1 & LAP_MASK
+    (position / LOG_WORDS as u64 + 1) & LAP_MASK
 }
 
 /// What an entry says of a position; `None` if it is of another.
@@ -232,7 +232,9 @@ impl<F: Fabric> Operation<'_, F> {
     /// in this process. Returns what has to be written before they are retired.
     pub(super) async fn reserve_log(&mut self, hashes: &[HintHash]) -> Result<LogWrites> {
         if !mutant!("own-retired-nodes-stay-remembered") {
-            hashes.iter().for_each(|&hash| self.shared.hints.forget(hash));
+            for &hash in hashes {
+                self.shared.hints.forget(hash);
+            }
         }
         let count = hashes.len() as u64;
         let start = self.count_retired(count).await?;
@@ -282,12 +284,12 @@ mod tests {
 
     #[test]
     fn a_range_is_written_in_the_parts_that_lie_side_by_side() {
-        let parts = |positions| spans(positions).collect::<Vec<_>>();
-        assert_eq!(parts(0..56), [0..56]);
-        assert_eq!(parts(56..60), [56..60]);
-        assert_eq!(parts(50..56), [50..56]);
-        assert_eq!(parts(50..60), [50..56, 56..60]);
-        assert_eq!(parts(50..106), [50..56, 56..106]);
+        let parts = |positions| spans(positions).map(|part| (part.start, part.end)).collect::<Vec<_>>();
+        assert_eq!(parts(0..56), [(0, 56)]);
+        assert_eq!(parts(56..60), [(56, 60)]);
+        assert_eq!(parts(50..56), [(50, 56)]);
+        assert_eq!(parts(50..60), [(50, 56), (56, 60)]);
+        assert_eq!(parts(50..106), [(50, 56), (56, 106)]);
         assert_eq!(parts(9..9), []);
     }
 

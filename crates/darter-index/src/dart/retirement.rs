@@ -109,10 +109,8 @@ impl<F: Fabric> Operation<'_, F> {
         let (named, nameless): (Vec<&Unlinked>, Vec<&Unlinked>) =
             nodes.iter().partition(|object| object.note.first() == Some(&NOTE_NODE));
         let is_logged = !mutant!("retirement-not-logged") && !mutant!("retirement-logged-after-retiring");
-        let writes = match is_logged {
-            true => self.reserve_log(&self.hint_hashes(nodes)).await?,
-            false => LogWrites::new(),
-        };
+        let writes =
+            if is_logged { self.reserve_log(&self.hint_hashes(nodes)).await? } else { LogWrites::new() };
         if self.shared.holes.has(Hole::SkipScrub) {
             return Ok(self.client.post(|batch| write_log(batch, &writes)).await?);
         }
