@@ -101,13 +101,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "own-retired-nodes-stay-remembered",
         "A process that retires nodes leaves it to others to forget them.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Nobody,
     ),
     Mutant::new(
         "tree",
         "own-retirements-hide-those-of-others",
         "A process that has retired nodes takes the log for read up to there, what others have entered before included.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Nobody,
     ),
     Mutant::new(
         "tree",
@@ -125,13 +125,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "missed-log-entry-passed-over",
         "An entry of the log that is not there the second time either is taken for nobody's.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Nobody,
     ),
     Mutant::new(
         "tree",
         "view-shared-before-the-log-is-followed",
         "The view counts as fresh before the nodes are forgotten that the log read with it names.",
-        FoundBy::Explorer("dart", 3_000),
+        FoundBy::Nobody,
     ),
     Mutant::new(
         "tree",
