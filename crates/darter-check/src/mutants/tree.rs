@@ -101,13 +101,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "own-retired-nodes-stay-remembered",
         "A process that retires nodes leaves it to others to forget them.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib what_others_retired_before_own_nodes_is_forgotten"),
     ),
     Mutant::new(
         "tree",
         "own-retirements-hide-those-of-others",
         "A process that has retired nodes takes the log for read up to there, what others have entered before included.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib what_others_retired_before_own_nodes_is_forgotten"),
     ),
     Mutant::new(
         "tree",
@@ -125,13 +125,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "tree",
         "missed-log-entry-passed-over",
         "An entry of the log that is not there the second time either is taken for nobody's.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib an_entry_that_is_never_written_ends_the_era"),
     ),
     Mutant::new(
         "tree",
         "view-shared-before-the-log-is-followed",
         "The view counts as fresh before the nodes are forgotten that the log read with it names.",
-        FoundBy::Nobody,
+        FoundBy::Tests("--package darter-index --lib nobody_goes_by_a_view_before_the_log_is_followed"),
     ),
     Mutant::new(
         "tree",

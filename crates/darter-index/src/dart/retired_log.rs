@@ -31,10 +31,10 @@
 //! cache. Whoever put it there had found the node in the tree while pinned. So the node's first
 //! grace ended after that, its entry was written later still, and forgetting it, in whatever
 //! process, does not come before it is remembered: what is forgotten stays forgotten. The operation
-//! goes by a reading of the log that was begun at *p* or later (rule R4). If the node's entry had been written
-//! by then, the node was forgotten before the operation looked. If not, the node's stamp, which is
-//! read after the entry was written, is *p* or later, and the node is not freed as long as *p* is
-//! pinned.
+//! goes by a reading of the log that was begun at *p* or later (rule R4). If the node's entry had
+//! been written by then, the node was forgotten before the operation looked. If not, the node's
+//! stamp, which is read after the entry was written, is *p* or later, and the node is not freed as
+//! long as *p* is pinned.
 //!
 //! *Sweeps.* What a dead client had unlinked has no first grace that anybody awaits, so an operation
 //! that found such a node may remember it after the process has forgotten all. Therefore a process
@@ -276,10 +276,12 @@ pub(super) fn write_log(batch: &mut Batch, writes: &LogWrites) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures::{self, Unscheduled, alone, finish, go_on, touches};
     use super::super::{Dart, DartOptions};
     use super::*;
     use crate::{Condition, OrderedIndex};
-    use darter_fabric::{Local, block_on};
+    use darter_fabric::sim::Executor;
+    use darter_fabric::{Local, OpKind, block_on};
     use darter_pool::{Client, Pool, PoolOptions};
 
     #[test]
@@ -400,5 +402,97 @@ mod tests {
     #[test]
     fn more_nodes_than_the_log_holds_are_not_missed() {
         others_retire(70);
+    }
+
+    /// Reserves a position for the node of this prefix, and writes its entry or dies before.
+    async fn reserve<F: Fabric>(dart: &Dart<F>, client: &mut Client<F>, prefix: &[u8], is_written: bool) {
+        // Without reading the log on the way.
+        let mut operation = Operation::pin(&dart.shared, client, OpKind::Maintain).await.unwrap();
+        let hash = HintHash::new(dart.shared.hashed(prefix).express(prefix.len()));
+        let writes = operation.reserve_log(&[hash]).await.unwrap();
+        if is_written {
+            operation.client.post(|batch| write_log(batch, &writes)).await.unwrap();
+        }
+    }
+
+    async fn refresh(dart: &Dart<Local>, client: &mut Client<Local>) {
+        let mut pinned = client.pin(OpKind::Maintain).await.unwrap();
+        dart.shared.refresh(&mut pinned).await.unwrap();
+    }
+
+    /// Two processes retire a node each, before either reads what the other has.
+    #[test]
+    fn what_others_retired_before_own_nodes_is_forgotten() {
+        block_on(async {
+            let fabric = Local::memory(64 << 20, 1).unwrap();
+            let [(_here, mut client, dart), (_there, mut other, others)] = two_processes(&fabric).await;
+            reserve(&dart, &mut client, &key(1, b'a')[..5], true).await;
+            reserve(&others, &mut other, &key(2, b'a')[..5], true).await;
+            assert!(!remembers(&dart, 1) && !remembers(&others, 2), "their own at once");
+            assert!(remembers(&dart, 2) && remembers(&others, 1), "not read yet");
+            refresh(&dart, &mut client).await;
+            refresh(&others, &mut other).await;
+            for dart in [&dart, &others] {
+                assert!(!remembers(dart, 1) && !remembers(dart, 2) && remembers(dart, 3));
+                assert_eq!(dart.shared.log.era(), 0);
+            }
+        });
+    }
+
+    /// The client that reserved a position dies before it writes the entry.
+    #[test]
+    fn an_entry_that_is_never_written_ends_the_era() {
+        block_on(async {
+            let fabric = Local::memory(64 << 20, 1).unwrap();
+            let [(_here, mut client, dart), (_there, mut other, others)] = two_processes(&fabric).await;
+            reserve(&dart, &mut client, &key(1, b'a')[..5], false).await;
+            refresh(&others, &mut other).await;
+            assert!((0..NODES).all(|stem| !remembers(&others, stem)));
+            assert_eq!((dart.shared.log.era(), others.shared.log.era()), (0, 1));
+            assert!(others.get(&mut other, &key(1, b'a')).await.unwrap().is_some());
+            reserve(&dart, &mut client, &key(2, b'a')[..5], true).await;
+            refresh(&others, &mut other).await;
+            assert!(remembers(&others, 1), "the lost entry counts once");
+            assert_eq!(others.shared.log.era(), 1);
+        });
+    }
+
+    /// A client is held when it has read how many nodes were retired, but not which. Another client
+    /// of its process begins in the same epoch.
+    #[test]
+    fn nobody_goes_by_a_view_before_the_log_is_followed() {
+        const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];
+        let (pool, dart) = fixtures::process(fixtures::options(), &KEYS);
+        let _at_the_end = Unscheduled(pool.fabric().clone());
+        let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
+        let reader = block_on(Dart::open(&mut slow, fixtures::options())).unwrap();
+        let is_remembered = || {
+            let hash = reader.shared.hashed(KEYS[0]).express(8);
+            reader.shared.hints.remembered(hash, 0).is_some()
+        };
+        let position = block_on(async {
+            assert!(reader.get(&mut slow, KEYS[0]).await.unwrap().is_some());
+            let [position] = quick.read_words(dart.shared.words.retired).await.unwrap();
+            reserve(&dart, &mut quick, &KEYS[0][..8], true).await;
+            // Something to free, so that the epoch moves and views have to be read anew.
+            assert!(dart.delete(&mut quick, KEYS[2]).await.unwrap());
+            pool.maintain(&mut quick).await.unwrap();
+            pool.maintain(&mut quick).await.unwrap();
+            position
+        });
+        assert!(is_remembered());
+        let mut executor = Executor::new(pool.fabric());
+        let held = executor.spawn(0, async {
+            assert!(reader.get(&mut slow, KEYS[0]).await.unwrap().is_some());
+        });
+        // The entry has been read, and the answer is on its way.
+        let entry = reader.shared.log_addr(position);
+        go_on(&mut executor, held, |event| touches(event, entry, false));
+        assert!(!executor.has_ended(held) && is_remembered());
+        alone(&pool, async {
+            Operation::begin(&reader.shared, &mut quick, OpKind::Maintain).await.unwrap();
+            assert!(!is_remembered(), "it begins at a node that the log names");
+        });
+        finish(&mut executor, held);
     }
 }
