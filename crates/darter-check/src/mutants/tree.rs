@@ -43,8 +43,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "tree",
-        "hint-dated-by-the-newest-round",
-        "A node is remembered with the round of retirement of the moment instead of the one read before it was found.",
+        "hint-dated-by-the-newest-era",
+        "A node is remembered for the era of the moment instead of the one that its finder began in.",
         FoundBy::Tests(
             "--package darter-index --lib what_is_remembered_of_a_node_ends_before_a_sweep_frees_it",
         ),
@@ -57,9 +57,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "tree",
-        "hint-not-tied-to-its-check",
-        "The two words of a remembered hint are not tied to each other, so a torn pair passes for one.",
-        FoundBy::Tests("--package darter-index --lib a_torn_hint_is_none"),
+        "hint-check-truncated",
+        "Of the 17 bits by which a remembered node is told from others of its line only four are compared.",
+        FoundBy::Tests("--package darter-index --lib no_other_hash_is_taken_for_this_one"),
     ),
     Mutant::new(
         "tree",
@@ -81,8 +81,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "tree",
-        "retirement-counted-after-retiring",
-        "A round of retirement is counted after its nodes were retired instead of before.",
+        "retirement-logged-after-retiring",
+        "Nodes are entered in the log of retired ones after they were retired instead of before.",
         FoundBy::Tests("--package darter-index --lib a_scrub_that_fails_anywhere_loses_no_node"),
     ),
     Mutant::new(
@@ -93,9 +93,45 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "tree",
-        "retirement-not-counted",
-        "A round of retirement is not counted, so processes go on with the nodes that they remember.",
+        "retirement-not-logged",
+        "Nodes are retired without an entry in the log, so processes go on with those that they remember though their memory is used again.",
         FoundBy::Explorer("dart", 3_000),
+    ),
+    Mutant::new(
+        "tree",
+        "own-retired-nodes-stay-remembered",
+        "A process that retires nodes leaves it to others to forget them.",
+        FoundBy::Tests("--package darter-index --lib what_others_retired_before_own_nodes_is_forgotten"),
+    ),
+    Mutant::new(
+        "tree",
+        "own-retirements-hide-those-of-others",
+        "A process that has retired nodes takes the log for read up to there, what others have entered before included.",
+        FoundBy::Tests("--package darter-index --lib what_others_retired_before_own_nodes_is_forgotten"),
+    ),
+    Mutant::new(
+        "tree",
+        "lapped-log-read-as-whole",
+        "A process that was idle while more nodes were retired than the log holds forgets only those that it still finds there.",
+        FoundBy::Tests("--package darter-index --lib more_nodes_than_the_log_holds_are_not_missed"),
+    ),
+    Mutant::new(
+        "tree",
+        "log-entry-of-another-lap-believed",
+        "An entry of the log that was not written yet, or has been written over, is read as if it were there.",
+        FoundBy::Tests("--package darter-index --lib an_entry_is_of_one_position"),
+    ),
+    Mutant::new(
+        "tree",
+        "missed-log-entry-passed-over",
+        "An entry of the log that is not there the second time either is taken for nobody's.",
+        FoundBy::Tests("--package darter-index --lib an_entry_that_is_never_written_ends_the_era"),
+    ),
+    Mutant::new(
+        "tree",
+        "view-shared-before-the-log-is-followed",
+        "The view counts as fresh before the nodes are forgotten that the log read with it names.",
+        FoundBy::Tests("--package darter-index --lib nobody_goes_by_a_view_before_the_log_is_followed"),
     ),
     Mutant::new(
         "tree",

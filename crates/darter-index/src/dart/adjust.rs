@@ -36,6 +36,7 @@ use super::est::install::{PendingEntry, install, pending_for};
 use super::est::table::{DESCRIPTOR_BYTES, SegmentSize, Table};
 use super::leaf;
 use super::operation::Operation;
+use super::retired_log::LogWrites;
 use super::retirement::{COMMITTED, table_note};
 use super::situations;
 use crate::Result;
@@ -141,7 +142,7 @@ impl<F: Fabric> Dart<F> {
     async fn claim_rebuild(&self, client: &mut Client<F>) -> Result<(Arc<Table>, Option<u64>)> {
         let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
         self.shared.refresh(&mut operation.client).await?;
-        let (tables, next) = operation.live_tables().await?;
+        let (tables, next) = operation.live_tables(&LogWrites::new()).await?;
         let Some(next) = next else { return Ok((tables[0].clone(), None)) };
         if next & COMMITTED != 0 {
             operation.finish_change(tables[0].descriptor, GlobalAddr::from_bits(next & !COMMITTED)).await?;
@@ -343,7 +344,7 @@ mod tests {
             found.set(Some(dart.get(&mut slow, KEYS[0]).await.unwrap()));
         });
         // The last of the words has been read.
-        go_on(&mut executor, late, |event| touches(event, dart.shared.words.retirements, false));
+        go_on(&mut executor, late, |event| touches(event, dart.shared.words.retired, false));
         let new = alone(&pool, async {
             assert!(dart.adjust_to(&mut quick, &[3, 7]).await.unwrap().rebuilt);
             pool.maintain(&mut quick).await.unwrap();

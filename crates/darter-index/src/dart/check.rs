@@ -17,6 +17,7 @@ use super::est::{BUCKET_SLOTS, Entry};
 use super::node::{self, Content, NodeRef, Slot};
 use super::operation::Operation;
 use super::prefix_hash::identity_depth;
+use super::retired_log::LogWrites;
 use super::stats;
 use crate::radix::path::{Path, Step};
 use crate::radix::slot::{END, FANOUT};
@@ -55,7 +56,7 @@ impl<F: Fabric> Dart<F> {
             operation.inspect_node(&mut walk, child).await?;
         }
         let mut est = EstStats::default();
-        for table in operation.live_tables().await?.0 {
+        for table in operation.live_tables(&LogWrites::new()).await?.0 {
             est = operation.inspect_table(&mut walk, &table).await?;
         }
         walk.report.stats = stats::finish(walk.tally, est);

@@ -89,7 +89,8 @@ mod tests {
             let others = Dart::open(&mut client, DartOptions::default()).await.unwrap();
             assert!(others.get(&mut client, b"stem1234a").await.unwrap().is_some());
             let hash = others.shared.hashed(b"stem1234a").express(8);
-            let node = others.shared.hints.get(hash, others.shared.retirements()).unwrap();
+            let (addr, ty) = others.shared.hints.remembered(hash, others.shared.log.era()).unwrap();
+            let node = NodeRef { addr, ty, depth: 8 };
             let mut pinned = client.pin(OpKind::Maintain).await.unwrap();
             let below = keys_below_hinted(&mut pinned, &[node]).await.unwrap();
             drop(pinned);

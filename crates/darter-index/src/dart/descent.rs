@@ -18,7 +18,8 @@
 
 use super::est::install::KnownBucket;
 use super::est::table::{Table, hits};
-use super::est::{BUCKET_SLOTS, Entry};
+use super::est::{BUCKET_SLOTS, Entry, PrefixList};
+use super::hints::HintHash;
 use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
 use super::node::{Content, NodeRef, NodeType, Slot};
@@ -79,6 +80,17 @@ enum Stage {
     },
 }
 
+/// What a descent does with the nodes that the process remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    /// It neither begins at one nor remembers one.
+    Unused,
+    /// It does both.
+    Used,
+    /// The same; and its current node is the one that it began at.
+    Current,
+}
+
 /// One key's way down.
 pub(crate) struct Descent<'k> {
     pub(crate) key: HashedKey<'k>,
@@ -107,9 +119,12 @@ pub(crate) struct Descent<'k> {
     pub(crate) probes: Vec<KnownBucket>,
     /// Directory indexes whose segment was seen sealed, to be read again on the way.
     stale: Vec<(usize, Option<ReadId>)>,
-    cache_hash: Option<u64>,
-    /// What the operation takes from the cache and puts there is good for.
-    retirements: u64,
+    memory: Memory,
+    /// The depth of the remembered node that the way began at, once it is believed, and the inner
+    /// nodes read by then.
+    began: Option<(usize, u32)>,
+    /// The era that nodes are remembered for.
+    era: u64,
     /// Inner nodes read.
     pub(crate) nodes_read: u32,
 }
@@ -156,28 +171,33 @@ impl<'k> Descent<'k> {
             bucket: SmallVec::new(),
             probes: Vec::new(),
             stale: Vec::new(),
-            cache_hash: None,
-            retirements: shared.retirements(),
+            memory: Memory::Unused,
+            began: None,
+            era: shared.log.era(),
             nodes_read: 0,
         }
     }
 
     fn start(&mut self, shared: &Shared, table: &Table) {
-        let len = self.key.bytes().len();
-        let below = len.min(self.below);
-        let longest = table.list.longest_below(below);
-        if let (Some(longest), usize::MAX) = (longest, self.below) {
-            let hash = self.key.express(longest);
-            if let Some(node) = shared.hints.get(hash, self.retirements).filter(|node| node.depth <= len) {
-                self.hints.push(node);
-            }
-            self.cache_hash = Some(hash);
-        }
-        if self.hints.is_empty() && longest.is_some() {
-            let probe = |length| (length, self.key.express(length), None);
-            self.stage = Stage::Probe(table.list.lengths_below(below).map(probe).collect());
+        let is_used = self.below == usize::MAX && table.list != PrefixList::NONE;
+        self.memory = if is_used { Memory::Used } else { Memory::Unused };
+        if is_used && let Some(node) = shared.hints.deepest(&mut self.key, self.era) {
+            self.enter(node);
+            self.memory = Memory::Current;
         } else {
+            self.probe(shared, table);
+        }
+    }
+
+    /// Goes on with what the express skip table names, if it can name anything.
+    fn probe(&mut self, shared: &Shared, table: &Table) {
+        let below = self.key.bytes().len().min(self.below);
+        let probe = |length| (length, self.key.express(length), None);
+        let lengths: SmallVec<_> = table.list.lengths_below(below).map(probe).collect();
+        if lengths.is_empty() {
             self.next_hint(shared);
+        } else {
+            self.stage = Stage::Probe(lengths);
         }
     }
 
@@ -204,6 +224,9 @@ impl<'k> Descent<'k> {
 
     fn enter(&mut self, node: NodeRef) {
         self.node = node;
+        if self.memory == Memory::Current {
+            self.memory = Memory::Used;
+        }
         self.stage = Stage::Bucket(None);
     }
 
@@ -286,7 +309,7 @@ impl Search<View<'_>> for Descent<'_> {
             }
             Stage::Bucket(Some(read)) => {
                 let words = batch.words(*read);
-                self.absorb_bucket(shared, words)
+                self.absorb_bucket(view, words)
             }
             Stage::Leaf { at, read: Some(read), .. } => {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(*read))?;
@@ -324,19 +347,23 @@ impl Descent<'_> {
     }
 
     #[inline]
-    fn absorb_bucket(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<End>> {
+    fn absorb_bucket(&mut self, view: &View<'_>, words: &[u64]) -> Result<Option<End>> {
+        let View { shared, table } = *view;
         self.nodes_read += 1;
         let on_path = words[0] == self.key.identity(self.node.depth);
         if !self.trusted {
             if !self.proves_current(shared, words, on_path) {
                 note(if on_path { situations::HINT_SEALED } else { situations::HINT_OFF_PATH });
-                if let Some(hash) = self.cache_hash {
-                    shared.hints.forget(hash);
+                if self.memory == Memory::Current {
+                    shared.hints.forget(HintHash::new(self.key.express(self.node.depth)));
+                    self.probe(shared, table);
+                } else {
+                    self.next_hint(shared);
                 }
-                self.next_hint(shared);
                 return Ok(self.arrived().then_some(End::Reached));
             }
-            self.trust(shared);
+            self.trusted = true;
+            self.began = (self.memory == Memory::Current).then_some((self.node.depth, self.nodes_read));
         } else if !on_path && !shared.holes.has(Hole::TrustCompression) {
             return Ok(Some(End::Diverged));
         }
@@ -347,7 +374,13 @@ impl Descent<'_> {
                 return Ok(Some(End::Sealed));
             }
         }
-        match self.child_in(words) {
+        let child = self.child_in(words);
+        if self.memory != Memory::Unused
+            && !matches!(child.map(|at| at.slot.content()), Some(Content::Node { .. }))
+        {
+            self.remember(shared, words);
+        }
+        match child {
             Some(at) => self.follow(at),
             None => Ok(Some(End::Vacant)),
         }
@@ -364,15 +397,23 @@ impl Descent<'_> {
         (on_path || shared.holes.has(Hole::TrustExpress)) && (is_current || trusts_sealed)
     }
 
-    /// The current node is believed from here on, and remembered for the next search.
+    /// Remembers the current node, where the key's way through inner nodes ends, unless it is the
+    /// root or is being replaced. It was in the tree at some moment of this operation.
     #[inline]
-    fn trust(&mut self, shared: &Shared) {
-        self.trusted = true;
-        if let Some(hash) = self.cache_hash {
-            let newest = mutant!("hint-dated-by-the-newest-round");
-            let round = if newest { shared.retirements() } else { self.retirements };
-            shared.hints.put(hash, round, self.node);
+    fn remember(&mut self, shared: &Shared, words: &[u64]) {
+        if let Some((depth, read)) = self.began
+            && self.nodes_read != read + 1
+        {
+            let is_far = self.nodes_read > read;
+            shared.hints.note_end(HintHash::new(self.key.express(depth)), is_far);
         }
+        let is_sealed = || words[1..].iter().all(|&word| Slot::from_word(word).is_sealed());
+        if self.memory == Memory::Current || self.node.depth == 0 || is_sealed() {
+            return;
+        }
+        let newest = mutant!("hint-dated-by-the-newest-era");
+        let era = if newest { shared.log.era() } else { self.era };
+        shared.hints.put(HintHash::new(self.key.express(self.node.depth)), era, self.node);
     }
 
     /// Whether a seal among these slots has to be dealt with before a writer may go on.

@@ -1,131 +1,400 @@
-//! The client's cache of express nodes: where searches of hot keys began last time (paper, section
-//! 5.1).
+//! The client's cache of inner nodes: where searches of hot keys begin (paper, section 5.1).
 //!
-//! A direct-mapped table shared by the threads of a process, keyed by the express hash of the
-//! longest prefix a search would probe. An entry is good as long as no node has been retired since
-//! it was read (`retirement.rs`): how many rounds of retirement there have been is mixed into its
-//! check word, so that the whole cache is forgotten when there is one more. Check and value are two
-//! words that two threads may write at once; they are stored as `check ^ value` and `value`, and a
-//! torn pair fails the check.
+//! An entry is one word for one *node*, under the express hash of the node's own prefix, so all the
+//! keys that end below a node share it. A search looks up the prefixes of its key, the longest
+//! first, of the depths at which any node was ever remembered: probes of this process's memory, and
+//! no verb. What it finds is judged like any hint, by one read of the node's bucket (rules R1 and
+//! R2).
+//!
+//! Nothing in an entry says that its node is still there. What is remembered of a node ends before
+//! the node's memory is used again ([`super::retired_log`] argues it).
+//!
+//! Eight words are a line, which a hash chooses: seven entries and a head. Of the hash, the upper 44
+//! bits count ([`HintHash`]): their upper part chooses the line, the low 17 are the check.
 //!
 //! ```text
-//!  63      48 47    44 43                        0
-//! +----------+--------+---------------------------+
-//! | depth 16 | type 4 |  address / 16, 44         |   value; 0 = none
-//! +----------+--------+---------------------------+
+//! line   | head | entry 0 | entry 1 | ... | entry 6 |          64 bytes, aligned
+//!
+//!         63             47 46  44 43                        0
+//! entry  +-----------------+------+---------------------------+
+//!        |    check 17     | type |    address / 16, 44       |     0 = none
+//!        +-----------------+------+---------------------------+
+//!
+//!         63             25 24          11  10  9     7 6          0
+//! head   +-----------------+--------------+---+--------+------------+
+//!        |     era 39      |  far, 2 each | L |  hand  |    used    |
+//!        +-----------------+--------------+---+--------+------------+
 //! ```
+//!
+//! *Used* has a bit for each entry that a search has begun with since the *hand* last passed: the
+//! replacement is CLOCK within a line. The line is empty for operations of an era after its own, so
+//! that the whole cache is forgotten by counting one on. Whoever remembers a node takes the lock
+//! *L*, and nobody waits for it: a node that finds it taken is not remembered.
+//!
+//! A node high in the tree is a bad beginning for keys that end far below it, whose deepest nodes
+//! the express skip table names in one round trip. *Far* is a saturating counter for each entry: one
+//! up when a search that began there read two nodes or more below it, one down when one ended there.
+//! From [`FAR`] on nobody begins there.
 
 use super::node::{NodeRef, NodeType};
+use super::prefix_hash::HashedKey;
 use crate::radix::slot::NodeCode;
 use darter_fabric::{GlobalAddr, mutant};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of one entry.
-const ENTRY_BYTES: u64 = 16;
+/// Entries of a line.
+const WAYS: usize = 7;
+/// Bytes of a line.
+const LINE_BYTES: u64 = 64;
+/// Most lines, so that the bits that choose one and those of the check are different ones.
+const LINES_MAX: u64 = 1 << 27;
+/// Nodes at this depth or deeper are not remembered.
+const DEPTHS: usize = 320;
 
-/// The cache; empty when its budget is too small to matter.
+const ADDR_BITS: u32 = 44;
+const CHECK_SHIFT: u32 = 47;
+const USED: u64 = (1 << WAYS) - 1;
+const HAND_SHIFT: u32 = 7;
+const LOCKED: u64 = 1 << 10;
+const FAR_SHIFT: u32 = 11;
+const ERA_SHIFT: u32 = 25;
+
+/// Of an entry's counter, from where on it is no beginning.
+const FAR: u64 = 2;
+const FAR_MAX: u64 = 3;
+/// What a new entry begins with: one search that ends far below is enough.
+const FAR_NEW: u64 = 1;
+
+/// What of an express hash the cache and the log of retired nodes go by: its upper 44 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HintHash(u64);
+
+impl HintHash {
+    /// Of the express hash of a node's whole prefix.
+    pub(crate) const fn new(express: u64) -> Self {
+        Self(express >> (64 - ADDR_BITS))
+    }
+
+    /// From the 44 bits themselves; others are ignored.
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits & ((1 << ADDR_BITS) - 1))
+    }
+
+    /// The 44 bits.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The check, where an entry has it.
+    fn check(self) -> u64 {
+        let kept = if mutant!("hint-check-truncated") { 0xf } else { u64::MAX };
+        (self.0 & kept) << CHECK_SHIFT
+    }
+}
+
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Line {
+    head: AtomicU64,
+    entries: [AtomicU64; WAYS],
+}
+
+const _: () = assert!(size_of::<Line>() as u64 == LINE_BYTES);
+
+impl Line {
+    /// The entry of this check, and its number.
+    #[inline]
+    fn find(&self, check: u64) -> Option<(usize, u64)> {
+        let words = self.entries.iter().map(|entry| entry.load(Ordering::Acquire));
+        words.enumerate().find(|&(_, word)| word != 0 && word >> CHECK_SHIFT == check >> CHECK_SHIFT)
+    }
+
+    /// The place for an entry of this check, and the head with that settled: the place that it has,
+    /// or a free one, or the next that was not used since the hand has passed it.
+    fn place(&self, check: u64, mut head: u64) -> (usize, u64) {
+        let free = || self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0);
+        if let Some(at) = self.find(check).map(|(at, _)| at).or_else(free) {
+            return (at, head);
+        }
+        let mut hand = (head >> HAND_SHIFT & 7) as usize % WAYS;
+        while head & 1 << hand != 0 {
+            head &= !(1 << hand);
+            hand = (hand + 1) % WAYS;
+        }
+        let next = ((hand + 1) % WAYS) as u64;
+        (hand, head & !(7 << HAND_SHIFT) | next << HAND_SHIFT)
+    }
+}
+
+/// An entry's counter in its line's head.
+fn far_of(head: u64, at: usize) -> u64 {
+    head >> (FAR_SHIFT + 2 * at as u32) & 3
+}
+
+/// A head with another counter for an entry.
+fn with_far(head: u64, at: usize, far: u64) -> u64 {
+    let shift = FAR_SHIFT + 2 * at as u32;
+    head & !(3 << shift) | far << shift
+}
+
+/// The cache. It takes all of its budget but what a last line does not fill.
 #[derive(Debug)]
 pub(crate) struct HintCache {
-    entries: Box<[[AtomicU64; 2]]>,
+    lines: Box<[Line]>,
+    /// The depths of the nodes that were ever remembered, a bit each.
+    depths: [AtomicU64; DEPTHS / 64],
 }
 
 impl HintCache {
-    /// A cache of at most `budget` bytes.
+    /// An empty cache of at most `budget` bytes.
     pub(crate) fn new(budget: u64) -> Self {
-        let count = match budget / ENTRY_BYTES {
-            0..64 => 0,
-            count => 1_usize << count.ilog2().min(30),
-        };
-        Self { entries: (0..count).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect() }
+        let lines = (budget / LINE_BYTES).min(LINES_MAX);
+        Self { lines: (0..lines).map(|_| Line::default()).collect(), depths: Default::default() }
     }
 
     /// Bytes it takes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.entries.len() as u64 * ENTRY_BYTES
+        self.lines.len() as u64 * LINE_BYTES
     }
 
-    fn check(hash: u64, retirements: u64) -> u64 {
-        hash ^ retirements.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-
-    /// The node remembered for this hash since the last round of retirement.
     #[inline]
-    pub(crate) fn get(&self, hash: u64, retirements: u64) -> Option<NodeRef> {
-        if self.entries.is_empty() {
+    fn line(&self, hash: HintHash) -> Option<&Line> {
+        let at = (u128::from(hash.0) * self.lines.len() as u128) >> ADDR_BITS;
+        self.lines.get(at as usize)
+    }
+
+    /// The deepest remembered node on this key's way, as far as checks can say. `era` is of the
+    /// caller's operation.
+    #[inline]
+    pub(crate) fn deepest(&self, key: &mut HashedKey<'_>, era: u64) -> Option<NodeRef> {
+        let longest = key.bytes().len().min(DEPTHS - 1);
+        for number in (0..=longest / 64).rev() {
+            let mut depths = self.depths[number].load(Ordering::Relaxed);
+            if number == longest / 64 {
+                depths &= u64::MAX >> (63 - longest % 64);
+            }
+            while depths != 0 {
+                let bit = depths.ilog2();
+                depths ^= 1 << bit;
+                let depth = number * 64 + bit as usize;
+                let hash = HintHash::new(key.express(depth));
+                if let Some((addr, ty, is_far)) = self.get(hash, era) {
+                    // Those above it are farther yet.
+                    return (!is_far).then_some(NodeRef { addr, ty, depth });
+                }
+            }
+        }
+        None
+    }
+
+    /// The node remembered for this hash in this era, or in a later one, and whether most searches
+    /// end far below it.
+    #[inline]
+    fn get(&self, hash: HintHash, era: u64) -> Option<(GlobalAddr, NodeType, bool)> {
+        let line = self.line(hash)?;
+        let head = line.head.load(Ordering::Acquire);
+        if head >> ERA_SHIFT < era {
             return None;
         }
-        let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
-        let value = entry[1].load(Ordering::Relaxed);
-        let tied = if mutant!("hint-not-tied-to-its-check") { 0 } else { value };
-        if value == 0 || entry[0].load(Ordering::Relaxed) ^ tied != Self::check(hash, retirements) {
-            return None;
+        let (at, word) = line.find(hash.check())?;
+        let is_far = far_of(head, at) >= FAR;
+        if head & 1 << at == 0 && !is_far {
+            line.head.fetch_or(1 << at, Ordering::Relaxed);
         }
-        let ty = NodeType::from_code(value >> 44 & 0xf)?;
-        Some(NodeRef {
-            addr: GlobalAddr::from_bits((value & ((1 << 44) - 1)) << 4),
-            ty,
-            depth: (value >> 48) as usize,
-        })
+        let ty = NodeType::from_code(word >> ADDR_BITS & 7)?;
+        Some((GlobalAddr::from_bits((word & ((1 << ADDR_BITS) - 1)) << 4), ty, is_far))
     }
 
-    /// Remembers a node for this hash until the next round of retirement.
+    /// A search that began at the node remembered for this hash has ended there, or has read two
+    /// nodes or more below it.
     #[inline]
-    pub(crate) fn put(&self, hash: u64, retirements: u64, node: NodeRef) {
-        if self.entries.is_empty() || node.depth > usize::from(u16::MAX) {
+    pub(crate) fn note_end(&self, hash: HintHash, is_far: bool) {
+        let Some(line) = self.line(hash) else { return };
+        let head = line.head.load(Ordering::Relaxed);
+        let Some((at, _)) = line.find(hash.check()) else { return };
+        let far = far_of(head, at);
+        let new = if is_far { (far + 1).min(FAR_MAX) } else { far.saturating_sub(1) };
+        if new != far && head & LOCKED == 0 {
+            // Lost to another, this search does not count.
+            let new = with_far(head, at, new);
+            let _ = line.head.compare_exchange(head, new, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Remembers a node, which the calling operation has found in the tree, under the hash of its
+    /// whole prefix. `era` was read before that.
+    #[inline]
+    pub(crate) fn put(&self, hash: HintHash, era: u64, node: NodeRef) {
+        let Some(line) = self.line(hash) else { return };
+        if node.depth >= DEPTHS {
             return;
         }
-        let value = node.addr.bits() >> 4 | (node.ty as u64) << 44 | (node.depth as u64) << 48;
-        let entry = &self.entries[hash as usize & (self.entries.len() - 1)];
-        let tied = if mutant!("hint-not-tied-to-its-check") { 0 } else { value };
-        entry[0].store(Self::check(hash, retirements) ^ tied, Ordering::Relaxed);
-        entry[1].store(value, Ordering::Relaxed);
+        let head = line.head.load(Ordering::Relaxed);
+        if head & LOCKED != 0 || head >> ERA_SHIFT > era {
+            return;
+        }
+        let lock = line.head.compare_exchange(head, head | LOCKED, Ordering::Acquire, Ordering::Relaxed);
+        if lock.is_err() {
+            return;
+        }
+        let mut head = head;
+        if head >> ERA_SHIFT < era {
+            line.entries.iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
+            head = era << ERA_SHIFT;
+        }
+        let (at, head) = line.place(hash.check(), head);
+        let word = hash.check() | (node.ty as u64) << ADDR_BITS | node.addr.bits() >> 4;
+        let old = line.entries[at].swap(word, Ordering::AcqRel);
+        let is_known = old != 0 && old >> CHECK_SHIFT == word >> CHECK_SHIFT;
+        let far = if is_known { far_of(head, at).saturating_sub(1) } else { FAR_NEW };
+        line.head.store(with_far(head & !(1 << at), at, far), Ordering::Release);
+        let (number, bit) = (node.depth / 64, 1 << (node.depth % 64));
+        if self.depths[number].load(Ordering::Relaxed) & bit == 0 {
+            self.depths[number].fetch_or(bit, Ordering::Relaxed);
+        }
     }
 
-    /// Forgets what is remembered for this hash: it led nowhere.
-    pub(crate) fn forget(&self, hash: u64) {
-        if !self.entries.is_empty() {
-            self.entries[hash as usize & (self.entries.len() - 1)][1].store(0, Ordering::Relaxed);
+    /// Forgets what is remembered under this hash.
+    ///
+    /// Nobody remembers it again who has not found it in the tree since.
+    pub(crate) fn forget(&self, hash: HintHash) {
+        let Some(line) = self.line(hash) else { return };
+        for entry in &line.entries {
+            let word = entry.load(Ordering::Acquire);
+            if word >> CHECK_SHIFT == hash.check() >> CHECK_SHIFT {
+                // Lost to another that forgets it, or to a node in its place.
+                let _ = entry.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// The node remembered under a hash in this era, for tests.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self, hash: u64, era: u64) -> Option<(GlobalAddr, NodeType)> {
+        self.get(HintHash::new(hash), era).map(|(addr, ty, _)| (addr, ty))
     }
 }
 
+const _: () = assert!(NodeType::ALL.len() <= 8 && USED < 1 << HAND_SHIFT);
+
 #[cfg(test)]
 mod tests {
+    use super::super::prefix_hash::HashKeys;
     use super::*;
 
-    #[test]
-    fn hints_last_until_the_next_retirement() {
-        let cache = HintCache::new(4096);
-        assert_eq!(cache.bytes(), 4096);
-        let node = NodeRef { addr: GlobalAddr::new(3, 160), ty: NodeType::N12, depth: 9 };
-        cache.put(77, 5, node);
-        assert_eq!(cache.get(77, 5), Some(node));
-        assert_eq!(cache.get(77, 6), None);
-        assert_eq!(cache.get(77 + 256, 5), None);
-        cache.forget(77);
-        assert_eq!(cache.get(77, 5), None);
-        HintCache::new(100).put(77, 5, node);
+    const KEYS: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1];
+
+    fn node(offset: u64, depth: usize) -> NodeRef {
+        NodeRef { addr: GlobalAddr::new(3, offset), ty: NodeType::N256, depth }
     }
 
-    /// Two threads remember nodes in one place at once, and each word is another's.
+    #[allow(clippy::unnecessary_wraps)] // to be compared with what is looked up
+    fn found(node: NodeRef) -> Option<(GlobalAddr, NodeType, bool)> {
+        Some((node.addr, node.ty, false))
+    }
+
+    /// A hash of one line: its check alone differs.
+    fn of_one_line(check: u64) -> HintHash {
+        HintHash::from_bits(check)
+    }
+
     #[test]
-    fn a_torn_hint_is_none() {
-        let node = |offset| NodeRef { addr: GlobalAddr::new(0, offset), ty: NodeType::N4, depth: 3 };
-        let words = |hash, round, offset| {
-            let cache = HintCache::new(1024);
-            cache.put(hash, round, node(offset));
-            assert_eq!(cache.get(hash, round), Some(node(offset)));
-            [0, 1].map(|word| cache.entries[0][word].load(Ordering::Relaxed))
-        };
-        let written = [(0, 5, 160), (64, 5, 320), (0, 6, 480)];
-        for (one, two) in written.iter().flat_map(|one| written.iter().map(move |two| (one, two))) {
-            let torn = HintCache::new(1024);
-            torn.entries[0][0].store(words(one.0, one.1, one.2)[0], Ordering::Relaxed);
-            torn.entries[0][1].store(words(two.0, two.1, two.2)[1], Ordering::Relaxed);
-            for (hash, round, _) in written {
-                let is_whole = one == two && (hash, round) == (one.0, one.1);
-                assert_eq!(torn.get(hash, round), is_whole.then(|| node(one.2)));
-            }
+    fn a_budget_is_used_to_its_last_line() {
+        assert_eq!(HintCache::new(1000).bytes(), 960);
+        assert_eq!(HintCache::new(63).bytes(), 0);
+        HintCache::new(63).put(of_one_line(1), 0, node(160, 2));
+        assert_eq!(HintCache::new(63).get(of_one_line(1), 0), None);
+    }
+
+    #[test]
+    fn hints_last_until_they_are_forgotten() {
+        let cache = HintCache::new(4096);
+        cache.put(of_one_line(77), 5, node(160, 9));
+        cache.put(of_one_line(78), 5, node(176, 9));
+        assert_eq!(cache.get(of_one_line(77), 5), found(node(160, 9)));
+        assert_eq!(cache.get(of_one_line(77), 4), found(node(160, 9)), "for operations that began before");
+        assert_eq!(cache.get(of_one_line(79), 5), None);
+        cache.forget(of_one_line(77));
+        assert_eq!(cache.get(of_one_line(77), 5), None);
+        assert_eq!(cache.get(of_one_line(78), 5), found(node(176, 9)));
+    }
+
+    /// All 17 bits of the check count, and all 44 of the address.
+    #[test]
+    fn no_other_hash_is_taken_for_this_one() {
+        for bit in 0..17 {
+            let cache = HintCache::new(64);
+            let last = GlobalAddr::from_bits(((1 << ADDR_BITS) - 1) << 4);
+            cache.put(of_one_line(0), 0, NodeRef { addr: last, ty: NodeType::N4, depth: 1 });
+            assert_eq!(cache.get(of_one_line(1 << bit), 0), None, "bit {bit}");
+            cache.put(of_one_line(1 << bit), 0, node(320, 1));
+            assert_eq!(cache.get(of_one_line(0), 0), Some((last, NodeType::N4, false)));
+            assert_eq!(cache.get(of_one_line(1 << bit), 0), found(node(320, 1)));
         }
+    }
+
+    #[test]
+    fn nothing_of_an_era_is_left_in_the_next() {
+        let cache = HintCache::new(64);
+        for check in 0..7 {
+            cache.put(of_one_line(check), 5, node(160, 9));
+        }
+        assert_eq!(cache.get(of_one_line(0), 6), None);
+        cache.put(of_one_line(0), 6, node(320, 9));
+        assert_eq!(cache.get(of_one_line(0), 6), found(node(320, 9)));
+        assert!((1..7).all(|check| cache.get(of_one_line(check), 6).is_none()));
+        cache.put(of_one_line(1), 5, node(160, 9));
+        assert_eq!(cache.get(of_one_line(1), 6), None, "remembered by an operation of the era before");
+    }
+
+    #[test]
+    fn what_is_used_stays() {
+        let cache = HintCache::new(64);
+        cache.put(of_one_line(0), 0, node(160, 9));
+        for check in 1..100 {
+            assert_eq!(cache.get(of_one_line(0), 0), found(node(160, 9)), "before {check}");
+            cache.put(of_one_line(check), 0, node(320, 9));
+        }
+    }
+
+    #[test]
+    fn nobody_begins_where_searches_end_far_below() {
+        let cache = HintCache::new(64);
+        let is_far = || cache.get(of_one_line(0), 0).unwrap().2;
+        cache.put(of_one_line(0), 0, node(160, 9));
+        assert!(!is_far());
+        cache.note_end(of_one_line(0), true);
+        assert!(is_far());
+        cache.put(of_one_line(0), 0, node(160, 9));
+        assert!(!is_far(), "a search that began elsewhere has ended there");
+        for _ in 0..9 {
+            cache.note_end(of_one_line(0), true);
+        }
+        cache.note_end(of_one_line(0), false);
+        assert!(is_far(), "one of three");
+        cache.note_end(of_one_line(0), false);
+        assert!(!is_far());
+        cache.note_end(of_one_line(1), true);
+        cache.put(of_one_line(1), 0, node(160, 9));
+        assert!(!cache.get(of_one_line(1), 0).unwrap().2);
+    }
+
+    #[test]
+    fn the_deepest_node_on_the_way_is_found() {
+        let cache = HintCache::new(64 << 10);
+        let bytes = [7; 400];
+        let mut key = HashedKey::new(HashKeys::new(KEYS), &bytes);
+        for (at, depth) in [1, 2, 63, 64, 65, 200, 319, 320].into_iter().enumerate() {
+            assert_eq!(
+                cache.deepest(&mut key, 0).map_or(0, |node| node.depth),
+                [0, 1, 2, 63, 64, 65, 200, 319][at]
+            );
+            cache.put(HintHash::new(key.express(depth)), 0, node(160, depth));
+        }
+        assert_eq!(cache.deepest(&mut key, 0), Some(node(160, 319)), "deeper ones are not remembered");
+        let mut shorter = HashedKey::new(HashKeys::new(KEYS), &bytes[..64]);
+        assert_eq!(cache.deepest(&mut shorter, 0), Some(node(160, 64)), "a key may end at a node");
+        cache.forget(HintHash::new(key.express(64)));
+        assert_eq!(cache.deepest(&mut shorter, 0), Some(node(160, 63)));
     }
 }

@@ -27,6 +27,7 @@ mod operation;
 mod prefetch;
 #[cfg(test)]
 mod races;
+mod retired_log;
 mod retirement;
 mod scan;
 mod search;
@@ -58,6 +59,7 @@ use est::table::{SegmentSize, Table};
 use hints::HintCache;
 use node::{NodeType, Slot};
 use prefix_hash::{HashKeys, HashedKey};
+use retired_log::LogReader;
 use shared::{KIND, RootWords, Shared};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -66,8 +68,8 @@ use std::sync::atomic::Ordering;
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DartOptions {
-    /// Bytes this process may cache: the table's directory first, hints to hot express nodes with
-    /// what is left.
+    /// Bytes this process may cache: the table's directory first, the places of hot nodes with what
+    /// is left.
     pub cache_bytes: u64,
     /// One search in this many adds an access to its leaf's frequency (R in the paper); 0 for none.
     pub frequency_every: u32,
@@ -150,8 +152,8 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let [kind, version, est, root] =
-            client.read_each([words.kind, words.version, words.est, words.root]).await?;
+        let [kind, version, est, root, retired] =
+            client.read_each([words.kind, words.version, words.est, words.root, words.retired]).await?;
         if kind != KIND {
             return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
         }
@@ -159,7 +161,8 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         let hints = HintCache::new(options.cache_bytes.saturating_sub(table.cached_bytes()));
         let root = Slot::from_word(root);
         table.found_current(client.epoch());
-        let shared = Shared::new(keys, words, hints, table, root, options);
+        let log = LogReader::new(retired);
+        let shared = Shared::new(keys, words, (hints, log), table, root, options);
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 

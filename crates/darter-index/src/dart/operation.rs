@@ -15,6 +15,8 @@ pub(super) struct Operation<'a, F: Fabric> {
     pub(super) client: Pinned<'a, F>,
     /// The express skip table that it takes hints from and puts them in.
     pub(super) table: Guard<Arc<Table>>,
+    /// The era that it remembers nodes for.
+    pub(super) era: u64,
 }
 
 impl<'a, F: Fabric> Operation<'a, F> {
@@ -23,11 +25,12 @@ impl<'a, F: Fabric> Operation<'a, F> {
     pub(super) async fn begin(shared: &'a Shared, client: &'a mut Client<F>, kind: OpKind) -> Result<Self> {
         let mut client = client.pin(kind).await?;
         let table = shared.view(&mut client).await?;
-        Ok(Self { shared, client, table })
+        Ok(Self { shared, client, table, era: shared.log.era() })
     }
 
     /// Begins an operation that takes no hints: its table is the last one seen.
     pub(super) async fn pin(shared: &'a Shared, client: &'a mut Client<F>, kind: OpKind) -> Result<Self> {
-        Ok(Self { shared, client: client.pin(kind).await?, table: shared.table() })
+        let client = client.pin(kind).await?;
+        Ok(Self { shared, client, table: shared.table(), era: shared.log.era() })
     }
 }

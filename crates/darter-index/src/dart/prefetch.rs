@@ -33,14 +33,13 @@ impl<F: Fabric> Dart<F> {
         if endpoint.glance(self.shared.words.root).is_none() {
             return;
         }
-        let (table, retirements) = (self.shared.table(), self.shared.retirements());
+        let (table, era) = (self.shared.table(), self.shared.log.era());
         let mut steps: SmallVec<[Step; 16]> = SmallVec::new();
         for key in keys {
             let Some(longest) = table.list.longest_below(key.len()) else { continue };
-            let hash = HashedKey::new(self.shared.keys, key).express(longest);
-            let Some(node) = self.shared.hints.get(hash, retirements).filter(|node| node.depth <= key.len())
-            else {
-                endpoint.prefetch(table.bucket_addr(hash), BUCKET_SLOTS);
+            let mut hashed = HashedKey::new(self.shared.keys, key);
+            let Some(node) = self.shared.hints.deepest(&mut hashed, era) else {
+                endpoint.prefetch(table.bucket_addr(hashed.express(longest)), BUCKET_SLOTS);
                 continue;
             };
             let edge = edge_of(key, node.depth);

@@ -5,20 +5,17 @@
 //! known for that travels with the retired object as a note, so that another client of the process
 //! can do it when the retirer is gone.
 //!
-//! A process also remembers nodes by itself (`hints.rs`), each with the word of *retirements* in
-//! the root as the process had read it before it found the node current, and believes them as long
-//! as its reading is the same. The word is read with the view of the index, by the first operation
-//! pinned in each epoch, and bumped after a node's first grace, before its second. So what is
-//! remembered of a node bears a reading from before the bump. An operation pinned at *p* goes by a
-//! reading made at *p* or later. If that came after the bump, the node is forgotten. If before,
-//! then the node's stamp, which is read after the bump, is *p* or later, and the node is not freed
-//! as long as *p* is pinned.
+//! A process also remembers nodes by itself (`hints.rs`), and forgets those that a log in the root
+//! names (`retired_log.rs`, with the argument). A node's entry in the log is written after its first
+//! grace, before its second.
 
 use super::Dart;
 use super::est::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::est::table::{DESCRIPTOR_BYTES, Table};
+use super::hints::HintHash;
 use super::holes::Hole;
 use super::operation::Operation;
+use super::retired_log::{LogWrites, write_log};
 use super::situations;
 use crate::Result;
 use crate::checker::note;
@@ -39,9 +36,10 @@ pub(super) fn node_note(prefix: &[u8]) -> Box<[u8]> {
     std::iter::once(NOTE_NODE).chain(prefix.iter().copied()).collect()
 }
 
-/// The note of a retired node whose prefix nobody knows: its entries are sought in the whole table.
-pub(super) fn nameless_note() -> Box<[u8]> {
-    Box::new([NOTE_NAMELESS])
+/// The note of a retired node whose prefix nobody knows: its identity. Its entries are sought in the
+/// whole table.
+pub(super) fn nameless_note(identity: u64) -> Box<[u8]> {
+    std::iter::once(NOTE_NAMELESS).chain(identity.to_le_bytes()).collect()
 }
 
 /// The note of a replaced table's descriptor.
@@ -82,6 +80,8 @@ impl<F: Fabric> Dart<F> {
             }
             return Err(error);
         }
+        let late =
+            mutant!("retirement-logged-after-retiring").then(|| operation.hint_hashes(&graced[..nodes]));
         for object in graced.drain(..nodes) {
             if mutant!("node-freed-after-one-grace") {
                 operation.client.free_unpublished(object.addr, object.bytes, object.kind);
@@ -89,8 +89,9 @@ impl<F: Fabric> Dart<F> {
                 operation.client.retire(object.addr, object.bytes, object.kind);
             }
         }
-        if mutant!("retirement-counted-after-retiring") {
-            operation.bump_retirements().await?;
+        if let Some(hashes) = late {
+            let writes = operation.reserve_log(&hashes).await?;
+            operation.client.post(|batch| write_log(batch, &writes)).await?;
         }
         while let Some(table) = graced.last() {
             operation.take_apart(table.addr).await?;
@@ -107,18 +108,18 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let (named, nameless): (Vec<&Unlinked>, Vec<&Unlinked>) =
             nodes.iter().partition(|object| object.note.first() == Some(&NOTE_NODE));
-        if !mutant!("retirement-not-counted") && !mutant!("retirement-counted-after-retiring") {
-            self.bump_retirements().await?;
-        }
+        let is_logged = !mutant!("retirement-not-logged") && !mutant!("retirement-logged-after-retiring");
+        let writes =
+            if is_logged { self.reserve_log(&self.hint_hashes(nodes)).await? } else { LogWrites::new() };
         if self.shared.holes.has(Hole::SkipScrub) {
-            return Ok(());
+            return Ok(self.client.post(|batch| write_log(batch, &writes)).await?);
         }
         let retired: Vec<Retired> = named
             .iter()
             .map(|object| Retired { addr: object.addr, prefix: object.note[1..].to_vec() })
             .collect();
         let nameless: HashSet<GlobalAddr> = nameless.iter().map(|object| object.addr).collect();
-        let (mut tables, _) = self.live_tables().await?;
+        let (mut tables, _) = self.live_tables(&writes).await?;
         if mutant!("scrub-skips-the-table-being-built") {
             tables.truncate(1);
         }
@@ -140,19 +141,28 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Says that nodes are about to be retired: whatever a process remembers of nodes is out of
-    /// date.
-    pub(super) async fn bump_retirements(&mut self) -> Result<()> {
-        self.client.post(|batch| _ = batch.faa(self.shared.words.retirements, 1)).await?;
-        Ok(())
+    /// The hashes under which these nodes are remembered.
+    fn hint_hashes(&self, nodes: &[Unlinked]) -> Vec<HintHash> {
+        let hash = |note: &[u8]| match note {
+            [NOTE_NAMELESS, identity @ ..] => {
+                let identity = identity.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                self.shared.keys.express_of(identity)
+            }
+            note => {
+                let prefix = note.get(1..).unwrap_or_default();
+                self.shared.hashed(prefix).express(prefix.len())
+            }
+        };
+        nodes.iter().map(|object| HintHash::new(hash(&object.note))).collect()
     }
 
     /// Every table that an operation could take a hint from in a later epoch: the current one, and
     /// one being built; and what the word "next" said while the first of them was current, if it
-    /// did not change meanwhile.
-    pub(super) async fn live_tables(&mut self) -> Result<(Vec<Arc<Table>>, Option<u64>)> {
+    /// did not change meanwhile. Writes to the log of retired nodes on the way.
+    pub(super) async fn live_tables(&mut self, log: &LogWrites) -> Result<(Vec<Arc<Table>>, Option<u64>)> {
         let words = &self.shared.words;
         let mut batch = self.client.batch();
+        write_log(&mut batch, log);
         // In this order: a table that becomes current between the two reads is seen by the second.
         let early = mutant!("scrub-looks-at-the-current-table-first").then(|| batch.read(words.est, 1));
         let next = batch.read(words.est_next, 1);
@@ -236,7 +246,7 @@ mod tests {
                 assert_eq!(scrubbed.is_err(), has_failed);
                 assert_eq!(client.take_graced().len(), usize::from(has_failed), "batch {fail_at}");
                 if !has_failed {
-                    assert!(fail_at > 2, "the view, the count of retirements and the segments");
+                    assert!(fail_at > 2, "the view, the count of retired nodes, the log and the segments");
                     return;
                 }
             }
@@ -263,9 +273,7 @@ mod tests {
             assert_eq!(others.get(&mut other, keys[0]).await.unwrap().unwrap(), b"true");
             let mut hashed = others.shared.hashed(keys[0]);
             let hash = hashed.express(8);
-            let then = others.shared.retirements();
-            let remembered = others.shared.hints.get(hash, then).expect("a node that a search found");
-            assert_eq!(remembered.depth, 8);
+            let (node, ty) = others.shared.hints.remembered(hash, 0).expect("a node that a search found");
 
             assert!(dart.delete(&mut client, keys[1]).await.unwrap());
             for _ in 0..ROUNDS {
@@ -276,12 +284,12 @@ mod tests {
             here.settle(&mut client).await.unwrap();
             let mut addr = GlobalAddr::NULL;
             for _ in 0..ALLOCATIONS {
-                addr = client.alloc(0, remembered.ty.bytes(), AllocKind::Inner).await.unwrap();
-                if addr == remembered.addr {
+                addr = client.alloc(0, ty.bytes(), AllocKind::Inner).await.unwrap();
+                if addr == node {
                     break;
                 }
             }
-            assert_eq!(addr, remembered.addr, "the node's memory is used again");
+            assert_eq!(addr, node, "the node's memory is used again");
             let image = leaf::image(keys[0], b"false");
             let class = leaf::leaf_class(keys[0].len(), 5).unwrap();
             let false_leaf = client.alloc(0, 64, AllocKind::Leaf).await.unwrap();
@@ -293,12 +301,13 @@ mod tests {
             client.recycle(done);
 
             assert_eq!(
-                others.shared.hints.get(hash, then),
-                Some(remembered),
+                others.shared.hints.remembered(hash, 0),
+                Some((node, ty)),
                 "it was not overwritten by chance"
             );
             assert_eq!(others.get(&mut other, keys[0]).await.unwrap().unwrap(), b"true");
-            assert!(others.shared.retirements() > then);
+            assert_eq!(others.shared.hints.remembered(hash, 0), None);
+            assert_eq!(others.shared.log.era(), 0, "nothing else was forgotten");
         });
     }
 }

@@ -15,8 +15,8 @@
 //!
 //! The root slot needs no epoch. A root node passes two graces from its unlinking to its reuse, and
 //! a client that remembers it late is pinned since before the unlinking; so only operations pinned
-//! at most one epoch later can meet it, and their pins keep it. How many rounds of retirement there
-//! have been only grows.
+//! at most one epoch later can meet it, and their pins keep it. How far the log of retired nodes was
+//! followed only grows ([`super::retired_log`]).
 
 use super::DartOptions;
 use super::est::Express;
@@ -25,6 +25,7 @@ use super::hints::HintCache;
 use super::holes::Holes;
 use super::node::Slot;
 use super::prefix_hash::{HashKeys, HashedKey};
+use super::retired_log::LogReader;
 use super::situations;
 use crate::Result;
 use crate::checker::note;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// "DART" and the format's version, in the kind word of a pool's root.
-pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x04\0\0\0");
+pub(crate) const KIND: u64 = u64::from_le_bytes(*b"DART\x05\0\0\0");
 
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +53,17 @@ pub(crate) struct RootWords {
     pub(crate) kind: GlobalAddr,
     /// Bumped after every change of a directory.
     pub(crate) version: GlobalAddr,
-    /// Bumped between a node's unlinking and the reuse of its memory, after its first grace and
-    /// before its second.
-    pub(crate) retirements: GlobalAddr,
+    /// How many nodes were retired: counted after a node's first grace and before its second.
+    pub(crate) retired: GlobalAddr,
+    /// The first of [`LOG_WORDS`] that hold the log of retired nodes.
+    pub(crate) log: GlobalAddr,
 }
+
+/// Words of the log of retired nodes.
+pub(crate) const LOG_WORDS: usize = 56;
+/// The root word that it begins at.
+const LOG_AT: usize = 8;
+const _: () = assert!(LOG_AT + LOG_WORDS <= darter_pool::ROOT_WORDS);
 
 impl RootWords {
     pub(crate) fn of<F: Fabric>(pool: &Pool<F>) -> Self {
@@ -65,7 +73,8 @@ impl RootWords {
             est: pool.root_word(2),
             kind: pool.root_word(3),
             version: pool.root_word(4),
-            retirements: pool.root_word(5),
+            retired: pool.root_word(5),
+            log: pool.root_word(LOG_AT),
         }
     }
 }
@@ -76,10 +85,9 @@ pub(crate) struct Shared {
     pub(crate) keys: HashKeys,
     pub(crate) words: RootWords,
     pub(crate) hints: HintCache,
+    pub(crate) log: LogReader,
     table: ArcSwap<Table>,
     root: AtomicU64,
-    /// [`RootWords::retirements`] as last read.
-    retirements: AtomicU64,
     /// One search in this many counts an access in its leaf; 0 for never.
     pub(crate) frequency_every: u32,
     /// What a verb counts as when the prefix list is chosen, in hundredths of a round trip.
@@ -100,7 +108,7 @@ impl Shared {
     pub(crate) fn new(
         keys: HashKeys,
         words: RootWords,
-        hints: HintCache,
+        (hints, log): (HintCache, LogReader),
         table: Table,
         root: Slot,
         options: DartOptions,
@@ -109,10 +117,9 @@ impl Shared {
             keys,
             words,
             hints,
+            log,
             table: ArcSwap::from_pointee(table),
             root: AtomicU64::new(root.word()),
-            // Nothing is remembered yet.
-            retirements: AtomicU64::new(0),
             frequency_every: options.frequency_every,
             verb_percent: options.verb_percent,
             walk_nodes: options.walk_nodes.max(1) as usize,
@@ -144,13 +151,6 @@ impl Shared {
         self.root.store(slot.unsealed().word(), Ordering::Release);
     }
 
-    /// What nodes remembered by this operation are good for: as long as this stays the same. For
-    /// operations that have looked at [`Shared::view`].
-    #[inline]
-    pub(crate) fn retirements(&self) -> u64 {
-        self.retirements.load(Ordering::Acquire)
-    }
-
     /// The table as last seen, without a check of the epoch.
     pub(crate) fn table(&self) -> Guard<Arc<Table>> {
         self.table.load()
@@ -175,10 +175,13 @@ impl Shared {
     #[cold]
     pub(crate) async fn refresh<F: Fabric>(&self, client: &mut Pinned<'_, F>) -> Result<Guard<Arc<Table>>> {
         let epoch = client.epoch();
-        let RootWords { version, est, root, retirements, .. } = self.words;
-        let [version, est, root, retirements] = client.read_each([version, est, root, retirements]).await?;
-        self.retirements.fetch_max(retirements, Ordering::AcqRel);
+        let RootWords { version, est, root, retired, .. } = self.words;
+        let [version, est, root, retired] = client.read_each([version, est, root, retired]).await?;
         self.remember_root(Slot::from_word(root));
+        if mutant!("view-shared-before-the-log-is-followed") {
+            self.table.load().found_current(epoch);
+        }
+        self.follow_log(client, retired).await?;
         let est = GlobalAddr::from_bits(est);
         let known = self.table.load_full();
         let found = if known.descriptor == est && known.version == version {

@@ -52,6 +52,14 @@ crate::situations! {
     SCRUB_LOST = "ScrubLost";
     /// A node whose prefix nobody knows was scrubbed.
     SCRUB_NAMELESS = "ScrubNameless";
+    /// A process forgot nodes that others had retired, by their entries in the log.
+    LOG_FOLLOWED = "LogFollowed";
+    /// More nodes were retired than the log holds, before a process had read of them.
+    LOG_LAPPED = "LogLapped";
+    /// An entry of the log was not there yet when it was read.
+    LOG_ENTRY_AWAITED = "LogEntryAwaited";
+    /// An entry of the log was not there the second time either.
+    LOG_ENTRY_MISSED = "LogEntryMissed";
     /// The prefix list was changed.
     LIST_CHANGED = "ListChanged";
     /// A process saw a table that another had built.

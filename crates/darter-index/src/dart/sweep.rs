@@ -1,6 +1,7 @@
 //! DART's part in a sweep: what dead clients left in the express skip table.
 
 use super::operation::Operation;
+use super::retired_log::LogWrites;
 use super::{Dart, est};
 use crate::Result;
 use darter_fabric::{Fabric, OpKind, mutant};
@@ -17,7 +18,7 @@ impl<F: Fabric> Dart<F> {
         let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
         self.shared.refresh(&mut operation.client).await?;
         let version = self.shared.words.version;
-        for table in operation.live_tables().await?.0 {
+        for table in operation.live_tables(&LogWrites::new()).await?.0 {
             let doomed = |addr| !reachable.contains(addr);
             est::scrub::scrub_everywhere(&mut operation.client, self.shared.express(&table), doomed).await?;
         }
@@ -25,6 +26,6 @@ impl<F: Fabric> Dart<F> {
         if mutant!("swept-nodes-stay-remembered") {
             return Ok(());
         }
-        operation.bump_retirements().await
+        operation.end_eras().await
     }
 }

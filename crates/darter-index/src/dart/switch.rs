@@ -15,6 +15,7 @@ use super::access::Target;
 use super::descent::SlotAt;
 use super::drafts::Drafts;
 use super::est::install::{KnownBucket, install, pending_for};
+use super::hints::HintHash;
 use super::holes::Hole;
 use super::node::{self, Content, NodeRef, NodeType, Slot};
 use super::operation::Operation;
@@ -225,7 +226,7 @@ impl<F: Fabric> Operation<'_, F> {
             drafts.keep();
             note_switch(node.ty, slot, image.is_some());
             if !mutant!("nameless-node-not-unlinked") {
-                self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note());
+                self.client.unlink(node.addr, node.ty.bytes(), AllocKind::Inner, nameless_note(words[0]));
             }
         } else {
             drafts.discard(&mut self.client);
@@ -283,6 +284,9 @@ impl<F: Fabric> Operation<'_, F> {
             target.above + 1 + usize::from(skip)
         };
         let successor = NodeRef { addr, ty, depth };
+        if depth == target.node.depth && depth > 0 {
+            self.shared.hints.put(HintHash::new(key.express(depth)), self.era, successor);
+        }
         let cover = (target.above, target.node.depth);
         let pending = pending_for(self.table.list, key, cover, successor, Some(target.node.addr));
         install(&mut self.client, self.shared.express(&self.table), &pending, known).await
