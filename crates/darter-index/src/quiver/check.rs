@@ -141,7 +141,7 @@ impl<F: Fabric> Operation<'_, F> {
         if last < hi {
             walk.report.remark(format!("page at {}: parts of it are being linked", page.addr));
         }
-        if head.is_sealed {
+        if (0..shape.words()).any(|at| shape.is_sealable(at) && words[at] & SEAL != 0) {
             walk.report.remark(format!("page at {}: sealed by a replacement under way", page.addr));
         }
         let place = (identity, depth, (lo, hi.min(last)));
@@ -213,17 +213,20 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<()> {
         leaves.retain(|(_, addr, words)| {
             let bytes = *words as u64 * 8;
-            walk.tally.note_leaf(bytes, levels);
             if is_parting {
                 walk.shared_leaves.push((*addr, bytes));
+                return true;
             }
-            is_parting || walk.report.reach(*addr, bytes, "leaf")
+            walk.tally.note_leaf(bytes, levels);
+            walk.report.reach(*addr, bytes, "leaf")
         });
-        if !walk.is_thorough {
+        // Which keys of a page are in its parts, too, their leaves say.
+        if !walk.is_thorough && !is_parting {
             return Ok(());
         }
         let keys = self.shared.keys;
         let mut seen = BTreeSet::new();
+        let Walk { report, tally, .. } = walk;
         let verify = |report: &mut CheckReport, expected: &Expected, words: &[u64]| {
             let key = match leaf::parse(expected.page, words) {
                 Ok(leaf) => leaf.key.to_vec(),
@@ -231,6 +234,9 @@ impl<F: Fabric> Operation<'_, F> {
             };
             let page = expected.page;
             if expected.own.as_ref().is_some_and(|own| own != &key) {
+                if is_parting {
+                    tally.note_leaf(words.len() as u64 * 8, levels);
+                }
                 return report
                     .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
             }
@@ -241,11 +247,14 @@ impl<F: Fabric> Operation<'_, F> {
                 report.violation(format!("page at {page}: a leaf of a key that does not belong there"));
             }
             let is_ours = (expected.edges.0..=expected.edges.1).contains(&edge(&key, depth));
+            if is_ours && is_parting {
+                tally.note_leaf(words.len() as u64 * 8, levels);
+            }
             if is_ours && !seen.insert(key) {
                 report.violation(format!("page at {page}: a key twice"));
             }
         };
-        walk.report.verify_each(&mut self.client, &leaves, verify).await
+        report.verify_each(&mut self.client, &leaves, verify).await
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::content::Content as Pairs;
 use super::descent::{Descent, End, NodeAt, SlotAt, Via};
+use super::diverge::too_deep;
 use super::nibble::{EDGES, END};
 use super::node::{self, Content, NODE_BYTES, SKIP_MAX, Slot};
 use super::operation::Operation;
@@ -28,7 +29,7 @@ struct Left {
 impl<F: Fabric> Operation<'_, F> {
     /// Finishes the replacement of the highest sealed node on a key's path.
     pub(super) async fn help_above(&mut self, key: &[u8]) -> Result<()> {
-        let mut descent = self.from_root(key);
+        let mut descent = self.descent_from_root(key);
         if let End::Sealed { node } = self.run(&mut descent).await?
             && let Some(via) = descent.incoming
         {
@@ -42,7 +43,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// upwards.
     pub(super) async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
-            let mut descent = self.from_root(key);
+            let mut descent = self.descent_from_root(key);
             let end = self.run(&mut descent).await?;
             let node = match end {
                 End::Sealed { .. } => {
@@ -181,22 +182,39 @@ impl<F: Fabric> Operation<'_, F> {
             note(situations::COLLAPSE_TO_NODE);
             return Ok(Some((Slot::node(skip_of(via) + 1 + skip, addr), Left::default())));
         }
-        let Some(left) = self.what_is_left(&slots).await? else { return Ok(None) };
+        // The page is made before the others are sealed: a pool that is full leaves them as they
+        // were.
+        let Some(before) = self.what_is_left(&slots, false).await? else { return Ok(None) };
+        let mut slot = self.page_of(maker, &before, via).await?;
+        let Some(left) = self.what_is_left(&slots, true).await? else { return Ok(None) };
+        if left.pairs != before.pairs {
+            maker.discard(&mut self.client);
+            *maker = Maker::new(self.shared, self.client.epoch());
+            slot = self.page_of(maker, &left, via).await?;
+        }
+        note(if left.pairs.is_empty() {
+            situations::COLLAPSE_TO_NOTHING
+        } else {
+            situations::COLLAPSE_TO_PAGE
+        });
+        Ok(Some((slot, left)))
+    }
+
+    /// Makes a page of what is left in a node, for the slot that points to the node.
+    async fn page_of(&mut self, maker: &mut Maker, left: &Left, via: Via) -> Result<Slot> {
         let hi = via.edge;
         if left.pairs.is_empty() {
-            note(situations::COLLAPSE_TO_NOTHING);
-            return Ok(Some((Slot::none(hi), left)));
+            return Ok(Slot::none(hi));
         }
-        note(situations::COLLAPSE_TO_PAGE);
         let home = via.at.addr.node();
         let place = Place { identity: via.identity, depth: via.node.depth, lo: hi, hi, home };
         let page = maker.page(&mut self.client, place, &left.pairs).await?;
-        Ok(Some((Slot::page(hi, page.class, page.addr), left)))
+        Ok(Slot::page(hi, page.class, page.addr))
     }
 
-    /// Seals the pages of a sealed node and reads their pairs; none if they are more than a page
+    /// Reads the pairs of a sealed node's pages, sealed first if `seals`; none if they are more than a page
     /// holds, if a child is among them, or if the parts of a page are being linked.
-    async fn what_is_left(&mut self, slots: &[Slot; EDGES]) -> Result<Option<Left>> {
+    async fn what_is_left(&mut self, slots: &[Slot; EDGES], seals: bool) -> Result<Option<Left>> {
         let all: Vec<PageRef> = pages(slots).collect();
         let records = self.shared.geometry.records;
         if children(slots).next().is_some() || self.live_about(&all).await? > records as u64 {
@@ -205,7 +223,8 @@ impl<F: Fabric> Operation<'_, F> {
         let mut left = Left::default();
         let mut lo = END;
         for page in all {
-            let (shape, words) = self.seal_page(page).await?;
+            let (shape, words) =
+                if seals { self.seal_page(page).await? } else { self.read_page(page).await? };
             // A page whose later parts are linked has their pairs, too.
             let next = slots
                 .iter()
@@ -226,6 +245,9 @@ impl<F: Fabric> Operation<'_, F> {
     /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
     pub(super) async fn remove_empty(&mut self, mut node: NodeAt, mut via: Via) -> Result<()> {
         loop {
+            if node.depth > crate::KEY_BYTES_MAX * 2 {
+                return Err(too_deep(node.addr));
+            }
             let words = self.read_node(node).await?;
             let slots = node::slots(&words);
             // A child that is left is in the way; under a sealed node it changes no more.

@@ -420,7 +420,6 @@ impl<'k> Descent<'k> {
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
         match (own, word.state()) {
-            (Some(false), _) => Ok(Some(self.elsewhere(probe))),
             (Some(true), State::Inline) => {
                 let value = record[1..].into();
                 Ok(Some(self.at_record(probe, addr, word, Some(value))))
@@ -429,7 +428,7 @@ impl<'k> Descent<'k> {
             (None, State::Tomb) if word.is_erased_by(self.print) => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
             }
-            (None, State::Tomb) => Ok(Some(self.elsewhere(probe))),
+            (Some(false), _) | (None, State::Tomb) => Ok(Some(self.elsewhere(probe))),
             (_, State::Leaf { .. }) => {
                 self.stage = Stage::RecordLeaf(probe);
                 Ok(None)

@@ -16,6 +16,7 @@ use crate::radix::leaf;
 use crate::{IndexError, PutOutcome, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::AllocKind;
+use std::collections::HashSet;
 
 impl<F: Fabric> Operation<'_, F> {
     /// Puts a pair whose key leaves the path before `child`, which `via` points to, if nobody came
@@ -79,7 +80,12 @@ impl<F: Fabric> Operation<'_, F> {
     /// A key that is below a node, or was.
     pub(super) async fn key_below(&mut self, node: NodeAt) -> Result<Option<Vec<u8>>> {
         let mut nodes = vec![node.addr];
+        let mut seen = HashSet::new();
         while let Some(addr) = nodes.pop() {
+            // Damage can lead in circles.
+            if !seen.insert(addr) {
+                return Err(too_deep(addr));
+            }
             let words = self.client.read(addr, node::NODE_WORDS).await?;
             let slots = node::slots(&words);
             for slot in slots {
@@ -97,7 +103,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Any key of a page, or one that it had.
     async fn key_in(&mut self, page: PageRef) -> Result<Option<Vec<u8>>> {
         let words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
-        let shape = Shape::parse(page, words[0], words[2])?;
+        let shape = Shape::of(page, &words)?;
         let records = (0..shape.records).map(|rank| shape.record_at(rank));
         for at in records.clone() {
             if let Some(leaf) = standing(page.addr, &words[at..at + shape.record_words]) {

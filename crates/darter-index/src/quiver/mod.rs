@@ -12,6 +12,7 @@ mod collapse;
 mod content;
 mod descent;
 mod diverge;
+mod finish;
 mod holes;
 mod map;
 mod nibble;
@@ -39,7 +40,7 @@ use crate::{
 use arc_swap::ArcSwap;
 use cache::{Cache, NodeHint};
 use darter_fabric::{Fabric, OpKind};
-use darter_pool::{AllocKind, Client};
+use darter_pool::{AllocKind, Client, ReachableSet};
 use nibble::{EDGES, LAST, NibbleKey};
 use node::{Content, NODE_BYTES, Slot};
 use shared::{Geometry, KIND, RootWords, Shared};
@@ -174,6 +175,10 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {
         self.check_all(client).await
+    }
+
+    async fn scrub_unreachable(&self, client: &mut Client<F>, _reachable: &ReachableSet) -> Result<bool> {
+        self.finish_replacements(client).await
     }
 
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {

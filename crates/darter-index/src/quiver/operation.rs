@@ -30,7 +30,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
     }
 
     /// A descent for a writer, from the root.
-    pub(super) fn from_root<'k>(&self, key: &'k [u8]) -> Descent<'k> {
+    pub(super) fn descent_from_root<'k>(&self, key: &'k [u8]) -> Descent<'k> {
         Descent::from_root(self.shared, key, Purpose::Write, self.client.epoch())
     }
 

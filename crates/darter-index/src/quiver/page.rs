@@ -82,6 +82,17 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// The shape that a page's first words state.
+    ///
+    /// # Errors
+    /// As [`Shape::parse`].
+    pub(super) fn of(page: PageRef, words: &[u64]) -> Result<Self> {
+        match *words {
+            [guard, _, shape, _, ..] => Self::parse(page, guard, shape),
+            _ => Err(IndexError::corrupt(page.addr, "page shorter than a head")),
+        }
+    }
+
     /// The shape that guard and shape word state.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use darter_pool::{AllocKind, Client};
 pub(super) const INLINE_WORDS_MAX: usize = 32;
 
 /// A key with its value, to be put in a page.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     /// The key.
     pub(super) key: Vec<u8>,

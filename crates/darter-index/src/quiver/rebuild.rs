@@ -60,9 +60,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// All that follows the page is made before the first seal: a pool that is full leaves the page
     /// as it was. What another client changes in between is made anew.
     pub(super) async fn rebuild(&mut self, via: Via, page: PageRef) -> Result<()> {
-        let mut words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
-        let shape = Shape::parse(page, words[0], words[2])?;
-        words.truncate(shape.words());
+        let (shape, mut words) = self.read_page(page).await?;
         let mut old = self.old_page(via, page, shape, &words).await?;
         let mut made = self.make_all(&old).await?;
         let before = words.clone();
@@ -70,7 +68,7 @@ impl<F: Fabric> Operation<'_, F> {
         let is_changed =
             (0..words.len()).any(|at| shape.is_sealable(at) && (words[at] ^ before[at]) & !SEAL != 0);
         if is_changed && !mutant!("quiver-copy-made-before-the-seals") {
-            made.into_iter().for_each(|mut part| part.maker.discard(&mut self.client));
+            self.discard_all(made);
             old = self.old_page(via, page, shape, &words).await?;
             made = self.make_all(&old).await?;
         }
@@ -92,7 +90,7 @@ impl<F: Fabric> Operation<'_, F> {
                 Ok(slot) => made.push(MadePart { part, maker, slot }),
                 Err(error) => {
                     maker.discard(&mut self.client);
-                    made.into_iter().for_each(|mut part| part.maker.discard(&mut self.client));
+                    self.discard_all(made);
                     return Err(error);
                 }
             }
@@ -100,12 +98,24 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(made)
     }
 
+    fn discard_all(&mut self, made: Vec<MadePart>) {
+        for mut part in made {
+            part.maker.discard(&mut self.client);
+        }
+    }
+
     /// Seals a page. Returns its final words.
     pub(super) async fn seal_page(&mut self, page: PageRef) -> Result<(Shape, Vec<u64>)> {
-        let mut words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
-        let shape = Shape::parse(page, words[0], words[2])?;
-        words.truncate(shape.words());
+        let (shape, mut words) = self.read_page(page).await?;
         self.seal_words(page, &shape, &mut words).await?;
+        Ok((shape, words))
+    }
+
+    /// Reads all words of a page.
+    pub(super) async fn read_page(&mut self, page: PageRef) -> Result<(Shape, Vec<u64>)> {
+        let mut words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
+        let shape = Shape::of(page, &words)?;
+        words.truncate(shape.words());
         Ok((shape, words))
     }
 

@@ -290,7 +290,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut torn = None;
         for (&(page, lo, hi), read) in pages.iter().zip(reads) {
             let words = done.words(read);
-            let shape = Shape::parse(page, words[0], words[2])?;
+            let shape = Shape::of(page, words)?;
             if shape.hi < hi {
                 torn = Some((shape.hi, hi));
             }
@@ -316,7 +316,7 @@ fn stretch(key: &[u8], depth: usize, slots: &[Slot; EDGES], from: u8, reverse: b
             Content::Node { .. } => return false,
             Content::Empty => return true,
             Content::Page { class, addr, .. } => {
-                stretch.pages.push((PageRef { addr, class }, lo, last_of(lo)))
+                stretch.pages.push((PageRef { addr, class }, lo, last_of(lo)));
             }
             Content::None { .. } | Content::Invalid => {}
         }

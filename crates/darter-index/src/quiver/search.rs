@@ -12,8 +12,7 @@ use darter_pool::Client;
 /// The value that a descent has ended at; none if the key is absent.
 pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
     let image: Option<&Image> = match end {
-        End::Value(value) => value.as_ref(),
-        End::Page(Found { spot: Spot::Record { value, .. }, .. }) => value.as_ref(),
+        End::Value(value) | End::Page(Found { spot: Spot::Record { value, .. }, .. }) => value.as_ref(),
         End::Page(Found { spot: Spot::Delta { value, .. }, .. }) => Some(value),
         _ => None,
     };

@@ -1,0 +1,68 @@
+//! Quiver's part in a sweep: replacements that dead clients have left half done.
+//!
+//! Whoever writes nearby would finish them, and nothing waits for them. But until then a page whose
+//! parts are linked keeps its memory.
+
+use super::Quiver;
+use super::descent::{NodeAt, SlotAt, Via};
+use super::node::{self, Content, Slot};
+use super::operation::Operation;
+use super::page::PageRef;
+use crate::Result;
+use crate::radix::seal::SEAL;
+use crate::radix::{TURNS_MAX, no_progress};
+use darter_fabric::{Fabric, OpKind};
+use darter_pool::Client;
+use std::collections::HashSet;
+
+impl<F: Fabric> Quiver<F> {
+    /// Finishes every replacement of a page or a node that was begun. Returns whether there was any.
+    pub(super) async fn finish_replacements(&self, client: &mut Client<F>) -> Result<bool> {
+        for turn in 0..TURNS_MAX {
+            let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+            if !operation.finish_one().await? {
+                return Ok(turn > 0);
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Finishes the first replacement that a walk meets. Returns whether it met one.
+    async fn finish_one(&mut self) -> Result<bool> {
+        let (root, via, _) = self.read_root().await?;
+        let mut nodes = vec![(root, via)];
+        let mut seen = HashSet::new();
+        while let Some((node, via)) = nodes.pop() {
+            if !seen.insert(node.addr) {
+                continue;
+            }
+            let words = self.read_node(node).await?;
+            if node::is_sealed(&words) {
+                self.replace_node(node, via).await?;
+                return Ok(true);
+            }
+            for (slot, edge) in node::slots(&words).into_iter().zip(0..) {
+                let at = SlotAt { addr: node::slot_addr(node.addr, edge), slot: Slot(slot.0) };
+                let below = Via { node, identity: words[0], edge, at };
+                match slot.content() {
+                    Content::Node { skip, addr } => {
+                        nodes.push((NodeAt { addr, depth: node.depth + 1 + skip }, below));
+                    }
+                    Content::Page { class, addr, .. } => {
+                        let page = PageRef { addr, class };
+                        let (shape, words) = self.read_page(page).await?;
+                        let is_sealed = |at| shape.is_sealable(at) && words[at] & SEAL != 0;
+                        if (0..words.len()).any(is_sealed) {
+                            self.rebuild(below, page).await?;
+                            return Ok(true);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(false)
+    }
+}
