@@ -252,7 +252,13 @@ impl<F: Fabric> Operation<'_, F> {
             let slots = node::slots(&words);
             // A child that is left is in the way; under a sealed node it changes no more.
             let child = children(&slots).next().filter(|_| !node::is_sealed(&words));
-            let Some((edge, skip, addr)) = child else { return self.replace_node(node, via).await };
+            let Some((edge, skip, addr)) = child else {
+                // Pages of which parts are linked would keep the node.
+                if !node::is_sealed(&words) && self.finish_pages(node, &words).await? {
+                    return Ok(());
+                }
+                return self.replace_node(node, via).await;
+            };
             let at = SlotAt { addr: node::slot_addr(node.addr, edge), slot: slots[usize::from(edge)] };
             via = Via { node, identity: words[0], edge, at };
             node = NodeAt { addr, depth: node.depth + 1 + skip };

@@ -34,8 +34,8 @@ impl<F: Fabric> Operation<'_, F> {
         };
         let depth = common(key, &other);
         if depth <= via.node.depth || depth >= child.depth {
-            // The tree changed on the way down.
-            return Ok(Turn::Again);
+            // Identities and the keys below nodes never change.
+            return Err(IndexError::corrupt(child.addr, "node whose keys do not have its prefix"));
         }
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let made = self.fork(&mut maker, Pair::new(key.to_vec(), value), (depth, &other), (via, child)).await;

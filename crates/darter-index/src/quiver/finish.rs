@@ -4,8 +4,9 @@
 //! parts are linked keeps its memory.
 
 use super::Quiver;
+use super::collapse::children;
 use super::descent::{NodeAt, SlotAt, Via};
-use super::node::{self, Content, Slot};
+use super::node::{self, Content};
 use super::operation::Operation;
 use super::page::PageRef;
 use crate::Result;
@@ -43,26 +44,35 @@ impl<F: Fabric> Operation<'_, F> {
                 self.replace_node(node, via).await?;
                 return Ok(true);
             }
-            for (slot, edge) in node::slots(&words).into_iter().zip(0..) {
-                let at = SlotAt { addr: node::slot_addr(node.addr, edge), slot: Slot(slot.0) };
-                let below = Via { node, identity: words[0], edge, at };
-                match slot.content() {
-                    Content::Node { skip, addr } => {
-                        nodes.push((NodeAt { addr, depth: node.depth + 1 + skip }, below));
-                    }
-                    Content::Page { class, addr, .. } => {
-                        let page = PageRef { addr, class };
-                        let (shape, words) = self.read_page(page).await?;
-                        let is_sealed = |at| shape.is_sealable(at) && words[at] & SEAL != 0;
-                        if (0..words.len()).any(is_sealed) {
-                            self.rebuild(below, page).await?;
-                            return Ok(true);
-                        }
-                    }
-                    _ => {}
-                }
+            if self.finish_pages(node, &words).await? {
+                return Ok(true);
+            }
+            for (edge, skip, addr) in children(&node::slots(&words)) {
+                nodes.push((NodeAt { addr, depth: node.depth + 1 + skip }, via_of(node, &words, edge)));
             }
         }
         Ok(false)
     }
+
+    /// Finishes the replacement of a page of a node. Returns whether one was begun.
+    pub(super) async fn finish_pages(&mut self, node: NodeAt, words: &[u64]) -> Result<bool> {
+        for (slot, edge) in node::slots(words).into_iter().zip(0..) {
+            let Content::Page { class, addr, .. } = slot.content() else { continue };
+            let page = PageRef { addr, class };
+            let (shape, page_words) = self.read_page(page).await?;
+            let is_sealed = |at| shape.is_sealable(at) && page_words[at] & SEAL != 0;
+            if (0..page_words.len()).any(is_sealed) {
+                self.rebuild(via_of(node, words, edge), page).await?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The slot of an edge in the words of a node.
+fn via_of(node: NodeAt, words: &[u64], edge: u8) -> Via {
+    let slot = node::slots(words)[usize::from(edge)];
+    let at = SlotAt { addr: node::slot_addr(node.addr, edge), slot };
+    Via { node, identity: words[0], edge, at }
 }

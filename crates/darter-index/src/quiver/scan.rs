@@ -224,8 +224,8 @@ impl<F: Fabric> Operation<'_, F> {
         };
         let Some(other) = self.key_below(child).await? else { return Ok(Look::On(past())) };
         if nibbles(&other) < child.depth || common(&other, &cursor.key) >= child.depth {
-            // The tree changed on the way down.
-            return Ok(Look::On(Some(cursor.clone())));
+            // Identities and the keys below nodes never change.
+            return Err(IndexError::corrupt(child.addr, "node whose keys do not have its prefix"));
         }
         let is_above = other > cursor.key;
         Ok(Look::On(match (is_above, reverse) {
