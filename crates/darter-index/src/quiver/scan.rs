@@ -106,7 +106,7 @@ impl<F: Fabric> Quiver<F> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Scan).await?;
         let mut sink = Sink::new(visit, limit, range.reverse);
         let mut cursor = if is_void(range) { None } else { Cursor::of(range) };
-        let mut turns = 0;
+        let (mut turns, mut gap) = (0, None);
         while let Some(at) = cursor.take().filter(|at| sink.left > 0 && at.is_within(range)) {
             let look = operation.look_at(&at, range.reverse).await?;
             cursor = match look {
@@ -119,7 +119,7 @@ impl<F: Fabric> Quiver<F> {
                 }
                 Look::Pages(stretch) => {
                     turns = 0;
-                    operation.visit_pages(range, stretch, &mut sink).await?
+                    operation.visit_pages(range, stretch, &mut sink, &mut gap).await?
                 }
             };
         }
@@ -244,6 +244,7 @@ impl<F: Fabric> Operation<'_, F> {
         range: &ScanRange,
         stretch: Stretch,
         sink: &mut Sink<V>,
+        gap: &mut Option<GlobalAddr>,
     ) -> Result<Option<Cursor>> {
         let wanted = (sink.left.saturating_mul(3) / (2 * self.shared.geometry.records) + 1).min(PAGES_MAX);
         let count = stretch.pages.len().min(wanted);
@@ -256,10 +257,14 @@ impl<F: Fabric> Operation<'_, F> {
             }
         }
         let (mut rows, torn) = self.read_pages(&stretch.pages[..count]).await?;
+        let before = std::mem::replace(gap, torn.map(|(page, ..)| page));
         match torn {
-            // A slot above was read before it was taken: what is there comes with the next look.
-            Some((shape_hi, _)) if !range.reverse => hi = shape_hi,
-            Some((_, to)) => lo = to + 1,
+            // A slot above was read before it was taken: another READ must bring it.
+            Some((page, ..)) if before == Some(page) => {
+                return Err(IndexError::corrupt(page, "edges that no page is responsible for"));
+            }
+            Some((_, shape_hi, _)) if !range.reverse => hi = shape_hi,
+            Some((.., to)) => lo = to + 1,
             None => {}
         }
         rows.read_leaves(&mut self.client).await?;
@@ -277,8 +282,11 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Reads pages in one round trip, each with the edges that it should be responsible for. Stops at
-    /// one that is responsible for fewer, and returns its last edge and the one it should have.
-    async fn read_pages(&mut self, pages: &[(PageRef, u8, u8)]) -> Result<(Rows, Option<(u8, u8)>)> {
+    /// one that is responsible for fewer, and returns it, its last edge and the one it should have.
+    async fn read_pages(
+        &mut self,
+        pages: &[(PageRef, u8, u8)],
+    ) -> Result<(Rows, Option<(GlobalAddr, u8, u8)>)> {
         let mut rows = Rows::default();
         if pages.is_empty() {
             return Ok((rows, None));
@@ -292,7 +300,7 @@ impl<F: Fabric> Operation<'_, F> {
             let words = done.words(read);
             let shape = Shape::of(page, words)?;
             if shape.hi < hi {
-                torn = Some((shape.hi, hi));
+                torn = Some((page.addr, shape.hi, hi));
             }
             rows.take(page, &shape, words, (lo, hi.min(shape.hi)))?;
             if torn.is_some() {
