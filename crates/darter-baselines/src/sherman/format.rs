@@ -1,8 +1,8 @@
 //! The shape of what is stored, as a root word keeps it, and how nodes are read and written in it.
 
-use super::hopscotch::Layout;
+use super::hopscotch_layout::Layout;
+use super::link::Link;
 use super::options::{Records, ShermanOptions};
-use super::page::Link;
 use darter_index::{IndexError, Result};
 use std::ops::Deref;
 

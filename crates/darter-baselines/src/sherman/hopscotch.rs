@@ -23,15 +23,12 @@
 
 use super::entry::{Entry, EntryState};
 use super::format::{Format, mix};
-use super::page::Link;
+use super::hopscotch_layout::GROUP_SLOTS;
+pub(crate) use super::hopscotch_layout::{Layout, NEIGHBOURHOOD, Run};
+use super::link::Link;
 use darter_fabric::{GlobalAddr, mutant};
 use smallvec::SmallVec;
 use std::borrow::Cow;
-
-/// Slots in which a key can be, from its home on.
-pub(crate) const NEIGHBOURHOOD: usize = 8;
-/// Slots that share a replica of the leaf's sibling link.
-const GROUP_SLOTS: usize = 8;
 
 const ENTRY_BITS: u32 = 13;
 const HOME_BITS: u32 = 18;
@@ -42,115 +39,6 @@ const HOME_MASK: u64 = (1 << HOME_BITS) - 1;
 const DEAD_FLAG: u64 = 1 << 62;
 /// In every word of metadata, so that zeros are none.
 const METADATA_MARK: u64 = 1 << 63;
-
-/// A run of a leaf's words: the first one's number, and how many.
-pub(crate) type Run = (usize, usize);
-
-/// Where the words of a hopscotch leaf lie.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
-    /// Slots.
-    pub(crate) span: usize,
-    /// Words of an entry.
-    entry: usize,
-    /// The first word of the groups.
-    area: usize,
-}
-
-impl Layout {
-    /// Of leaves whose header and fences take up to `header` words.
-    pub(crate) fn new(span: usize, entry: usize, header: usize) -> Self {
-        Self { span, entry, area: header + 1 }
-    }
-
-    fn pair_words(self) -> usize {
-        2 * self.entry + 1
-    }
-
-    fn group_words(self) -> usize {
-        1 + GROUP_SLOTS / 2 * self.pair_words()
-    }
-
-    /// Words of a leaf.
-    pub(crate) fn leaf_words(self) -> usize {
-        self.area + self.span / GROUP_SLOTS * self.group_words()
-    }
-
-    /// The word of the vacancy bitmap; what is before it is header and fences.
-    pub(crate) fn vacancy_at(self) -> usize {
-        self.area - 1
-    }
-
-    /// The first word of the groups.
-    pub(crate) fn area_at(self) -> usize {
-        self.area
-    }
-
-    fn replica_at(self, group: usize) -> usize {
-        self.area + group * self.group_words()
-    }
-
-    fn pair_at(self, slot: usize) -> usize {
-        self.replica_at(slot / GROUP_SLOTS) + 1 + slot % GROUP_SLOTS / 2 * self.pair_words()
-    }
-
-    /// The first word of a slot's entry.
-    pub(crate) fn entry_at(self, slot: usize) -> usize {
-        self.pair_at(slot) + slot % 2 * (self.entry + 1)
-    }
-
-    /// The word of a slot's metadata.
-    fn metadata_at(self, slot: usize) -> usize {
-        self.pair_at(slot) + self.entry
-    }
-
-    /// The run of a slot's entry and metadata.
-    pub(crate) fn slot_run(self, slot: usize) -> Run {
-        (self.entry_at(slot).min(self.metadata_at(slot)), self.entry + 1)
-    }
-
-    /// The runs of `count` slots from one on, at least a neighbourhood; the metadata of the last
-    /// only where it lies before the entry, or where it is asked for.
-    pub(crate) fn runs(self, first: usize, count: usize, with_last: bool) -> SmallVec<[Run; 2]> {
-        let (start, end) = (self.start_of(first), self.area + self.span / GROUP_SLOTS * self.group_words());
-        if count >= self.span {
-            return SmallVec::from_slice(&[(self.area, end - self.area)]);
-        }
-        let last = first + count - 1;
-        if last < self.span {
-            return SmallVec::from_slice(&[(start, self.end_of(last, with_last) - start)]);
-        }
-        let lost = usize::from(mutant!("chime-wrap-around-one-short"));
-        let rest = self.end_of((last - self.span).saturating_sub(lost), with_last) - self.area;
-        SmallVec::from_slice(&[(start, end - start), (self.area, rest)])
-    }
-
-    fn start_of(self, slot: usize) -> usize {
-        match slot % GROUP_SLOTS {
-            0 => self.replica_at(slot / GROUP_SLOTS),
-            at if at % 2 == 0 => self.entry_at(slot),
-            _ => self.metadata_at(slot),
-        }
-    }
-
-    fn end_of(self, slot: usize, with_metadata: bool) -> usize {
-        if slot.is_multiple_of(2) && with_metadata {
-            self.metadata_at(slot) + 1
-        } else {
-            self.entry_at(slot) + self.entry
-        }
-    }
-
-    /// A slot so many behind another.
-    pub(crate) fn behind(self, slot: usize, offset: usize) -> usize {
-        (slot + offset) % self.span
-    }
-
-    /// How many slots `slot` is behind `home`.
-    pub(crate) fn offset(self, home: usize, slot: usize) -> usize {
-        (slot + self.span - home) % self.span
-    }
-}
 
 /// The home of a key, by the key's words in an entry.
 pub(crate) fn home_of(format: &Format, layout: Layout, key: &[u64]) -> usize {

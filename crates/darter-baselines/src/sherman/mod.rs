@@ -20,6 +20,8 @@ pub(crate) mod entry;
 pub(crate) mod format;
 mod holes;
 pub(crate) mod hopscotch;
+mod hopscotch_layout;
+mod link;
 mod merge;
 pub(crate) mod nodes;
 pub(crate) mod options;

@@ -27,6 +27,8 @@ use super::bound::Bound;
 use super::entry::{Entry, EntryState};
 use super::format::{Format, HEADER_WORDS, mix};
 use super::hopscotch::Table;
+pub(crate) use super::link::Link;
+use super::link::TAG_BITS;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Pool;
 use std::cmp::Ordering;
@@ -42,51 +44,12 @@ const CODES: usize = 5;
 pub(crate) const DEAD: u64 = 1 << 63;
 /// The code of an upper fence that does not exist.
 const NO_FENCE: u8 = 254;
-const TAG_BITS: u32 = 22;
 /// Deepest tree there can be.
 pub(crate) const LEVELS_MAX: u8 = 32;
 
 /// The check of a node's words, of an inner node all, of a leaf those before its entries.
 fn check(format: &Format, addr: GlobalAddr, words: &[u64]) -> u64 {
     words[STAMP..].iter().fold(mix(format.seed, addr.bits()), |state, &word| mix(state, word))
-}
-
-/// A pointer to a node: its address and birth tag. Zero for none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Link(u64);
-
-impl Link {
-    pub(crate) const NONE: Self = Self(0);
-
-    pub(crate) fn new(addr: GlobalAddr, tag: u32) -> Self {
-        Self(addr.bits() >> 6 | u64::from(tag) << (64 - TAG_BITS))
-    }
-
-    pub(crate) fn from_word(word: u64) -> Self {
-        Self(word)
-    }
-
-    pub(crate) fn word(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) fn addr(self) -> GlobalAddr {
-        GlobalAddr::from_bits(self.0 << 6)
-    }
-
-    pub(crate) fn tag(self) -> u32 {
-        (self.0 >> (64 - TAG_BITS)) as u32
-    }
-
-    /// Whether what it leads to has the size of a leaf, where that is another than that of an inner
-    /// node; the root has it always.
-    pub(crate) fn has_leaf_size(self) -> bool {
-        self.tag() & 1 == 1
-    }
-
-    pub(crate) fn is_none(self) -> bool {
-        self.0 == 0
-    }
 }
 
 /// A tag for a node being born, from random bits.

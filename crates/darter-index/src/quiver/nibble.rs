@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn identities_tell_prefixes_apart() {
-        let keys = HashKeys::new([3, 5, 7, 9]);
+        let keys = HashKeys::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
         let mut seen = std::collections::HashMap::new();
         for key in (0_u16..2000).map(u16::to_be_bytes) {
             let mut hashed = NibbleKey::new(keys, &key);

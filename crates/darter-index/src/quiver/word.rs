@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn words_say_what_they_were_made_of() {
-        let keys = HashKeys::new([11, 13, 17, 19]);
+        let keys = HashKeys::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
         let print = |key: &[u8]| Print::of(&mut NibbleKey::new(keys, key));
         let addr = GlobalAddr::new(255, (1 << 40) - 16);
         for (key, other) in [(&b"pear"[..], &b"plum"[..]), (b"", b"\0")] {
