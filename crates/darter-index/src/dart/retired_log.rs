@@ -43,8 +43,9 @@
 //! ends after it.
 
 use super::hints::HintHash;
+use super::log_reader::LOG_WORDS;
 use super::operation::Operation;
-use super::shared::{LOG_WORDS, Shared};
+use super::shared::Shared;
 use super::situations;
 use crate::Result;
 use crate::checker::note;
@@ -52,106 +53,11 @@ use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
 use darter_pool::Pinned;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const LAP_SHIFT: u32 = 44;
 const LAP_MASK: u64 = (1 << 20) - 1;
-/// Ranges of positions that a process notes as its own until it reads the count; of more it reads
-/// the entries.
-const OWN_MAX: usize = 64;
-
 /// Words to be written to the log.
 pub(super) type LogWrites = SmallVec<[(GlobalAddr, Vec<u64>); 2]>;
-
-/// How far a process has followed the log.
-#[derive(Debug)]
-pub(crate) struct LogReader {
-    /// How often all was forgotten.
-    era: AtomicU64,
-    progress: Mutex<Progress>,
-}
-
-/// Positions whose nodes the process has forgotten.
-#[derive(Debug, Default)]
-struct Progress {
-    /// All below this.
-    read: u64,
-    /// Ranges above that, of nodes that the process itself has retired.
-    own: Vec<Range<u64>>,
-}
-
-impl Progress {
-    /// Goes on past what the process has retired itself.
-    fn settle(&mut self) {
-        while let Some(at) = self.own.iter().position(|own| own.start <= self.read) {
-            self.read = self.read.max(self.own.swap_remove(at).end);
-        }
-    }
-}
-
-impl LogReader {
-    /// A reader that remembers nothing yet, and is therefore done with the log up to `count`.
-    pub(crate) fn new(count: u64) -> Self {
-        let progress = Progress { read: count, own: Vec::new() };
-        Self { era: AtomicU64::new(0), progress: Mutex::new(progress) }
-    }
-
-    /// The era: to be read before any node is found that is remembered for it.
-    #[inline]
-    pub(crate) fn era(&self) -> u64 {
-        self.era.load(Ordering::Acquire)
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Whole whatever panics beside it.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The positions below `count` that are to be read. Forgets all if the ring no longer holds
-    /// them.
-    fn unread(&self, count: u64) -> Range<u64> {
-        let read = {
-            let mut progress = self.progress();
-            progress.settle();
-            progress.read
-        };
-        if count.saturating_sub(read) > LOG_WORDS as u64 {
-            if mutant!("lapped-log-read-as-whole") {
-                return count - LOG_WORDS as u64..count;
-            }
-            note(situations::LOG_LAPPED);
-            self.forget_all(count);
-            return count..count;
-        }
-        read.min(count)..count
-    }
-
-    /// The nodes at all positions below `count` are forgotten.
-    fn follow_to(&self, count: u64) {
-        let mut progress = self.progress();
-        progress.read = progress.read.max(count);
-    }
-
-    /// Forgets all nodes, if it has not been done for those below `count`.
-    fn forget_all(&self, count: u64) {
-        let mut progress = self.progress();
-        if progress.read < count {
-            self.era.fetch_add(1, Ordering::AcqRel);
-            progress.read = count;
-        }
-    }
-
-    /// This process has retired the nodes at these positions, and forgotten them.
-    fn note_own(&self, positions: Range<u64>) {
-        let mut progress = self.progress();
-        progress.own.push(positions);
-        progress.settle();
-        if progress.own.len() > OWN_MAX {
-            progress.own.swap_remove(0);
-        }
-    }
-}
 
 /// The entry of a position.
 fn entry(position: u64, hash: HintHash) -> u64 {
@@ -277,6 +183,7 @@ pub(super) fn write_log(batch: &mut Batch, writes: &LogWrites) {
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{self, Unscheduled, alone, finish, go_on, touches};
+    use super::super::log_reader::LogReader;
     use super::super::{Dart, DartOptions};
     use super::*;
     use crate::{Condition, OrderedIndex};

@@ -23,9 +23,9 @@ use super::est::Express;
 use super::est::table::Table;
 use super::hints::HintCache;
 use super::holes::Holes;
+use super::log_reader::{LOG_WORDS, LogReader};
 use super::node::Slot;
 use super::prefix_hash::{HashKeys, HashedKey};
-use super::retired_log::LogReader;
 use super::situations;
 use crate::Result;
 use crate::checker::note;
@@ -59,8 +59,6 @@ pub(crate) struct RootWords {
     pub(crate) log: GlobalAddr,
 }
 
-/// Words of the log of retired nodes.
-pub(crate) const LOG_WORDS: usize = 56;
 /// The root word that it begins at.
 const LOG_AT: usize = 8;
 const _: () = assert!(LOG_AT + LOG_WORDS <= darter_pool::ROOT_WORDS);

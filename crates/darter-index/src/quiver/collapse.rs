@@ -3,7 +3,6 @@
 
 use super::content::Content as Pairs;
 use super::descent::{Descent, End, NodeAt, SlotAt, Via};
-use super::diverge::too_deep;
 use super::nibble::{EDGES, END};
 use super::node::{self, Content, NODE_BYTES, SKIP_MAX, Slot};
 use super::operation::Operation;
@@ -88,7 +87,7 @@ impl<F: Fabric> Operation<'_, F> {
         let Some(via) = descent.incoming.filter(|via| !via.is_root()) else { return Ok(false) };
         let words = self.read_node(node).await?;
         let slots = node::slots(&words);
-        let children = children(&slots).count();
+        let children = node::children(&slots).count();
         let pages: Vec<PageRef> = pages(&slots).collect();
         let is_due = match (children, pages.len()) {
             (0, _) => self.live_about(&pages).await? <= self.shared.geometry.records as u64 / 4,
@@ -217,7 +216,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn what_is_left(&mut self, slots: &[Slot; EDGES], seals: bool) -> Result<Option<Left>> {
         let all: Vec<PageRef> = pages(slots).collect();
         let records = self.shared.geometry.records;
-        if children(slots).next().is_some() || self.live_about(&all).await? > records as u64 {
+        if node::children(slots).next().is_some() || self.live_about(&all).await? > records as u64 {
             return Ok(None);
         }
         let mut left = Left::default();
@@ -246,12 +245,12 @@ impl<F: Fabric> Operation<'_, F> {
     pub(super) async fn remove_empty(&mut self, mut node: NodeAt, mut via: Via) -> Result<()> {
         loop {
             if node.depth > crate::KEY_BYTES_MAX * 2 {
-                return Err(too_deep(node.addr));
+                return Err(node::too_deep(node.addr));
             }
             let words = self.read_node(node).await?;
             let slots = node::slots(&words);
             // A child that is left is in the way; under a sealed node it changes no more.
-            let child = children(&slots).next().filter(|_| !node::is_sealed(&words));
+            let child = node::children(&slots).next().filter(|_| !node::is_sealed(&words));
             let Some((edge, skip, addr)) = child else {
                 // Pages of which parts are linked would keep the node.
                 if !node::is_sealed(&words) && self.finish_pages(node, &words).await? {
@@ -281,17 +280,9 @@ fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = PageRef> {
     })
 }
 
-/// The child nodes: edge, nibbles skipped, address.
-pub(super) fn children(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, usize, GlobalAddr)> {
-    slots.iter().zip(0..).filter_map(|(slot, edge)| match slot.content() {
-        Content::Node { skip, addr } => Some((edge, skip, addr)),
-        _ => None,
-    })
-}
-
 /// The only child of a node that holds nothing else.
 fn only_child(slots: &[Slot; EDGES]) -> Option<(usize, GlobalAddr)> {
-    let mut all = children(slots);
+    let mut all = node::children(slots);
     let (_, skip, addr) = all.next()?;
     (all.next().is_none() && pages(slots).next().is_none()).then_some((skip, addr))
 }

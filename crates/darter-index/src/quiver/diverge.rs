@@ -1,7 +1,6 @@
 //! A key that leaves a compressed path: a node put in where it leaves, and the search for a key that
 //! says where that is.
 
-use super::collapse::children;
 use super::descent::{NodeAt, Via};
 use super::nibble::{EDGES, END, LAST, NibbleKey, common, edge};
 use super::node::{self, Content, Slot};
@@ -84,7 +83,7 @@ impl<F: Fabric> Operation<'_, F> {
         while let Some(addr) = nodes.pop() {
             // Damage can lead in circles.
             if !seen.insert(addr) {
-                return Err(too_deep(addr));
+                return Err(node::too_deep(addr));
             }
             let words = self.client.read(addr, node::NODE_WORDS).await?;
             let slots = node::slots(&words);
@@ -95,7 +94,7 @@ impl<F: Fabric> Operation<'_, F> {
                     return Ok(Some(key));
                 }
             }
-            nodes.extend(children(&slots).map(|(_, _, addr)| addr));
+            nodes.extend(node::children(&slots).map(|(_, _, addr)| addr));
         }
         Ok(None)
     }
@@ -118,9 +117,4 @@ impl<F: Fabric> Operation<'_, F> {
         }
         Ok(None)
     }
-}
-
-/// The error of a node that is deeper than any key.
-pub(super) fn too_deep(addr: GlobalAddr) -> IndexError {
-    IndexError::corrupt(addr, "node deeper than any key")
 }

@@ -4,7 +4,6 @@
 //! parts are linked keeps its memory.
 
 use super::Quiver;
-use super::collapse::children;
 use super::descent::{NodeAt, SlotAt, Via};
 use super::node::{self, Content};
 use super::operation::Operation;
@@ -47,7 +46,7 @@ impl<F: Fabric> Operation<'_, F> {
             if self.finish_pages(node, &words).await? {
                 return Ok(true);
             }
-            for (edge, skip, addr) in children(&node::slots(&words)) {
+            for (edge, skip, addr) in node::children(&node::slots(&words)) {
                 nodes.push((NodeAt { addr, depth: node.depth + 1 + skip }, via_of(node, &words, edge)));
             }
         }

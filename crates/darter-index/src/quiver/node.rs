@@ -160,6 +160,19 @@ pub(super) fn is_sealed(words: &[u64]) -> bool {
     words[GUARD_AT..].iter().any(|word| word & SEAL != 0)
 }
 
+/// The child nodes: edge, nibbles skipped, address.
+pub(super) fn children(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, usize, GlobalAddr)> {
+    slots.iter().zip(0..).filter_map(|(slot, edge)| match slot.content() {
+        Content::Node { skip, addr } => Some((edge, skip, addr)),
+        _ => None,
+    })
+}
+
+/// The error of a node that is deeper than any key.
+pub(super) fn too_deep(addr: GlobalAddr) -> IndexError {
+    IndexError::corrupt(addr, "node deeper than any key")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

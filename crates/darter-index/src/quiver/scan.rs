@@ -193,7 +193,7 @@ impl<F: Fabric> Operation<'_, F> {
                     above = Some((node.depth, own));
                     node = NodeAt { addr, depth: node.depth + 1 + skip };
                     if node.depth > crate::KEY_BYTES_MAX * 2 {
-                        return Err(super::diverge::too_deep(node.addr));
+                        return Err(node::too_deep(node.addr));
                     }
                 }
                 // A slot above was read before it was taken; another READ must bring it.
