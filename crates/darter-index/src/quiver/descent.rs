@@ -10,6 +10,7 @@
 use super::cache::{Hit, NodeHint, PageHint};
 use super::holes::QuiverHole;
 use super::nibble::{EDGES, END, NibbleKey, edge, nibbles};
+pub(super) use super::node::NodeAt;
 use super::node::{self, Content, Slot};
 use super::page::{self, Head, PageRef, standing};
 use super::shared::Shared;
@@ -31,14 +32,6 @@ pub(super) type Image = SmallVec<[u64; 12]>;
 pub(super) struct SlotAt {
     pub(super) addr: GlobalAddr,
     pub(super) slot: Slot,
-}
-
-/// A node on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NodeAt {
-    pub(super) addr: GlobalAddr,
-    /// Nibbles of its prefix.
-    pub(super) depth: usize,
 }
 
 /// A slot of a node, and what is needed to replace what it points to.

@@ -106,6 +106,14 @@ impl Slot {
     }
 }
 
+/// A node on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NodeAt {
+    pub(super) addr: GlobalAddr,
+    /// Nibbles of its prefix.
+    pub(super) depth: usize,
+}
+
 /// The guard of a node.
 pub(super) fn guard(born: u32, depth: usize) -> u64 {
     GUARD << KIND_AT | u64::from(born) << BORN_AT | depth as u64

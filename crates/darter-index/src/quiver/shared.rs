@@ -1,9 +1,8 @@
 //! What the clients of a process share of the index, and where its root words are.
 
 use super::cache::{Cache, NodeHint};
-use super::descent::NodeAt;
 use super::holes::Holes;
-use super::node;
+use super::node::{self, NodeAt};
 use super::page::{DELTA_MAX, RECORDS_MAX};
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::seal::SEAL;

@@ -35,7 +35,7 @@ fn processes(model: &Model) -> Vec<(Pool<Clustered>, Dart<Clustered>)> {
     let mut pairs: Vec<_> = (0..KEYS).map(|number| (key(number).to_vec(), vec![7; 64])).collect();
     pairs.sort();
     let nodes = 0..model.spec().compute_nodes as usize;
-    // Nothing is remembered: how many round trips a search takes does not depend on what was searched.
+    // With nothing remembered, the round trips of a search do not depend on those before it.
     let options = DartOptions { cache_bytes: 0, ..DartOptions::default() };
     let open = |number| block_on(process(model, number, options));
     let (pool, dart) = open(0);
