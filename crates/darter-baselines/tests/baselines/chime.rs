@@ -164,7 +164,10 @@ struct Costs {
 /// What operations cost on so many random keys, put one by one.
 fn costs(keys: u64, sample: usize, options: ChimeOptions) -> Costs {
     let bytes = (keys * 200).max(64 << 20);
-    let pool = block_on(Pool::create(memory(bytes, 1), &PoolOptions::default())).unwrap();
+    // Homes and the places of hot spots hang on the secret.
+    let pool_options =
+        PoolOptions { secret: Some([0x9e37_79b9_7f4a_7c15, 5, 7, 9]), ..PoolOptions::default() };
+    let pool = block_on(Pool::create(memory(bytes, 1), &pool_options)).unwrap();
     let mut client = pool.client().unwrap();
     let index = block_on(Chime::open_or_create(&mut client, options)).unwrap();
     let mut dice = Dice::new(1);
@@ -222,7 +225,10 @@ fn operations_cost_what_they_do() {
     assert!(cold.cached <= 1 << 20);
     let options = ChimeOptions { cache_bytes: 8 << 20, hot_spot_percent: 30, ..options };
     let hot = costs(20_000, 5000, options);
-    assert_close("search of hot keys", hot.search, (1.0, 25.0, 0.0));
+    // Which hot spots share a place differs from pool to pool: 25 to 26 bytes.
+    let (_, read, _) = hot.search;
+    assert_eq!(hot.search, (1.0, read, 0.0));
+    assert!((24.0..28.0).contains(&read), "hot keys: {read} bytes");
     let none = costs(20_000, 5000, ChimeOptions { cache_bytes: 0, ..options });
     assert_close("search without a cache", none.search, (2.0, 1193.0, 0.0));
 }
