@@ -9,6 +9,8 @@
 pub mod checker;
 mod dart;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod ordered;
 mod quiver;
 pub mod radix;

@@ -305,8 +305,8 @@ impl<F: Fabric> Operation<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::super::DartOptions;
-    use super::super::fixtures::{Unscheduled, alone, go_on, pass_graces, touches};
     use super::*;
+    use crate::fixtures::{Unscheduled, alone, go_on, pass_graces, touches};
     use crate::{Condition, OrderedIndex};
     use darter_fabric::block_on;
     use darter_fabric::sim::{Executor, Sim};
@@ -317,7 +317,7 @@ mod tests {
 
     /// One process on a simulated node, with a tree of a few keys.
     fn process() -> (Pool<Sim>, Dart<Sim>) {
-        super::super::fixtures::process(DartOptions::default(), &KEYS)
+        crate::fixtures::process(DartOptions::default(), &KEYS)
     }
 
     async fn current(dart: &Dart<Sim>, client: &mut Client<Sim>) -> GlobalAddr {

@@ -17,8 +17,6 @@ mod choose;
 mod descend_any;
 mod descent;
 mod est;
-#[cfg(test)]
-mod fixtures;
 mod frontier;
 mod hints;
 mod holes;

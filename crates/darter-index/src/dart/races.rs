@@ -1,16 +1,22 @@
 //! Races in the tree and of changes of the express skip table, driven by hand.
 
-use super::Dart;
-use super::fixtures::{
-    LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, go_on,
-    go_on_by_the_last, options, pass_graces, process, process_on, touches, verify, writes,
-};
 use super::node::{NodeRef, Slot, slots};
 use super::operation::Operation;
+use super::{Dart, DartOptions};
+use crate::fixtures::{
+    LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, go_on,
+    go_on_by_the_last, pass_graces, process, process_on, touches, verify, writes,
+};
 use crate::{Condition, OrderedIndex, PutOutcome, Swept};
 use darter_fabric::sim::{EventKind, Executor, Sim};
 use darter_fabric::{OpKind, block_on};
 use darter_pool::{Client, Pool};
+
+/// An index whose segments are of one bucket, whose walks take a new pin with every node, and whose
+/// searches count no accesses.
+pub(super) fn options() -> DartOptions {
+    DartOptions { segment_buckets: 1, walk_nodes: 1, frequency_every: 0, ..DartOptions::default() }
+}
 
 async fn put(dart: &Dart<Sim>, client: &mut Client<Sim>, key: &[u8]) {
     assert_eq!(
@@ -31,7 +37,7 @@ const PAIRS: [&[u8]; 16] = [
 #[test]
 fn a_table_that_is_built_names_no_node_that_is_gone() {
     for events in 0.. {
-        let (pool, dart) = process(options(), &PAIRS);
+        let (pool, dart) = process::<Dart<Sim>>(options(), &PAIRS);
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         let mut executor = Executor::new(pool.fabric());
@@ -56,7 +62,7 @@ fn a_table_that_is_built_names_no_node_that_is_gone() {
 #[test]
 fn a_scrub_beside_a_change_of_tables_clears_both() {
     for verbs in 0.. {
-        let (pool, dart) = process(options(), &PAIRS);
+        let (pool, dart) = process::<Dart<Sim>>(options(), &PAIRS);
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         let mut held = pool.client().unwrap();
@@ -98,7 +104,7 @@ fn a_key_below_a_node_is_found_in_whatever_bucket_it_lies() {
     let below = |end: u8| [&b"stem"[..], &[end]].concat();
     let all: Vec<Vec<u8>> = (b'A'..b'U').map(below).collect();
     let keys: Vec<&[u8]> = all.iter().map(|key| &key[..]).collect();
-    let (pool, dart) = process(options(), &keys);
+    let (pool, dart) = process::<Dart<Sim>>(options(), &keys);
     let mut client = pool.client().unwrap();
     let (odd, even): (Vec<&[u8]>, Vec<&[u8]>) = keys.iter().partition(|key| key[4] % 2 == 1);
     for key in even {
@@ -116,7 +122,7 @@ fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
     const KEYS: [&[u8]; 4] = [b"stem1234a", b"stem1234b", b"stem1234c", b"else"];
     for verbs in 0.. {
         let sim = Sim::new(1, 8 << 20);
-        let (pool, dart) = process_on(&sim, options(), &[b"x1", b"x2"]);
+        let (pool, dart) = process_on::<Dart<Sim>>(&sim, options(), &[b"x1", b"x2"]);
         let dying = block_on(Pool::open(sim.process(1))).unwrap();
         let _at_the_end = Unscheduled(sim.clone());
         let (mut client, mut slow) = (pool.client().unwrap(), pool.client().unwrap());
@@ -174,7 +180,7 @@ fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
 fn a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced() {
     const KEYS: [&[u8]; 5] = [b"sa", b"sb", b"scxa", b"scxb", b"scxc"];
     each_pair_of_stops(|stops| {
-        let (pool, dart) = process(options(), &KEYS);
+        let (pool, dart) = process::<Dart<Sim>>(options(), &KEYS);
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
         let mut quick = pool.client().unwrap();
@@ -203,7 +209,7 @@ fn a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced() {
 fn an_empty_subtree_goes_only_once() {
     each_pair_of_stops(|stops| {
         let sim = Sim::new(1, 8 << 20);
-        let (pool, dart) = process_on(&sim, options(), &[b"else", b"stx", b"styem1", b"styem2"]);
+        let (pool, dart) = process_on::<Dart<Sim>>(&sim, options(), &[b"else", b"stx", b"styem1", b"styem2"]);
         let others = [1, 2].map(|number| block_on(Pool::open(sim.process(number))).unwrap());
         let _at_the_end = Unscheduled(sim.clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
@@ -299,7 +305,7 @@ fn root_of(pool: &Pool<Sim>, dart: &Dart<Sim>) -> (NodeRef, bool) {
 #[test]
 fn whoever_finds_its_node_copied_finds_room_in_the_copy() {
     const KEYS: [&[u8]; 5] = [b"a", b"b", b"c1", b"c2", b"c3"];
-    let (pool, dart) = process(options(), &KEYS);
+    let (pool, dart) = process::<Dart<Sim>>(options(), &KEYS);
     let _at_the_end = Unscheduled(pool.fabric().clone());
     let (mut one, mut two) = (pool.client().unwrap(), pool.client().unwrap());
     let mut executor = Executor::new(pool.fabric());

@@ -182,10 +182,11 @@ pub(super) fn write_log(batch: &mut Batch, writes: &LogWrites) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{self, Unscheduled, alone, finish, go_on, touches};
     use super::super::log_reader::LogReader;
+    use super::super::races::options;
     use super::super::{Dart, DartOptions};
     use super::*;
+    use crate::fixtures::{self, Unscheduled, alone, finish, go_on, touches};
     use crate::{Condition, OrderedIndex};
     use darter_fabric::sim::Executor;
     use darter_fabric::{Local, OpKind, block_on};
@@ -372,10 +373,10 @@ mod tests {
     #[test]
     fn nobody_goes_by_a_view_before_the_log_is_followed() {
         const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];
-        let (pool, dart) = fixtures::process(fixtures::options(), &KEYS);
+        let (pool, dart) = fixtures::process::<Dart<_>>(options(), &KEYS);
         let _at_the_end = Unscheduled(pool.fabric().clone());
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
-        let reader = block_on(Dart::open(&mut slow, fixtures::options())).unwrap();
+        let reader = block_on(Dart::open(&mut slow, options())).unwrap();
         let is_remembered = || {
             let hash = reader.shared.hashed(KEYS[0]).express(8);
             reader.shared.hints.remembered(hash, 0).is_some()

@@ -5,7 +5,7 @@
 //! Where the next key parts from the last one, all deeper frames are complete. A complete frame of
 //! few pairs goes into the page of the frame above; a larger one becomes a node.
 
-use super::nibble::{EDGES, END, LAST, NibbleKey, common, edge};
+use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of};
 use super::node::{self, SKIP_MAX, Slot};
 use super::page::PageRef;
 use super::pair::{Maker, Pair, Place};
@@ -153,15 +153,15 @@ impl Builder {
         match self.homes {
             Homes::One(node) => node,
             Homes::All(nodes) => {
-                let identity = NibbleKey::new(self.maker.keys, &frame.key).identity(frame.depth);
+                let identity = identity_of(self.maker.keys, &frame.key, frame.depth);
                 ((identity >> 22) % u64::from(nodes.max(1))) as u8
             }
         }
     }
 
     fn place(&self, frame: &Frame, hi: u8) -> Place {
-        let identity = NibbleKey::new(self.maker.keys, &frame.key).identity(frame.depth);
-        Place { identity, depth: frame.depth, lo: frame.lo, hi, home: self.home(frame) }
+        let identity = identity_of(self.maker.keys, &frame.key, frame.depth);
+        Place { identity, depth: frame.depth, edges: EdgeRange { lo: frame.lo, hi }, home: self.home(frame) }
     }
 
     /// Adds the pairs under one edge, at most as many as a page holds.

@@ -8,7 +8,6 @@ use super::operation::Operation;
 use super::pair::{Maker, Pair};
 use crate::ordered::check_key;
 use crate::radix::leaf;
-use crate::radix::seal::seal_all;
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{IndexError, KeyValue, Result};
 use darter_fabric::{Fabric, OpKind, mutant};
@@ -76,11 +75,10 @@ impl<F: Fabric> Quiver<F> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Load).await?;
         for _ in 0..TURNS_MAX {
             let (node, via, mut words) = operation.read_root().await?;
-            let first = node.addr.plus(node::GUARD_AT as u64 * 8);
             if is_used(&words) {
                 return Err(IndexError::NotEmpty);
             }
-            seal_all(&mut operation.client, first, &mut words[node::GUARD_AT..], |_, _| true).await?;
+            operation.seal_node(node, &mut words).await?;
             if is_used(&words) && !mutant!("quiver-bulk-load-over-a-late-key") {
                 // A client put a key while the root was being sealed.
                 operation.replace_node(node, via).await?;

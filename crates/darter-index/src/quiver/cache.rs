@@ -5,7 +5,7 @@
 //! changed. Nodes are found by the identity of their prefix, pages by their node and edge. What was
 //! not used since it was last looked at goes first.
 
-use super::nibble::{NibbleKey, edge, nibbles};
+use super::nibble::{EdgeRange, NibbleKey, edge, nibbles};
 use super::page::{PageRef, Shape};
 use darter_fabric::GlobalAddr;
 use std::collections::{HashMap, VecDeque};
@@ -138,7 +138,7 @@ impl Cache {
             let Some(entry) = shard.entries.get_mut(&identity) else { continue };
             entry.is_used = true;
             let edge = edge(key.bytes(), depth);
-            let page = entry.pages.iter().find(|page| page.shape.covers(edge)).cloned();
+            let page = entry.pages.iter().find(|page| page.shape.edges.contains(edge)).cloned();
             if let Some(page) = &page {
                 page.is_used.store(true, Ordering::Relaxed);
             }
@@ -174,14 +174,14 @@ impl Cache {
         let Some(mut shard) = self.shard(identity) else { return };
         let Shard { entries, queue, bytes } = &mut *shard;
         let Some(entry) = entries.get_mut(&identity) else { return };
-        let (lo, hi) = (page.shape.lo, page.shape.hi);
+        let EdgeRange { lo, hi } = page.shape.edges;
         entry.pages.retain(|known| {
-            let stays = known.shape.hi < lo || known.shape.lo > hi;
+            let stays = known.shape.edges.hi < lo || known.shape.edges.lo > hi;
             *bytes -= if stays { 0 } else { known.bytes() };
             stays
         });
         *bytes += page.bytes();
-        let at = entry.pages.partition_point(|known| known.shape.lo < lo);
+        let at = entry.pages.partition_point(|known| known.shape.edges.lo < lo);
         entry.pages.insert(at, Arc::new(page));
         queue.push_back((identity, Some(lo)));
         self.evict(&mut shard);
@@ -225,7 +225,7 @@ impl Cache {
             let is_used = match lo {
                 None if !entry.pages.is_empty() => true,
                 None => std::mem::take(&mut entry.is_used),
-                Some(lo) => match entry.pages.iter().position(|page| page.shape.lo == lo) {
+                Some(lo) => match entry.pages.iter().position(|page| page.shape.edges.lo == lo) {
                     None => continue,
                     Some(at) if entry.pages[at].is_used.swap(false, Ordering::Relaxed) => true,
                     Some(at) => {

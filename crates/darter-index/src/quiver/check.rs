@@ -8,12 +8,13 @@
 
 use super::Quiver;
 use super::descent::NodeAt;
-use super::nibble::{EDGES, END, LAST, NibbleKey, edge, identity_depth, nibbles};
+use super::nibble::{EDGES, END, EdgeRange, LAST, edge, identity_depth, identity_of, nibbles};
 use super::node::{self, Content, NODE_BYTES, Slot};
 use super::operation::Operation;
-use super::page::{Head, PageRef, standing};
+use super::page::{Head, PageRef, Shape, standing};
 use super::word::{Print, State, Word};
 use crate::radix::leaf;
+use crate::radix::prefix_hash::HashKeys;
 use crate::radix::seal::SEAL;
 use crate::radix::tally::Tally;
 use crate::{CheckReport, IndexStats, Result};
@@ -27,22 +28,31 @@ struct Walk {
     tally: Tally,
     /// Nodes to be visited, each with the levels above it.
     nodes: Vec<(NodeAt, usize)>,
-    /// Leaves of pages of which parts are linked: some are in the parts, too.
-    shared_leaves: Vec<(GlobalAddr, u64)>,
     /// Whether leaves are read and compared.
     is_thorough: bool,
 }
 
 /// A leaf to be compared.
 struct Expected {
-    print_of: Word,
+    word: Word,
     /// The static key of the record that names it.
     own: Option<Vec<u8>>,
     /// The page that names it.
     page: GlobalAddr,
+    shape: Shape,
+    position: Position,
+}
+
+/// Where a page hangs.
+#[derive(Clone, Copy)]
+struct Position {
+    /// The node's identity.
     identity: u64,
+    /// Nibbles of its prefix.
     depth: usize,
-    edges: (u8, u8),
+    /// The edges that the page is still responsible for.
+    edges: EdgeRange,
+    levels: usize,
 }
 
 impl<F: Fabric> Quiver<F> {
@@ -62,16 +72,12 @@ impl<F: Fabric> Quiver<F> {
             report: CheckReport::default(),
             tally: Tally::new(["node", "page"]),
             nodes: Vec::new(),
-            shared_leaves: Vec::new(),
             is_thorough,
         };
         let (root, ..) = operation.read_root().await?;
         walk.nodes.push((root, 0));
         while let Some((node, levels)) = walk.nodes.pop() {
             operation.inspect_node(&mut walk, node, levels).await?;
-        }
-        for (addr, bytes) in std::mem::take(&mut walk.shared_leaves) {
-            walk.report.reachable.insert(addr, bytes);
         }
         walk.report.stats = walk.tally.clone().finish();
         Ok(walk)
@@ -99,11 +105,10 @@ impl<F: Fabric> Operation<'_, F> {
                     walk.nodes.push((NodeAt { addr, depth }, levels + 1));
                 }
                 Content::Page { class, addr, hi } => {
-                    let next =
-                        (lo + 1..=LAST).find(|&edge| slots[usize::from(edge)].content() != Content::Empty);
-                    let last = next.map_or(LAST, |next| next - 1);
-                    let page = PageRef { addr, class };
-                    self.inspect_page(walk, (page, words[0], at.depth), (lo, hi, last), levels + 1).await?;
+                    let edges = node::edges_of(&slots, lo);
+                    let position =
+                        Position { identity: words[0], depth: at.depth, edges, levels: levels + 1 };
+                    self.inspect_page(walk, PageRef { addr, class }, hi, position).await?;
                 }
                 _ => {}
             }
@@ -114,9 +119,9 @@ impl<F: Fabric> Operation<'_, F> {
     async fn inspect_page(
         &mut self,
         walk: &mut Walk,
-        (page, identity, depth): (PageRef, u64, usize),
-        (lo, hi, last): (u8, u8, u8),
-        levels: usize,
+        page: PageRef,
+        hi: u8,
+        position: Position,
     ) -> Result<()> {
         if !walk.report.reach(page.addr, page.bytes(), "page") {
             return Ok(());
@@ -134,31 +139,31 @@ impl<F: Fabric> Operation<'_, F> {
             }
         };
         let shape = head.shape;
-        if head.identity != identity || (shape.lo, shape.hi, shape.depth) != (lo, hi, depth) {
+        let edges = EdgeRange { hi, ..position.edges };
+        if (head.identity, shape.depth, shape.edges) != (position.identity, position.depth, edges) {
             walk.report.violation(format!("page at {}: not made for the slot that points to it", page.addr));
             return Ok(());
         }
-        if last < hi {
+        if position.edges.hi < hi {
             walk.report.remark(format!("page at {}: parts of it are being linked", page.addr));
         }
-        if (0..shape.words()).any(|at| shape.is_sealable(at) && words[at] & SEAL != 0) {
+        if shape.has_seal(&words[..shape.words()]) {
             walk.report.remark(format!("page at {}: sealed by a replacement under way", page.addr));
         }
-        let place = (identity, depth, (lo, hi.min(last)));
         let mut leaves = Vec::new();
-        let live = self.inspect_records(walk, &head, &words, place, &mut leaves)
-            + verify_delta(walk, &head, place, &mut leaves);
+        let live = self.inspect_records(walk, &head, &words, position, &mut leaves)
+            + verify_delta(walk, &head, position, &mut leaves);
         walk.tally.note_node("page", page.bytes(), live);
-        self.inspect_leaves(walk, leaves, (levels, last < hi)).await
+        self.inspect_leaves(walk, leaves).await
     }
 
-    /// Verifies the records. Returns how many are live.
+    /// Verifies the records. Returns how many are live and not in a part.
     fn inspect_records(
         &mut self,
         walk: &mut Walk,
         head: &Head,
         words: &[u64],
-        (identity, depth, edges): (u64, usize, (u8, u8)),
+        position: Position,
         leaves: &mut Vec<(Expected, GlobalAddr, usize)>,
     ) -> usize {
         let (shape, page) = (head.shape, head.page.addr);
@@ -169,8 +174,8 @@ impl<F: Fabric> Operation<'_, F> {
             let word = Word(record[0]);
             let own = standing(page, record).map(|leaf| leaf.key.to_vec());
             if let Some(key) = &own {
-                let fits = belongs(self.shared.keys, key, identity, depth, (shape.lo, shape.hi));
-                let print = Print::of(&mut NibbleKey::new(self.shared.keys, key));
+                let fits = belongs(self.shared.keys, key, Position { edges: shape.edges, ..position });
+                let print = Print::new(self.shared.keys, key);
                 let is_known = [Word::inline(shape.born, print), Word::tomb(shape.born, print)]
                     .contains(&word.unsealed())
                     || word.leaf_object().is_some();
@@ -180,7 +185,9 @@ impl<F: Fabric> Operation<'_, F> {
                 }
                 last.clone_from(&own);
             }
-            let is_ours = own.as_ref().is_none_or(|key| (edges.0..=edges.1).contains(&edge(key, depth)));
+            let edge =
+                own.as_ref().map_or_else(|| word.leaf_edge(shape.edges), |key| edge(key, position.depth));
+            let is_ours = position.edges.contains(edge);
             match word.state() {
                 State::Inline => {
                     if let Err(error) = leaf::parse(page, &record[1..]) {
@@ -191,12 +198,12 @@ impl<F: Fabric> Operation<'_, F> {
                         walk.tally.note_leaf(0, 1);
                     }
                 }
-                State::Leaf { addr, class } => {
-                    live += usize::from(is_ours);
-                    let expected = Expected { print_of: word, own, page, identity, depth, edges };
+                State::Leaf { addr, class } if is_ours => {
+                    live += 1;
+                    let expected = Expected { word, own, page, shape, position };
                     leaves.push((expected, addr, leaf::class_words(class)));
                 }
-                State::Tomb => {}
+                State::Leaf { .. } | State::Tomb => {}
                 State::Empty | State::Invalid => {
                     walk.report.violation(format!("page at {page}: record {rank} is of no known kind"));
                 }
@@ -209,24 +216,17 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         walk: &mut Walk,
         mut leaves: Vec<(Expected, GlobalAddr, usize)>,
-        (levels, is_parting): (usize, bool),
     ) -> Result<()> {
-        leaves.retain(|(_, addr, words)| {
+        leaves.retain(|(expected, addr, words)| {
             let bytes = *words as u64 * 8;
-            if is_parting {
-                walk.shared_leaves.push((*addr, bytes));
-                return true;
-            }
-            walk.tally.note_leaf(bytes, levels);
+            walk.tally.note_leaf(bytes, expected.position.levels);
             walk.report.reach(*addr, bytes, "leaf")
         });
-        // Which keys of a page are in its parts, too, their leaves say.
-        if !walk.is_thorough && !is_parting {
+        if !walk.is_thorough {
             return Ok(());
         }
         let keys = self.shared.keys;
         let mut seen = BTreeSet::new();
-        let Walk { report, tally, .. } = walk;
         let verify = |report: &mut CheckReport, expected: &Expected, words: &[u64]| {
             let key = match leaf::parse(expected.page, words) {
                 Ok(leaf) => leaf.key.to_vec(),
@@ -234,35 +234,29 @@ impl<F: Fabric> Operation<'_, F> {
             };
             let page = expected.page;
             if expected.own.as_ref().is_some_and(|own| own != &key) {
-                if is_parting {
-                    tally.note_leaf(words.len() as u64 * 8, levels);
-                }
                 return report
                     .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
             }
-            let print = Print::of(&mut NibbleKey::new(keys, &key));
-            let (depth, identity) = (expected.depth, expected.identity);
-            if !expected.print_of.may_be_leaf_of(print) || !belongs(keys, &key, identity, depth, (END, LAST))
-            {
+            let is_known = || {
+                let print = expected.shape.leaf_print(&key, Print::new(keys, &key));
+                expected.word.may_be_leaf_of(print)
+            };
+            if !belongs(keys, &key, expected.position) || !is_known() {
                 report.violation(format!("page at {page}: a leaf of a key that does not belong there"));
             }
-            let is_ours = (expected.edges.0..=expected.edges.1).contains(&edge(&key, depth));
-            if is_ours && is_parting {
-                tally.note_leaf(words.len() as u64 * 8, levels);
-            }
-            if is_ours && !seen.insert(key) {
+            if !seen.insert(key) {
                 report.violation(format!("page at {page}: a key twice"));
             }
         };
-        report.verify_each(&mut self.client, &leaves, verify).await
+        walk.report.verify_each(&mut self.client, &leaves, verify).await
     }
 }
 
-/// Verifies the delta. Returns how many of its slots are live.
+/// Verifies the delta. Returns how many of its slots are live and not in a part.
 fn verify_delta(
     walk: &mut Walk,
     head: &Head,
-    (identity, depth, edges): (u64, usize, (u8, u8)),
+    position: Position,
     leaves: &mut Vec<(Expected, GlobalAddr, usize)>,
 ) -> usize {
     let (mut live, mut ended) = (0, false);
@@ -272,13 +266,13 @@ fn verify_delta(
             _ if ended => {
                 walk.report.violation(format!("page at {}: a delta slot after an empty one", head.page.addr));
             }
-            State::Leaf { addr, class } => {
+            State::Leaf { addr, class } if position.edges.contains(word.leaf_edge(head.shape.edges)) => {
                 live += 1;
-                let expected =
-                    Expected { print_of: *word, own: None, page: head.page.addr, identity, depth, edges };
+                let (page, shape) = (head.page.addr, head.shape);
+                let expected = Expected { word: *word, own: None, page, shape, position };
                 leaves.push((expected, addr, leaf::class_words(class)));
             }
-            State::Tomb => {}
+            State::Leaf { .. } | State::Tomb => {}
             State::Inline | State::Invalid => {
                 walk.report.violation(format!("page at {}: a delta slot of no known kind", head.page.addr));
             }
@@ -287,17 +281,9 @@ fn verify_delta(
     live
 }
 
-/// Whether a key belongs to a node, under one of these edges.
-fn belongs(
-    keys: crate::radix::prefix_hash::HashKeys,
-    key: &[u8],
-    identity: u64,
-    depth: usize,
-    (lo, hi): (u8, u8),
-) -> bool {
-    nibbles(key) >= depth
-        && NibbleKey::new(keys, key).identity(depth) == identity
-        && (lo..=hi).contains(&edge(key, depth))
+/// Whether a key belongs to a page that hangs there.
+fn belongs(keys: HashKeys, key: &[u8], Position { identity, depth, edges, .. }: Position) -> bool {
+    nibbles(key) >= depth && identity_of(keys, key, depth) == identity && edges.contains(edge(key, depth))
 }
 
 fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slot; EDGES]) {

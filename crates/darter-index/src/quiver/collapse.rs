@@ -2,16 +2,16 @@
 //! (`docs/quiver.md`, "Collapse"); and what deletes tidy.
 
 use super::content::Content as Pairs;
-use super::descent::{Descent, End, NodeAt, SlotAt, Via};
+use super::descent::{Descent, End, NodeAt};
 use super::nibble::{EDGES, END};
 use super::node::{self, Content, NODE_BYTES, SKIP_MAX, Slot};
 use super::operation::Operation;
 use super::page::{Head, PageRef};
 use super::pair::{Maker, Pair, Place};
 use super::situations;
+use super::via::Via;
 use crate::Result;
 use crate::checker::note;
-use crate::radix::seal::seal_all;
 use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::AllocKind;
@@ -69,7 +69,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Whether a page that says that it is thin has few live pairs indeed.
     async fn is_thin(&mut self, page: PageRef) -> Result<bool> {
-        let words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
+        let (_, words) = self.read_page(page).await?;
         let Ok(head) = Head::parse(page, &words)? else { return Ok(false) };
         let is_live = |&at: &usize| {
             let word = super::word::Word(words[at]);
@@ -128,8 +128,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut copy = Maker::new(self.shared, self.client.epoch());
         let home = via.at.addr.node();
         let copy_addr = copy.object(&mut self.client, home, &words, AllocKind::Inner).await?;
-        let first = node.addr.plus(node::GUARD_AT as u64 * 8);
-        seal_all(&mut self.client, first, &mut words[node::GUARD_AT..], |_, _| true).await?;
+        self.seal_node(node, &mut words).await?;
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let (slot, left) = match self.successor(&mut maker, &words, via).await {
             Ok(Some(successor)) => {
@@ -201,14 +200,14 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Makes a page of what is left in a node, for the slot that points to the node.
     async fn page_of(&mut self, maker: &mut Maker, left: &Left, via: Via) -> Result<Slot> {
-        let hi = via.edge;
+        let edges = via.edges;
         if left.pairs.is_empty() {
-            return Ok(Slot::none(hi));
+            return Ok(Slot::none(edges.hi));
         }
         let home = via.at.addr.node();
-        let place = Place { identity: via.identity, depth: via.node.depth, lo: hi, hi, home };
+        let place = Place { identity: via.identity, depth: via.node.depth, edges, home };
         let page = maker.page(&mut self.client, place, &left.pairs).await?;
-        Ok(Slot::page(hi, page.class, page.addr))
+        Ok(Slot::page(edges.hi, page.class, page.addr))
     }
 
     /// Reads the pairs of a sealed node's pages, sealed first if `seals`; none if they are more than a page
@@ -225,17 +224,15 @@ impl<F: Fabric> Operation<'_, F> {
             let (shape, words) =
                 if seals { self.seal_page(page).await? } else { self.read_page(page).await? };
             // A page whose later parts are linked has their pairs, too.
-            let next = slots
-                .iter()
-                .zip(0..)
-                .find(|(slot, edge)| *edge > shape.lo && slot.content() != Content::Empty);
-            if shape.lo < lo || next.is_some_and(|(_, edge)| shape.hi >= edge) {
+            let edges = shape.edges;
+            if edges.lo < lo || edges.hi > node::last_edge(slots, edges.lo) {
                 return Ok(None);
             }
-            lo = shape.hi;
-            let Pairs { pairs, strays } = Pairs::read(&mut self.client, page, &shape, &words).await?;
+            lo = edges.hi;
+            let Pairs { pairs, strays, .. } =
+                Pairs::read(&mut self.client, page, &shape, &words, edges.hi).await?;
             left.pairs.extend(pairs);
-            left.strays.extend(strays);
+            left.strays.extend(strays.into_iter().map(|(_, leaf)| leaf));
             left.pages.push(page);
         }
         Ok((left.pairs.len() <= records).then_some(left))
@@ -258,8 +255,7 @@ impl<F: Fabric> Operation<'_, F> {
                 }
                 return self.replace_node(node, via).await;
             };
-            let at = SlotAt { addr: node::slot_addr(node.addr, edge), slot: slots[usize::from(edge)] };
-            via = Via { node, identity: words[0], edge, at };
+            via = Via::of(node, &words, edge);
             node = NodeAt { addr, depth: node.depth + 1 + skip };
         }
     }

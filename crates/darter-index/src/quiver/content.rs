@@ -7,7 +7,7 @@ use super::word::{State, Word};
 use crate::ordered::KEY_BYTES_MAX;
 use crate::radix::leaf;
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr, mutant};
 use darter_pool::Client;
 
 /// Words of a leaf that are read at first: a pair that may stand in a page is read whole.
@@ -16,22 +16,27 @@ const LEAF_WORDS: usize = INLINE_WORDS_MAX;
 /// What a page holds.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// Its live pairs in key order.
+    /// Its live pairs in key order, up to the last edge that was asked for.
     pub(super) pairs: Vec<Pair>,
-    /// Leaves that its words name and that are no pair's: their key is not the record's.
-    pub(super) strays: Vec<(GlobalAddr, u8)>,
+    /// Leaves that its words name there and that are no pair's, because their key is not the record's;
+    /// each with the record's edge.
+    pub(super) strays: Vec<(u8, (GlobalAddr, u8))>,
+    /// The edges of all live pairs, in key order.
+    pub(super) edges: Vec<u8>,
 }
 
 /// A leaf to be read.
 struct Wanted {
     addr: GlobalAddr,
     class: u8,
+    edge: u8,
     /// The pair that stands in the record, as its image.
     own: Option<Vec<u64>>,
 }
 
 impl Content {
-    /// Reads the leaves of a page, of which all words were read.
+    /// Reads the leaves of a page, of which all words were read, up to the last edge that the page
+    /// is still responsible for. The leaves beyond are those of the parts that are linked.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -40,8 +45,10 @@ impl Content {
         page: PageRef,
         shape: &Shape,
         words: &[u64],
+        last: u8,
     ) -> Result<Self> {
         let mut content = Self::default();
+        let edges = shape.edges.up_to(last);
         let mut wanted = Vec::new();
         for rank in 0..shape.records {
             let at = shape.record_at(rank);
@@ -51,22 +58,37 @@ impl Content {
             });
             match (Word(record[0]).state(), own) {
                 (State::Inline, Some((key, image))) => {
-                    content.pairs.push(Pair { key, image: Some(image), leaf: None });
+                    content.edges.push(edge(&key, shape.depth));
+                    if edges.contains(edge(&key, shape.depth)) {
+                        content.pairs.push(Pair { key, image: Some(image), leaf: None });
+                    }
                 }
                 (State::Tomb, _) => {}
-                (State::Leaf { addr, class }, own) => {
-                    wanted.push(Wanted { addr, class, own: own.map(|(_, image)| image) });
+                (State::Leaf { addr, class }, Some((key, image))) => {
+                    let edge = edge(&key, shape.depth);
+                    wanted.push(Wanted { addr, class, edge, own: Some(image) });
+                }
+                (State::Leaf { addr, class }, None) => {
+                    let edge = Word(record[0]).leaf_edge(shape.edges);
+                    wanted.push(Wanted { addr, class, edge, own: None });
                 }
                 _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
             }
         }
         for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
             match Word(*word).state() {
-                State::Leaf { addr, class } => wanted.push(Wanted { addr, class, own: None }),
+                State::Leaf { addr, class } => {
+                    let edge = Word(*word).leaf_edge(shape.edges);
+                    wanted.push(Wanted { addr, class, edge, own: None });
+                }
                 State::Empty | State::Tomb => {}
                 _ => return Err(IndexError::corrupt(page.addr, "delta slot of no known kind")),
             }
         }
+        content.edges.extend(wanted.iter().map(|leaf| leaf.edge));
+        content.edges.sort_unstable();
+        let helps_blindly = mutant!("quiver-helper-reads-leaves-of-linked-parts");
+        wanted.retain(|leaf| edges.contains(leaf.edge) || helps_blindly);
         content.read_leaves(client, wanted).await?;
         content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
@@ -135,17 +157,12 @@ impl Content {
             let own_key = leaf::parse(leaf.addr, &own)?.key.to_vec();
             if own_key != key {
                 // The leaf came by a blind CAS for another key: the record's pair counts.
-                self.strays.push((leaf.addr, leaf.class));
+                self.strays.push((leaf.edge, (leaf.addr, leaf.class)));
                 self.pairs.push(Pair { key: own_key, image: Some(own), leaf: None });
                 return Ok(());
             }
         }
         self.pairs.push(Pair { key, image, leaf: Some((leaf.addr, leaf.class)) });
         Ok(())
-    }
-
-    /// The edge of each pair at a node of this depth.
-    pub(super) fn edges(&self, depth: usize) -> Vec<u8> {
-        self.pairs.iter().map(|pair| edge(&pair.key, depth)).collect()
     }
 }

@@ -9,12 +9,13 @@
 
 use super::cache::{Hit, NodeHint, PageHint};
 use super::holes::QuiverHole;
-use super::nibble::{EDGES, END, NibbleKey, edge, nibbles};
+use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
 use super::node::{self, Content, Slot};
 use super::page::{self, Head, PageRef, standing};
 use super::shared::Shared;
 use super::situations;
+use super::via::{SlotAt, Via};
 use super::word::{Print, State, Word};
 use crate::checker::note;
 use crate::radix::leaf;
@@ -26,39 +27,6 @@ use std::sync::Arc;
 
 /// Words of a leaf's image.
 pub(super) type Image = SmallVec<[u64; 12]>;
-
-/// A slot, where it lies and what it held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SlotAt {
-    pub(super) addr: GlobalAddr,
-    pub(super) slot: Slot,
-}
-
-/// A slot of a node, and what is needed to replace what it points to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Via {
-    /// The node that has the slot.
-    pub(super) node: NodeAt,
-    /// The node's identity.
-    pub(super) identity: u64,
-    /// The slot's edge.
-    pub(super) edge: u8,
-    /// The slot.
-    pub(super) at: SlotAt,
-}
-
-impl Via {
-    /// The root word, as if it were a slot of a node.
-    pub(super) fn root(shared: &Shared, slot: Slot) -> Self {
-        let node = NodeAt { addr: GlobalAddr::NULL, depth: 0 };
-        Self { node, identity: 0, edge: END, at: SlotAt { addr: shared.words.root, slot } }
-    }
-
-    /// Whether it is the root word.
-    pub(super) fn is_root(&self) -> bool {
-        self.node.addr == GlobalAddr::NULL
-    }
-}
 
 /// What a key's place says.
 #[derive(Clone, Debug)]
@@ -255,10 +223,7 @@ impl<'k> Descent<'k> {
 
     fn absorb_root_word(&mut self, shared: &Shared, word: u64) -> Result<Option<End>> {
         let via = Via::root(shared, Slot(word));
-        let Content::Node { skip: 0, addr } = via.at.slot.content() else {
-            return Err(IndexError::corrupt(via.at.addr, "root word names no node"));
-        };
-        self.node = NodeAt { addr, depth: 0 };
+        self.node = via.root_node()?;
         self.incoming = Some(via);
         self.stage = Stage::Node { read: None, hint: None };
         Ok(None)
@@ -289,16 +254,16 @@ impl<'k> Descent<'k> {
             return Ok(Some(End::Sealed { node: self.node }));
         }
         shared.learn(identity, self.node, words[node::GUARD_AT], self.epoch);
-        self.follow(shared, identity, &node::slots(words))
+        self.follow(shared, words)
     }
 
     /// Goes on by the slot that is responsible for the key's edge.
-    fn follow(&mut self, shared: &Shared, identity: u64, slots: &[Slot; EDGES]) -> Result<Option<End>> {
+    fn follow(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<End>> {
         let NodeAt { addr, depth } = self.node;
         let own = self.own_edge(depth);
-        let (lo, slot) = node::responsible(addr, slots, own)?;
-        let at = SlotAt { addr: node::slot_addr(addr, lo), slot: slot.unsealed() };
-        let via = Via { node: self.node, identity, edge: lo, at };
+        let (lo, slot) = node::responsible(addr, &node::slots(words), own)?;
+        let via = Via::of(self.node, words, lo);
+        let at = via.at;
         match slot.content() {
             Content::None { hi } if own <= hi => Ok(Some(End::Vacant { via })),
             Content::Page { class, addr, .. } => {
@@ -358,7 +323,7 @@ impl<'k> Descent<'k> {
         if depth > nibbles(self.key.bytes()) || head.identity != self.key.identity(depth) {
             return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
         }
-        if !head.shape.covers(self.own_edge(depth)) {
+        if !head.shape.edges.contains(self.own_edge(depth)) {
             match self.from {
                 Some(via) if self.hint.is_none() => self.look_again(via.at)?,
                 _ => {
@@ -382,7 +347,8 @@ impl<'k> Descent<'k> {
         let rank = head.shape.rank(&head.map, self.key.bytes());
         let record = foreseen.or_else(|| self.seen.take()).filter(|(seen, _)| Some(*seen) == rank);
         let record_read = rank.filter(|_| record.is_none()).map(|rank| (rank, None));
-        let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(self.print);
+        let print = head.shape.leaf_print(self.key.bytes(), self.print);
+        let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(print);
         let leaves: SmallVec<_> =
             head.delta.iter().enumerate().filter(may_be).map(|(at, _)| (at, None)).collect();
         let probe = Probe { head, record, record_read, leaves, in_delta: None, record_leaf: None };

@@ -1,13 +1,14 @@
 //! A key that leaves a compressed path: a node put in where it leaves, and the search for a key that
 //! says where that is.
 
-use super::descent::{NodeAt, Via};
-use super::nibble::{EDGES, END, LAST, NibbleKey, common, edge};
+use super::descent::NodeAt;
+use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of};
 use super::node::{self, Content, Slot};
 use super::operation::Operation;
-use super::page::{FIXED_WORDS, PageRef, Shape, standing};
+use super::page::{FIXED_WORDS, PageRef, standing};
 use super::pair::{Maker, Pair, Place};
 use super::situations;
+use super::via::Via;
 use super::word::Word;
 use super::write::Turn;
 use crate::checker::note;
@@ -56,7 +57,7 @@ impl<F: Fabric> Operation<'_, F> {
         (depth, other): (usize, &[u8]),
         (via, child): (Via, NodeAt),
     ) -> Result<GlobalAddr> {
-        let identity = NibbleKey::new(self.shared.keys, other).identity(depth);
+        let identity = identity_of(self.shared.keys, other, depth);
         let home = via.at.addr.node();
         let (theirs, ours) = (edge(other, depth), edge(&pair.key, depth));
         let mut slots = [Slot::EMPTY; EDGES];
@@ -64,8 +65,9 @@ impl<F: Fabric> Operation<'_, F> {
         let sides = [(END, theirs.checked_sub(1)), (theirs + 1, Some(LAST))];
         for (lo, hi) in sides {
             let Some(hi) = hi.filter(|&hi| hi >= lo) else { continue };
-            slots[usize::from(lo)] = if (lo..=hi).contains(&ours) {
-                let place = Place { identity, depth, lo, hi, home };
+            let edges = EdgeRange { lo, hi };
+            slots[usize::from(lo)] = if edges.contains(ours) {
+                let place = Place { identity, depth, edges, home };
                 let page = maker.page(&mut self.client, place, std::slice::from_ref(&pair)).await?;
                 Slot::page(hi, page.class, page.addr)
             } else {
@@ -87,9 +89,10 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let words = self.client.read(addr, node::NODE_WORDS).await?;
             let slots = node::slots(&words);
-            for slot in slots {
+            for (slot, edge) in slots.iter().zip(0..) {
                 if let Content::Page { class, addr, .. } = slot.content()
-                    && let Some(key) = self.key_in(PageRef { addr, class }).await?
+                    && let Some(key) =
+                        self.key_in(PageRef { addr, class }, node::edges_of(&slots, edge)).await?
                 {
                     return Ok(Some(key));
                 }
@@ -99,10 +102,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(None)
     }
 
-    /// Any key of a page, or one that it had.
-    async fn key_in(&mut self, page: PageRef) -> Result<Option<Vec<u8>>> {
-        let words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
-        let shape = Shape::of(page, &words)?;
+    /// Any key of a page under the edges that the page is still responsible for, or one that stands
+    /// in it.
+    async fn key_in(&mut self, page: PageRef, edges: EdgeRange) -> Result<Option<Vec<u8>>> {
+        let (shape, words) = self.read_page(page).await?;
         let records = (0..shape.records).map(|rank| shape.record_at(rank));
         for at in records.clone() {
             if let Some(leaf) = standing(page.addr, &words[at..at + shape.record_words]) {
@@ -110,7 +113,9 @@ impl<F: Fabric> Operation<'_, F> {
             }
         }
         for at in records.chain(FIXED_WORDS..FIXED_WORDS + shape.delta) {
-            if let Some((addr, class, _)) = Word(words[at]).leaf_object() {
+            if let Some((addr, class, _)) = Word(words[at]).leaf_object()
+                && edges.contains(Word(words[at]).leaf_edge(shape.edges))
+            {
                 let words = self.client.read(addr, leaf::class_words(class)).await?;
                 return Ok(Some(leaf::parse(addr, &words)?.key.to_vec()));
             }

@@ -4,12 +4,12 @@
 //! parts are linked keeps its memory.
 
 use super::Quiver;
-use super::descent::{NodeAt, SlotAt, Via};
+use super::descent::NodeAt;
 use super::node::{self, Content};
 use super::operation::Operation;
 use super::page::PageRef;
+use super::via::Via;
 use crate::Result;
-use crate::radix::seal::SEAL;
 use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
@@ -47,7 +47,7 @@ impl<F: Fabric> Operation<'_, F> {
                 return Ok(true);
             }
             for (edge, skip, addr) in node::children(&node::slots(&words)) {
-                nodes.push((NodeAt { addr, depth: node.depth + 1 + skip }, via_of(node, &words, edge)));
+                nodes.push((NodeAt { addr, depth: node.depth + 1 + skip }, Via::of(node, &words, edge)));
             }
         }
         Ok(false)
@@ -59,19 +59,11 @@ impl<F: Fabric> Operation<'_, F> {
             let Content::Page { class, addr, .. } = slot.content() else { continue };
             let page = PageRef { addr, class };
             let (shape, page_words) = self.read_page(page).await?;
-            let is_sealed = |at| shape.is_sealable(at) && page_words[at] & SEAL != 0;
-            if (0..page_words.len()).any(is_sealed) {
-                self.rebuild(via_of(node, words, edge), page).await?;
+            if shape.has_seal(&page_words) {
+                self.rebuild(Via::of(node, words, edge), page).await?;
                 return Ok(true);
             }
         }
         Ok(false)
     }
-}
-
-/// The slot of an edge in the words of a node.
-fn via_of(node: NodeAt, words: &[u64], edge: u8) -> Via {
-    let slot = node::slots(words)[usize::from(edge)];
-    let at = SlotAt { addr: node::slot_addr(node.addr, edge), slot };
-    Via { node, identity: words[0], edge, at }
 }

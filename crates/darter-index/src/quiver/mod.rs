@@ -21,11 +21,14 @@ mod operation;
 mod page;
 mod pair;
 mod plan;
+#[cfg(test)]
+mod races;
 mod rebuild;
 mod scan;
 mod search;
 mod shared;
 mod situations;
+mod via;
 mod word;
 mod write;
 

@@ -14,6 +14,40 @@ pub(super) const END: u8 = 0;
 /// The last edge, in key order.
 pub(super) const LAST: u8 = 16;
 
+/// Edges of a node, next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EdgeRange {
+    /// The first one.
+    pub(super) lo: u8,
+    /// The last one.
+    pub(super) hi: u8,
+}
+
+impl EdgeRange {
+    /// All edges of a node.
+    pub(super) const ALL: Self = Self { lo: END, hi: LAST };
+
+    /// One edge.
+    pub(super) const fn one(edge: u8) -> Self {
+        Self { lo: edge, hi: edge }
+    }
+
+    /// Whether an edge is among them.
+    pub(super) fn contains(self, edge: u8) -> bool {
+        (self.lo..=self.hi).contains(&edge)
+    }
+
+    /// The same edges up to `hi`.
+    pub(super) fn up_to(self, hi: u8) -> Self {
+        Self { lo: self.lo, hi: self.hi.min(hi) }
+    }
+
+    /// Bits that tell its edges apart.
+    pub(super) fn bits(self) -> u32 {
+        u8::BITS - (self.hi - self.lo).leading_zeros()
+    }
+}
+
 const DEPTH_BITS: u32 = 18;
 const NIBBLE_BITS: u32 = 4;
 
@@ -104,6 +138,11 @@ impl<'k> NibbleKey<'k> {
         let len = self.bytes().len();
         self.hashed.express(len)
     }
+}
+
+/// Returns the identity of the node whose prefix is the first `depth` nibbles of a key.
+pub(super) fn identity_of(keys: HashKeys, key: &[u8], depth: usize) -> u64 {
+    NibbleKey::new(keys, key).identity(depth)
 }
 
 /// Returns the depth in an identity word, in nibbles.

@@ -1,7 +1,7 @@
 //! Nodes: 17 slots, one for each edge, that partition a node's keys among pages and child nodes
 //! (`docs/quiver.md`, "Node").
 
-use super::nibble::{EDGES, LAST};
+use super::nibble::{EDGES, EdgeRange, LAST};
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
@@ -163,6 +163,20 @@ pub(super) fn responsible(node: GlobalAddr, slots: &[Slot; EDGES], edge: u8) -> 
         .ok_or(IndexError::corrupt(node, "node without its first slot"))
 }
 
+/// Returns the last edge before the next slot that is not empty.
+pub(super) fn last_edge(slots: &[Slot; EDGES], lo: u8) -> u8 {
+    let next = (lo + 1..=LAST).find(|&edge| slots[usize::from(edge)].content() != Content::Empty);
+    next.map_or(LAST, |next| next - 1)
+}
+
+/// Returns the edges that the slot at `lo` is responsible for.
+pub(super) fn edges_of(slots: &[Slot; EDGES], lo: u8) -> EdgeRange {
+    match slots[usize::from(lo)].content() {
+        Content::None { hi } | Content::Page { hi, .. } => EdgeRange { lo, hi: hi.min(last_edge(slots, lo)) },
+        _ => EdgeRange::one(lo),
+    }
+}
+
 /// Whether any word of a node is sealed, so that the node is being replaced.
 pub(super) fn is_sealed(words: &[u64]) -> bool {
     words[GUARD_AT..].iter().any(|word| word & SEAL != 0)
@@ -212,6 +226,13 @@ mod tests {
         assert_eq!(responsible(node, &slots, 4).unwrap(), (0, slots[0]));
         assert_eq!(responsible(node, &slots, 5).unwrap(), (5, slots[5]));
         assert_eq!(responsible(node, &slots, 16).unwrap(), (5, slots[5]));
+        assert_eq!((last_edge(&slots, 0), last_edge(&slots, 5)), (4, LAST));
+        slots[0] = Slot::none(2);
+        assert_eq!(edges_of(&slots, 0), EdgeRange { lo: 0, hi: 2 });
+        slots[3] = Slot::none(LAST);
+        assert_eq!(edges_of(&slots, 3), EdgeRange { lo: 3, hi: 4 });
+        slots[3] = Slot::node(0, node);
+        assert_eq!(edges_of(&slots, 3), EdgeRange::one(3));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! An operation under way, and the steps that several operations share.
 
-use super::descent::{Descent, End, NodeAt, Purpose, Via};
+use super::descent::{Descent, End, NodeAt, Purpose};
 use super::holes::QuiverHole;
-use super::node::{Content, Slot};
+use super::node::{self, Slot};
+use super::page::{PageRef, Shape};
 use super::shared::Shared;
+use super::via::Via;
 use super::word::Word;
+use crate::Result;
+use crate::radix::seal::seal_all;
 use crate::radix::search;
-use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
@@ -46,17 +49,28 @@ impl<'a, F: Fabric> Operation<'a, F> {
 
     /// All words of a node.
     pub(super) async fn read_node(&mut self, node: NodeAt) -> Result<Vec<u64>> {
-        Ok(self.client.read(node.addr, super::node::NODE_WORDS).await?)
+        Ok(self.client.read(node.addr, node::NODE_WORDS).await?)
+    }
+
+    /// All words of a page, and what it is made of.
+    pub(super) async fn read_page(&mut self, page: PageRef) -> Result<(Shape, Vec<u64>)> {
+        let mut words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
+        let shape = Shape::of(page, &words)?;
+        words.truncate(shape.words());
+        Ok((shape, words))
+    }
+
+    /// Seals all words of a node, as far as they are not, and brings `words` up to date.
+    pub(super) async fn seal_node(&mut self, node: NodeAt, words: &mut [u64]) -> Result<()> {
+        let first = node.addr.plus(node::GUARD_AT as u64 * 8);
+        seal_all(&mut self.client, first, &mut words[node::GUARD_AT..], |_, _| true).await
     }
 
     /// The root node by the root word, and its words.
     pub(super) async fn read_root(&mut self) -> Result<(NodeAt, Via, Vec<u64>)> {
         let [word] = self.client.read_words(self.shared.words.root).await?;
         let via = Via::root(self.shared, Slot(word));
-        let Content::Node { skip: 0, addr } = via.at.slot.content() else {
-            return Err(IndexError::corrupt(via.at.addr, "root word names no node"));
-        };
-        let node = NodeAt { addr, depth: 0 };
+        let node = via.root_node()?;
         Ok((node, via, self.read_node(node).await?))
     }
 

@@ -2,8 +2,8 @@
 //! (`docs/quiver.md`, "Page").
 
 use super::map;
-use super::nibble::{END, LAST};
-use super::word::Word;
+use super::nibble::{EdgeRange, LAST, edge};
+use super::word::{LeafPrint, Print, Word};
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
@@ -69,10 +69,8 @@ pub(super) struct Shape {
     pub(super) record_words: usize,
     /// Words of the map.
     pub(super) map_words: usize,
-    /// The first edge that it is responsible for.
-    pub(super) lo: u8,
-    /// The last one.
-    pub(super) hi: u8,
+    /// The edges that it is responsible for.
+    pub(super) edges: EdgeRange,
     /// Nibbles of the prefix of the node that it was made for.
     pub(super) depth: usize,
     /// The least position in the map.
@@ -104,16 +102,15 @@ impl Shape {
             records: (guard >> COUNT_AT & 127) as usize,
             record_words: (guard >> RECORD_WORDS_AT & 127) as usize,
             map_words: (guard & 511) as usize,
-            lo: (shape & 31) as u8,
-            hi: (shape >> HI_AT & 31) as u8,
+            edges: EdgeRange { lo: (shape & 31) as u8, hi: (shape >> HI_AT & 31) as u8 },
             depth: (shape >> DEPTH_AT & ((1 << 18) - 1)) as usize,
             base: (shape >> BASE_AT & ((1 << 20) - 1)) as u32,
             width: (shape >> WIDTH_AT & 31) as u32,
         };
         let fits = parsed.records <= RECORDS_MAX
             && parsed.delta <= DELTA_MAX
-            && (END..=parsed.hi).contains(&parsed.lo)
-            && parsed.hi <= LAST
+            && parsed.edges.lo <= parsed.edges.hi
+            && parsed.edges.hi <= LAST
             && (parsed.record_words > 0 || parsed.records == 0)
             && parsed.words() as u64 * 8 <= page.bytes();
         if guard >> KIND_AT != GUARD || !fits {
@@ -137,8 +134,8 @@ impl Shape {
         u64::from(self.base) << BASE_AT
             | u64::from(self.width) << WIDTH_AT
             | (self.depth as u64) << DEPTH_AT
-            | u64::from(self.hi) << HI_AT
-            | u64::from(self.lo)
+            | u64::from(self.edges.hi) << HI_AT
+            | u64::from(self.edges.lo)
     }
 
     /// Words before the first record.
@@ -162,9 +159,14 @@ impl Shape {
         (rank < self.records).then_some(rank)
     }
 
-    /// Whether it is responsible for an edge.
-    pub(super) fn covers(&self, edge: u8) -> bool {
-        (self.lo..=self.hi).contains(&edge)
+    /// What its words have of a key beside the key's leaf.
+    pub(super) fn leaf_print(&self, key: &[u8], print: Print) -> LeafPrint {
+        print.of_leaf(self.edges, edge(key, self.depth))
+    }
+
+    /// Whether any word is sealed, so that the page is being replaced.
+    pub(super) fn has_seal(&self, words: &[u64]) -> bool {
+        (0..words.len()).any(|at| self.is_sealable(at) && words[at] & SEAL != 0)
     }
 
     /// Whether a position holds a word that changes by CAS: guard, delta slot, or a record's first.
@@ -274,8 +276,7 @@ mod tests {
             records: RECORDS_MAX,
             record_words: 33,
             map_words: 20,
-            lo: 3,
-            hi: LAST,
+            edges: EdgeRange { lo: 3, hi: LAST },
             depth: 131_071,
             base: (1 << 20) - 1,
             width: 20,

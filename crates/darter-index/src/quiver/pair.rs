@@ -4,7 +4,7 @@
 //! helpers of a rebuild make the same page.
 
 use super::map::Map;
-use super::nibble::NibbleKey;
+use super::nibble::EdgeRange;
 use super::page::{FIXED_WORDS, PageRef, Shape};
 use super::shared::Shared;
 use super::word::{Print, Word};
@@ -59,10 +59,8 @@ pub(super) struct Place {
     pub(super) identity: u64,
     /// Nibbles of its prefix.
     pub(super) depth: usize,
-    /// The first edge.
-    pub(super) lo: u8,
-    /// The last edge.
-    pub(super) hi: u8,
+    /// The edges that it will be responsible for.
+    pub(super) edges: EdgeRange,
     /// The memory node that it should be on.
     pub(super) home: u8,
 }
@@ -73,11 +71,9 @@ pub(super) struct Maker {
     /// Delta slots of a page.
     pub(super) delta: usize,
     pub(super) born: u32,
-    /// Whether nothing is made, to learn which leaves would be left over.
-    is_dry: bool,
     writes: Writes,
     drafts: Drafts,
-    /// Leaves of pairs that stand in pages now.
+    /// Leaves that pairs had and that pages do not name, because the pairs stand in them.
     pub(super) left: Vec<(GlobalAddr, u8)>,
 }
 
@@ -88,16 +84,10 @@ impl Maker {
             keys: shared.keys,
             delta: shared.geometry.delta,
             born: epoch as u32,
-            is_dry: false,
             writes: Writes::default(),
             drafts: Drafts::new(),
             left: Vec::new(),
         }
-    }
-
-    /// One that makes nothing.
-    pub(super) fn dry(shared: &Shared) -> Self {
-        Self { is_dry: true, ..Self::new(shared, 0) }
     }
 
     /// Allocates a page of these pairs, at most [`super::page::RECORDS_MAX`], in key order, and
@@ -118,8 +108,7 @@ impl Maker {
             records: pairs.len(),
             record_words: record_words(pairs),
             map_words: map.words.len(),
-            lo: place.lo,
-            hi: place.hi,
+            edges: place.edges,
             depth: place.depth,
             base: map.base,
             width: map.width,
@@ -128,7 +117,7 @@ impl Maker {
         words[..FIXED_WORDS].copy_from_slice(&[shape.guard(), place.identity, shape.word(), 0]);
         words[shape.head_words() - map.words.len()..shape.head_words()].copy_from_slice(&map.words);
         for (rank, pair) in pairs.iter().enumerate() {
-            let print = Print::of(&mut NibbleKey::new(self.keys, &pair.key));
+            let print = Print::new(self.keys, &pair.key);
             let (at, room) = (shape.record_at(rank), shape.record_words - 1);
             words[at] = match &pair.image {
                 Some(image) if image.len() <= room => {
@@ -138,7 +127,7 @@ impl Maker {
                 }
                 _ => {
                     let (addr, class) = self.leaf_of(client, place.home, pair).await?;
-                    Word::leaf(print, class, addr).0
+                    Word::leaf(shape.leaf_print(&pair.key, print), class, addr).0
                 }
             };
         }
@@ -172,9 +161,6 @@ impl Maker {
         words: &[u64],
         kind: AllocKind,
     ) -> Result<GlobalAddr> {
-        if self.is_dry {
-            return Ok(GlobalAddr::NULL);
-        }
         let addr = self.drafts.alloc(client, home, words.len() as u64 * 8, kind).await?;
         self.writes.write(client, addr, words).await?;
         Ok(addr)

@@ -3,6 +3,7 @@
 //! The plan depends on the pairs and the page's edges alone, so that all helpers of a rebuild make
 //! the same one.
 
+use super::nibble::EdgeRange;
 use std::ops::Range;
 
 /// What a part becomes.
@@ -20,19 +21,17 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) kind: Kind,
-    /// Its first edge.
-    pub(super) lo: u8,
-    /// Its last edge.
-    pub(super) hi: u8,
+    /// Its edges.
+    pub(super) edges: EdgeRange,
     /// Its pairs.
     pub(super) pairs: Range<usize>,
 }
 
-/// Parts for the edges `lo` to `hi`. `edges` has the edge of each pair, in key order.
-pub(super) fn plan(edges: &[u8], lo: u8, hi: u8, records_max: usize) -> Vec<Part> {
+/// Parts of a page for the edges `all`. `edges` has the edge of each pair, in key order.
+pub(super) fn plan(edges: &[u8], all: EdgeRange, records_max: usize) -> Vec<Part> {
     let parts = edges.len().div_ceil(records_max).max(1);
     let target = edges.len().div_ceil(parts);
-    let mut plan = Cuts { parts: Vec::new(), lo, begin: 0 };
+    let mut plan = Cuts { parts: Vec::new(), lo: all.lo, begin: 0 };
     let mut at = 0;
     while at < edges.len() {
         let edge = edges[at];
@@ -40,14 +39,14 @@ pub(super) fn plan(edges: &[u8], lo: u8, hi: u8, records_max: usize) -> Vec<Part
         let (open, more) = (at - plan.begin, end - at);
         if more > records_max {
             plan.cut(edge.checked_sub(1), at);
-            plan.parts.push(Part { kind: Kind::Node, lo: edge, hi: edge, pairs: at..end });
+            plan.parts.push(Part { kind: Kind::Node, edges: EdgeRange::one(edge), pairs: at..end });
             (plan.lo, plan.begin) = (edge + 1, end);
         } else if open + more > records_max || open > 0 && 2 * open + more > 2 * target {
             plan.cut(edge.checked_sub(1), at);
         }
         at = end;
     }
-    plan.cut(Some(hi), edges.len());
+    plan.cut(Some(all.hi), edges.len());
     plan.parts
 }
 
@@ -64,7 +63,8 @@ impl Cuts {
     fn cut(&mut self, hi: Option<u8>, end: usize) {
         let Some(hi) = hi.filter(|&hi| hi >= self.lo) else { return };
         let kind = if self.begin == end { Kind::None } else { Kind::Page };
-        self.parts.push(Part { kind, lo: self.lo, hi, pairs: self.begin..end });
+        let edges = EdgeRange { lo: self.lo, hi };
+        self.parts.push(Part { kind, edges, pairs: self.begin..end });
         (self.lo, self.begin) = (hi + 1, end);
     }
 }
@@ -82,21 +82,22 @@ mod tests {
         ) {
             edges.sort_unstable();
             let (lo, hi) = (2, 14);
-            let parts = plan(&edges, lo, hi, records_max);
-            prop_assert_eq!((parts[0].lo, parts[0].pairs.start), (lo, 0));
-            prop_assert_eq!(parts.last().map(|part| (part.hi, part.pairs.end)), Some((hi, edges.len())));
+            let parts = plan(&edges, EdgeRange { lo, hi }, records_max);
+            prop_assert_eq!((parts[0].edges.lo, parts[0].pairs.start), (lo, 0));
+            let end = parts.last().map(|part| (part.edges.hi, part.pairs.end));
+            prop_assert_eq!(end, Some((hi, edges.len())));
             for (part, next) in parts.iter().zip(&parts[1..]) {
-                prop_assert_eq!((part.hi + 1, part.pairs.end), (next.lo, next.pairs.start));
+                prop_assert_eq!((part.edges.hi + 1, part.pairs.end), (next.edges.lo, next.pairs.start));
             }
             for part in &parts {
-                prop_assert!(edges[part.pairs.clone()].iter().all(|edge| (part.lo..=part.hi).contains(edge)));
+                prop_assert!(edges[part.pairs.clone()].iter().all(|&edge| part.edges.contains(edge)));
                 let expected = match part.pairs.len() {
                     0 => Kind::None,
                     pairs if pairs > records_max => Kind::Node,
                     _ => Kind::Page,
                 };
                 prop_assert_eq!(part.kind, expected);
-                prop_assert!(part.kind != Kind::Node || part.lo == part.hi);
+                prop_assert!(part.kind != Kind::Node || part.edges.lo == part.edges.hi);
             }
         }
     }
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn two_parts_are_about_equal() {
         let edges: Vec<u8> = (0..80).map(|at| at / 5).collect();
-        let parts = plan(&edges, 0, 16, 64);
+        let parts = plan(&edges, EdgeRange::ALL, 64);
         assert_eq!(parts.iter().map(|part| part.pairs.len()).collect::<Vec<_>>(), [40, 40]);
     }
 }

@@ -2,18 +2,18 @@
 
 use super::build::{Builder, Homes};
 use super::content::Content as Pairs;
-use super::descent::{Descent, End, Purpose, Spot, Via};
+use super::descent::{Descent, End, Purpose, Spot};
 use super::holes::QuiverHole;
-use super::nibble::EDGES;
-use super::node::{self, Content, Slot};
+use super::node::{self, Slot};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
 use super::pair::{Maker, Place};
 use super::plan::{Kind, Part, plan};
 use super::situations;
-use crate::Result;
+use super::via::Via;
 use crate::checker::note;
 use crate::radix::seal::{SEAL, seal_all};
+use crate::{IndexError, Result};
 use darter_fabric::{Fabric, mutant};
 use darter_pool::AllocKind;
 
@@ -76,15 +76,18 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     async fn old_page(&mut self, via: Via, page: PageRef, shape: Shape, words: &[u64]) -> Result<Old> {
-        let pairs = Pairs::read(&mut self.client, page, &shape, words).await?;
+        let pairs = Pairs::read(&mut self.client, page, &shape, words, via.edges.hi).await?;
         Ok(Old { via, page, shape, pairs })
     }
 
-    /// Makes all parts of a page, nothing linked.
+    /// Makes the parts of a page that are not linked, and links nothing.
     async fn make_all(&mut self, old: &Old) -> Result<Vec<MadePart>> {
-        let edges = old.pairs.edges(old.shape.depth);
         let mut made: Vec<MadePart> = Vec::new();
-        for part in plan(&edges, old.shape.lo, old.shape.hi, self.shared.geometry.records) {
+        for part in plan(&old.pairs.edges, old.shape.edges, self.shared.geometry.records) {
+            if part.edges.lo > old.via.edges.hi {
+                note(situations::PART_FOUND);
+                continue;
+            }
             let mut maker = Maker::new(self.shared, self.client.epoch());
             match self.make(&mut maker, old, &part).await {
                 Ok(slot) => made.push(MadePart { part, maker, slot }),
@@ -111,14 +114,6 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((shape, words))
     }
 
-    /// Reads all words of a page.
-    pub(super) async fn read_page(&mut self, page: PageRef) -> Result<(Shape, Vec<u64>)> {
-        let mut words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
-        let shape = Shape::of(page, &words)?;
-        words.truncate(shape.words());
-        Ok((shape, words))
-    }
-
     async fn seal_words(&mut self, page: PageRef, shape: &Shape, words: &mut [u64]) -> Result<()> {
         let is_last = |at: usize| at > 0 && at == shape.record_at(shape.records.saturating_sub(1));
         let spares_last = self.shared.holes.has(QuiverHole::CopyUnsealed);
@@ -126,66 +121,62 @@ impl<F: Fabric> Operation<'_, F> {
         seal_all(&mut self.client, page.addr, words, seals).await
     }
 
-    /// Links the parts from the last to the first, as far as they are not there.
+    /// Links the parts from the last to the first, as far as they are not there. Who links a part
+    /// hands over the leaves of the page that the part does not name.
     async fn link_all(&mut self, old: &Old, mut made: Vec<MadePart>) -> Result<()> {
-        let is_parted = made.len() > 1;
-        let kind = made[0].part.kind;
+        let is_parted = made.iter().any(|made| made.part.edges != old.shape.edges);
+        let first = made.first().map(|made| made.part.kind);
         if !self.shared.holes.has(QuiverHole::FirstPartFirst) {
             made.reverse();
         }
-        let slots = if is_parted {
-            let words = self.read_node(old.via.node).await?;
-            node::slots(&words)
-        } else {
-            [Slot::EMPTY; EDGES]
-        };
         let mut is_going = true;
-        let mut parts = Vec::new();
         for MadePart { part, mut maker, slot } in made {
-            let is_first = part.lo == old.shape.lo;
-            let at = node::slot_addr(old.via.node.addr, part.lo);
-            let there = slots[usize::from(part.lo)].content();
-            if !is_going || !is_first && there != Content::Empty {
-                if is_going {
-                    note(situations::PART_FOUND);
-                }
+            if !is_going {
                 maker.discard(&mut self.client);
-            } else {
-                let expected = if is_first { old.via.at.slot } else { Slot::EMPTY };
-                let found = Slot(maker.link(&mut self.client, at, expected.0, slot.0).await?);
-                // A sealed slot says that the node is being replaced.
-                is_going = if is_first { found == expected } else { !found.is_sealed() };
+                continue;
             }
-            parts.push(part);
+            let is_first = part.edges.lo == old.shape.edges.lo;
+            let at = node::slot_addr(old.via.node.addr, part.edges.lo);
+            let expected = if is_first { old.via.at.slot } else { Slot::EMPTY };
+            let found = Slot(maker.link(&mut self.client, at, expected.0, slot.0).await?);
+            if found == expected || mutant!("quiver-leaves-of-a-found-part-retired") {
+                let strays = old.pairs.strays.iter().filter(|(edge, _)| part.edges.contains(*edge));
+                for leaf in maker.left.iter().chain(strays.map(|(_, leaf)| leaf)) {
+                    self.retire_leaf(*leaf);
+                }
+            } else if !is_first && !found.is_sealed() {
+                note(situations::PART_FOUND);
+            } else {
+                // The page is unlinked, or a sealed slot says that the node is being replaced.
+                is_going = false;
+            }
         }
         if !is_going {
             note(situations::REBUILD_LOST);
             return Ok(());
         }
-        note_outcome(kind, is_parted);
-        self.retire_page(old, &parts).await
+        note_outcome(first, is_parted);
+        self.retire(old.page.addr, old.page.bytes(), AllocKind::Inner);
+        Ok(())
     }
 
     /// Makes a part. Returns the slot that is to point to it.
     async fn make(&mut self, maker: &mut Maker, old: &Old, part: &Part) -> Result<Slot> {
-        let pairs = &old.pairs.pairs[part.pairs.clone()];
+        let Some(pairs) = old.pairs.pairs.get(part.pairs.clone()) else {
+            return Err(IndexError::corrupt(old.page.addr, "page parted otherwise than its pairs call for"));
+        };
         let home = old.via.node.addr.node();
         match part.kind {
-            Kind::None => Ok(Slot::none(part.hi)),
+            Kind::None => Ok(Slot::none(part.edges.hi)),
             Kind::Page => {
-                let place = Place {
-                    identity: old.via.identity,
-                    depth: old.shape.depth,
-                    lo: part.lo,
-                    hi: part.hi,
-                    home,
-                };
+                let place =
+                    Place { identity: old.via.identity, depth: old.shape.depth, edges: part.edges, home };
                 let page = maker.page(&mut self.client, place, pairs).await?;
-                Ok(Slot::page(part.hi, page.class, page.addr))
+                Ok(Slot::page(part.edges.hi, page.class, page.addr))
             }
             Kind::Node => {
                 let records = self.shared.geometry.records;
-                let taken = std::mem::replace(maker, Maker::dry(self.shared));
+                let taken = std::mem::replace(maker, Maker::new(self.shared, self.client.epoch()));
                 let mut builder = Builder::new(taken, records, Homes::One(home), false);
                 let mut built = Ok(());
                 for pair in pairs {
@@ -203,27 +194,13 @@ impl<F: Fabric> Operation<'_, F> {
             }
         }
     }
-
-    /// Hands over a page that this operation has unlinked, and the leaves that no part has.
-    async fn retire_page(&mut self, old: &Old, parts: &[Part]) -> Result<()> {
-        let mut dry = Maker::dry(self.shared);
-        for part in parts {
-            self.make(&mut dry, old, part).await?;
-        }
-        let leaves = dry.left.into_iter().chain(old.pairs.strays.iter().copied());
-        for leaf in leaves {
-            self.retire_leaf(leaf);
-        }
-        self.retire(old.page.addr, old.page.bytes(), AllocKind::Inner);
-        Ok(())
-    }
 }
 
-fn note_outcome(first: Kind, is_parted: bool) {
+fn note_outcome(first: Option<Kind>, is_parted: bool) {
     note(match first {
         _ if is_parted => situations::PARTED,
-        Kind::None => situations::EMPTIED,
-        Kind::Page => situations::COPIED,
-        Kind::Node => situations::DESCENDED,
+        Some(Kind::Page) => situations::COPIED,
+        Some(Kind::Node) => situations::DESCENDED,
+        Some(Kind::None) | None => situations::EMPTIED,
     });
 }

@@ -7,7 +7,9 @@
 
 use super::Quiver;
 use super::descent::NodeAt;
-use super::nibble::{EDGES, END, LAST, NibbleKey, common, edge, first_after, first_below, nibbles};
+use super::nibble::{
+    EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_after, first_below, nibbles,
+};
 use super::node::{self, Content, Slot};
 use super::operation::Operation;
 use super::page::{FIXED_WORDS, PageRef, Shape, standing};
@@ -15,7 +17,7 @@ use super::word::{State, Word};
 use crate::radix::sink::{Sink, is_void};
 use crate::radix::{TURNS_MAX, leaf, no_progress};
 use crate::{IndexError, KeyValue, Result, ScanRange};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::Client;
 use std::ops::Bound;
 
@@ -77,10 +79,9 @@ struct Stretch {
     depth: usize,
     /// A key with the node's prefix.
     key: Vec<u8>,
-    pages: Vec<(PageRef, u8, u8)>,
+    pages: Vec<(PageRef, EdgeRange)>,
     /// The edges from the first looked at to the last.
-    lo: u8,
-    hi: u8,
+    edges: EdgeRange,
 }
 
 /// Where a look leads.
@@ -248,12 +249,12 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Option<Cursor>> {
         let wanted = (sink.left.saturating_mul(3) / (2 * self.shared.geometry.records) + 1).min(PAGES_MAX);
         let count = stretch.pages.len().min(wanted);
-        let (mut lo, mut hi) = (stretch.lo, stretch.hi);
-        if let Some((_, from, to)) = stretch.pages.get(count) {
+        let EdgeRange { mut lo, mut hi } = stretch.edges;
+        if let Some((_, next)) = stretch.pages.get(count) {
             if range.reverse {
-                lo = to + 1;
+                lo = next.hi + 1;
             } else {
-                hi = from - 1;
+                hi = next.lo - 1;
             }
         }
         let (mut rows, torn) = self.read_pages(&stretch.pages[..count]).await?;
@@ -285,7 +286,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// one that is responsible for fewer, and returns it, its last edge and the one it should have.
     async fn read_pages(
         &mut self,
-        pages: &[(PageRef, u8, u8)],
+        pages: &[(PageRef, EdgeRange)],
     ) -> Result<(Rows, Option<(GlobalAddr, u8, u8)>)> {
         let mut rows = Rows::default();
         if pages.is_empty() {
@@ -296,13 +297,13 @@ impl<F: Fabric> Operation<'_, F> {
             pages.iter().map(|(page, ..)| batch.read(page.addr, (page.bytes() / 8) as usize)).collect();
         let done = self.client.submit(batch).await?;
         let mut torn = None;
-        for (&(page, lo, hi), read) in pages.iter().zip(reads) {
+        for (&(page, edges), read) in pages.iter().zip(reads) {
             let words = done.words(read);
             let shape = Shape::of(page, words)?;
-            if shape.hi < hi {
-                torn = Some((page.addr, shape.hi, hi));
+            if shape.edges.hi < edges.hi {
+                torn = Some((page.addr, shape.edges.hi, edges.hi));
             }
-            rows.take(page, &shape, words, (lo, hi.min(shape.hi)))?;
+            rows.take(page, &shape, words, edges.up_to(shape.edges.hi))?;
             if torn.is_some() {
                 break;
             }
@@ -314,22 +315,19 @@ impl<F: Fabric> Operation<'_, F> {
 
 /// The pages from the slot `lo` on in the walk's direction, up to the next child node.
 fn stretch(key: &[u8], depth: usize, slots: &[Slot; EDGES], from: u8, reverse: bool) -> Stretch {
-    let mut stretch = Stretch { depth, key: key.to_vec(), pages: Vec::new(), lo: from, hi: from };
-    let last_of = |lo: u8| {
-        let next = (lo + 1..=LAST).find(|&edge| slots[usize::from(edge)].content() != Content::Empty);
-        next.map_or(LAST, |next| next - 1)
-    };
+    let mut stretch = Stretch { depth, key: key.to_vec(), pages: Vec::new(), edges: EdgeRange::one(from) };
     let mut visit = |lo: u8| {
+        let hi = node::last_edge(slots, lo);
         match slots[usize::from(lo)].content() {
             Content::Node { .. } => return false,
             Content::Empty => return true,
             Content::Page { class, addr, .. } => {
-                stretch.pages.push((PageRef { addr, class }, lo, last_of(lo)));
+                stretch.pages.push((PageRef { addr, class }, EdgeRange { lo, hi }));
             }
             Content::None { .. } | Content::Invalid => {}
         }
-        stretch.lo = stretch.lo.min(lo);
-        stretch.hi = stretch.hi.max(last_of(lo));
+        stretch.edges.lo = stretch.edges.lo.min(lo);
+        stretch.edges.hi = stretch.edges.hi.max(hi);
         true
     };
     if reverse {
@@ -353,15 +351,16 @@ struct RowLeaf {
     class: u8,
     /// The pair that stands in the record.
     own: Option<KeyValue>,
-    /// The depth of the page, and the edges whose pairs are wanted.
-    depth: usize,
-    edges: (u8, u8),
 }
 
 impl Rows {
-    /// Takes the pairs of a page under edges in a range.
-    fn take(&mut self, page: PageRef, shape: &Shape, words: &[u64], edges: (u8, u8)) -> Result<()> {
-        let depth = shape.depth;
+    /// Takes the pairs of a page under some of its edges. The leaves under others may be those of parts
+    /// that are linked.
+    fn take(&mut self, page: PageRef, shape: &Shape, words: &[u64], edges: EdgeRange) -> Result<()> {
+        let is_wanted = |key: &[u8]| edges.contains(edge(key, shape.depth));
+        let is_leaf_wanted = |word: Word| {
+            edges.contains(word.leaf_edge(shape.edges)) || mutant!("quiver-scan-reads-leaves-of-linked-parts")
+        };
         for rank in 0..shape.records {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
@@ -369,27 +368,26 @@ impl Rows {
             match (Word(record[0]).state(), own) {
                 (State::Inline, Some(pair)) => {
                     leaf::parse(page.addr, &record[1..])?;
-                    self.push(pair, depth, edges);
+                    self.pairs.extend(Some(pair).filter(|(key, _)| is_wanted(key)));
                 }
                 (State::Leaf { addr, class }, own) => {
-                    self.leaves.push(RowLeaf { addr, class, own, depth, edges });
+                    let word = Word(record[0]);
+                    if own.as_ref().map_or_else(|| is_leaf_wanted(word), |(key, _)| is_wanted(key)) {
+                        self.leaves.push(RowLeaf { addr, class, own });
+                    }
                 }
                 (State::Tomb, _) => {}
                 _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
             }
         }
         for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
-            if let Some((addr, class, _)) = Word(*word).leaf_object() {
-                self.leaves.push(RowLeaf { addr, class, own: None, depth, edges });
+            if let Some((addr, class, _)) = Word(*word).leaf_object()
+                && is_leaf_wanted(Word(*word))
+            {
+                self.leaves.push(RowLeaf { addr, class, own: None });
             }
         }
         Ok(())
-    }
-
-    fn push(&mut self, pair: KeyValue, depth: usize, (lo, hi): (u8, u8)) {
-        if (lo..=hi).contains(&edge(&pair.0, depth)) {
-            self.pairs.push(pair);
-        }
     }
 
     /// Reads the leaves.
@@ -404,11 +402,10 @@ impl Rows {
         let done = client.submit(batch).await?;
         for (row, read) in leaves.into_iter().zip(reads) {
             let leaf = leaf::parse(row.addr, done.words(read))?;
-            let pair = match row.own {
+            self.pairs.push(match row.own {
                 Some(own) if own.0 != leaf.key => own,
                 _ => (leaf.key.to_vec(), leaf.value.to_vec()),
-            };
-            self.push(pair, row.depth, row.edges);
+            });
         }
         client.recycle(done);
         Ok(())

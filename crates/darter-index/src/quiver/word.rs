@@ -5,14 +5,19 @@
 //!         +------+--------+---+--------+--------+---------------------+
 //! INLINE  |  1   | hash 5 | S |     born 32      |  hash 23            |   born from bit 23
 //! TOMB    |  2   | hash 5 | S |     born 32      |  hash 23            |
-//! LEAF    |  3   | print 5| S | print 4| class 7 |  address / 16        |
+//! LEAF    |  3   | print 5| S | print 4| class 7 |  address / 16        |   edge and hash
 //! erased  |  4   |   0    | S |     hash 55                            |
 //!         +------+--------+---+----------------------------------------+
 //! ```
 //!
 //! A record is INLINE, TOMB or LEAF; a delta slot is EMPTY (0), LEAF or *erased*.
+//!
+//! The print of a LEAF in a page for the edges `lo` to `hi` is the key's edge less `lo`, in as many
+//! bits as `hi - lo` has, and hash in the bits that are left of 9. So the page alone tells which part
+//! of it a leaf belongs to.
 
-use super::nibble::NibbleKey;
+use super::nibble::{EdgeRange, NibbleKey};
+use crate::radix::prefix_hash::HashKeys;
 use crate::radix::seal::SEAL;
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_bytes;
@@ -26,6 +31,7 @@ const UPPER_AT: u32 = 56;
 const BORN_AT: u32 = 23;
 const CLASS_AT: u32 = 44;
 const PRINT_AT: u32 = 51;
+const PRINT_BITS: u32 = 9;
 const ADDR_BITS: u32 = 44;
 
 /// What a word of a page says.
@@ -58,6 +64,11 @@ pub(super) struct Print(u64);
 
 impl Print {
     /// That of a key.
+    pub(super) fn new(keys: HashKeys, key: &[u8]) -> Self {
+        Self::of(&mut NibbleKey::new(keys, key))
+    }
+
+    /// That of a key whose hashes are needed for more.
     pub(super) fn of(key: &mut NibbleKey<'_>) -> Self {
         Self(key.whole())
     }
@@ -66,10 +77,17 @@ impl Print {
         (self.0 >> 59) << UPPER_AT | self.0 & ((1 << BORN_AT) - 1)
     }
 
-    fn of_leaf(self) -> u64 {
-        (self.0 >> 59) << UPPER_AT | (self.0 >> 55 & 15) << PRINT_AT
+    /// What a page for these edges has of the key beside its leaf.
+    pub(super) fn of_leaf(self, edges: EdgeRange, edge: u8) -> LeafPrint {
+        let room = PRINT_BITS - edges.bits();
+        let print = u64::from(edge.saturating_sub(edges.lo)) << room | self.0 >> (u64::BITS - room);
+        LeafPrint((print >> 4 & 31) << UPPER_AT | (print & 15) << PRINT_AT)
     }
 }
+
+/// What a word has of a key beside its leaf: the key's edge and some hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeafPrint(u64);
 
 impl Word {
     /// A delta slot that was never taken.
@@ -86,8 +104,8 @@ impl Word {
     }
 
     /// A record or a delta slot with a leaf.
-    pub(super) fn leaf(print: Print, class: u8, addr: GlobalAddr) -> Self {
-        Self(LEAF << KIND_AT | print.of_leaf() | u64::from(class) << CLASS_AT | addr.bits() >> 4)
+    pub(super) fn leaf(LeafPrint(print): LeafPrint, class: u8, addr: GlobalAddr) -> Self {
+        Self(LEAF << KIND_AT | print | u64::from(class) << CLASS_AT | addr.bits() >> 4)
     }
 
     /// A delta slot whose key was removed.
@@ -125,9 +143,15 @@ impl Word {
     }
 
     /// Whether it may hold the leaf of a key with this print.
-    pub(super) fn may_be_leaf_of(self, print: Print) -> bool {
+    pub(super) fn may_be_leaf_of(self, LeafPrint(print): LeafPrint) -> bool {
         let mask = 0b1_1111 << UPPER_AT | 0b1111 << PRINT_AT;
-        self.0 >> KIND_AT == LEAF && (self.0 ^ print.of_leaf()) & mask == 0
+        self.0 >> KIND_AT == LEAF && (self.0 ^ print) & mask == 0
+    }
+
+    /// The edge of the key whose leaf it holds, in a page for these edges.
+    pub(super) fn leaf_edge(self, edges: EdgeRange) -> u8 {
+        let print = (self.0 >> UPPER_AT & 31) << 4 | self.0 >> PRINT_AT & 15;
+        edges.lo + (print >> (PRINT_BITS - edges.bits())) as u8
     }
 
     /// Whether it is the slot that this key had in the delta, and left.
@@ -147,12 +171,12 @@ impl Word {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::radix::prefix_hash::HashKeys;
+    use crate::quiver::nibble::{END, LAST};
 
     #[test]
     fn words_say_what_they_were_made_of() {
         let keys = HashKeys::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
-        let print = |key: &[u8]| Print::of(&mut NibbleKey::new(keys, key));
+        let print = |key: &[u8]| Print::new(keys, key);
         let addr = GlobalAddr::new(255, (1 << 40) - 16);
         for (key, other) in [(&b"pear"[..], &b"plum"[..]), (b"", b"\0")] {
             for born in [0, 7, u32::MAX] {
@@ -162,10 +186,19 @@ mod tests {
                 assert!(!Word(inline.0 | SEAL).proves(born));
                 assert_ne!(inline, Word::inline(born, print(other)));
             }
-            let leaf = Word::leaf(print(key), 127, addr);
-            assert_eq!(leaf.state(), State::Leaf { addr, class: 127 });
-            assert!(leaf.may_be_leaf_of(print(key)) && !leaf.may_be_leaf_of(print(other)));
-            assert!(Word(leaf.0 | SEAL).may_be_leaf_of(print(key)) && !leaf.proves(0));
+            for (lo, hi) in [(3, 3), (3, 4), (3, 11), (END, LAST)] {
+                let edges = EdgeRange { lo, hi };
+                let of_leaf = |key: &[u8], edge| print(key).of_leaf(edges, edge);
+                for edge in lo..=hi {
+                    let leaf = Word::leaf(of_leaf(key, edge), 127, addr);
+                    assert_eq!(leaf.state(), State::Leaf { addr, class: 127 });
+                    assert_eq!(Word(leaf.0 | SEAL).leaf_edge(edges), edge);
+                    assert!(leaf.may_be_leaf_of(of_leaf(key, edge)) && !leaf.proves(0));
+                    assert!(!leaf.may_be_leaf_of(of_leaf(other, edge)));
+                    assert!(Word(leaf.0 | SEAL).may_be_leaf_of(of_leaf(key, edge)));
+                    assert!(edge == lo || !leaf.may_be_leaf_of(of_leaf(key, edge - 1)));
+                }
+            }
             let erased = Word(Word::erased(print(key)).0 | SEAL);
             assert_eq!(erased.state(), State::Tomb);
             assert!(erased.is_erased_by(print(key)) && !erased.is_erased_by(print(other)));

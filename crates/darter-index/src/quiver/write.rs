@@ -1,14 +1,15 @@
 //! Insert, update, conditional put, modify and delete: one CAS each, on the word of the key's home.
 
 use super::Quiver;
-use super::descent::{End, Found, Spot, Via};
+use super::descent::{End, Found, Spot};
 use super::holes::QuiverHole;
-use super::nibble::NibbleKey;
+use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
 use super::pair::{Maker, Pair, Place};
 use super::search::value_at;
 use super::situations;
+use super::via::Via;
 use super::word::{Print, State, Word};
 use crate::checker::note;
 use crate::ordered::check_key;
@@ -162,11 +163,12 @@ impl<F: Fabric> Operation<'_, F> {
     async fn place(&mut self, draft: &mut Draft<'_>, value: &[u8], end: End) -> Result<Turn> {
         match end {
             End::Page(found) => self.place_in_page(draft, found).await,
-            End::Vacant { via: Via { node, identity, edge: lo, at } } => {
+            End::Vacant { via: Via { node, identity, edges, at } } => {
                 let pair = Pair::new(draft.key.to_vec(), value);
                 let Content::None { hi } = at.slot.content() else { return Ok(Turn::Again) };
                 let mut maker = Maker::new(self.shared, self.client.epoch());
-                let place = Place { identity, depth: node.depth, lo, hi, home: node.addr.node() };
+                let edges = EdgeRange { hi, ..edges };
+                let place = Place { identity, depth: node.depth, edges, home: node.addr.node() };
                 let made = maker.page(&mut self.client, place, &[pair]).await;
                 let page = self.made(&mut maker, made)?;
                 let slot = Slot::page(hi, page.class, page.addr);
@@ -196,7 +198,7 @@ impl<F: Fabric> Operation<'_, F> {
         if word.is_sealed() || found.head.is_sealed {
             return self.make_room(draft.key, found).await;
         }
-        let print = Print::of(&mut NibbleKey::new(self.shared.keys, draft.key));
+        let print = found.head.shape.leaf_print(draft.key, Print::new(self.shared.keys, draft.key));
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let new = Word::leaf(print, draft.class, leaf);
         let mut batch = self.client.batch();
@@ -246,7 +248,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Takes a key out of its home. Returns whether nobody came between.
     async fn remove(&mut self, key: &[u8], end: End) -> Result<bool> {
         let End::Page(found) = end else { return Ok(true) };
-        let print = Print::of(&mut NibbleKey::new(self.shared.keys, key));
+        let print = Print::new(self.shared.keys, key);
         let (addr, word, tomb) = match &found.spot {
             Spot::Record { addr, word, stands: true, value: Some(_) } => {
                 (*addr, *word, Word::tomb(found.head.shape.born, print))

@@ -1,14 +1,15 @@
 //! Races of scrubs and splits, driven by hand.
 
 use super::super::Dart;
-use super::super::fixtures::{
-    LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, options, process,
-    verify, writes,
-};
+use super::super::races::options;
 use super::scrub::{Retired, scrub, scrub_everywhere, segments};
 use super::split::split;
 use super::table::hits;
 use super::{BUCKET_SLOTS, Entry};
+use crate::fixtures::{
+    LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process, verify,
+    writes,
+};
 use crate::{Condition, IndexError, OrderedIndex};
 use darter_fabric::sim::{Executor, Sim};
 use darter_fabric::{GlobalAddr, OpKind, block_on};
@@ -27,7 +28,7 @@ fn keys_of(stems: &[u8]) -> Vec<[u8; 2]> {
 fn one_segment(stems: &[u8]) -> (Pool<Sim>, Dart<Sim>) {
     let keys = keys_of(stems);
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-    let (pool, dart) = process(options(), &keys);
+    let (pool, dart) = process::<Dart<Sim>>(options(), &keys);
     for &stem in stems {
         assert!(!node_of(&pool, &dart, stem).addr.is_null());
     }

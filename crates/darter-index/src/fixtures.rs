@@ -1,22 +1,21 @@
 //! Races driven by hand: processes over the simulated fabric, and operations that are stopped
 //! between two of their events while others go on.
 
-use super::{Dart, DartOptions};
 use crate::{Condition, OrderedIndex};
 use darter_fabric::sim::{Event, EventKind, Executor, Sim, TaskId, WordOrder};
 use darter_fabric::{GlobalAddr, block_on};
 use darter_pool::{Client, Pool, PoolOptions};
 
 /// Rounds of upkeep in which what was unlinked becomes free, if nobody is in the way.
-pub(super) const ROUNDS: usize = 20;
+pub(crate) const ROUNDS: usize = 20;
 /// How long a process may be silent.
-pub(super) const LEASE_MS: u64 = 5000;
+pub(crate) const LEASE_MS: u64 = 5000;
 /// Events in which any operation here ends.
 const EVENTS: usize = 100_000;
 
 /// Lets verbs execute at once when a test ends, or closing its pool would wait for a scheduler for
 /// ever.
-pub(super) struct Unscheduled(pub(super) Sim);
+pub(crate) struct Unscheduled(pub(crate) Sim);
 
 impl Drop for Unscheduled {
     fn drop(&mut self) {
@@ -24,42 +23,40 @@ impl Drop for Unscheduled {
     }
 }
 
-/// An index whose segments are of one bucket, whose walks take a new pin with every node, and whose
-/// searches count no accesses.
-pub(super) fn options() -> DartOptions {
-    DartOptions { segment_buckets: 1, walk_nodes: 1, frequency_every: 0, ..DartOptions::default() }
-}
-
 /// A pool of one simulated node, whose hashes are the same in every run, with an index of these
 /// keys.
-pub(super) fn process(options: DartOptions, keys: &[&[u8]]) -> (Pool<Sim>, Dart<Sim>) {
+pub(crate) fn process<I: OrderedIndex<Sim>>(options: I::Options, keys: &[&[u8]]) -> (Pool<Sim>, I) {
     process_on(&Sim::new(1, 8 << 20), options, keys)
 }
 
 /// The same on memory nodes of the caller's.
-pub(super) fn process_on(sim: &Sim, options: DartOptions, keys: &[&[u8]]) -> (Pool<Sim>, Dart<Sim>) {
+pub(crate) fn process_on<I: OrderedIndex<Sim>>(
+    sim: &Sim,
+    options: I::Options,
+    keys: &[&[u8]],
+) -> (Pool<Sim>, I) {
     let secret = Some([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
     let pool_options = PoolOptions { block_bytes: Some(256 << 10), lease_ms: LEASE_MS, secret };
     block_on(async {
         let pool = Pool::create(sim.clone(), &pool_options).await.unwrap();
         pool.set_magazine_objects_max(1);
         let mut client = pool.client().unwrap();
-        let dart = Dart::open_or_create(&mut client, options).await.unwrap();
+        let index = I::open_or_create(&mut client, options).await.unwrap();
         for key in keys {
-            dart.put(&mut client, key, b"true", Condition::Always).await.unwrap();
+            index.put(&mut client, key, b"true", Condition::Always).await.unwrap();
         }
-        (pool, dart)
+        (pool, index)
     })
 }
 
 /// Lets a task go on until it has performed an event that `is_last`, or has ended.
-pub(super) fn go_on(executor: &mut Executor<'_>, task: TaskId, is_last: impl FnMut(&Event) -> bool) {
+pub(crate) fn go_on(executor: &mut Executor<'_>, task: TaskId, is_last: impl FnMut(&Event) -> bool) {
     drive(executor, task, <[Event]>::first, is_last);
 }
 
 /// The same, with the last of the events that may come next as the one that does: of a batch to
 /// several nodes, the verbs to the last of them execute first.
-pub(super) fn go_on_by_the_last(
+pub(crate) fn go_on_by_the_last(
     executor: &mut Executor<'_>,
     task: TaskId,
     is_last: impl FnMut(&Event) -> bool,
@@ -88,7 +85,7 @@ fn drive(
 
 /// Lets a task go on until it has performed so many events that are counted; returns whether it has
 /// ended.
-pub(super) fn advance(
+pub(crate) fn advance(
     executor: &mut Executor<'_>,
     task: TaskId,
     count: usize,
@@ -105,17 +102,17 @@ pub(super) fn advance(
 }
 
 /// Whether a verb has executed.
-pub(super) fn executes(event: &Event) -> bool {
+pub(crate) fn executes(event: &Event) -> bool {
     matches!(event.kind, EventKind::Execute { .. })
 }
 
 /// Whether a verb has executed that writes: between two of them others see the same.
-pub(super) fn writes(event: &Event) -> bool {
+pub(crate) fn writes(event: &Event) -> bool {
     matches!(event.kind, EventKind::Execute { access, .. } if access.writes)
 }
 
 /// Lets a task go on to its end.
-pub(super) fn finish(executor: &mut Executor<'_>, task: TaskId) {
+pub(crate) fn finish(executor: &mut Executor<'_>, task: TaskId) {
     go_on(executor, task, |_| false);
     assert!(executor.has_ended(task), "the task waits for others");
 }
@@ -123,7 +120,7 @@ pub(super) fn finish(executor: &mut Executor<'_>, task: TaskId) {
 /// Stops `one` at each of its moments in turn, and `two` at each of its own from there on; then
 /// `one` ends, and `two`. `run` drives one such schedule and returns which of the two had ended when
 /// they were to be stopped.
-pub(super) fn each_pair_of_stops(mut run: impl FnMut([usize; 2]) -> [bool; 2]) {
+pub(crate) fn each_pair_of_stops(mut run: impl FnMut([usize; 2]) -> [bool; 2]) {
     for one in 0.. {
         for two in 0.. {
             let [is_one_over, is_two_over] = run([one, two]);
@@ -139,33 +136,33 @@ pub(super) fn each_pair_of_stops(mut run: impl FnMut([usize; 2]) -> [bool; 2]) {
 }
 
 /// Whether a verb that writes, or one that reads, has executed at a word.
-pub(super) fn touches(event: &Event, word: GlobalAddr, does_write: bool) -> bool {
+pub(crate) fn touches(event: &Event, word: GlobalAddr, does_write: bool) -> bool {
     matches!(event.kind, EventKind::Execute { access, .. }
         if access.start == word.offset() / 8 && access.writes == does_write)
 }
 
 /// Runs an operation from its beginning to its end while all others stand still.
-pub(super) fn alone<T>(pool: &Pool<Sim>, future: impl Future<Output = T>) -> T {
+pub(crate) fn alone<T>(pool: &Pool<Sim>, future: impl Future<Output = T>) -> T {
     pool.fabric().run_alone(1 << 20, future).expect("it ends while others stand still")
 }
 
 /// Everything unlinked becomes free, as far as nobody is in the way.
-pub(super) async fn pass_graces(pool: &Pool<Sim>, dart: &Dart<Sim>, client: &mut Client<Sim>) {
+pub(crate) async fn pass_graces(pool: &Pool<Sim>, index: &impl OrderedIndex<Sim>, client: &mut Client<Sim>) {
     for _ in 0..ROUNDS {
         pool.maintain(client).await.unwrap();
-        dart.maintain(client).await.unwrap();
+        index.maintain(client).await.unwrap();
     }
 }
 
 /// Nothing was used that must not be, and the index is sound. Returns how many hints name nodes
 /// that are no longer in the tree.
-pub(super) fn verify(pool: &Pool<Sim>, dart: &Dart<Sim>, keys: &[&[u8]]) -> u64 {
+pub(crate) fn verify(pool: &Pool<Sim>, index: &impl OrderedIndex<Sim>, keys: &[&[u8]]) -> u64 {
     alone(pool, async {
         let mut client = pool.client().unwrap();
         for key in keys {
-            assert_eq!(dart.get(&mut client, key).await.unwrap(), Some(b"true".to_vec()), "{key:?}");
+            assert_eq!(index.get(&mut client, key).await.unwrap(), Some(b"true".to_vec()), "{key:?}");
         }
-        let report = dart.check(&mut client).await.unwrap();
+        let report = index.check(&mut client).await.unwrap();
         assert_eq!(report.violations, Vec::<String>::new());
         assert_eq!(pool.fabric().misuse(), None);
         report.stale_hints

@@ -1,0 +1,60 @@
+//! Slots as an operation has read them: where each lies, what it held, and which edges it was
+//! responsible for.
+
+use super::nibble::EdgeRange;
+use super::node::{self, Content, NodeAt, Slot};
+use super::shared::Shared;
+use crate::{IndexError, Result};
+use darter_fabric::GlobalAddr;
+
+/// A slot, where it lies and what it held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotAt {
+    pub(super) addr: GlobalAddr,
+    pub(super) slot: Slot,
+}
+
+/// A slot of a node, and what is needed to replace what it points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Via {
+    /// The node that has the slot.
+    pub(super) node: NodeAt,
+    /// The node's identity.
+    pub(super) identity: u64,
+    /// The edges that the slot was responsible for.
+    pub(super) edges: EdgeRange,
+    /// The slot.
+    pub(super) at: SlotAt,
+}
+
+impl Via {
+    /// The root word, as if it were a slot of a node.
+    pub(super) fn root(shared: &Shared, slot: Slot) -> Self {
+        let node = NodeAt { addr: GlobalAddr::NULL, depth: 0 };
+        Self { node, identity: 0, edges: EdgeRange::ALL, at: SlotAt { addr: shared.words.root, slot } }
+    }
+
+    /// The slot at `lo` in the words of a node.
+    pub(super) fn of(node: NodeAt, words: &[u64], lo: u8) -> Self {
+        let slots = node::slots(words);
+        let slot = slots[usize::from(lo)].unsealed();
+        let at = SlotAt { addr: node::slot_addr(node.addr, lo), slot };
+        Self { node, identity: words[0], edges: node::edges_of(&slots, lo), at }
+    }
+
+    /// The root node that this slot, the root word, points to.
+    ///
+    /// # Errors
+    /// [`IndexError::Corrupt`] if it points to none.
+    pub(super) fn root_node(&self) -> Result<NodeAt> {
+        match self.at.slot.content() {
+            Content::Node { skip: 0, addr } => Ok(NodeAt { addr, depth: 0 }),
+            _ => Err(IndexError::corrupt(self.at.addr, "root word names no node")),
+        }
+    }
+
+    /// Whether it is the root word.
+    pub(super) fn is_root(&self) -> bool {
+        self.node.addr == GlobalAddr::NULL
+    }
+}
