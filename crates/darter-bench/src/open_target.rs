@@ -7,7 +7,7 @@ use crate::index_target::{IndexSession, IndexTarget, from_index, from_pool};
 use crate::plan::Plan;
 use crate::report::Sizes;
 use crate::store_target::StoreTarget;
-use crate::target::{Target, TargetSession};
+use crate::target::Target;
 use crate::{BenchError, compare::Variant};
 use darter::report::PoolUsage;
 use darter::{DefaultFabric, Fabric, Pool, PoolUrl, Scheme, block_on};
@@ -143,15 +143,14 @@ impl<I: Adjusts> BenchTarget for Adjusting<I, DefaultFabric> {
     }
 
     fn check(&self) -> Result<(Vec<String>, u64), BenchError> {
-        let mut session = self.target.session()?;
         let pool = &self.target.pool;
-        // What was deleted last waits for its graces.
-        for _ in 0..SETTLING_ROUNDS {
-            block_on(session.maintain())?;
-        }
-        drop(session);
         let mut client = pool.client().map_err(from_pool)?;
         block_on(async {
+            // What was deleted last waits for its graces, and what scrubbing waits for, for others.
+            for _ in 0..SETTLING_ROUNDS {
+                pool.settle(&mut client).await.map_err(from_pool)?;
+                self.target.index.maintain(&mut client).await.map_err(from_index)?;
+            }
             let CheckReport { mut violations, reachable, .. } =
                 self.target.index.check(&mut client).await.map_err(from_index)?;
             let audit = pool.audit(&mut client, &reachable).await.map_err(from_pool)?;
@@ -165,6 +164,6 @@ impl<I: Adjusts> BenchTarget for Adjusting<I, DefaultFabric> {
     }
 }
 
-/// Rounds of upkeep after which nothing that was unlinked waits any more: two graces, scrubbing
-/// between them, and one to free.
-const SETTLING_ROUNDS: usize = 6;
+/// Rounds of upkeep after which nothing that was unlinked waits any more: two graces, with scrubbing
+/// between them.
+const SETTLING_ROUNDS: usize = 3;

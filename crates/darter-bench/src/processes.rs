@@ -15,9 +15,11 @@ use crate::phase::{Part, Phase};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::report::print_json;
+use crate::target::TargetSession;
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting};
 use darter::Counters;
+use darter::block_on;
 use darter::report::OpCounters;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
@@ -120,6 +122,15 @@ impl Worker {
             Err(error) => Err(BenchError::Process(error.to_string())),
         }
     }
+
+    /// Waits until the worker has closed its pool and ended. Its process number stays its own.
+    fn await_end(&mut self) -> Result<(), BenchError> {
+        match std::io::copy(&mut self.output, &mut std::io::sink()) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(BenchError::Process("a worker said more than its results".to_owned())),
+            Err(error) => Err(BenchError::Process(error.to_string())),
+        }
+    }
 }
 
 impl Drop for Worker {
@@ -130,8 +141,10 @@ impl Drop for Worker {
     }
 }
 
-/// Runs a phase in `processes` processes and adds up their results.
+/// Runs a phase in `processes` processes and adds up their results. This process does upkeep
+/// meanwhile: without, nothing that they replace would become free.
 pub(crate) fn run_phase(
+    target: &impl BenchTarget,
     setting: &Setting,
     phase: &Phase<'_>,
     processes: usize,
@@ -145,8 +158,8 @@ pub(crate) fn run_phase(
     };
     let workers = (0..processes).map(|process| Worker::start(setting, &task(process)));
     let mut workers = workers.collect::<Result<Vec<_>, _>>()?;
-    interruptible(
-        phase,
+    beside_upkeep(
+        (target, phase),
         &workers.iter().map(|worker| Pid::from_child(&worker.child)).collect::<Vec<_>>(),
         || drive(&mut workers, phase),
     )
@@ -161,39 +174,47 @@ fn drive(workers: &mut [Worker], phase: &Phase<'_>) -> Result<Outcome, BenchErro
         writeln!(worker.input, "go").map_err(|error| BenchError::Process(error.to_string()))?;
     }
     let mut all = Outcome::new(phase.loaded);
-    for worker in workers {
+    for worker in &mut *workers {
         let line = worker.hear()?;
         let answer: Answer =
             serde_json::from_str(&line).map_err(|error| BenchError::Process(error.to_string()))?;
         all.add(&answer.outcome(phase.loaded));
     }
+    // A worker that were killed now would leave the pool as one that has died.
+    workers.iter_mut().try_for_each(Worker::await_end)?;
     Ok(all)
 }
 
-/// Does work that waits for processes, and kills these when the phase is to end.
-fn interruptible<T>(
-    phase: &Phase<'_>,
+/// Does work that waits for processes, with upkeep beside it. Kills the processes when the phase is to
+/// end.
+fn beside_upkeep<T>(
+    (target, phase): (&impl BenchTarget, &Phase<'_>),
     processes: &[Pid],
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
     let is_done = AtomicBool::new(false);
+    let mut session = target.session()?;
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let upkeep = scope.spawn(|| -> Result<(), BenchError> {
             while !is_done.load(Ordering::Relaxed) {
                 if phase.progress.is_over() {
                     // Nobody has waited for them yet, so their numbers name nobody else.
                     for process in processes {
                         let _ = kill_process(*process, Signal::KILL);
                     }
-                    return;
+                    return Ok(());
                 }
+                block_on(session.maintain())?;
                 std::thread::sleep(LOOK);
             }
+            Ok(())
         });
         let outcome = work();
         is_done.store(true, Ordering::Relaxed);
         phase.progress.go_on()?;
-        outcome
+        let outcome = outcome?;
+        upkeep.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(outcome)
     })
 }
 

@@ -145,7 +145,7 @@ impl<T: BenchTarget> Run<'_, T> {
         progress.set_length(phase.ops);
         let outcome = match plan.args.processes {
             1 => run_phase(self.target, &phase)?,
-            processes => processes::run_phase(plan.setting, &phase, processes)?,
+            processes => processes::run_phase(self.target, plan.setting, &phase, processes)?,
         };
         progress.finish_and_clear();
         let began_with = if workload == Workload::Load { outcome.records } else { self.records };

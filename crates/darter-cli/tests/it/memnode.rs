@@ -332,6 +332,17 @@ fn several_processes_drive_one_pool() {
 }
 
 #[test]
+fn processes_of_a_measurement_leave_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    for index in ["dart", "art"] {
+        let pool = format!("file:{}?size=64M", directory.path().join(index).display());
+        let run = ["--index", index, "--records", "8", "--ops", "4000", "--processes", "2", "--check"];
+        let output = darter(&[&["bench", "--workload", "a", "--pool", &pool][..], &run].concat());
+        assert!(output.status.success(), "{index}: {}", said(&output));
+    }
+}
+
+#[test]
 fn verbs_are_measured_beside_a_bare_loop() {
     let words = [
         "bench",

@@ -3,7 +3,7 @@
 //! | block | its books | leaked |
 //! |---|---|---|
 //! | of this process | heap, less magazines and limbo | in use and not reachable |
-//! | closed | page words and freed bitmaps | in use and not reachable |
+//! | closed | page words and freed bitmaps, less limbo | in use and not reachable |
 //! | of a dead member, or being swept | lost | everything not reachable |
 //! | of another live member | in its memory | not known: unverified |
 //! | free | | nothing; a reachable object there is a violation |
@@ -98,7 +98,7 @@ impl<F: Fabric> Blocks<F> {
                     (BlockState::Free, _) => self.audit_free(block, reachable, &mut report),
                     (BlockState::Closed, _) => {
                         let books = self.closed_books(endpoint, block, word, &mut report).await?;
-                        let leaked = self.audit_books(block, &books, reachable, None, &mut report);
+                        let leaked = self.audit_books(block, &books, reachable, (idle, false), &mut report);
                         report.closed_leaked_bytes += leaked;
                     }
                     (BlockState::Owned, Some(owner)) if owner == self.me() => {
@@ -148,7 +148,7 @@ impl<F: Fabric> Blocks<F> {
         let heap = self.heap();
         match heap.block(block) {
             Some(books) if !books.leaving => {
-                let leaked = self.audit_books(block, books, reachable, Some(idle), report);
+                let leaked = self.audit_books(block, books, reachable, (idle, true), report);
                 report.own_leaked_bytes += leaked;
             }
             // Taken by an operation that was cancelled in between: unused until this process ends.
@@ -205,24 +205,22 @@ impl<F: Fabric> Blocks<F> {
         Ok(books)
     }
 
-    /// Compares exact books with the reachable objects. Returns the bytes in use that are not
-    /// reachable.
+    /// Compares exact books, of a block of this process or of a closed one, with the reachable
+    /// objects. Returns the bytes in use that are not reachable.
     fn audit_books(
         &self,
         block: BlockId,
         books: &OwnBlock,
         reachable: &ReachableSet,
-        idle: Option<&Idle>,
+        (idle, is_own): (&Idle, bool),
         report: &mut AuditReport,
     ) -> u64 {
         let layout = self.layout();
         for (addr, bytes) in reachable.objects_in(layout.block_addr(block), layout.block_bytes) {
             let what = match check_reachable(layout, books, addr, bytes) {
                 Err(what) => what,
-                Ok(()) if idle.is_some_and(|idle| idle.in_magazines.contains(&addr)) => {
-                    "is free (in a magazine)"
-                }
-                Ok(()) if idle.is_some_and(|idle| idle.in_limbo.contains(&addr)) => "was retired",
+                Ok(()) if idle.in_magazines.contains(&addr) => "is free (in a magazine)",
+                Ok(()) if idle.in_limbo.contains(&addr) => "was retired",
                 Ok(()) => continue,
             };
             let kind = books.kind.name();
@@ -232,10 +230,9 @@ impl<F: Fabric> Blocks<F> {
         }
         let (mut leaked, mut taken) = (0, 0);
         let mut count = |addr: GlobalAddr, bytes: u64| {
-            if idle.is_some_and(|idle| idle.in_limbo.contains(&addr)) {
+            if idle.in_limbo.contains(&addr) {
                 report.garbage_bytes += bytes;
-            } else if !reachable.contains(addr) && !idle.is_some_and(|idle| idle.in_magazines.contains(&addr))
-            {
+            } else if !reachable.contains(addr) && !idle.in_magazines.contains(&addr) {
                 leaked += bytes;
             }
         };
@@ -248,7 +245,7 @@ impl<F: Fabric> Blocks<F> {
                     used.for_each(|addr| count(addr, class_bytes(slab.class)));
                 }
                 Page::Run { class, .. } => count(layout.page_addr(page), class_bytes(*class)),
-                Page::Taken if idle.is_some() => taken += 1,
+                Page::Taken if is_own => taken += 1,
                 _ => {}
             }
         }

@@ -206,6 +206,22 @@ fn frees_after_the_owner_closed_come_back_too() {
 }
 
 #[test]
+fn what_waits_to_be_freed_in_a_closed_block_is_not_leaked() {
+    let mine = create(2 << 20, 1);
+    let theirs = open(&mine);
+    let mut a = mine.client().unwrap();
+    let objects = [0; 20].map(|_| block_on(a.alloc(0, 200, AllocKind::Leaf)).unwrap());
+    drop(a);
+    block_on(mine.close()).unwrap();
+    let mut b = theirs.client().unwrap();
+    retire_all(&mut b, &objects[..5], 200, AllocKind::Leaf);
+    let report = block_on(theirs.audit(&mut b, &reachable(&objects[5..], 200))).unwrap();
+    assert_eq!((report.leaked_bytes, report.garbage_bytes), (0, 5 * 208), "{report:?}");
+    let report = block_on(theirs.audit(&mut b, &reachable(&objects[6..], 200))).unwrap();
+    assert_eq!((report.leaked_bytes, report.closed_leaked_bytes), (208, 208), "{report:?}");
+}
+
+#[test]
 fn short_lived_members_reuse_what_closed_ones_left() {
     let pool = create(1 << 20, 1);
     let mut kept = Vec::new();
