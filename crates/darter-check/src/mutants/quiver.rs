@@ -55,4 +55,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Who finds a part linked retires the leaves that the part does not name, as who linked it has done.",
         FoundBy::Explorer("quiver-uncached", 2_000),
     ),
+    Mutant::new(
+        "Quiver",
+        "quiver-scan-believes-any-remembered-page",
+        "A scan takes what lies where a remembered page lay, whatever its guard says.",
+        FoundBy::Explorer("quiver", 4_000),
+    ),
 ];

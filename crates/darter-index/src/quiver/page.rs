@@ -153,6 +153,11 @@ impl Shape {
         self.head_words() + rank * self.record_words
     }
 
+    /// The map in a page's words.
+    pub(super) fn map_in<'w>(&self, words: &'w [u64]) -> &'w [u64] {
+        &words[self.head_words() - self.map_words..self.head_words()]
+    }
+
     /// The rank at which a key is if it is static, none in a page without records.
     pub(super) fn rank(&self, map: &[u64], key: &[u8]) -> Option<usize> {
         let rank = map::rank(self.base, self.width, map, self.records, key);

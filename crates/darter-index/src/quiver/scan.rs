@@ -1,25 +1,31 @@
 //! Range scan in both directions.
 //!
 //! The walk goes from page to page in key order by a *bound*: the least key not visited yet, or the
-//! least of those visited when it descends. Each look finds the node that the bound leads to, and
-//! reads as many of its pages as the pairs still wanted are likely to need, in one round trip; their
-//! leaves follow in the next.
+//! least of those visited when it descends. It reads as many pages as the pairs still wanted are
+//! likely to need, in one round trip; their leaves follow in the next. Pages that the process
+//! remembers are read without a look at their nodes: an unsealed guard of the remembered life shows
+//! that the page's range was still its own (L2). Else a look finds the node that the bound leads to,
+//! and some of its pages.
 
 use super::Quiver;
+use super::cache::PageHint;
 use super::descent::NodeAt;
 use super::nibble::{
     EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_after, first_below, nibbles,
 };
 use super::node::{self, Content, Slot};
 use super::operation::Operation;
-use super::page::{FIXED_WORDS, PageRef, Shape, standing};
+use super::page::{self, FIXED_WORDS, PageRef, Shape, standing};
+use super::situations;
 use super::word::{State, Word};
+use crate::checker::note;
 use crate::radix::sink::{Sink, is_void};
 use crate::radix::{TURNS_MAX, leaf, no_progress};
 use crate::{IndexError, KeyValue, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::Client;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Most pages that one round trip reads.
 const PAGES_MAX: usize = 16;
@@ -62,6 +68,17 @@ impl Cursor {
         Some(Self::extended(key))
     }
 
+    /// The position behind some edges of the node whose prefix is the first `depth` nibbles of `key`;
+    /// none at the end.
+    fn past(key: &[u8], depth: usize, EdgeRange { lo, hi }: EdgeRange, reverse: bool) -> Option<Self> {
+        if !reverse {
+            return first_after(key, depth, hi).map(|key| Self { key, is_open: false });
+        }
+        let bound =
+            if lo <= LAST { Some(first_below(key, depth, lo)) } else { first_after(key, depth, LAST) };
+        bound.map_or_else(|| Some(Self::extended(Vec::new())), |bound| Self::below(&bound))
+    }
+
     fn extended(mut key: Vec<u8>) -> Self {
         key.resize(key.len() + EXTENSION, 0xff);
         Self { key, is_open: true }
@@ -76,12 +93,22 @@ impl Cursor {
 /// What a look at a node has found: the pages to be read next, with the edges that each is
 /// responsible for, in the order of the walk.
 struct Stretch {
+    identity: u64,
     depth: usize,
     /// A key with the node's prefix.
     key: Vec<u8>,
     pages: Vec<(PageRef, EdgeRange)>,
     /// The edges from the first looked at to the last.
     edges: EdgeRange,
+}
+
+/// A remembered page that the walk goes through.
+struct Step {
+    hint: Arc<PageHint>,
+    /// What its node is remembered under.
+    identity: u64,
+    /// The position that led to it.
+    at: Cursor,
 }
 
 /// Where a look leads.
@@ -105,17 +132,23 @@ impl<F: Fabric> Quiver<F> {
         visit: impl FnMut(&[u8], &[u8]) + Send,
     ) -> Result<usize> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Scan).await?;
+        self.shared.cache.enter(operation.client.epoch());
         let mut sink = Sink::new(visit, limit, range.reverse);
         let mut cursor = if is_void(range) { None } else { Cursor::of(range) };
         let (mut turns, mut gap) = (0, None);
         while let Some(at) = cursor.take().filter(|at| sink.left > 0 && at.is_within(range)) {
+            if turns > TURNS_MAX {
+                return Err(no_progress(self.shared.words.root));
+            }
+            if let Some((next, is_ahead)) = operation.visit_remembered(range, &at, &mut sink).await? {
+                turns = if is_ahead { 0 } else { turns + 1 };
+                cursor = next;
+                continue;
+            }
             let look = operation.look_at(&at, range.reverse).await?;
             cursor = match look {
                 Look::On(next) => {
                     turns += 1;
-                    if turns > TURNS_MAX {
-                        return Err(no_progress(self.shared.words.root));
-                    }
                     next
                 }
                 Look::Pages(stretch) => {
@@ -203,7 +236,10 @@ impl<F: Fabric> Operation<'_, F> {
                         return Err(IndexError::corrupt(node.addr, "edges that no slot is responsible for"));
                     }
                 }
-                _ => return Ok(Look::Pages(stretch(&cursor.key, node.depth, &slots, lo, reverse))),
+                _ => {
+                    let at = (words[0], node.depth);
+                    return Ok(Look::Pages(stretch(&cursor.key, at, &slots, lo, reverse)));
+                }
             }
         }
     }
@@ -257,7 +293,8 @@ impl<F: Fabric> Operation<'_, F> {
                 hi = next.lo - 1;
             }
         }
-        let (mut rows, torn) = self.read_pages(&stretch.pages[..count]).await?;
+        let (mut rows, torn) =
+            self.read_pages((stretch.identity, stretch.depth), &stretch.pages[..count]).await?;
         let before = std::mem::replace(gap, torn.map(|(page, ..)| page));
         match torn {
             // A slot above was read before it was taken: another READ must bring it.
@@ -270,22 +307,73 @@ impl<F: Fabric> Operation<'_, F> {
         }
         rows.read_leaves(&mut self.client).await?;
         rows.hand_on(range, sink);
-        Ok(if !range.reverse {
-            first_after(&stretch.key, stretch.depth, hi).map(|key| Cursor { key, is_open: false })
-        } else if lo <= LAST {
-            Cursor::below(&first_below(&stretch.key, stretch.depth, lo))
-        } else {
-            match first_after(&stretch.key, stretch.depth, LAST) {
-                Some(bound) => Cursor::below(&bound),
-                None => Some(Cursor::extended(Vec::new())),
+        Ok(Cursor::past(&stretch.key, stretch.depth, EdgeRange { lo, hi }, range.reverse))
+    }
+
+    /// Visits the pages from a position on that the process remembers one after another, as many as
+    /// the pairs still wanted need. Returns where to go on, and whether that is elsewhere; none if it
+    /// remembers no page there.
+    async fn visit_remembered<V: FnMut(&[u8], &[u8]) + Send>(
+        &mut self,
+        range: &ScanRange,
+        from: &Cursor,
+        sink: &mut Sink<V>,
+    ) -> Result<Option<(Option<Cursor>, bool)>> {
+        let (ahead, mut next) = self.remembered(range, from, sink.left);
+        if ahead.is_empty() {
+            return Ok(None);
+        }
+        let mut batch = self.client.batch();
+        let reads: Vec<_> =
+            ahead.iter().map(|step| batch.read(step.hint.page.addr, step.hint.shape.words())).collect();
+        let done = self.client.submit(batch).await?;
+        let (mut rows, mut is_ahead) = (Rows::default(), false);
+        for (step, read) in ahead.into_iter().zip(reads) {
+            let (words, Step { hint, identity, at }) = (done.words(read), step);
+            if !page::proves(words[0], hint.shape.born)
+                && !mutant!("quiver-scan-believes-any-remembered-page")
+            {
+                note(situations::PAGE_HINT_STALE);
+                self.shared.cache.forget_page(identity, &hint);
+                next = Some(at);
+                break;
             }
-        })
+            rows.take(hint.page, &hint.shape, words, hint.shape.edges)?;
+            is_ahead = true;
+        }
+        self.client.recycle(done);
+        rows.read_leaves(&mut self.client).await?;
+        rows.hand_on(range, sink);
+        Ok(Some((next, is_ahead)))
+    }
+
+    /// The pages from a position on that the process remembers, until they have `wanted` pairs, about;
+    /// and the position behind them.
+    fn remembered(&self, range: &ScanRange, from: &Cursor, wanted: usize) -> (Vec<Step>, Option<Cursor>) {
+        let (mut ahead, mut next, mut pairs) = (Vec::new(), Some(from.clone()), 0);
+        while ahead.len() < PAGES_MAX && pairs < wanted {
+            let Some(at) = next.take_if(|at| at.is_within(range)) else { break };
+            let hit = self.shared.cache.find(&mut NibbleKey::new(self.shared.keys, &at.key));
+            let found = hit.and_then(|hit| Some((hit.identity, hit.page?)));
+            let usable = found.filter(|(_, hint)| !at.falls_short_of(hint.shape.depth));
+            let Some((identity, hint)) = usable else {
+                next = Some(at);
+                break;
+            };
+            let shape = &hint.shape;
+            let before = if ahead.is_empty() { shape.rank(&hint.map, &at.key).unwrap_or(0) } else { 0 };
+            pairs += if range.reverse && ahead.is_empty() { before + 1 } else { shape.records - before };
+            next = Cursor::past(&at.key, shape.depth, shape.edges, range.reverse);
+            ahead.push(Step { hint, identity, at });
+        }
+        (ahead, next)
     }
 
     /// Reads pages in one round trip, each with the edges that it should be responsible for. Stops at
     /// one that is responsible for fewer, and returns it, its last edge and the one it should have.
     async fn read_pages(
         &mut self,
+        (identity, depth): (u64, usize),
         pages: &[(PageRef, EdgeRange)],
     ) -> Result<(Rows, Option<(GlobalAddr, u8, u8)>)> {
         let mut rows = Rows::default();
@@ -304,6 +392,11 @@ impl<F: Fabric> Operation<'_, F> {
                 torn = Some((page.addr, shape.edges.hi, edges.hi));
             }
             rows.take(page, &shape, words, edges.up_to(shape.edges.hi))?;
+            let is_whole = (words[1], shape.depth, shape.edges) == (identity, depth, edges);
+            if is_whole && page::proves(words[0], shape.born) {
+                let hint = PageHint::new(page, shape, shape.map_in(words));
+                self.shared.cache.learn_page(identity, hint, self.client.epoch());
+            }
             if torn.is_some() {
                 break;
             }
@@ -314,8 +407,15 @@ impl<F: Fabric> Operation<'_, F> {
 }
 
 /// The pages from the slot `lo` on in the walk's direction, up to the next child node.
-fn stretch(key: &[u8], depth: usize, slots: &[Slot; EDGES], from: u8, reverse: bool) -> Stretch {
-    let mut stretch = Stretch { depth, key: key.to_vec(), pages: Vec::new(), edges: EdgeRange::one(from) };
+fn stretch(
+    key: &[u8],
+    (identity, depth): (u64, usize),
+    slots: &[Slot; EDGES],
+    from: u8,
+    reverse: bool,
+) -> Stretch {
+    let mut stretch =
+        Stretch { identity, depth, key: key.to_vec(), pages: Vec::new(), edges: EdgeRange::one(from) };
     let mut visit = |lo: u8| {
         let hi = node::last_edge(slots, lo);
         match slots[usize::from(lo)].content() {
