@@ -19,24 +19,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Quiver",
         "quiver-helper-reads-leaves-of-linked-parts",
         "Who finishes a replacement reads the leaves of parts that are linked, which are retired when those change.",
-        FoundBy::Explorer("quiver-uncached", 20_000),
-    ),
-    Mutant::new(
-        "Quiver",
-        "quiver-scan-reads-leaves-of-linked-parts",
-        "A scan reads all leaves of a page, those of parts that are linked included.",
-        FoundBy::Explorer("quiver-uncached", 20_000),
-    ),
-    Mutant::new(
-        "Quiver",
-        "quiver-leaves-of-a-found-part-retired",
-        "Who finds a part linked retires the leaves that the part does not name, as who linked it has done.",
-        FoundBy::Explorer("quiver-uncached", 4_000),
-    ),
-    Mutant::new(
-        "Quiver",
-        "quiver-helper-reads-leaves-of-linked-parts",
-        "Who finishes a replacement reads the leaves of parts that are linked, which are retired when those change.",
         FoundBy::Tests(
             "-p darter-index --lib quiver::races::who_finishes_a_parting_reads_no_leaf_of_a_linked_part",
         ),
