@@ -185,9 +185,7 @@ impl<F: Fabric> Operation<'_, F> {
                 }
                 last.clone_from(&own);
             }
-            let edge =
-                own.as_ref().map_or_else(|| word.leaf_edge(shape.edges), |key| edge(key, position.depth));
-            let is_ours = position.edges.contains(edge);
+            let is_ours = position.edges.contains(shape.edge_of(word, own.as_deref()));
             match word.state() {
                 State::Inline => {
                     if let Err(error) = leaf::parse(page, &record[1..]) {
@@ -266,7 +264,7 @@ fn verify_delta(
             _ if ended => {
                 walk.report.violation(format!("page at {}: a delta slot after an empty one", head.page.addr));
             }
-            State::Leaf { addr, class } if position.edges.contains(word.leaf_edge(head.shape.edges)) => {
+            State::Leaf { addr, class } if position.edges.contains(head.shape.edge_of(*word, None)) => {
                 live += 1;
                 let (page, shape) = (head.page.addr, head.shape);
                 let expected = Expected { word: *word, own: None, page, shape, position };

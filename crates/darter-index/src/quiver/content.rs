@@ -1,6 +1,5 @@
 //! The live pairs of a page, read with as much of its leaves as a new page needs.
 
-use super::nibble::edge;
 use super::page::{FIXED_WORDS, PageRef, Shape, standing};
 use super::pair::{INLINE_WORDS_MAX, Pair};
 use super::word::{State, Word};
@@ -56,21 +55,17 @@ impl Content {
             let own = standing(page.addr, record).map(|leaf| {
                 (leaf.key.to_vec(), leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len()))
             });
+            let edge = shape.edge_of(Word(record[0]), own.as_ref().map(|(key, _)| &key[..]));
             match (Word(record[0]).state(), own) {
                 (State::Inline, Some((key, image))) => {
-                    content.edges.push(edge(&key, shape.depth));
-                    if edges.contains(edge(&key, shape.depth)) {
+                    content.edges.push(edge);
+                    if edges.contains(edge) {
                         content.pairs.push(Pair { key, image: Some(image), leaf: None });
                     }
                 }
                 (State::Tomb, _) => {}
-                (State::Leaf { addr, class }, Some((key, image))) => {
-                    let edge = edge(&key, shape.depth);
-                    wanted.push(Wanted { addr, class, edge, own: Some(image) });
-                }
-                (State::Leaf { addr, class }, None) => {
-                    let edge = Word(record[0]).leaf_edge(shape.edges);
-                    wanted.push(Wanted { addr, class, edge, own: None });
+                (State::Leaf { addr, class }, own) => {
+                    wanted.push(Wanted { addr, class, edge, own: own.map(|(_, image)| image) });
                 }
                 _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
             }
@@ -78,7 +73,7 @@ impl Content {
         for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
             match Word(*word).state() {
                 State::Leaf { addr, class } => {
-                    let edge = Word(*word).leaf_edge(shape.edges);
+                    let edge = shape.edge_of(Word(*word), None);
                     wanted.push(Wanted { addr, class, edge, own: None });
                 }
                 State::Empty | State::Tomb => {}

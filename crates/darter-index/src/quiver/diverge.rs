@@ -114,7 +114,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         for at in records.chain(FIXED_WORDS..FIXED_WORDS + shape.delta) {
             if let Some((addr, class, _)) = Word(words[at]).leaf_object()
-                && edges.contains(Word(words[at]).leaf_edge(shape.edges))
+                && edges.contains(shape.edge_of(Word(words[at]), None))
             {
                 let words = self.client.read(addr, leaf::class_words(class)).await?;
                 return Ok(Some(leaf::parse(addr, &words)?.key.to_vec()));

@@ -169,6 +169,12 @@ impl Shape {
         print.of_leaf(self.edges, edge(key, self.depth))
     }
 
+    /// The edge of the pair of a word: that of the key which stands in the record, else what a LEAF
+    /// says.
+    pub(super) fn edge_of(&self, word: Word, own: Option<&[u8]>) -> u8 {
+        own.map_or_else(|| word.leaf_edge(self.edges), |key| edge(key, self.depth))
+    }
+
     /// Whether any word is sealed, so that the page is being replaced.
     pub(super) fn has_seal(&self, words: &[u64]) -> bool {
         (0..words.len()).any(|at| self.is_sealable(at) && words[at] & SEAL != 0)

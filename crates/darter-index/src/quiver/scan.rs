@@ -71,12 +71,20 @@ impl Cursor {
     /// The position behind some edges of the node whose prefix is the first `depth` nibbles of `key`;
     /// none at the end.
     fn past(key: &[u8], depth: usize, EdgeRange { lo, hi }: EdgeRange, reverse: bool) -> Option<Self> {
-        if !reverse {
-            return first_after(key, depth, hi).map(|key| Self { key, is_open: false });
+        match (reverse, lo) {
+            (false, _) => first_after(key, depth, hi).map(|key| Self { key, is_open: false }),
+            (true, ..=LAST) => Self::below(&first_below(key, depth, lo)),
+            (true, _) => Self::end_of(key, depth),
         }
-        let bound =
-            if lo <= LAST { Some(first_below(key, depth, lo)) } else { first_after(key, depth, LAST) };
-        bound.map_or_else(|| Some(Self::extended(Vec::new())), |bound| Self::below(&bound))
+    }
+
+    /// The position of the greatest key below the node whose prefix is the first `depth` nibbles of
+    /// `key`.
+    fn end_of(key: &[u8], depth: usize) -> Option<Self> {
+        match first_after(key, depth, LAST) {
+            Some(bound) => Self::below(&bound),
+            None => Some(Self::extended(Vec::new())),
+        }
     }
 
     fn extended(mut key: Vec<u8>) -> Self {
@@ -252,13 +260,7 @@ impl<F: Fabric> Operation<'_, F> {
         child: NodeAt,
         (depth, edge): (usize, u8),
     ) -> Result<Look> {
-        let past = || {
-            if reverse {
-                Cursor::below(&first_below(&cursor.key, depth, edge))
-            } else {
-                first_after(&cursor.key, depth, edge).map(|key| Cursor { key, is_open: false })
-            }
-        };
+        let past = || Cursor::past(&cursor.key, depth, EdgeRange::one(edge), reverse);
         let Some(other) = self.key_below(child).await? else { return Ok(Look::On(past())) };
         if nibbles(&other) < child.depth || common(&other, &cursor.key) >= child.depth {
             // Identities and the keys below nodes never change.
@@ -267,10 +269,7 @@ impl<F: Fabric> Operation<'_, F> {
         let is_above = other > cursor.key;
         Ok(Look::On(match (is_above, reverse) {
             (true, false) => Some(Cursor { key: first_below(&other, child.depth, END), is_open: false }),
-            (false, true) => match first_after(&other, child.depth, LAST) {
-                Some(bound) => Cursor::below(&bound),
-                None => Some(Cursor::extended(Vec::new())),
-            },
+            (false, true) => Cursor::end_of(&other, child.depth),
             _ => past(),
         }))
     }
@@ -457,24 +456,22 @@ impl Rows {
     /// Takes the pairs of a page under some of its edges. The leaves under others may be those of parts
     /// that are linked.
     fn take(&mut self, page: PageRef, shape: &Shape, words: &[u64], edges: EdgeRange) -> Result<()> {
-        let is_wanted = |key: &[u8]| edges.contains(edge(key, shape.depth));
-        let is_leaf_wanted = |word: Word| {
-            edges.contains(word.leaf_edge(shape.edges)) || mutant!("quiver-scan-reads-leaves-of-linked-parts")
+        let is_wanted = |word: Word, own: Option<&KeyValue>| {
+            edges.contains(shape.edge_of(word, own.map(|(key, _)| &key[..])))
+                || own.is_none() && mutant!("quiver-scan-reads-leaves-of-linked-parts")
         };
         for rank in 0..shape.records {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
             let own = standing(page.addr, record).map(|leaf| (leaf.key.to_vec(), leaf.value.to_vec()));
+            let is_wanted = is_wanted(Word(record[0]), own.as_ref());
             match (Word(record[0]).state(), own) {
                 (State::Inline, Some(pair)) => {
                     leaf::parse(page.addr, &record[1..])?;
-                    self.pairs.extend(Some(pair).filter(|(key, _)| is_wanted(key)));
+                    self.pairs.extend(is_wanted.then_some(pair));
                 }
                 (State::Leaf { addr, class }, own) => {
-                    let word = Word(record[0]);
-                    if own.as_ref().map_or_else(|| is_leaf_wanted(word), |(key, _)| is_wanted(key)) {
-                        self.leaves.push(RowLeaf { addr, class, own });
-                    }
+                    self.leaves.extend(is_wanted.then_some(RowLeaf { addr, class, own }));
                 }
                 (State::Tomb, _) => {}
                 _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
@@ -482,7 +479,7 @@ impl Rows {
         }
         for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
             if let Some((addr, class, _)) = Word(*word).leaf_object()
-                && is_leaf_wanted(Word(*word))
+                && is_wanted(Word(*word), None)
             {
                 self.leaves.push(RowLeaf { addr, class, own: None });
             }
