@@ -195,19 +195,23 @@ fn beside_upkeep<T>(
     let is_done = AtomicBool::new(false);
     let mut session = target.session()?;
     std::thread::scope(|scope| {
-        let upkeep = scope.spawn(|| -> Result<(), BenchError> {
+        let upkeep = scope.spawn(|| {
+            let mut kept = Ok(());
             while !is_done.load(Ordering::Relaxed) {
                 if phase.progress.is_over() {
                     // Nobody has waited for them yet, so their numbers name nobody else.
                     for process in processes {
                         let _ = kill_process(*process, Signal::KILL);
                     }
-                    return Ok(());
+                    break;
                 }
-                block_on(session.maintain())?;
+                // Whatever becomes of upkeep, an end of the phase must reach the processes.
+                if kept.is_ok() {
+                    kept = block_on(session.maintain());
+                }
                 std::thread::sleep(LOOK);
             }
-            Ok(())
+            kept
         });
         let outcome = work();
         is_done.store(true, Ordering::Relaxed);
