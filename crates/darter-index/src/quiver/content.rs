@@ -81,6 +81,9 @@ impl Content {
             }
         }
         content.edges.extend(wanted.iter().map(|leaf| leaf.edge));
+        if !content.edges.iter().all(|&edge| shape.edges.contains(edge)) {
+            return Err(IndexError::corrupt(page.addr, "page with a pair beyond its edges"));
+        }
         content.edges.sort_unstable();
         let helps_blindly = mutant!("quiver-helper-reads-leaves-of-linked-parts");
         wanted.retain(|leaf| edges.contains(leaf.edge) || helps_blindly);
@@ -159,5 +162,43 @@ impl Content {
         }
         self.pairs.push(Pair { key, image, leaf: Some((leaf.addr, leaf.class)) });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::nibble::EdgeRange;
+    use super::super::word::Print;
+    use super::super::{Quiver, QuiverOptions};
+    use super::*;
+    use crate::fixtures::process;
+    use crate::radix::prefix_hash::HashKeys;
+    use darter_fabric::block_on;
+    use darter_fabric::sim::Sim;
+
+    /// Parts are linked in the slots of their edges, so a damaged edge must not get that far.
+    #[test]
+    fn a_leaf_beyond_the_edges_of_its_page_is_damage() {
+        let (pool, _quiver) = process::<Quiver<Sim>>(QuiverOptions::default(), &[]);
+        let mut client = pool.client().unwrap();
+        let edges = EdgeRange { lo: 3, hi: 5 };
+        let shape = Shape {
+            born: 1,
+            delta: 1,
+            records: 0,
+            record_words: 1,
+            map_words: 0,
+            edges,
+            depth: 0,
+            base: 0,
+            width: 0,
+        };
+        let page = PageRef { addr: GlobalAddr::new(0, 4096), class: 3 };
+        let print = Print::new(HashKeys::new([1, 2, 3, 4]), b"pear");
+        let word = Word::leaf(print.of_leaf(EdgeRange { lo: 3, hi: 6 }, 6), 3, page.addr);
+        assert_eq!(word.leaf_edge(edges), 6);
+        let words = [shape.guard(), 0, shape.word(), 0, word.0];
+        let error = block_on(Content::read(&mut client, page, &shape, &words, edges.hi)).unwrap_err();
+        assert!(matches!(error, IndexError::Corrupt { .. }), "{error}");
     }
 }
