@@ -7,7 +7,7 @@
 //! every page and node was linked at some moment of the operation, so its words count as they
 //! stand, sealed or not (L5).
 
-use super::cache::{Hit, NodeHint, PageHint};
+use super::cache::{Hit, KnownNode, NodeHint, PageHint};
 use super::holes::QuiverHole;
 use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
@@ -23,7 +23,6 @@ use crate::radix::search::Search;
 use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// Words of a leaf's image.
 pub(super) type Image = SmallVec<[u64; 12]>;
@@ -129,11 +128,13 @@ pub(super) struct Descent<'k> {
     purpose: Purpose,
     stage: Stage,
     node: NodeAt,
+    /// The current node as the process remembers it.
+    known: Option<KnownNode>,
     /// The slot that points to the current node; none at the root and at a remembered node.
     pub(super) incoming: Option<Via>,
     /// The slot that points to the current page.
     from: Option<Via>,
-    hint: Option<(u64, Arc<PageHint>)>,
+    hint: Option<(u64, PageHint)>,
     /// The record that a remembered page led to, by its rank.
     seen: Option<(usize, Image)>,
     epoch: u64,
@@ -175,6 +176,7 @@ impl<'k> Descent<'k> {
             purpose,
             stage: Stage::RootWord(None),
             node: NodeAt { addr: shared.words.root, depth: 0 },
+            known: None,
             incoming: None,
             from: None,
             hint: None,
@@ -184,7 +186,7 @@ impl<'k> Descent<'k> {
         }
     }
 
-    fn enter_hint(&mut self, identity: u64, page: Arc<PageHint>) {
+    fn enter_hint(&mut self, identity: u64, page: PageHint) {
         let rank = page.shape.rank(&page.map, self.key.bytes());
         self.stage = match (rank, self.purpose) {
             (Some(rank), Purpose::Read) => Stage::Record { rank, read: None },
@@ -205,6 +207,7 @@ impl<'k> Descent<'k> {
             shared.cache.forget_page(identity, &page);
         }
         self.seen = None;
+        self.known = None;
         self.incoming = None;
         self.stage = Stage::RootWord(None);
     }
@@ -240,7 +243,7 @@ impl<'k> Descent<'k> {
             && !(is_own && node::proves(words[node::GUARD_AT], hint.born))
         {
             note(situations::NODE_HINT_STALE);
-            shared.cache.forget_node(identity, hint);
+            shared.cache.forget_node(&mut self.key, hint);
             self.restart(shared);
             return Ok(None);
         }
@@ -253,7 +256,8 @@ impl<'k> Descent<'k> {
         if node::is_sealed(words) && self.purpose == Purpose::Write {
             return Ok(Some(End::Sealed { node: self.node }));
         }
-        shared.learn(identity, self.node, words[node::GUARD_AT], self.epoch);
+        let above = self.known.zip(self.incoming.map(|via| via.edges.lo));
+        self.known = shared.learn(hint, above, self.node, words, self.epoch);
         self.follow(shared, words)
     }
 
@@ -335,9 +339,8 @@ impl<'k> Descent<'k> {
         }
         if head.is_sealed {
             note(situations::READ_SEALED);
-        } else if self.hint.is_none() {
-            let hint = PageHint::new(page, head.shape, &head.map);
-            shared.cache.learn_page(head.identity, hint, self.epoch);
+        } else if let (None, Some(known)) = (&self.hint, self.known) {
+            shared.cache.learn_page(known, &PageHint::new(page, head.shape, &head.map), self.epoch);
         }
         Ok(Some(head))
     }
@@ -430,10 +433,11 @@ impl<'k> Descent<'k> {
 
     /// A reader's look at one record, by a remembered page.
     fn absorb_record(&mut self, shared: &Shared, rank: usize, words: &[u64]) -> Option<End> {
-        let Some((_, hint)) = self.hint.clone() else {
+        let Some((_, hint)) = &self.hint else {
             self.restart(shared);
             return None;
         };
+        let (page, head_words) = (hint.page, hint.shape.head_words());
         let word = Word(words[0]);
         let addr = hint.page.addr.plus(hint.shape.record_at(rank) as u64 * 8);
         let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
@@ -452,8 +456,7 @@ impl<'k> Descent<'k> {
             _ => {}
         }
         self.seen = Some((rank, words.into()));
-        let words = hint.shape.head_words();
-        self.stage = Stage::Head { page: hint.page, words, read: None, foreseen: None };
+        self.stage = Stage::Head { page, words: head_words, read: None, foreseen: None };
         None
     }
 

@@ -7,7 +7,7 @@
 //! that it is another.
 
 /// Bits a byte of a key takes.
-const BYTE_BITS: u32 = 9;
+pub(super) const BYTE_BITS: u32 = 9;
 
 /// Returns a bit of a key.
 fn bit(key: &[u8], position: u32) -> bool {

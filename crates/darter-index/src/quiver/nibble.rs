@@ -37,6 +37,11 @@ impl EdgeRange {
         (self.lo..=self.hi).contains(&edge)
     }
 
+    /// Whether any edge is among both.
+    pub(super) fn overlaps(self, other: Self) -> bool {
+        self.lo <= other.hi && other.lo <= self.hi
+    }
+
     /// The same edges up to `hi`.
     pub(super) fn up_to(self, hi: u8) -> Self {
         Self { lo: self.lo, hi: self.hi.min(hi) }

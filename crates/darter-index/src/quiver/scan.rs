@@ -8,7 +8,7 @@
 //! and some of its pages.
 
 use super::Quiver;
-use super::cache::PageHint;
+use super::cache::{KnownNode, PageHint};
 use super::descent::NodeAt;
 use super::nibble::{
     EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_after, first_below, nibbles,
@@ -25,7 +25,6 @@ use crate::{IndexError, KeyValue, Result, ScanRange};
 use darter_fabric::{Fabric, GlobalAddr, OpKind, mutant};
 use darter_pool::Client;
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// Most pages that one round trip reads.
 const PAGES_MAX: usize = 16;
@@ -103,6 +102,8 @@ impl Cursor {
 struct Stretch {
     identity: u64,
     depth: usize,
+    /// The node as the process remembers it.
+    known: Option<KnownNode>,
     /// A key with the node's prefix.
     key: Vec<u8>,
     pages: Vec<(PageRef, EdgeRange)>,
@@ -112,7 +113,7 @@ struct Stretch {
 
 /// A remembered page that the walk goes through.
 struct Step {
-    hint: Arc<PageHint>,
+    hint: PageHint,
     /// What its node is remembered under.
     identity: u64,
     /// The position that led to it.
@@ -206,17 +207,18 @@ impl<F: Fabric> Operation<'_, F> {
             None => self.read_root().await?.0,
         };
         let mut above: Option<(usize, u8)> = None;
-        let mut gap = None;
+        let (mut known, mut gap): (Option<KnownNode>, _) = (None, None);
         loop {
             if cursor.falls_short_of(node.depth) {
                 return Ok(Look::On(Some(Cursor::extended(cursor.key.clone()))));
             }
             let words = self.read_node(node).await?;
             let is_own = node.depth <= nibbles(&cursor.key) && words[0] == path.identity(node.depth);
-            if let Some(known) = hint.take()
-                && !(is_own && node::proves(words[node::GUARD_AT], known.born))
+            let remembered = hint.take();
+            if let Some(stale) = remembered
+                && !(is_own && node::proves(words[node::GUARD_AT], stale.born))
             {
-                self.shared.cache.forget_node(path.identity(known.depth), known);
+                self.shared.cache.forget_node(&mut path, stale);
                 (node, ..) = self.read_root().await?;
                 continue;
             }
@@ -226,7 +228,8 @@ impl<F: Fabric> Operation<'_, F> {
                 };
                 return self.around(cursor, reverse, node, (depth, edge)).await;
             }
-            self.shared.learn(words[0], node, words[node::GUARD_AT], self.client.epoch());
+            let way = known.zip(above.map(|(_, edge)| edge));
+            known = self.shared.learn(remembered, way, node, &words, self.client.epoch());
             let slots = node::slots(&words);
             let own = edge(&cursor.key, node.depth);
             let (lo, slot) = node::responsible(node.addr, &slots, own)?;
@@ -246,7 +249,8 @@ impl<F: Fabric> Operation<'_, F> {
                 }
                 _ => {
                     let at = (words[0], node.depth);
-                    return Ok(Look::Pages(stretch(&cursor.key, at, &slots, lo, reverse)));
+                    let stretch = Stretch { known, ..stretch(&cursor.key, at, &slots, lo, reverse) };
+                    return Ok(Look::Pages(stretch));
                 }
             }
         }
@@ -292,8 +296,7 @@ impl<F: Fabric> Operation<'_, F> {
                 hi = next.lo - 1;
             }
         }
-        let (mut rows, torn) =
-            self.read_pages((stretch.identity, stretch.depth), &stretch.pages[..count]).await?;
+        let (mut rows, torn) = self.read_pages(&stretch, count).await?;
         let before = std::mem::replace(gap, torn.map(|(page, ..)| page));
         match torn {
             // A slot above was read before it was taken: another READ must bring it.
@@ -368,14 +371,16 @@ impl<F: Fabric> Operation<'_, F> {
         (ahead, next)
     }
 
-    /// Reads pages in one round trip, each with the edges that it should be responsible for. Stops at
+    /// Reads the first pages of a stretch in one round trip, each with the edges that it should be
+    /// responsible for. Stops at
     /// one that is responsible for fewer, and returns it, its last edge and the one it should have.
     async fn read_pages(
         &mut self,
-        (identity, depth): (u64, usize),
-        pages: &[(PageRef, EdgeRange)],
+        stretch: &Stretch,
+        count: usize,
     ) -> Result<(Rows, Option<(GlobalAddr, u8, u8)>)> {
         let mut rows = Rows::default();
+        let pages = &stretch.pages[..count];
         if pages.is_empty() {
             return Ok((rows, None));
         }
@@ -391,10 +396,13 @@ impl<F: Fabric> Operation<'_, F> {
                 torn = Some((page.addr, shape.edges.hi, edges.hi));
             }
             rows.take(page, &shape, words, edges.up_to(shape.edges.hi))?;
-            let is_whole = (words[1], shape.depth, shape.edges) == (identity, depth, edges);
-            if is_whole && page::proves(words[0], shape.born) {
+            let is_whole = (words[1], shape.depth, shape.edges) == (stretch.identity, stretch.depth, edges);
+            if let Some(known) = stretch.known
+                && is_whole
+                && page::proves(words[0], shape.born)
+            {
                 let hint = PageHint::new(page, shape, shape.map_in(words));
-                self.shared.cache.learn_page(identity, hint, self.client.epoch());
+                self.shared.cache.learn_page(known, &hint, self.client.epoch());
             }
             if torn.is_some() {
                 break;
@@ -413,8 +421,14 @@ fn stretch(
     from: u8,
     reverse: bool,
 ) -> Stretch {
-    let mut stretch =
-        Stretch { identity, depth, key: key.to_vec(), pages: Vec::new(), edges: EdgeRange::one(from) };
+    let mut stretch = Stretch {
+        identity,
+        depth,
+        known: None,
+        key: key.to_vec(),
+        pages: Vec::new(),
+        edges: EdgeRange::one(from),
+    };
     let mut visit = |lo: u8| {
         let hi = node::last_edge(slots, lo);
         match slots[usize::from(lo)].content() {

@@ -1,6 +1,6 @@
 //! What the clients of a process share of the index, and where its root words are.
 
-use super::cache::{Cache, NodeHint};
+use super::cache::{Cache, KnownNode, NodeHint};
 use super::holes::Holes;
 use super::node::{self, NodeAt};
 use super::page::{DELTA_MAX, RECORDS_MAX};
@@ -71,16 +71,29 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Remembers a node that was read on the way down, unless its guard is sealed.
-    pub(super) fn learn(&self, identity: u64, node: NodeAt, guard: u64, epoch: u64) {
-        if guard & SEAL != 0 {
-            return;
+    /// Remembers a node whose words were read on the way down, unless that began there, by a hint:
+    /// with the node above it and the edge that led to it, if that node is known. Returns the node as
+    /// it is remembered; none if its guard is sealed.
+    pub(super) fn learn(
+        &self,
+        hint: Option<NodeHint>,
+        above: Option<(KnownNode, u8)>,
+        node: NodeAt,
+        words: &[u64],
+        epoch: u64,
+    ) -> Option<KnownNode> {
+        let (identity, guard) = (words[0], words[node::GUARD_AT]);
+        if hint.is_some() || guard & SEAL != 0 {
+            return hint.map(|hint| (identity, hint));
         }
-        let hint = NodeHint { addr: node.addr, born: node::born(guard), depth: node.depth };
+        let known = (identity, NodeHint { addr: node.addr, born: node::born(guard), depth: node.depth });
         if node.depth == 0 {
-            self.remember_root(hint, epoch);
+            self.remember_root(known.1, epoch);
         }
-        self.cache.learn_node(identity, hint, epoch);
+        // A node that is read once more is not above itself.
+        let above = above.filter(|((_, above), _)| above.depth < node.depth);
+        self.cache.learn_node(above, known, epoch);
+        Some(known)
     }
 
     /// Returns the root node if it was seen in this epoch.

@@ -1,0 +1,76 @@
+//! The memory of a part of the cache: blocks behind each other, which go at the front and come at
+//! the back.
+//!
+//! Memory is counted in *units* of 4 bytes. A position stays that of its unit until the unit goes.
+
+use std::collections::VecDeque;
+use std::mem::size_of;
+
+/// Units that come and go like a queue's, each at its position.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    units: VecDeque<u32>,
+    /// The position of the first unit; positions count modulo 2^32.
+    first: u32,
+}
+
+impl Log {
+    /// Units in it.
+    pub(super) fn len(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.units.capacity() * size_of::<u32>()
+    }
+
+    /// The position of the first unit.
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The unit at a position, which must be in it.
+    pub(super) fn unit(&self, at: u32) -> u32 {
+        self.units[at.wrapping_sub(self.first) as usize]
+    }
+
+    /// The two units at a position, the low one first.
+    pub(super) fn pair(&self, at: u32) -> u64 {
+        u64::from(self.unit(at)) | u64::from(self.unit(at.wrapping_add(1))) << 32
+    }
+
+    /// Sets bits of the unit at a position.
+    pub(super) fn set_bits(&mut self, at: u32, bits: u32) {
+        self.units[at.wrapping_sub(self.first) as usize] |= bits;
+    }
+
+    /// The units from a position on.
+    pub(super) fn units(&self, at: u32, count: usize) -> impl Iterator<Item = u32> + '_ {
+        self.units.iter().skip(at.wrapping_sub(self.first) as usize).take(count).copied()
+    }
+
+    /// Adds units, which must fit in `most_bytes` with those there are. Returns where they begin.
+    pub(super) fn append(&mut self, units: &[u32], most_bytes: usize) -> u32 {
+        let needed = self.units.len() + units.len();
+        if needed > self.units.capacity() {
+            let most = most_bytes / size_of::<u32>();
+            let roomy = needed.saturating_add(needed / 4).min(most).max(needed);
+            self.units.reserve_exact(roomy - self.units.len());
+        }
+        let at = self.first.wrapping_add(self.units.len() as u32);
+        self.units.extend(units);
+        at
+    }
+
+    /// Drops units at the front.
+    pub(super) fn drop_first(&mut self, count: usize) {
+        self.units.drain(..count);
+        self.first = self.first.wrapping_add(count as u32);
+    }
+
+    /// Gives back memory beyond so many bytes, as far as no unit is in it.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        self.units.shrink_to(bytes / size_of::<u32>());
+    }
+}

@@ -1,0 +1,217 @@
+//! What a process remembers of the index: nodes, their child nodes, and pages with their maps.
+//!
+//! All of it is hints. Each bears the life that it is of, and the word that it leads to says whether
+//! that life lasts (`docs/quiver.md`, L2), so nothing has to be forgotten because something else
+//! changed. What is remembered of a node lies in one packed block, found by the node's identity: a
+//! page takes 12 bytes beside its map, a child node 8, the node 20 and its share of a table. What was
+//! not used since it was last looked at goes first, pages before nodes.
+
+mod block;
+mod hint;
+mod log;
+mod shard;
+mod table;
+
+pub(super) use self::hint::{Hit, NodeHint, PageHint};
+
+use self::shard::Shard;
+use super::nibble::{NibbleKey, edge, nibbles};
+use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most parts of the cache, which threads use side by side.
+const SHARDS_MAX: u64 = 16;
+/// Bytes that are worth a part of their own.
+const SHARD_BYTES: u64 = 16 << 10;
+/// Bytes below which nothing is remembered.
+const BYTES_MIN: u64 = 4 << 10;
+/// Nodes below this depth are not remembered.
+const DEPTHS: usize = 256;
+/// Epochs after which everything is forgotten.
+const EPOCHS_KEPT: u64 = 1 << 30;
+/// Epochs after its birth until which a page is remembered.
+const AGE_MAX: u32 = 1 << 31;
+
+/// A node with what it is remembered under.
+pub(super) type KnownNode = (u64, NodeHint);
+
+/// The cache of a process.
+#[derive(Debug)]
+pub(super) struct Cache {
+    shards: Box<[Mutex<Shard>]>,
+    /// Nodes remembered at each depth.
+    depths: Box<[AtomicU32]>,
+    /// Bytes of each shard at most.
+    shard_bytes: u64,
+    /// The epoch, in units of [`EPOCHS_KEPT`], that everything here is of.
+    period: AtomicU32,
+}
+
+impl Cache {
+    /// A cache of at most `budget` bytes.
+    pub(super) fn new(budget: u64) -> Self {
+        let (count, depths) = match budget {
+            ..BYTES_MIN => (0, 0),
+            _ => ((budget / SHARD_BYTES).clamp(1, SHARDS_MAX), DEPTHS),
+        };
+        let fixed = count * size_of::<Mutex<Shard>>() as u64 + (depths * size_of::<AtomicU32>()) as u64;
+        let shard_bytes = budget.saturating_sub(fixed) / count.max(1);
+        Self {
+            shards: (0..count).map(|_| Mutex::new(Shard::new(shard_bytes))).collect(),
+            depths: (0..depths).map(|_| AtomicU32::new(0)).collect(),
+            shard_bytes,
+            period: AtomicU32::new(0),
+        }
+    }
+
+    /// Bytes it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let blocks: u64 = self.shards.iter().map(|shard| lock(shard).bytes()).sum();
+        (size_of_val(&*self.shards) + size_of_val(&*self.depths)) as u64 + blocks
+    }
+
+    fn shard(&self, identity: u64) -> Option<MutexGuard<'_, Shard>> {
+        let at = (identity >> 32) as usize % self.shards.len().max(1);
+        self.shards.get(at).map(lock)
+    }
+
+    /// Forgets everything when so many epochs have passed that lives could be mistaken for others.
+    pub(super) fn enter(&self, epoch: u64) {
+        let period = (epoch / EPOCHS_KEPT) as u32;
+        if self.period.load(Ordering::Relaxed) != period {
+            self.period.store(period, Ordering::Relaxed);
+            for shard in &self.shards {
+                *lock(shard) = Shard::new(self.shard_bytes);
+            }
+            self.depths.iter().for_each(|depth| depth.store(0, Ordering::Relaxed));
+        }
+    }
+
+    /// Returns the deepest node remembered on a key's path, with the page for the key.
+    pub(super) fn find(&self, key: &mut NibbleKey<'_>) -> Option<Hit> {
+        let deepest = nibbles(key.bytes()).min(DEPTHS - 1);
+        for depth in (0..=deepest.min(self.depths.len())).rev() {
+            if self.depths.get(depth).is_none_or(|count| count.load(Ordering::Relaxed) == 0) {
+                continue;
+            }
+            let identity = key.identity(depth);
+            let Some(mut shard) = self.shard(identity) else { continue };
+            let Some(block) = shard.find(identity) else { continue };
+            let (node, edge) = (block.node, edge(key.bytes(), depth));
+            let item = shard.item_for(&block, edge);
+            let hit = match item {
+                Some(item) if item.is_page() => {
+                    Some(Hit { node, identity, page: Some(item.page(shard.log(), node)) })
+                }
+                Some(item) => {
+                    let child = item.child(shard.log(), node);
+                    let is_near = child.depth <= deepest;
+                    let below = is_near.then(|| key.identity(child.depth));
+                    let below = below.filter(|below| item.may_be(shard.log(), *below));
+                    below.map(|identity| Hit { node: child, identity, page: None })
+                }
+                None => None,
+            };
+            shard.touch(&block, item.filter(|_| hit.is_some()));
+            return Some(hit.unwrap_or(Hit { node, identity, page: None }));
+        }
+        None
+    }
+
+    /// Remembers a node that was just read on the way down: with the node above it, if that is known,
+    /// and the edge that led to it.
+    pub(super) fn learn_node(&self, above: Option<(KnownNode, u8)>, known: KnownNode, epoch: u64) {
+        let (identity, node) = known;
+        if node.depth >= DEPTHS || is_old(node.born, epoch) {
+            return;
+        }
+        if let Some(mut shard) = self.shard(identity)
+            && let Some(block) = shard.find(identity)
+        {
+            if block.node == node {
+                return;
+            }
+            shard.remove(&block, &self.depths);
+        }
+        let Some(((above_identity, above), edge)) = above else {
+            if let Some(mut shard) = self.shard(identity) {
+                shard.change(known, &self.depths, |_, _| true, |_| true);
+            }
+            return;
+        };
+        let Some(mut shard) = self.shard(above_identity) else { return };
+        if let Some(block) = shard.find(above_identity)
+            && block.node == above
+            && let Some(item) = shard.item_for(&block, edge)
+            && !item.is_page()
+            && item.child(shard.log(), above) == node
+        {
+            return;
+        }
+        shard.change(
+            (above_identity, above),
+            &self.depths,
+            |log, item| !item.edges(log).contains(edge),
+            |draft| draft.add_child(above, edge, identity, node),
+        );
+    }
+
+    /// Remembers a page of a node.
+    pub(super) fn learn_page(&self, known: KnownNode, hint: &PageHint, epoch: u64) {
+        let (identity, node) = known;
+        if node.depth >= DEPTHS || is_old(hint.shape.born, epoch) {
+            return;
+        }
+        let Some(mut shard) = self.shard(identity) else { return };
+        let edges = hint.shape.edges;
+        shard.change(
+            known,
+            &self.depths,
+            |log, item| !item.edges(log).overlaps(edges),
+            |draft| draft.add_page(node, hint),
+        );
+    }
+
+    /// Forgets a page that is not what it was.
+    pub(super) fn forget_page(&self, identity: u64, stale: &PageHint) {
+        let Some(mut shard) = self.shard(identity) else { return };
+        let Some(block) = shard.find(identity) else { return };
+        let is_stale = |item: block::Item| item.is_page() && item.addr() == stale.page.addr;
+        if shard.items(&block).any(is_stale) {
+            shard.change((identity, block.node), &self.depths, |_, item| !is_stale(item), |_| true);
+        }
+    }
+
+    /// Forgets a node on a key's path that is not what it was.
+    pub(super) fn forget_node(&self, key: &mut NibbleKey<'_>, stale: NodeHint) {
+        for depth in 0..=stale.depth.min(nibbles(key.bytes())) {
+            if self.depths.get(depth).is_none_or(|count| count.load(Ordering::Relaxed) == 0) {
+                continue;
+            }
+            let identity = key.identity(depth);
+            let Some(mut shard) = self.shard(identity) else { continue };
+            let Some(block) = shard.find(identity) else { continue };
+            if block.node == stale {
+                shard.remove(&block, &self.depths);
+                continue;
+            }
+            let is_stale = |item: block::Item| !item.is_page() && item.addr() == stale.addr;
+            if shard.items(&block).any(is_stale) {
+                shard.change((identity, block.node), &self.depths, |_, item| !is_stale(item), |_| true);
+            }
+        }
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a life began so long ago that it could be mistaken for another.
+fn is_old(born: u32, epoch: u64) -> bool {
+    (epoch as u32).wrapping_sub(born) >= AGE_MAX
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Where blocks are in the log, by the hash of what they are found by: open addressing, 4 bytes an
+//! entry.
+
+use std::mem::size_of;
+
+/// No position: blocks begin at even ones.
+const EMPTY: u32 = u32::MAX;
+/// Entries of the smallest table.
+const LEN_MIN: usize = 8;
+
+/// A table of positions. It holds no hashes: who changes it tells those of the positions in it.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Box<[u32]>,
+    count: usize,
+}
+
+impl Table {
+    /// Bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<u32>()
+    }
+
+    /// Bytes it takes once another position is in it.
+    pub(super) fn bytes_with_another(&self) -> usize {
+        self.len_with_another() * size_of::<u32>()
+    }
+
+    fn len_with_another(&self) -> usize {
+        let len = self.slots.len();
+        if (self.count + 1) * 3 > len * 2 { (len + len / 2).max(LEN_MIN) } else { len }
+    }
+
+    /// The slot where the search for a hash begins.
+    fn home(&self, hash: u64) -> usize {
+        ((hash >> 32) * self.slots.len() as u64 >> 32) as usize
+    }
+
+    fn next(&self, slot: usize) -> usize {
+        if slot + 1 == self.slots.len() { 0 } else { slot + 1 }
+    }
+
+    /// Returns the slot of the position that `is_it` is true of.
+    fn slot_of(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut slot = self.home(hash);
+        while self.slots[slot] != EMPTY {
+            if is_it(self.slots[slot]) {
+                return Some(slot);
+            }
+            slot = self.next(slot);
+        }
+        None
+    }
+
+    /// Returns the position with this hash that `is_it` is true of.
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        self.slot_of(hash, is_it).map(|slot| self.slots[slot])
+    }
+
+    /// Puts another position in the place of one.
+    pub(super) fn replace(&mut self, hash: u64, old: u32, new: u32) {
+        if let Some(slot) = self.slot_of(hash, |at| at == old) {
+            self.slots[slot] = new;
+        }
+    }
+
+    /// Adds a position.
+    pub(super) fn insert(&mut self, hash: u64, at: u32, hash_of: impl Fn(u32) -> u64) {
+        let len = self.len_with_another();
+        if len > self.slots.len() {
+            let old = std::mem::replace(&mut self.slots, vec![EMPTY; len].into());
+            for at in old.into_iter().filter(|&at| at != EMPTY) {
+                self.settle(hash_of(at), at);
+            }
+        }
+        self.settle(hash, at);
+        self.count += 1;
+    }
+
+    fn settle(&mut self, hash: u64, at: u32) {
+        let mut slot = self.home(hash);
+        while self.slots[slot] != EMPTY {
+            slot = self.next(slot);
+        }
+        self.slots[slot] = at;
+    }
+
+    /// Takes a position out.
+    pub(super) fn remove(&mut self, hash: u64, at: u32, hash_of: impl Fn(u32) -> u64) {
+        let Some(mut hole) = self.slot_of(hash, |other| other == at) else { return };
+        self.count -= 1;
+        // What lies behind moves up unless that is before its home.
+        let (len, mut slot) = (self.slots.len(), hole);
+        loop {
+            slot = self.next(slot);
+            if self.slots[slot] == EMPTY {
+                break;
+            }
+            let home = self.home(hash_of(self.slots[slot]));
+            if (slot + len - home) % len >= (slot + len - hole) % len {
+                self.slots[hole] = self.slots[slot];
+                hole = slot;
+            }
+        }
+        self.slots[hole] = EMPTY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn hash_of(at: u32) -> u64 {
+        // Few homes, so that many meet.
+        u64::from(at % 5) << 61
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_in_is_found(changes in proptest::collection::vec((any::<bool>(), 0_u32..40), 0..200)) {
+            let (mut table, mut model) = (Table::default(), BTreeSet::new());
+            for (is_insert, at) in changes {
+                if is_insert && model.insert(at) {
+                    table.insert(hash_of(at), at, hash_of);
+                } else if !is_insert {
+                    model.remove(&at);
+                    table.remove(hash_of(at), at, hash_of);
+                }
+                for at in 0..40 {
+                    let found = table.find(hash_of(at), |other| other == at);
+                    prop_assert_eq!(found, model.get(&at).copied());
+                }
+            }
+        }
+    }
+}
