@@ -55,7 +55,7 @@ impl Log {
         let needed = self.units.len() + units.len();
         if needed > self.units.capacity() {
             let most = most_bytes / size_of::<u32>();
-            let roomy = needed.saturating_add(needed / 4).min(most).max(needed);
+            let roomy = needed.saturating_add(needed / 8).min(most).max(needed);
             self.units.reserve_exact(roomy - self.units.len());
         }
         let at = self.first.wrapping_add(self.units.len() as u32);

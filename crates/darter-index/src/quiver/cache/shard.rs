@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const BYTES_MAX: u64 = 1 << 32;
 /// Units of which as many as like may be dead.
 const DEAD_UNITS_MIN: usize = 64;
+/// Of so many units one may be dead.
+const DEAD_SHARE: usize = 16;
 
 /// Nodes remembered at each depth.
 pub(super) type Depths = [AtomicU32];
@@ -125,15 +127,20 @@ impl Shard {
             return false;
         }
         while self.log.len() > most {
-            self.turn(true, depths);
+            self.turn(!self.has_much_dead(), depths);
         }
-        while self.dead > DEAD_UNITS_MIN && self.dead * 3 > self.log.len() {
+        while self.has_much_dead() {
             self.turn(false, depths);
         }
         if self.log.bytes() > room {
             self.log.shrink_to(room);
         }
         true
+    }
+
+    /// Whether so much is dead that moving what is not costs less than forgetting it.
+    fn has_much_dead(&self) -> bool {
+        self.dead > DEAD_UNITS_MIN && self.dead * DEAD_SHARE > self.log.len()
     }
 
     /// Takes the block at the front to the back, unless it is dead; if memory is short, with what of
