@@ -5,9 +5,9 @@
 //! Where the next key parts from the last one, all deeper frames are complete. A complete frame of
 //! few pairs goes into the page of the frame above; a larger one becomes a node.
 
+use super::hint::PageHint;
 use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of};
 use super::node::{self, SKIP_MAX, Slot};
-use super::page::PageRef;
 use super::pair::{Maker, Pair, Place};
 use crate::Result;
 use darter_fabric::{Fabric, GlobalAddr};
@@ -23,11 +23,20 @@ struct Frame {
     run: Vec<Pair>,
     /// The first edge without a slot; beyond the last one when all have one.
     lo: u8,
+    /// The pages that slots point to.
+    pages: Vec<PageHint>,
 }
 
 impl Frame {
     fn new(depth: usize, key: &[u8]) -> Self {
-        Self { depth, key: key.to_vec(), slots: [Slot::EMPTY; EDGES], run: Vec::new(), lo: END }
+        Self {
+            depth,
+            key: key.to_vec(),
+            slots: [Slot::EMPTY; EDGES],
+            run: Vec::new(),
+            lo: END,
+            pages: Vec::new(),
+        }
     }
 
     fn is_node(&self) -> bool {
@@ -188,8 +197,10 @@ impl Builder {
         frame.slots[usize::from(frame.lo)] = if run.is_empty() {
             Slot::none(hi)
         } else {
-            let PageRef { addr, class } = self.maker.page(client, self.place(frame, hi), &run).await?;
-            Slot::page(hi, class, addr)
+            let page = self.maker.page(client, self.place(frame, hi), &run).await?;
+            let slot = Slot::of(&page);
+            frame.pages.push(page);
+            slot
         };
         frame.lo = hi + 1;
         Ok(())
@@ -248,7 +259,7 @@ impl Builder {
     async fn complete<F: Fabric>(&mut self, client: &mut Client<F>, mut frame: Frame) -> Result<GlobalAddr> {
         self.cut(client, &mut frame, LAST).await?;
         let place = self.place(&frame, LAST);
-        let image = node::image(place.identity, self.maker.born, frame.depth, &frame.slots);
+        let image = node::image(place.identity, self.maker.born, frame.depth, &frame.slots, &frame.pages);
         self.maker.object(client, place.home, &image, AllocKind::Inner).await
     }
 }

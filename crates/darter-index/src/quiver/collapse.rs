@@ -127,7 +127,9 @@ impl<F: Fabric> Operation<'_, F> {
         // was.
         let mut copy = Maker::new(self.shared, self.client.epoch());
         let home = via.at.addr.node();
-        let copy_addr = copy.object(&mut self.client, home, &words, AllocKind::Inner).await?;
+        let image = |words: &[u64], born| node::image(words[0], born, node.depth, &node::slots(words), &[]);
+        let room = image(&words, copy.born);
+        let copy_addr = copy.object(&mut self.client, home, &room, AllocKind::Inner).await?;
         self.seal_node(node, &mut words).await?;
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let (slot, left) = match self.successor(&mut maker, &words, via).await {
@@ -142,8 +144,7 @@ impl<F: Fabric> Operation<'_, F> {
             _ => {
                 note(situations::NODE_COPIED);
                 maker.discard(&mut self.client);
-                let image = node::image(words[0], copy.born, node.depth, &node::slots(&words));
-                copy.rewrite(copy_addr, &image);
+                copy.rewrite(copy_addr, &image(&words, copy.born));
                 maker = copy;
                 (Slot::node(skip_of(via), copy_addr), Left::default())
             }
@@ -207,7 +208,8 @@ impl<F: Fabric> Operation<'_, F> {
         let home = via.at.addr.node();
         let place = Place { identity: via.identity, depth: via.node.depth, edges, home };
         let page = maker.page(&mut self.client, place, &left.pairs).await?;
-        Ok(Slot::page(edges.hi, page.class, page.addr))
+        maker.copy_map(via.node.addr, &mut via.copied.clone(), &page);
+        Ok(Slot::of(&page))
     }
 
     /// Reads the pairs of a sealed node's pages, sealed first if `seals`; none if they are more than a page

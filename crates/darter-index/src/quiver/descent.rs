@@ -7,11 +7,14 @@
 //! every page and node was linked at some moment of the operation, so its words count as they
 //! stand, sealed or not (L5).
 
-use super::cache::{Hit, KnownNode, NodeHint, PageHint};
+use super::cache::{Hit, KnownNode};
+use super::hint::{NodeHint, PageHint};
 use super::holes::QuiverHole;
+use super::map_copy;
 use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
 use super::node::{self, Content, Slot};
+pub(super) use super::outcome::{End, Found, Image, Purpose, Spot};
 use super::page::{self, Head, PageRef, standing};
 use super::shared::Shared;
 use super::situations;
@@ -23,60 +26,6 @@ use crate::radix::search::Search;
 use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId};
 use smallvec::SmallVec;
-
-/// Words of a leaf's image.
-pub(super) type Image = SmallVec<[u64; 12]>;
-
-/// What a key's place says.
-#[derive(Clone, Debug)]
-pub(super) enum Spot {
-    /// The key is static, with its value if it has one.
-    Record {
-        addr: GlobalAddr,
-        word: Word,
-        /// Whether the record's key stands in it.
-        stands: bool,
-        value: Option<Image>,
-    },
-    /// The key is in the delta.
-    Delta { addr: GlobalAddr, word: Word, value: Image },
-    /// The key is absent. An insert goes to this delta slot; none is left if there is none.
-    Absent { vacancy: Option<(GlobalAddr, Word)> },
-}
-
-/// Where a key's page was found.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) head: Head,
-    pub(super) spot: Spot,
-    /// The slot that pointed to the page, unless the page was remembered.
-    pub(super) from: Option<Via>,
-}
-
-/// How a descent ends.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // one lives on the stack for an operation; a box would cost an allocation
-pub(super) enum End {
-    /// No page is responsible for the key: a slot with NONE.
-    Vacant { via: Via },
-    /// The key leaves the path in the compressed nibbles before a child node.
-    Diverged { via: Via, child: NodeAt },
-    /// For writers: a node on the way is being replaced.
-    Sealed { node: NodeAt },
-    /// A page.
-    Page(Found),
-    /// For readers: the value, by a remembered page.
-    Value(Option<Image>),
-}
-
-/// What the descent is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To return a value.
-    Read,
-    /// To change the place found.
-    Write,
-}
 
 /// The part of a page that is read after its head.
 struct Probe {
@@ -108,17 +57,25 @@ enum Stage {
     },
     Probe(Probe),
     RecordLeaf(Probe),
-    /// For readers by a remembered page: a record alone.
+    /// For readers who know the page's map: a record alone.
     Record {
         rank: usize,
         read: Option<ReadId>,
     },
-    /// … and its leaf, with the page's guard.
+    /// … and its leaf, with the page's first words.
     Leaf {
         record: Image,
         leaf: PageRef,
         reads: Option<(ReadId, ReadId)>,
     },
+}
+
+/// What is known of the page ahead.
+struct Lead {
+    hint: PageHint,
+    /// What the page's node is remembered under, if the process remembers the page. Else the node has
+    /// told: the page was linked when its slot was read.
+    remembered: Option<u64>,
 }
 
 /// One key's way down.
@@ -134,7 +91,7 @@ pub(super) struct Descent<'k> {
     pub(super) incoming: Option<Via>,
     /// The slot that points to the current page.
     from: Option<Via>,
-    hint: Option<(u64, PageHint)>,
+    lead: Option<Lead>,
     /// The record that a remembered page led to, by its rank.
     seen: Option<(usize, Image)>,
     epoch: u64,
@@ -149,7 +106,7 @@ impl<'k> Descent<'k> {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
         shared.cache.enter(epoch);
         match shared.cache.find(&mut descent.key) {
-            Some(Hit { page: Some(page), identity, .. }) => descent.enter_hint(identity, page),
+            Some(Hit { page: Some(page), identity, .. }) => descent.enter_lead(page, Some(identity)),
             Some(Hit { node, .. }) => descent.enter_node(node),
             None => descent.enter_root(shared),
         }
@@ -179,32 +136,49 @@ impl<'k> Descent<'k> {
             known: None,
             incoming: None,
             from: None,
-            hint: None,
+            lead: None,
             seen: None,
             epoch,
             gap: None,
         }
     }
 
-    fn enter_hint(&mut self, identity: u64, page: PageHint) {
-        let rank = page.shape.rank(&page.map, self.key.bytes());
+    fn enter_lead(&mut self, hint: PageHint, remembered: Option<u64>) {
+        let rank = hint.shape.rank(&hint.map, self.key.bytes());
         self.stage = match (rank, self.purpose) {
             (Some(rank), Purpose::Read) => Stage::Record { rank, read: None },
             _ => Stage::Head {
-                page: page.page,
-                words: page.shape.head_words(),
+                page: hint.page,
+                words: hint.shape.head_words(),
                 read: None,
                 foreseen: rank.map(|rank| (rank, None)),
             },
         };
-        self.hint = Some((identity, page));
+        self.lead = Some(Lead { hint, remembered });
+    }
+
+    /// Goes on with the head of a page of which no more is known than what it may be long.
+    fn enter_page(&mut self, page: PageRef, words: usize) {
+        self.stage = Stage::Head { page, words, read: None, foreseen: None };
+    }
+
+    /// The copy of the page's map was of no use: reads the page's own.
+    fn enter_without_copy(&mut self, shared: &Shared, page: PageRef) {
+        note(situations::MAP_COPY_WRONG);
+        self.lead = None;
+        self.enter_page(page, page.head_words(shared.geometry.delta));
+    }
+
+    /// Whether the page ahead is one that the process remembers.
+    fn is_by_memory(&self) -> bool {
+        self.lead.as_ref().is_some_and(|lead| lead.remembered.is_some())
     }
 
     /// What was remembered is no more: begins at the root.
     fn restart(&mut self, shared: &Shared) {
-        if let Some((identity, page)) = self.hint.take() {
+        if let Some(Lead { hint, remembered: Some(identity) }) = self.lead.take() {
             note(situations::PAGE_HINT_STALE);
-            shared.cache.forget_page(identity, &page);
+            shared.cache.forget_page(identity, &hint);
         }
         self.seen = None;
         self.known = None;
@@ -272,9 +246,12 @@ impl<'k> Descent<'k> {
             Content::None { hi } if own <= hi => Ok(Some(End::Vacant { via })),
             Content::Page { class, addr, .. } => {
                 let page = PageRef { addr, class };
+                let delta = shared.geometry.delta;
+                match map_copy::page_by_copy(node::copies(words), page, via.edges, depth, delta) {
+                    Some(hint) => self.enter_lead(hint, None),
+                    None => self.enter_page(page, page.head_words(delta)),
+                }
                 self.from = Some(via);
-                let words = page.head_words(shared.geometry.delta);
-                self.stage = Stage::Head { page, words, read: None, foreseen: None };
                 Ok(None)
             }
             Content::Node { skip, addr } if lo == own => {
@@ -306,7 +283,7 @@ impl<'k> Descent<'k> {
     }
 
     fn absorb_head(&mut self, shared: &Shared, page: PageRef, words: &[u64]) -> Result<Option<Head>> {
-        if let Some((_, hint)) = &self.hint {
+        if let Some(Lead { hint, remembered: Some(_) }) = &self.lead {
             let trusts = shared.holes.has(QuiverHole::TrustSealed) && self.purpose == Purpose::Read;
             let guard = if trusts { words[0] & !crate::radix::seal::SEAL } else { words[0] };
             let lives = page::proves(guard, hint.shape.born) || shared.holes.has(QuiverHole::IgnoreLife);
@@ -318,8 +295,7 @@ impl<'k> Descent<'k> {
         let head = match Head::parse(page, words)? {
             Ok(head) => head,
             Err(words) => {
-                let foreseen = None;
-                self.stage = Stage::Head { page, words, read: None, foreseen };
+                self.enter_page(page, words);
                 return Ok(None);
             }
         };
@@ -329,7 +305,7 @@ impl<'k> Descent<'k> {
         }
         if !head.shape.edges.contains(self.own_edge(depth)) {
             match self.from {
-                Some(via) if self.hint.is_none() => self.look_again(via.at)?,
+                Some(via) if !self.is_by_memory() => self.look_again(via.at)?,
                 _ => {
                     self.restart(shared);
                     None
@@ -339,7 +315,9 @@ impl<'k> Descent<'k> {
         }
         if head.is_sealed {
             note(situations::READ_SEALED);
-        } else if let (None, Some(known)) = (&self.hint, self.known) {
+        } else if !self.is_by_memory()
+            && let Some(known) = self.known
+        {
             shared.cache.learn_page(known, &PageHint::new(page, head.shape, &head.map), self.epoch);
         }
         Ok(Some(head))
@@ -431,23 +409,29 @@ impl<'k> Descent<'k> {
         End::Page(Found { head, spot, from: self.from })
     }
 
-    /// A reader's look at one record, by a remembered page.
+    /// A reader's look at one record, by what is known of the page.
     fn absorb_record(&mut self, shared: &Shared, rank: usize, words: &[u64]) -> Option<End> {
-        let Some((_, hint)) = &self.hint else {
+        let Some(Lead { hint, remembered }) = &self.lead else {
             self.restart(shared);
             return None;
         };
-        let (page, head_words) = (hint.page, hint.shape.head_words());
+        let (page, shape) = (hint.page, hint.shape);
         let word = Word(words[0]);
         let addr = hint.page.addr.plus(hint.shape.record_at(rank) as u64 * 8);
         let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
-        let lives = word.proves(hint.shape.born)
-            || shared.holes.has(QuiverHole::TrustSealed) && word.unsealed().proves(hint.shape.born)
+        let proves = |word: Word| word.proves_record_of(hint.shape.born, self.print);
+        let lives = proves(word)
+            || shared.holes.has(QuiverHole::TrustSealed) && proves(word.unsealed())
             || shared.holes.has(QuiverHole::IgnoreLife)
                 && matches!(word.state(), State::Inline | State::Tomb);
         match word.state() {
-            State::Inline if lives && is_own => return Some(End::Value(Some(words[1..].into()))),
-            State::Tomb if lives && is_own => return Some(End::Value(None)),
+            State::Inline | State::Tomb if lives && is_own => {
+                if let (None, Some(known)) = (remembered, self.known) {
+                    shared.cache.learn_page(known, hint, self.epoch);
+                }
+                let is_there = word.state() == State::Inline;
+                return Some(End::Value(is_there.then(|| words[1..].into())));
+            }
             State::Leaf { addr, class } if is_own && !word.is_sealed() => {
                 let leaf = PageRef { addr, class };
                 self.stage = Stage::Leaf { record: words.into(), leaf, reads: None };
@@ -455,8 +439,12 @@ impl<'k> Descent<'k> {
             }
             _ => {}
         }
-        self.seen = Some((rank, words.into()));
-        self.stage = Stage::Head { page, words: head_words, read: None, foreseen: None };
+        if remembered.is_some() {
+            self.seen = Some((rank, words.into()));
+            self.enter_page(page, shape.head_words());
+        } else {
+            self.enter_without_copy(shared, page);
+        }
         None
     }
 
@@ -466,11 +454,14 @@ impl<'k> Descent<'k> {
         shared: &Shared,
         (record, leaf): (&Image, PageRef),
         words: &[u64],
-        guard: u64,
+        head: &[u64],
     ) -> Result<Option<End>> {
-        let lives = self.hint.as_ref().is_some_and(|(_, hint)| page::proves(guard, hint.shape.born));
+        let lives = self.lead.as_ref().is_some_and(|lead| lead.hint.is_proved_by(head));
         if !lives && !shared.holes.has(QuiverHole::IgnoreLife) {
-            self.restart(shared);
+            match self.lead.as_ref().filter(|lead| lead.remembered.is_none()).map(|lead| lead.hint.page) {
+                Some(page) => self.enter_without_copy(shared, page),
+                None => self.restart(shared),
+            }
             return Ok(None);
         }
         let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes();
@@ -495,7 +486,7 @@ impl Search<Shared> for Descent<'_> {
             Stage::Node { read, .. } => *read = Some(batch.read(self.node.addr, node::NODE_WORDS)),
             Stage::Head { page, words, read, foreseen } => {
                 *read = Some(batch.read(page.addr, *words));
-                if let (Some((rank, record)), Some((_, hint))) = (foreseen, &self.hint) {
+                if let (Some((rank, record)), Some(Lead { hint, .. })) = (foreseen, &self.lead) {
                     let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
                     *record = Some(batch.read(at, hint.shape.record_words));
                 }
@@ -517,15 +508,15 @@ impl Search<Shared> for Descent<'_> {
                 }
             }
             Stage::Record { rank, read } => {
-                if let Some((_, hint)) = &self.hint {
+                if let Some(Lead { hint, .. }) = &self.lead {
                     let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
                     *read = Some(batch.read(at, hint.shape.record_words));
                 }
             }
             Stage::Leaf { leaf, reads, .. } => {
-                if let Some((_, hint)) = &self.hint {
+                if let Some(Lead { hint, .. }) = &self.lead {
                     let value = batch.read(leaf.addr, leaf::class_words(leaf.class));
-                    *reads = Some((value, batch.read(hint.page.addr, 1)));
+                    *reads = Some((value, batch.read(hint.page.addr, page::FIXED_WORDS)));
                 }
             }
         }
@@ -539,6 +530,9 @@ impl Search<Shared> for Descent<'_> {
             Stage::Node { read: Some(read), hint } => self.absorb_node(shared, done.words(read), hint),
             Stage::Head { page, read: Some(read), foreseen, .. } => {
                 let Some(head) = self.absorb_head(shared, page, done.words(read))? else { return Ok(None) };
+                let is_as_known = self.lead.as_ref().is_some_and(|lead| lead.hint.shape == head.shape);
+                let foreseen = foreseen.filter(|_| is_as_known);
+                self.seen = self.seen.take().filter(|_| is_as_known);
                 let foreseen = foreseen.and_then(|(rank, read)| Some((rank, done.words(read?).into())));
                 self.probe(head, foreseen)
             }
@@ -550,9 +544,8 @@ impl Search<Shared> for Descent<'_> {
             Stage::Record { rank, read: Some(read) } => {
                 Ok(self.absorb_record(shared, rank, done.words(read)))
             }
-            Stage::Leaf { record, leaf, reads: Some((value, guard)), .. } => {
-                let guard = done.words(guard)[0];
-                self.absorb_leaf(shared, (&record, leaf), done.words(value), guard)
+            Stage::Leaf { record, leaf, reads: Some((value, head)) } => {
+                self.absorb_leaf(shared, (&record, leaf), done.words(value), done.words(head))
             }
             _ => {
                 self.restart(shared);

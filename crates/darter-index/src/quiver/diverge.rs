@@ -62,6 +62,7 @@ impl<F: Fabric> Operation<'_, F> {
         let (theirs, ours) = (edge(other, depth), edge(&pair.key, depth));
         let mut slots = [Slot::EMPTY; EDGES];
         slots[usize::from(theirs)] = Slot::node(child.depth - depth - 1, child.addr);
+        let mut pages = Vec::new();
         let sides = [(END, theirs.checked_sub(1)), (theirs + 1, Some(LAST))];
         for (lo, hi) in sides {
             let Some(hi) = hi.filter(|&hi| hi >= lo) else { continue };
@@ -69,12 +70,13 @@ impl<F: Fabric> Operation<'_, F> {
             slots[usize::from(lo)] = if edges.contains(ours) {
                 let place = Place { identity, depth, edges, home };
                 let page = maker.page(&mut self.client, place, std::slice::from_ref(&pair)).await?;
-                Slot::page(hi, page.class, page.addr)
+                pages.push(page.clone());
+                Slot::of(&page)
             } else {
                 Slot::none(hi)
             };
         }
-        let image = node::image(identity, maker.born, depth, &slots);
+        let image = node::image(identity, maker.born, depth, &slots, &pages);
         maker.object(&mut self.client, home, &image, AllocKind::Inner).await
     }
 

@@ -7,7 +7,7 @@
 //! that it is another.
 
 /// Bits a byte of a key takes.
-pub(super) const BYTE_BITS: u32 = 9;
+const BYTE_BITS: u32 = 9;
 
 /// Returns a bit of a key.
 fn bit(key: &[u8], position: u32) -> bool {
@@ -73,6 +73,21 @@ fn position(words: &[u64], width: u32, at: usize) -> u32 {
         low
     };
     (value & ((1 << width) - 1)) as u32
+}
+
+/// Words of the map of so many keys, at least one.
+pub(super) fn words_of(keys: usize, width: u32) -> usize {
+    bits(keys, width).div_ceil(64)
+}
+
+/// Bits of the map of so many keys, at least one.
+pub(super) fn bits(keys: usize, width: u32) -> usize {
+    (keys - 1) * width as usize
+}
+
+/// A position that none in the map of so many keys with a prefix of `depth` nibbles comes before.
+pub(super) fn least_base(keys: usize, depth: usize) -> u32 {
+    if keys > 1 { (depth / 2) as u32 * BYTE_BITS } else { 0 }
 }
 
 /// Returns the rank at which a key is among `count` keys with this map, if it is among them.

@@ -13,11 +13,14 @@ mod content;
 mod descent;
 mod diverge;
 mod finish;
+mod hint;
 mod holes;
 mod map;
+mod map_copy;
 mod nibble;
 mod node;
 mod operation;
+mod outcome;
 mod page;
 mod pair;
 mod plan;
@@ -41,9 +44,10 @@ use crate::{
     CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
 };
 use arc_swap::ArcSwap;
-use cache::{Cache, NodeHint};
+use cache::Cache;
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
+use hint::NodeHint;
 use nibble::{EDGES, LAST, NibbleKey};
 use node::{Content, NODE_BYTES, Slot};
 use shared::{Geometry, KIND, RootWords, Shared};
@@ -122,7 +126,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             let mut slots = [Slot::EMPTY; EDGES];
             slots[0] = Slot::none(LAST);
             let identity = NibbleKey::new(keys, &[]).identity(0);
-            let image = node::image(identity, client.epoch() as u32, 0, &slots);
+            let image = node::image(identity, client.epoch() as u32, 0, &slots, &[]);
             let root = client.alloc(0, NODE_BYTES, AllocKind::Inner).await?;
             client.post(|batch| batch.write(root, &image)).await?;
             let mut batch = client.batch();

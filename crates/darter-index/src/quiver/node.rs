@@ -1,6 +1,8 @@
 //! Nodes: 17 slots, one for each edge, that partition a node's keys among pages and child nodes
 //! (`docs/quiver.md`, "Node").
 
+use super::hint::PageHint;
+use super::map_copy::{self, COPIES, COPY_WORDS, Copied};
 use super::nibble::{EDGES, EdgeRange, LAST};
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
@@ -8,8 +10,10 @@ use darter_fabric::GlobalAddr;
 
 /// Words before the slots: identity and guard.
 pub(super) const HEAD_WORDS: usize = 2;
+/// Words of the head and the slots.
+pub(super) const SLOTS_END: usize = HEAD_WORDS + EDGES;
 /// Words of a node.
-pub(super) const NODE_WORDS: usize = HEAD_WORDS + EDGES;
+pub(super) const NODE_WORDS: usize = SLOTS_END + COPIES * COPY_WORDS;
 /// Bytes of a node.
 pub(super) const NODE_BYTES: u64 = NODE_WORDS as u64 * 8;
 /// Most nibbles that an edge skips.
@@ -76,6 +80,11 @@ impl Slot {
         Self(upper | addr.bits() >> 4)
     }
 
+    /// A page that was made.
+    pub(super) fn of(PageHint { page, shape, .. }: &PageHint) -> Self {
+        Self::page(shape.edges.hi, page.class, page.addr)
+    }
+
     /// A child node that `skip` nibbles, at most [`SKIP_MAX`], lie before.
     pub(super) fn node(skip: usize, addr: GlobalAddr) -> Self {
         Self(NODE << KIND_AT | (skip as u64) << CLASS_AT | addr.bits() >> 4)
@@ -129,12 +138,36 @@ pub(super) fn proves(word: u64, born: u32) -> bool {
     word >> KIND_AT == GUARD && word & SEAL == 0 && self::born(word) == born
 }
 
-/// The words of a node with these slots.
-pub(super) fn image(identity: u64, born: u32, depth: usize, slots: &[Slot; EDGES]) -> Vec<u64> {
+/// The words of a node with these slots, and copies of the maps of its pages.
+pub(super) fn image(
+    identity: u64,
+    born: u32,
+    depth: usize,
+    slots: &[Slot; EDGES],
+    pages: &[PageHint],
+) -> Vec<u64> {
     let mut words = Vec::with_capacity(NODE_WORDS);
     words.extend([identity, guard(born, depth)]);
     words.extend(slots.iter().map(|slot| slot.unsealed().0));
+    words.resize(NODE_WORDS, 0);
+    let mut copied = Copied::default();
+    for page in pages {
+        if let Some(copy) = map_copy::copy(&page.shape, &page.map) {
+            let at = SLOTS_END + copied.assign(page.shape.edges.lo) * COPY_WORDS;
+            words[at..at + COPY_WORDS].copy_from_slice(&copy);
+        }
+    }
     words
+}
+
+/// Where a map's copy is.
+pub(super) fn copy_addr(node: GlobalAddr, at: usize) -> GlobalAddr {
+    node.plus((SLOTS_END + at * COPY_WORDS) as u64 * 8)
+}
+
+/// The copies of maps in a node's words.
+pub(super) fn copies(words: &[u64]) -> &[u64] {
+    words.get(SLOTS_END..).unwrap_or_default()
 }
 
 /// Where a slot is.
@@ -179,7 +212,7 @@ pub(super) fn edges_of(slots: &[Slot; EDGES], lo: u8) -> EdgeRange {
 
 /// Whether any word of a node is sealed, so that the node is being replaced.
 pub(super) fn is_sealed(words: &[u64]) -> bool {
-    words[GUARD_AT..].iter().any(|word| word & SEAL != 0)
+    words[GUARD_AT..SLOTS_END].iter().any(|word| word & SEAL != 0)
 }
 
 /// The child nodes: edge, nibbles skipped, address.

@@ -63,7 +63,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
     /// Seals all words of a node, as far as they are not, and brings `words` up to date.
     pub(super) async fn seal_node(&mut self, node: NodeAt, words: &mut [u64]) -> Result<()> {
         let first = node.addr.plus(node::GUARD_AT as u64 * 8);
-        seal_all(&mut self.client, first, &mut words[node::GUARD_AT..], |_, _| true).await
+        seal_all(&mut self.client, first, &mut words[node::GUARD_AT..node::SLOTS_END], |_, _| true).await
     }
 
     /// The root node by the root word, and its words.

@@ -3,8 +3,11 @@
 //! Which pairs stand in a page and which go by leaves is computed from the pairs alone, so that all
 //! helpers of a rebuild make the same page.
 
+use super::hint::PageHint;
 use super::map::Map;
+use super::map_copy::{self, Copied};
 use super::nibble::EdgeRange;
+use super::node;
 use super::page::{FIXED_WORDS, PageRef, Shape};
 use super::shared::Shared;
 use super::word::{Print, Word};
@@ -100,7 +103,7 @@ impl Maker {
         client: &mut Client<F>,
         place: Place,
         pairs: &[Pair],
-    ) -> Result<PageRef> {
+    ) -> Result<PageHint> {
         let map = Map::of(pairs.iter().map(|pair| &pair.key[..]));
         let shape = Shape {
             born: self.born,
@@ -132,7 +135,16 @@ impl Maker {
             };
         }
         let addr = self.object(client, place.home, &words, AllocKind::Inner).await?;
-        Ok(PageRef { addr, class: class_of(words.len() as u64 * 8).unwrap_or(u8::MAX) })
+        let class = class_of(words.len() as u64 * 8).unwrap_or(u8::MAX);
+        Ok(PageHint::new(PageRef { addr, class }, shape, &map.words))
+    }
+
+    /// Posts the copy of a page's map, for the node that the page is to be linked in.
+    pub(super) fn copy_map(&mut self, node: GlobalAddr, copied: &mut Copied, page: &PageHint) {
+        if let Some(copy) = map_copy::copy(&page.shape, &page.map) {
+            let at = copied.assign(page.shape.edges.lo);
+            self.writes.post(node::copy_addr(node, at), &copy);
+        }
     }
 
     /// The pair's leaf; a new one if it has none.

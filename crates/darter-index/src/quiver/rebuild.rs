@@ -4,6 +4,7 @@ use super::build::{Builder, Homes};
 use super::content::Content as Pairs;
 use super::descent::{Descent, End, Purpose, Spot};
 use super::holes::QuiverHole;
+use super::map_copy::Copied;
 use super::node::{self, Slot};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
@@ -83,13 +84,14 @@ impl<F: Fabric> Operation<'_, F> {
     /// Makes the parts of a page that are not linked, and links nothing.
     async fn make_all(&mut self, old: &Old) -> Result<Vec<MadePart>> {
         let mut made: Vec<MadePart> = Vec::new();
+        let mut copied = old.via.copied;
         for part in plan(&old.pairs.edges, old.shape.edges, self.shared.geometry.records) {
             if part.edges.lo > old.via.edges.hi {
                 note(situations::PART_FOUND);
                 continue;
             }
             let mut maker = Maker::new(self.shared, self.client.epoch());
-            match self.make(&mut maker, old, &part).await {
+            match self.make(&mut maker, old, &part, &mut copied).await {
                 Ok(slot) => made.push(MadePart { part, maker, slot }),
                 Err(error) => {
                     maker.discard(&mut self.client);
@@ -161,7 +163,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Makes a part. Returns the slot that is to point to it.
-    async fn make(&mut self, maker: &mut Maker, old: &Old, part: &Part) -> Result<Slot> {
+    async fn make(&mut self, maker: &mut Maker, old: &Old, part: &Part, copied: &mut Copied) -> Result<Slot> {
         let Some(pairs) = old.pairs.pairs.get(part.pairs.clone()) else {
             return Err(IndexError::corrupt(old.page.addr, "page parted otherwise than its pairs call for"));
         };
@@ -172,7 +174,8 @@ impl<F: Fabric> Operation<'_, F> {
                 let place =
                     Place { identity: old.via.identity, depth: old.shape.depth, edges: part.edges, home };
                 let page = maker.page(&mut self.client, place, pairs).await?;
-                Ok(Slot::page(part.edges.hi, page.class, page.addr))
+                maker.copy_map(old.via.node.addr, copied, &page);
+                Ok(Slot::of(&page))
             }
             Kind::Node => {
                 let records = self.shared.geometry.records;

@@ -8,8 +8,9 @@
 //! and some of its pages.
 
 use super::Quiver;
-use super::cache::{KnownNode, PageHint};
+use super::cache::KnownNode;
 use super::descent::NodeAt;
+use super::hint::PageHint;
 use super::nibble::{
     EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_after, first_below, nibbles,
 };
@@ -332,9 +333,7 @@ impl<F: Fabric> Operation<'_, F> {
         let (mut rows, mut is_ahead) = (Rows::default(), false);
         for (step, read) in ahead.into_iter().zip(reads) {
             let (words, Step { hint, identity, at }) = (done.words(read), step);
-            if !page::proves(words[0], hint.shape.born)
-                && !mutant!("quiver-scan-believes-any-remembered-page")
-            {
+            if !hint.is_proved_by(words) && !mutant!("quiver-scan-believes-any-remembered-page") {
                 note(situations::PAGE_HINT_STALE);
                 self.shared.cache.forget_page(identity, &hint);
                 next = Some(at);

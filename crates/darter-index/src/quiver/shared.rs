@@ -1,6 +1,7 @@
 //! What the clients of a process share of the index, and where its root words are.
 
-use super::cache::{Cache, KnownNode, NodeHint};
+use super::cache::{Cache, KnownNode};
+use super::hint::NodeHint;
 use super::holes::Holes;
 use super::node::{self, NodeAt};
 use super::page::{DELTA_MAX, RECORDS_MAX};
@@ -12,7 +13,7 @@ use darter_pool::Pool;
 use std::sync::Arc;
 
 /// "QUIV" and the format's version, in the kind word of a pool's root.
-pub(super) const KIND: u64 = u64::from_le_bytes(*b"QUIV\x02\0\0\0");
+pub(super) const KIND: u64 = u64::from_le_bytes(*b"QUIV\x03\0\0\0");
 
 /// Addresses of the index's root words.
 #[derive(Clone, Copy, Debug)]

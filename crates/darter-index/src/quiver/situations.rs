@@ -38,6 +38,8 @@ crate::situations! {
     PAGE_HINT_STALE = "PageHintStale";
     /// A remembered node was refused.
     NODE_HINT_STALE = "NodeHintStale";
+    /// The copy of a page's map in its node led to no answer.
+    MAP_COPY_WRONG = "MapCopyWrong";
     /// A search returned what it found in a sealed page.
     READ_SEALED = "ReadSealed";
 }

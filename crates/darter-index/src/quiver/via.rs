@@ -1,6 +1,7 @@
 //! Slots as an operation has read them: where each lies, what it held, and which edges it was
 //! responsible for.
 
+use super::map_copy::Copied;
 use super::nibble::EdgeRange;
 use super::node::{self, Content, NodeAt, Slot};
 use super::shared::Shared;
@@ -25,13 +26,16 @@ pub(super) struct Via {
     pub(super) edges: EdgeRange,
     /// The slot.
     pub(super) at: SlotAt,
+    /// Which pages of the node have copies of their maps.
+    pub(super) copied: Copied,
 }
 
 impl Via {
     /// The root word, as if it were a slot of a node.
     pub(super) fn root(shared: &Shared, slot: Slot) -> Self {
         let node = NodeAt { addr: GlobalAddr::NULL, depth: 0 };
-        Self { node, identity: 0, edges: EdgeRange::ALL, at: SlotAt { addr: shared.words.root, slot } }
+        let at = SlotAt { addr: shared.words.root, slot };
+        Self { node, identity: 0, edges: EdgeRange::ALL, at, copied: Copied::default() }
     }
 
     /// The slot at `lo` in the words of a node.
@@ -39,7 +43,8 @@ impl Via {
         let slots = node::slots(words);
         let slot = slots[usize::from(lo)].unsealed();
         let at = SlotAt { addr: node::slot_addr(node.addr, lo), slot };
-        Self { node, identity: words[0], edges: node::edges_of(&slots, lo), at }
+        let (edges, copied) = (node::edges_of(&slots, lo), Copied::of(node::copies(words)));
+        Self { node, identity: words[0], edges, at, copied }
     }
 
     /// The root node that this slot, the root word, points to.

@@ -137,9 +137,9 @@ impl Word {
         }
     }
 
-    /// Whether it is a record's own word, INLINE or TOMB, of this life.
-    pub(super) fn proves(self, born: u32) -> bool {
-        matches!(self.0 >> KIND_AT, INLINE | TOMB) && !self.is_sealed() && (self.0 >> BORN_AT) as u32 == born
+    /// Whether it is the word of this key's record, INLINE or TOMB, of this life.
+    pub(super) fn proves_record_of(self, born: u32, print: Print) -> bool {
+        self == Self::inline(born, print) || self == Self::tomb(born, print)
     }
 
     /// Whether it may hold the leaf of a key with this print.
@@ -182,8 +182,10 @@ mod tests {
             for born in [0, 7, u32::MAX] {
                 let (inline, tomb) = (Word::inline(born, print(key)), Word::tomb(born, print(key)));
                 assert_eq!((inline.state(), tomb.state()), (State::Inline, State::Tomb));
-                assert!(inline.proves(born) && tomb.proves(born) && !inline.proves(born ^ 1));
-                assert!(!Word(inline.0 | SEAL).proves(born));
+                let proves = |word: Word, born| word.proves_record_of(born, print(key));
+                assert!(proves(inline, born) && proves(tomb, born) && !proves(inline, born ^ 1));
+                assert!(!inline.proves_record_of(born, print(other)));
+                assert!(!proves(Word(inline.0 | SEAL), born));
                 assert_ne!(inline, Word::inline(born, print(other)));
             }
             for (lo, hi) in [(3, 3), (3, 4), (3, 11), (END, LAST)] {
@@ -193,7 +195,8 @@ mod tests {
                     let leaf = Word::leaf(of_leaf(key, edge), 127, addr);
                     assert_eq!(leaf.state(), State::Leaf { addr, class: 127 });
                     assert_eq!(Word(leaf.0 | SEAL).leaf_edge(edges), edge);
-                    assert!(leaf.may_be_leaf_of(of_leaf(key, edge)) && !leaf.proves(0));
+                    assert!(leaf.may_be_leaf_of(of_leaf(key, edge)));
+                    assert!(!leaf.proves_record_of(0, print(key)));
                     assert!(!leaf.may_be_leaf_of(of_leaf(other, edge)));
                     assert!(Word(leaf.0 | SEAL).may_be_leaf_of(of_leaf(key, edge)));
                     assert!(edge == lo || !leaf.may_be_leaf_of(of_leaf(key, edge - 1)));

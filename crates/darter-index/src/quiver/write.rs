@@ -163,7 +163,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn place(&mut self, draft: &mut Draft<'_>, value: &[u8], end: End) -> Result<Turn> {
         match end {
             End::Page(found) => self.place_in_page(draft, found).await,
-            End::Vacant { via: Via { node, identity, edges, at } } => {
+            End::Vacant { via: Via { node, identity, edges, at, mut copied } } => {
                 let pair = Pair::new(draft.key.to_vec(), value);
                 let Content::None { hi } = at.slot.content() else { return Ok(Turn::Again) };
                 let mut maker = Maker::new(self.shared, self.client.epoch());
@@ -171,8 +171,8 @@ impl<F: Fabric> Operation<'_, F> {
                 let place = Place { identity, depth: node.depth, edges, home: node.addr.node() };
                 let made = maker.page(&mut self.client, place, &[pair]).await;
                 let page = self.made(&mut maker, made)?;
-                let slot = Slot::page(hi, page.class, page.addr);
-                let found = maker.link(&mut self.client, at.addr, at.slot.0, slot.0).await?;
+                maker.copy_map(node.addr, &mut copied, &page);
+                let found = maker.link(&mut self.client, at.addr, at.slot.0, Slot::of(&page).0).await?;
                 let is_won = found == at.slot.0;
                 Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
             }

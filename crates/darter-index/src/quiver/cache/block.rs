@@ -16,14 +16,15 @@
 //! node's prefix ends. The *tag* is of the child's identity; it is there if nibbles are skipped, which
 //! a key on the way may not have.
 
-use super::hint::{NodeHint, PageHint};
 use super::log::Log;
-use crate::quiver::map::BYTE_BITS;
+use crate::quiver::hint::{NodeHint, PageHint};
+use crate::quiver::map;
 use crate::quiver::nibble::{EdgeRange, identity_depth};
 use crate::quiver::node::SKIP_MAX;
 use crate::quiver::page::{PageRef, RECORDS_MAX, Shape};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_of;
+use smallvec::SmallVec;
 
 /// Units of a block before its items.
 const HEAD_UNITS: usize = 5;
@@ -128,11 +129,11 @@ impl Draft {
     #[must_use]
     pub(super) fn add_page(&mut self, node: NodeHint, hint: &PageHint) -> bool {
         let PageHint { page, shape, map } = hint;
-        let base = shape.base.checked_sub(least_base(shape.records, shape.depth));
+        let base = shape.base.checked_sub(map::least_base(shape.records, shape.depth));
         let Some(base) = base.filter(|base| *base <= BASE_MAX) else { return false };
         let is_usual = shape.depth == node.depth
             && (1..=RECORDS_MAX).contains(&shape.records)
-            && shape.map_words == map_words(shape.records, shape.width)
+            && shape.map_words == map::words_of(shape.records, shape.width)
             && map.len() == shape.map_words
             && class_of(shape.words() as u64 * 8) == Some(page.class);
         if !is_usual {
@@ -263,20 +264,20 @@ impl Item {
             delta: (word >> DELTA_AT) as usize,
             records,
             record_words: (self.word >> RECORD_WORDS_AT & 127) as usize,
-            map_words: map_words(records, width),
+            map_words: map::words_of(records, width),
             edges: self.edges(log),
             depth: node.depth,
-            base: (word & BASE_MAX) + least_base(records, node.depth),
+            base: (word & BASE_MAX) + map::least_base(records, node.depth),
             width,
         };
         let class = class_of(shape.words() as u64 * 8).unwrap_or(u8::MAX);
         let units = map_units(records, width);
-        let mut map = smallvec::SmallVec::from_elem(0, shape.map_words);
+        let mut words = SmallVec::from_elem(0, shape.map_words);
         let first = self.at.wrapping_add(3 + u32::from(has_born));
         for (at, unit) in log.units(first, units).enumerate() {
-            map[at / 2] |= u64::from(unit) << (at % 2 * 32);
+            words[at / 2] |= u64::from(unit) << (at % 2 * 32);
         }
-        PageHint { page: PageRef { addr: self.addr(), class }, shape, map }
+        PageHint { page: PageRef { addr: self.addr(), class }, shape, map: words }
     }
 
     /// The child node; that of a node.
@@ -299,15 +300,6 @@ fn tag(identity: u64) -> u32 {
     (identity >> 18) as u32
 }
 
-/// The position that no difference between the keys of a page comes before.
-fn least_base(records: usize, depth: usize) -> u32 {
-    if records > 1 { (depth / 2) as u32 * BYTE_BITS } else { 0 }
-}
-
-fn map_words(records: usize, width: u32) -> usize {
-    ((records - 1) * width as usize).div_ceil(64)
-}
-
 fn map_units(records: usize, width: u32) -> usize {
-    ((records - 1) * width as usize).div_ceil(32)
+    map::bits(records, width).div_ceil(32)
 }

@@ -7,14 +7,12 @@
 //! not used since it was last looked at goes first, pages before nodes.
 
 mod block;
-mod hint;
 mod log;
 mod shard;
 mod table;
 
-pub(super) use self::hint::{Hit, NodeHint, PageHint};
-
 use self::shard::Shard;
+use super::hint::{NodeHint, PageHint};
 use super::nibble::{NibbleKey, edge, nibbles};
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,6 +33,16 @@ const AGE_MAX: u32 = 1 << 31;
 
 /// A node with what it is remembered under.
 pub(super) type KnownNode = (u64, NodeHint);
+
+/// The deepest that is remembered on a key's path.
+#[derive(Debug)]
+pub(super) struct Hit {
+    pub(super) node: NodeHint,
+    /// The identity that the node is remembered under.
+    pub(super) identity: u64,
+    /// The page that was responsible for the key's edge.
+    pub(super) page: Option<PageHint>,
+}
 
 /// The cache of a process.
 #[derive(Debug)]

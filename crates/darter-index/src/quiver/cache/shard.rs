@@ -5,9 +5,9 @@
 //! only if no page is left to be forgotten, since they save more round trips a byte.
 
 use super::block::{Block, Draft, Item};
-use super::hint::NodeHint;
 use super::log::Log;
 use super::table::Table;
+use crate::quiver::hint::NodeHint;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Most bytes of a shard: positions in its log are 32 bits.

@@ -1,0 +1,166 @@
+//! Copies of pages' maps in their node (`docs/quiver.md`, "Node"): with one, a reader that comes by
+//! the node goes to a record in the next round trip, as by a remembered page.
+//!
+//! ```text
+//! copy  | born 32 | records - 1, 6 | record words 7 | width 5 | lo 5 | base 9 |   map, 5 words
+//! ```
+//!
+//! A copy is a hint, like all that is remembered: whoever links a page writes it, without regard to
+//! others who do, and nobody seals it. *Base* is less the position where the node's prefix ends. A
+//! page whose map is longer has no copy, and some nodes have more pages than copies.
+
+use super::hint::PageHint;
+use super::map;
+use super::nibble::{EDGES, EdgeRange};
+use super::page::{PageRef, RECORDS_MAX, Shape};
+
+/// Copies in a node.
+pub(super) const COPIES: usize = 4;
+/// Words of a copy.
+pub(super) const COPY_WORDS: usize = 1 + MAP_WORDS;
+
+const MAP_WORDS: usize = 5;
+
+const BORN_AT: u32 = 32;
+const RECORDS_AT: u32 = 26;
+const RECORD_WORDS_AT: u32 = 19;
+const WIDTH_AT: u32 = 14;
+const LO_AT: u32 = 9;
+const BASE_MAX: u32 = (1 << LO_AT) - 1;
+
+/// A page's copy, unless it is one that has none.
+pub(super) fn copy(shape: &Shape, map: &[u64]) -> Option<[u64; COPY_WORDS]> {
+    let base = shape.base.checked_sub(map::least_base(shape.records, shape.depth))?;
+    let fits = base <= BASE_MAX && (1..=RECORDS_MAX).contains(&shape.records) && map.len() <= MAP_WORDS;
+    let mut words = [0; COPY_WORDS];
+    words[0] = u64::from(shape.born) << BORN_AT
+        | (shape.records as u64).wrapping_sub(1) << RECORDS_AT
+        | (shape.record_words as u64) << RECORD_WORDS_AT
+        | u64::from(shape.width) << WIDTH_AT
+        | u64::from(shape.edges.lo) << LO_AT
+        | u64::from(base);
+    if fits {
+        words[1..=map.len()].copy_from_slice(map);
+    }
+    fits.then_some(words)
+}
+
+/// The page that a slot points to, by its copy among those of the node, with so many delta slots; none
+/// if it has no copy.
+pub(super) fn page_by_copy(
+    copies: &[u64],
+    page: PageRef,
+    edges: EdgeRange,
+    depth: usize,
+    delta: usize,
+) -> Option<PageHint> {
+    let copy = copies.chunks_exact(COPY_WORDS).find(|copy| lo_of(copy[0]) == Some(edges.lo))?;
+    let records = (copy[0] >> RECORDS_AT & 63) as usize + 1;
+    let width = (copy[0] >> WIDTH_AT & 31) as u32;
+    let shape = Shape {
+        born: (copy[0] >> BORN_AT) as u32,
+        delta,
+        records,
+        record_words: (copy[0] >> RECORD_WORDS_AT & 127) as usize,
+        map_words: map::words_of(records, width),
+        edges,
+        depth,
+        base: (copy[0] as u32 & BASE_MAX) + map::least_base(records, depth),
+        width,
+    };
+    let is_possible = shape.map_words <= MAP_WORDS && shape.words() as u64 * 8 <= page.bytes();
+    is_possible.then(|| PageHint::new(page, shape, &copy[1..=shape.map_words]))
+}
+
+/// The first edge of the page that a copy is of, by the copy's first word.
+fn lo_of(word: u64) -> Option<u8> {
+    (word >> RECORD_WORDS_AT & 127 != 0).then_some((word >> LO_AT & 31) as u8)
+}
+
+/// Which pages of a node have copies, by their first edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Copied([Option<u8>; COPIES]);
+
+impl Copied {
+    /// Those in a node's copies.
+    pub(super) fn of(copies: &[u64]) -> Self {
+        let mut copied = Self::default();
+        for (lo, copy) in copied.0.iter_mut().zip(copies.chunks_exact(COPY_WORDS)) {
+            *lo = lo_of(copy[0]);
+        }
+        copied
+    }
+
+    /// Which copy becomes that of the page with this first edge: the one it has, a free one, or
+    /// another page's.
+    pub(super) fn assign(&mut self, lo: u8) -> usize {
+        let at = [Some(lo), None].into_iter().find_map(|wanted| self.0.iter().position(|of| *of == wanted));
+        let at = at.unwrap_or(usize::from(lo) * COPIES / EDGES);
+        self.0[at] = Some(lo);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::map::Map;
+    use super::super::nibble::LAST;
+    use super::*;
+    use darter_fabric::GlobalAddr;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_page_is_what_its_copy_says(
+            tails in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 0..5), 1..64),
+            prefix in 0_usize..60,
+            depth in 0_usize..6,
+            born in any::<u32>(),
+            record_words in 1_usize..33,
+            lo in 0_u8..=LAST,
+        ) {
+            let keys: Vec<_> = tails.iter().map(|tail| [&vec![7; prefix.max(3)][..], tail].concat()).collect();
+            let map = Map::of(keys.iter().map(Vec::as_slice));
+            let shape = Shape {
+                born,
+                delta: 16,
+                records: keys.len(),
+                record_words,
+                map_words: map.words.len(),
+                edges: EdgeRange { lo, hi: LAST },
+                depth,
+                base: map.base,
+                width: map.width,
+            };
+            let page = PageRef { addr: GlobalAddr::new(1, 64), class: u8::MAX >> 1 };
+            let copied = copy(&shape, &map.words);
+            let base = map.base - map::least_base(keys.len(), depth);
+            prop_assert_eq!(copied.is_some(), map.words.len() <= MAP_WORDS && base <= BASE_MAX);
+            if let Some(words) = copied {
+                let copies = [&[0; COPY_WORDS][..], &words].concat();
+                let found = page_by_copy(&copies, page, shape.edges, depth, 16).unwrap();
+                prop_assert_eq!(found, PageHint::new(page, shape, &map.words));
+                let other = EdgeRange { lo: (lo + 1) % 17, hi: LAST };
+                prop_assert!(page_by_copy(&copies, page, other, depth, 16).is_none());
+            }
+        }
+
+        #[test]
+        fn any_words_are_some_copy_or_none(words in proptest::collection::vec(any::<u64>(), 24), class in 0_u8..64) {
+            let page = PageRef { addr: GlobalAddr::new(1, 64), class };
+            for lo in 0..=LAST {
+                if let Some(hint) = page_by_copy(&words, page, EdgeRange::one(lo), 3, 16) {
+                    prop_assert!(hint.shape.words() as u64 * 8 <= page.bytes());
+                    prop_assert!(hint.shape.rank(&hint.map, b"any key").is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_go_where_there_is_room() {
+        let mut copied = Copied::default();
+        assert_eq!([3, 9, 12, 3].map(|lo| copied.assign(lo)), [0, 1, 2, 0]);
+        assert_eq!([16, 1, 16].map(|lo| copied.assign(lo)), [3, 0, 3]);
+    }
+}

@@ -1,0 +1,62 @@
+//! What a descent is for, and how it ends.
+
+use super::node::NodeAt;
+use super::page::Head;
+use super::via::Via;
+use super::word::Word;
+use darter_fabric::GlobalAddr;
+use smallvec::SmallVec;
+
+/// Words of a leaf's image.
+pub(super) type Image = SmallVec<[u64; 12]>;
+
+/// What a key's place says.
+#[derive(Clone, Debug)]
+pub(super) enum Spot {
+    /// The key is static, with its value if it has one.
+    Record {
+        addr: GlobalAddr,
+        word: Word,
+        /// Whether the record's key stands in it.
+        stands: bool,
+        value: Option<Image>,
+    },
+    /// The key is in the delta.
+    Delta { addr: GlobalAddr, word: Word, value: Image },
+    /// The key is absent. An insert goes to this delta slot; none is left if there is none.
+    Absent { vacancy: Option<(GlobalAddr, Word)> },
+}
+
+/// Where a key's page was found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) head: Head,
+    pub(super) spot: Spot,
+    /// The slot that pointed to the page, unless the page was remembered.
+    pub(super) from: Option<Via>,
+}
+
+/// How a descent ends.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // one lives on the stack for an operation; a box would cost an allocation
+pub(super) enum End {
+    /// No page is responsible for the key: a slot with NONE.
+    Vacant { via: Via },
+    /// The key leaves the path in the compressed nibbles before a child node.
+    Diverged { via: Via, child: NodeAt },
+    /// For writers: a node on the way is being replaced.
+    Sealed { node: NodeAt },
+    /// A page.
+    Page(Found),
+    /// For readers who know the page's map: the value.
+    Value(Option<Image>),
+}
+
+/// What the descent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To return a value.
+    Read,
+    /// To change the place found.
+    Write,
+}
