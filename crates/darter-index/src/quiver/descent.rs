@@ -106,7 +106,10 @@ impl<'k> Descent<'k> {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
         shared.cache.enter(epoch);
         match shared.cache.find(&mut descent.key) {
-            Some(Hit { page: Some(page), identity, .. }) => descent.enter_lead(page, Some(identity)),
+            Some(Hit { page: Some(page), identity, .. }) => {
+                let rank = page.shape.rank(&page.map, key);
+                descent.enter_lead(page, (rank, true), Some(identity));
+            }
             Some(Hit { node, .. }) => descent.enter_node(node),
             None => descent.enter_root(shared),
         }
@@ -143,10 +146,16 @@ impl<'k> Descent<'k> {
         }
     }
 
-    fn enter_lead(&mut self, hint: PageHint, remembered: Option<u64>) {
-        let rank = hint.shape.rank(&hint.map, self.key.bytes());
+    /// Goes to the record that a page is known to have for the key: without the head if that is for
+    /// a reader and the page's whole map is known.
+    fn enter_lead(
+        &mut self,
+        hint: PageHint,
+        (rank, is_whole): (Option<usize>, bool),
+        remembered: Option<u64>,
+    ) {
         self.stage = match (rank, self.purpose) {
-            (Some(rank), Purpose::Read) => Stage::Record { rank, read: None },
+            (Some(rank), Purpose::Read) if is_whole => Stage::Record { rank, read: None },
             _ => Stage::Head {
                 page: hint.page,
                 words: hint.shape.head_words(),
@@ -247,8 +256,16 @@ impl<'k> Descent<'k> {
             Content::Page { class, addr, .. } => {
                 let page = PageRef { addr, class };
                 let delta = shared.geometry.delta;
-                match map_copy::page_by_copy(node::copies(words), page, via.edges, depth, delta) {
-                    Some(hint) => self.enter_lead(hint, None),
+                match map_copy::page_for(
+                    node::copies(words),
+                    (page, via.edges),
+                    depth,
+                    delta,
+                    self.key.bytes(),
+                ) {
+                    Some(map_copy::CopiedPage { hint, is_whole, rank }) => {
+                        self.enter_lead(hint, (Some(rank), is_whole), None);
+                    }
                     None => self.enter_page(page, page.head_words(delta)),
                 }
                 self.from = Some(via);

@@ -45,19 +45,29 @@ impl Map {
             return Self::default();
         };
         let width = u32::BITS - (most - base).leading_zeros();
-        let mut words = vec![0; (positions.len() * width as usize).div_ceil(64)];
-        for (at, position) in positions.iter().enumerate() {
-            let first = at * width as usize;
-            let value = u64::from(position - base);
-            if width > 0 {
-                words[first / 64] |= value << (first % 64);
-                if first % 64 + width as usize > 64 {
-                    words[first / 64 + 1] |= value >> (64 - first % 64);
-                }
-            }
-        }
+        let words = packed(positions.iter().map(|position| position - base), width);
         Self { base, width, words }
     }
+}
+
+/// Positions of `width` bits next to each other.
+fn packed(positions: impl ExactSizeIterator<Item = u32>, width: u32) -> Vec<u64> {
+    let mut words = vec![0; (positions.len() * width as usize).div_ceil(64)];
+    for (at, position) in positions.enumerate().filter(|_| width > 0) {
+        let (first, value) = (at * width as usize, u64::from(position));
+        words[first / 64] |= value << (first % 64);
+        if first % 64 + width as usize > 64 {
+            words[first / 64 + 1] |= value >> (64 - first % 64);
+        }
+    }
+    words
+}
+
+/// The map of so many keys with positions of `narrow` bits instead of `width`: those that do not fit
+/// are as high as can be.
+pub(super) fn narrowed(words: &[u64], keys: usize, width: u32, narrow: u32) -> Vec<u64> {
+    let most = (1 << narrow) - 1;
+    packed((0..keys - 1).map(|at| position(words, width, at).min(most)), narrow)
 }
 
 /// Returns one of the positions that `words` hold; 0 where they hold too few.

@@ -2,12 +2,13 @@
 //! the node goes to a record in the next round trip, as by a remembered page.
 //!
 //! ```text
-//! copy  | born 32 | records - 1, 6 | record words 7 | width 5 | lo 5 | base 9 |   map, 5 words
+//! copy  | born 32 | records - 1, 6 | record words 7 | width 5 | lo 5 | base 9 |   map, 4 words
 //! ```
 //!
 //! A copy is a hint, like all that is remembered: whoever links a page writes it, without regard to
-//! others who do, and nobody seals it. *Base* is less the position where the node's prefix ends. A
-//! page whose map is longer has no copy, and some nodes have more pages than copies.
+//! others who do, and nobody seals it. *Base* is less the position where the node's prefix ends. The
+//! copy of a larger map has fewer bits a position: those that do not fit are as high as can be, which
+//! leads few keys astray. Some nodes have more pages than copies.
 
 use super::hint::PageHint;
 use super::map;
@@ -15,11 +16,11 @@ use super::nibble::{EDGES, EdgeRange};
 use super::page::{PageRef, RECORDS_MAX, Shape};
 
 /// Copies in a node.
-pub(super) const COPIES: usize = 4;
+pub(super) const COPIES: usize = 7;
 /// Words of a copy.
 pub(super) const COPY_WORDS: usize = 1 + MAP_WORDS;
 
-const MAP_WORDS: usize = 5;
+const MAP_WORDS: usize = 4;
 
 const BORN_AT: u32 = 32;
 const RECORDS_AT: u32 = 26;
@@ -28,32 +29,49 @@ const WIDTH_AT: u32 = 14;
 const LO_AT: u32 = 9;
 const BASE_MAX: u32 = (1 << LO_AT) - 1;
 
+/// Bits of a position in the copy of a map of so many keys.
+fn width_of(records: usize, width: u32) -> u32 {
+    width.min((MAP_WORDS * 64 / (records - 1).max(1)) as u32)
+}
+
 /// A page's copy, unless it is one that has none.
 pub(super) fn copy(shape: &Shape, map: &[u64]) -> Option<[u64; COPY_WORDS]> {
     let base = shape.base.checked_sub(map::least_base(shape.records, shape.depth))?;
-    let fits = base <= BASE_MAX && (1..=RECORDS_MAX).contains(&shape.records) && map.len() <= MAP_WORDS;
+    if base > BASE_MAX || !(1..=RECORDS_MAX).contains(&shape.records) {
+        return None;
+    }
     let mut words = [0; COPY_WORDS];
     words[0] = u64::from(shape.born) << BORN_AT
-        | (shape.records as u64).wrapping_sub(1) << RECORDS_AT
+        | (shape.records as u64 - 1) << RECORDS_AT
         | (shape.record_words as u64) << RECORD_WORDS_AT
         | u64::from(shape.width) << WIDTH_AT
         | u64::from(shape.edges.lo) << LO_AT
         | u64::from(base);
-    if fits {
-        words[1..=map.len()].copy_from_slice(map);
-    }
-    fits.then_some(words)
+    let narrow = map::narrowed(map, shape.records, shape.width, width_of(shape.records, shape.width));
+    words[1..=narrow.len()].copy_from_slice(&narrow);
+    Some(words)
 }
 
-/// The page that a slot points to, by its copy among those of the node, with so many delta slots; none
-/// if it has no copy.
-pub(super) fn page_by_copy(
+/// What a copy tells a key of the way to its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CopiedPage {
+    /// The page, with the map if the copy has all of it.
+    pub(super) hint: PageHint,
+    /// Whether it has.
+    pub(super) is_whole: bool,
+    /// The rank of the key's record if the key is static; if the copy is not whole, most likely.
+    pub(super) rank: usize,
+}
+
+/// What a node's copies tell of the page that a slot of it points to, in an index whose pages have so
+/// many delta slots; none if the page has no copy.
+pub(super) fn page_for(
     copies: &[u64],
-    page: PageRef,
-    edges: EdgeRange,
+    (page, edges): (PageRef, EdgeRange),
     depth: usize,
     delta: usize,
-) -> Option<PageHint> {
+    key: &[u8],
+) -> Option<CopiedPage> {
     let copy = copies.chunks_exact(COPY_WORDS).find(|copy| lo_of(copy[0]) == Some(edges.lo))?;
     let records = (copy[0] >> RECORDS_AT & 63) as usize + 1;
     let width = (copy[0] >> WIDTH_AT & 31) as u32;
@@ -68,8 +86,14 @@ pub(super) fn page_by_copy(
         base: (copy[0] as u32 & BASE_MAX) + map::least_base(records, depth),
         width,
     };
-    let is_possible = shape.map_words <= MAP_WORDS && shape.words() as u64 * 8 <= page.bytes();
-    is_possible.then(|| PageHint::new(page, shape, &copy[1..=shape.map_words]))
+    if shape.words() as u64 * 8 > page.bytes() {
+        return None;
+    }
+    let narrow = width_of(records, width);
+    let rank = map::rank(shape.base, narrow, &copy[1..], records, key);
+    let is_whole = narrow == width;
+    let map = if is_whole { &copy[1..=shape.map_words] } else { &[] };
+    Some(CopiedPage { hint: PageHint::new(page, shape, map), is_whole, rank })
 }
 
 /// The first edge of the page that a copy is of, by the copy's first word.
@@ -135,13 +159,20 @@ mod tests {
             let page = PageRef { addr: GlobalAddr::new(1, 64), class: u8::MAX >> 1 };
             let copied = copy(&shape, &map.words);
             let base = map.base - map::least_base(keys.len(), depth);
-            prop_assert_eq!(copied.is_some(), map.words.len() <= MAP_WORDS && base <= BASE_MAX);
+            prop_assert_eq!(copied.is_some(), base <= BASE_MAX);
             if let Some(words) = copied {
                 let copies = [&[0; COPY_WORDS][..], &words].concat();
-                let found = page_by_copy(&copies, page, shape.edges, depth, 16).unwrap();
-                prop_assert_eq!(found, PageHint::new(page, shape, &map.words));
+                let hint = PageHint::new(page, shape, &map.words);
+                let mut right = 0;
+                for (rank, key) in keys.iter().enumerate() {
+                    let found = page_for(&copies, (page, shape.edges), depth, 16, key).unwrap();
+                    prop_assert_eq!(found.hint.shape, shape);
+                    prop_assert!(!found.is_whole || (&found.hint, found.rank) == (&hint, rank));
+                    right += usize::from(found.rank == rank);
+                }
+                prop_assert!(right * 4 >= keys.len(), "{} of {}", right, keys.len());
                 let other = EdgeRange { lo: (lo + 1) % 17, hi: LAST };
-                prop_assert!(page_by_copy(&copies, page, other, depth, 16).is_none());
+                prop_assert!(page_for(&copies, (page, other), depth, 16, b"").is_none());
             }
         }
 
@@ -149,9 +180,9 @@ mod tests {
         fn any_words_are_some_copy_or_none(words in proptest::collection::vec(any::<u64>(), 24), class in 0_u8..64) {
             let page = PageRef { addr: GlobalAddr::new(1, 64), class };
             for lo in 0..=LAST {
-                if let Some(hint) = page_by_copy(&words, page, EdgeRange::one(lo), 3, 16) {
-                    prop_assert!(hint.shape.words() as u64 * 8 <= page.bytes());
-                    prop_assert!(hint.shape.rank(&hint.map, b"any key").is_some());
+                if let Some(found) = page_for(&words, (page, EdgeRange::one(lo)), 3, 16, b"any key") {
+                    prop_assert!(found.hint.shape.words() as u64 * 8 <= page.bytes());
+                    prop_assert!(found.rank < found.hint.shape.records);
                 }
             }
         }
@@ -161,6 +192,7 @@ mod tests {
     fn copies_go_where_there_is_room() {
         let mut copied = Copied::default();
         assert_eq!([3, 9, 12, 3].map(|lo| copied.assign(lo)), [0, 1, 2, 0]);
-        assert_eq!([16, 1, 16].map(|lo| copied.assign(lo)), [3, 0, 3]);
+        assert_eq!([1, 2, 4, 5].map(|lo| copied.assign(lo)), [3, 4, 5, 6]);
+        assert_eq!([16, 0, 16].map(|lo| copied.assign(lo)), [6, 0, 6]);
     }
 }
