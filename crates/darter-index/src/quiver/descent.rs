@@ -106,9 +106,9 @@ impl<'k> Descent<'k> {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
         shared.cache.enter(epoch);
         match shared.cache.find(&mut descent.key) {
-            Some(Hit { page: Some(page), identity, .. }) => {
-                let rank = page.shape.rank(&page.map, key);
-                descent.enter_lead(page, (rank, true), Some(identity));
+            Some(Hit { page: Some(page), identity, node }) => {
+                descent.node = NodeAt { addr: node.addr, depth: node.depth };
+                descent.enter_remembered(page, identity);
             }
             Some(Hit { node, .. }) => descent.enter_node(node),
             None => descent.enter_root(shared),
@@ -146,16 +146,24 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Goes to the record that a page is known to have for the key: without the head if that is for
-    /// a reader and the page's whole map is known.
+    /// Goes to a remembered page: with its head if the key may be in the delta.
+    fn enter_remembered(&mut self, hint: PageHint, identity: u64) {
+        let key = self.key.bytes();
+        let (rank, print) = (hint.shape.rank(&hint.map, key), hint.shape.leaf_print(key, self.print));
+        let is_static = !hint.delta.may_have(print);
+        self.enter_lead(hint, (rank, is_static), Some(identity));
+    }
+
+    /// Goes to the record that a page is known to have for the key: without the head if a reader is
+    /// likely to be content with it.
     fn enter_lead(
         &mut self,
         hint: PageHint,
-        (rank, is_whole): (Option<usize>, bool),
+        (rank, is_likely): (Option<usize>, bool),
         remembered: Option<u64>,
     ) {
         self.stage = match (rank, self.purpose) {
-            (Some(rank), Purpose::Read) if is_whole => Stage::Record { rank, read: None },
+            (Some(rank), Purpose::Read) if is_likely => Stage::Record { rank, read: None },
             _ => Stage::Head {
                 page: hint.page,
                 words: hint.shape.head_words(),
@@ -332,12 +340,24 @@ impl<'k> Descent<'k> {
         }
         if head.is_sealed {
             note(situations::READ_SEALED);
-        } else if !self.is_by_memory()
-            && let Some(known) = self.known
-        {
-            shared.cache.learn_page(known, &PageHint::new(page, head.shape, &head.map), self.epoch);
+        } else {
+            self.learn_page(shared, &head);
         }
         Ok(Some(head))
+    }
+
+    /// Remembers a page whose head was read, unless it is remembered as that.
+    fn learn_page(&mut self, shared: &Shared, head: &Head) {
+        let hint = PageHint::new(head.page, head.shape, &head.map).with_delta(head.delta.iter().copied());
+        match (&self.lead, self.known) {
+            (Some(Lead { hint: known, remembered: Some(identity) }), _) => {
+                if self.purpose == Purpose::Read && known.delta != hint.delta {
+                    shared.cache.renew_page(*identity, self.node.addr, &hint, self.epoch);
+                }
+            }
+            (_, Some(known)) => shared.cache.learn_page(known, &hint, self.epoch),
+            _ => {}
+        }
     }
 
     /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.

@@ -158,6 +158,11 @@ impl Shape {
         &words[self.head_words() - self.map_words..self.head_words()]
     }
 
+    /// The delta in a page's words.
+    pub(super) fn delta_in<'w>(&self, words: &'w [u64]) -> impl Iterator<Item = Word> + use<'w> {
+        words[FIXED_WORDS..FIXED_WORDS + self.delta].iter().map(|&word| Word(word))
+    }
+
     /// The rank at which a key is if it is static, none in a page without records.
     pub(super) fn rank(&self, map: &[u64], key: &[u8]) -> Option<usize> {
         let rank = map::rank(self.base, self.width, map, self.records, key);

@@ -3,9 +3,11 @@
 use super::build::{Builder, Homes};
 use super::content::Content as Pairs;
 use super::descent::{Descent, End, Purpose, Spot};
+use super::hint::PageHint;
 use super::holes::QuiverHole;
 use super::map_copy::Copied;
-use super::node::{self, Slot};
+use super::nibble::{NibbleKey, edge};
+use super::node::{self, Content, NodeAt, Slot};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
 use super::pair::{Maker, Place};
@@ -32,12 +34,17 @@ struct MadePart {
     part: Part,
     maker: Maker,
     slot: Slot,
+    /// The page, if it is one.
+    page: Option<PageHint>,
 }
 
 impl<F: Fabric> Operation<'_, F> {
     /// Replaces the page of a key, which was found by what the process remembers, if it has no room
     /// or is being replaced.
-    pub(super) async fn rebuild_remembered(&mut self, key: &[u8]) -> Result<()> {
+    pub(super) async fn rebuild_remembered(&mut self, key: &[u8], page: PageRef) -> Result<()> {
+        if let Some((via, words)) = self.read_remembered(key, page).await? {
+            return self.rebuild_read(via, page, words).await;
+        }
         let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
         match self.run(&mut descent).await? {
             End::Page(found) => {
@@ -56,12 +63,42 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
+    /// The words of a page, which lives, and the slot that points to it, by the node that the process
+    /// remembers; none if that does not say so.
+    async fn read_remembered(&mut self, key: &[u8], page: PageRef) -> Result<Option<(Via, Vec<u64>)>> {
+        let mut path = NibbleKey::new(self.shared.keys, key);
+        let Some(hit) = self.shared.cache.find(&mut path) else { return Ok(None) };
+        let node = NodeAt { addr: hit.node.addr, depth: hit.node.depth };
+        let mut batch = self.client.batch();
+        let node_read = batch.read(node.addr, node::NODE_WORDS);
+        let page_read = batch.read(page.addr, (page.bytes() / 8) as usize);
+        let done = self.client.submit(batch).await?;
+        let (words, page_words) = (done.words(node_read).to_vec(), done.words(page_read).to_vec());
+        self.client.recycle(done);
+        let lives = words[0] == hit.identity
+            && node::proves(words[node::GUARD_AT], hit.node.born)
+            && !node::is_sealed(&words);
+        if !lives {
+            return Ok(None);
+        }
+        let (lo, slot) = node::responsible(node.addr, &node::slots(&words), edge(key, node.depth))?;
+        let is_there = matches!(slot.content(), Content::Page { addr, .. } if addr == page.addr);
+        Ok(is_there.then(|| (Via::of(node, &words, lo), page_words)))
+    }
+
     /// Replaces the page that a slot points to, or finishes its replacement.
     ///
     /// All that follows the page is made before the first seal: a pool that is full leaves the page
     /// as it was. What another client changes in between is made anew.
     pub(super) async fn rebuild(&mut self, via: Via, page: PageRef) -> Result<()> {
-        let (shape, mut words) = self.read_page(page).await?;
+        let words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
+        self.rebuild_read(via, page, words).await
+    }
+
+    /// The same with the page's words.
+    async fn rebuild_read(&mut self, via: Via, page: PageRef, mut words: Vec<u64>) -> Result<()> {
+        let shape = Shape::of(page, &words)?;
+        words.truncate(shape.words());
         let mut old = self.old_page(via, page, shape, &words).await?;
         let mut made = self.make_all(&old).await?;
         let before = words.clone();
@@ -92,7 +129,7 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let mut maker = Maker::new(self.shared, self.client.epoch());
             match self.make(&mut maker, old, &part, &mut copied).await {
-                Ok(slot) => made.push(MadePart { part, maker, slot }),
+                Ok((slot, page)) => made.push(MadePart { part, maker, slot, page }),
                 Err(error) => {
                     maker.discard(&mut self.client);
                     self.discard_all(made);
@@ -132,7 +169,7 @@ impl<F: Fabric> Operation<'_, F> {
             made.reverse();
         }
         let mut is_going = true;
-        for MadePart { part, mut maker, slot } in made {
+        for MadePart { part, mut maker, slot, page } in made {
             if !is_going {
                 maker.discard(&mut self.client);
                 continue;
@@ -141,6 +178,10 @@ impl<F: Fabric> Operation<'_, F> {
             let at = node::slot_addr(old.via.node.addr, part.edges.lo);
             let expected = if is_first { old.via.at.slot } else { Slot::EMPTY };
             let found = Slot(maker.link(&mut self.client, at, expected.0, slot.0).await?);
+            if let Some(page) = page.filter(|_| found == expected) {
+                let (via, epoch) = (&old.via, self.client.epoch());
+                self.shared.cache.renew_page(via.identity, via.node.addr, &page, epoch);
+            }
             if found == expected || mutant!("quiver-leaves-of-a-found-part-retired") {
                 let strays = old.pairs.strays.iter().filter(|(edge, _)| part.edges.contains(*edge));
                 for leaf in maker.left.iter().chain(strays.map(|(_, leaf)| leaf)) {
@@ -162,20 +203,26 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Makes a part. Returns the slot that is to point to it.
-    async fn make(&mut self, maker: &mut Maker, old: &Old, part: &Part, copied: &mut Copied) -> Result<Slot> {
+    /// Makes a part. Returns the slot that is to point to it, and the page if it is one.
+    async fn make(
+        &mut self,
+        maker: &mut Maker,
+        old: &Old,
+        part: &Part,
+        copied: &mut Copied,
+    ) -> Result<(Slot, Option<PageHint>)> {
         let Some(pairs) = old.pairs.pairs.get(part.pairs.clone()) else {
             return Err(IndexError::corrupt(old.page.addr, "page parted otherwise than its pairs call for"));
         };
         let home = old.via.node.addr.node();
         match part.kind {
-            Kind::None => Ok(Slot::none(part.edges.hi)),
+            Kind::None => Ok((Slot::none(part.edges.hi), None)),
             Kind::Page => {
                 let place =
                     Place { identity: old.via.identity, depth: old.shape.depth, edges: part.edges, home };
                 let page = maker.page(&mut self.client, place, pairs).await?;
                 maker.copy_map(old.via.node.addr, copied, &page);
-                Ok(Slot::of(&page))
+                Ok((Slot::of(&page), Some(page)))
             }
             Kind::Node => {
                 let records = self.shared.geometry.records;
@@ -193,7 +240,7 @@ impl<F: Fabric> Operation<'_, F> {
                     Err(error) => Err(error),
                 };
                 *maker = builder.maker;
-                slot
+                slot.map(|slot| (slot, None))
             }
         }
     }

@@ -400,7 +400,7 @@ impl<F: Fabric> Operation<'_, F> {
                 && is_whole
                 && page::proves(words[0], shape.born)
             {
-                let hint = PageHint::new(page, shape, shape.map_in(words));
+                let hint = PageHint::new(page, shape, shape.map_in(words)).with_delta(shape.delta_in(words));
                 self.shared.cache.learn_page(known, &hint, self.client.epoch());
             }
             if torn.is_some() {

@@ -89,6 +89,14 @@ impl Print {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafPrint(u64);
 
+impl LeafPrint {
+    /// One of so many parts that prints fall in, about as likely as every other.
+    pub(super) fn bucket(self, parts: u32) -> u32 {
+        let print = (self.0 >> UPPER_AT & 31) << 4 | self.0 >> PRINT_AT & 15;
+        (print as u32).wrapping_mul(0x9e37_79b1) >> 7 & (parts - 1)
+    }
+}
+
 impl Word {
     /// A delta slot that was never taken.
     pub(super) const EMPTY: Self = Self(0);
@@ -144,14 +152,19 @@ impl Word {
 
     /// Whether it may hold the leaf of a key with this print.
     pub(super) fn may_be_leaf_of(self, LeafPrint(print): LeafPrint) -> bool {
-        let mask = 0b1_1111 << UPPER_AT | 0b1111 << PRINT_AT;
-        self.0 >> KIND_AT == LEAF && (self.0 ^ print) & mask == 0
+        self.leaf_print() == Some(LeafPrint(print))
     }
 
     /// The edge of the key whose leaf it holds, in a page for these edges.
     pub(super) fn leaf_edge(self, edges: EdgeRange) -> u8 {
         let print = (self.0 >> UPPER_AT & 31) << 4 | self.0 >> PRINT_AT & 15;
         edges.lo + (print >> (PRINT_BITS - edges.bits())) as u8
+    }
+
+    /// What it has of its leaf's key, if it has a leaf.
+    pub(super) fn leaf_print(self) -> Option<LeafPrint> {
+        let mask = 0b1_1111 << UPPER_AT | 0b1111 << PRINT_AT;
+        (self.0 >> KIND_AT == LEAF).then_some(LeafPrint(self.0 & mask))
     }
 
     /// Whether it is the slot that this key had in the delta, and left.

@@ -240,7 +240,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         match found.from {
             Some(from) => self.rebuild(from, found.head.page).await?,
-            None => self.rebuild_remembered(key).await?,
+            None => self.rebuild_remembered(key, found.head.page).await?,
         }
         Ok(Turn::Again)
     }

@@ -7,17 +7,18 @@
 //!
 //! item    63    62     61   57 56                 44 43            0
 //! page   |  1  | used |  lo 5 | record words 7 | records - 1, 6 | address / 16 |
-//!         delta 5 | hi 5 | width 5 | own born 1 | base 16; own born; the map
+//!         delta 5 | hi 5 | width 5 | own born 1 | filtered 1 | base 15; own born; filter; the map
 //! child  |  0  | used | edge 5 | tagged 1 | own born 1 | skip 11 | address / 16 |
 //!         own born; tag
 //! ```
 //!
+//! The *filter* is of the keys in the page's delta; it is there if it knows of any.
 //! *Born* of an item is the node's unless it has its own. *Base* is less the position where the
 //! node's prefix ends. The *tag* is of the child's identity; it is there if nibbles are skipped, which
 //! a key on the way may not have.
 
 use super::log::Log;
-use crate::quiver::hint::{NodeHint, PageHint};
+use crate::quiver::hint::{DeltaFilter, NodeHint, PageHint};
 use crate::quiver::map;
 use crate::quiver::nibble::{EdgeRange, identity_depth};
 use crate::quiver::node::SKIP_MAX;
@@ -49,7 +50,8 @@ const DELTA_AT: u32 = 27;
 const HI_AT: u32 = 22;
 const WIDTH_AT: u32 = 17;
 const PAGE_BORN_AT: u32 = 16;
-const BASE_MAX: u32 = (1 << 16) - 1;
+const FILTERED_AT: u32 = 15;
+const BASE_MAX: u32 = (1 << FILTERED_AT) - 1;
 
 /// A block by its position.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +130,7 @@ impl Draft {
     /// Adds a page. Returns whether it can be remembered.
     #[must_use]
     pub(super) fn add_page(&mut self, node: NodeHint, hint: &PageHint) -> bool {
-        let PageHint { page, shape, map } = hint;
+        let PageHint { page, shape, map, delta } = hint;
         let base = shape.base.checked_sub(map::least_base(shape.records, shape.depth));
         let Some(base) = base.filter(|base| *base <= BASE_MAX) else { return false };
         let is_usual = shape.depth == node.depth
@@ -139,7 +141,7 @@ impl Draft {
         if !is_usual {
             return false;
         }
-        let has_born = shape.born != node.born;
+        let (has_born, has_filter) = (shape.born != node.born, *delta != DeltaFilter::default());
         push_pair(
             &mut self.units,
             1 << PAGE_AT
@@ -153,9 +155,11 @@ impl Draft {
                 | u32::from(shape.edges.hi) << HI_AT
                 | shape.width << WIDTH_AT
                 | u32::from(has_born) << PAGE_BORN_AT
+                | u32::from(has_filter) << FILTERED_AT
                 | base,
         );
         self.units.extend(has_born.then_some(shape.born));
+        self.units.extend(has_filter.then_some(delta.0));
         let halves = map.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]);
         self.units.extend(halves.take(map_units(shape.records, shape.width)));
         true
@@ -214,8 +218,8 @@ impl Item {
         let mut item = Self { at, units: 2, word: log.pair(at) };
         item.units += if item.is_page() {
             let shape = log.unit(at.wrapping_add(2));
-            let born = (shape >> PAGE_BORN_AT & 1) as usize;
-            1 + born + map_units(item.records(), shape >> WIDTH_AT & 31)
+            let extra = (shape >> PAGE_BORN_AT & 1) as usize + (shape >> FILTERED_AT & 1) as usize;
+            1 + extra + map_units(item.records(), shape >> WIDTH_AT & 31)
         } else {
             (item.word >> CHILD_BORN_AT & 1) as usize + (item.word >> TAGGED_AT & 1) as usize
         };
@@ -257,8 +261,10 @@ impl Item {
     pub(super) fn page(self, log: &Log, node: NodeHint) -> PageHint {
         let word = log.unit(self.at.wrapping_add(2));
         let (records, width) = (self.records(), word >> WIDTH_AT & 31);
-        let has_born = word >> PAGE_BORN_AT & 1 == 1;
-        let born = if has_born { log.unit(self.at.wrapping_add(3)) } else { node.born };
+        let (has_born, has_filter) = (word >> PAGE_BORN_AT & 1, word >> FILTERED_AT & 1);
+        let behind = |count: u32| self.at.wrapping_add(3 + count);
+        let born = if has_born == 1 { log.unit(behind(0)) } else { node.born };
+        let filter = if has_filter == 1 { log.unit(behind(has_born)) } else { 0 };
         let shape = Shape {
             born,
             delta: (word >> DELTA_AT) as usize,
@@ -273,11 +279,10 @@ impl Item {
         let class = class_of(shape.words() as u64 * 8).unwrap_or(u8::MAX);
         let units = map_units(records, width);
         let mut words = SmallVec::from_elem(0, shape.map_words);
-        let first = self.at.wrapping_add(3 + u32::from(has_born));
-        for (at, unit) in log.units(first, units).enumerate() {
+        for (at, unit) in log.units(behind(has_born + has_filter), units).enumerate() {
             words[at / 2] |= u64::from(unit) << (at % 2 * 32);
         }
-        PageHint { page: PageRef { addr: self.addr(), class }, shape, map: words }
+        PageHint { page: PageRef { addr: self.addr(), class }, shape, map: words, delta: DeltaFilter(filter) }
     }
 
     /// The child node; that of a node.

@@ -14,6 +14,7 @@ mod table;
 use self::shard::Shard;
 use super::hint::{NodeHint, PageHint};
 use super::nibble::{NibbleKey, edge, nibbles};
+use darter_fabric::GlobalAddr;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -163,6 +164,16 @@ impl Cache {
             |log, item| !item.edges(log).contains(edge),
             |draft| draft.add_child(above, edge, identity, node),
         );
+    }
+
+    /// Remembers a page in the place of those that it has replaced, if its node is remembered.
+    pub(super) fn renew_page(&self, identity: u64, node: GlobalAddr, hint: &PageHint, epoch: u64) {
+        let block = self.shard(identity).and_then(|shard| shard.find(identity));
+        if let Some(block) = block
+            && block.node.addr == node
+        {
+            self.learn_page((identity, block.node), hint, epoch);
+        }
     }
 
     /// Remembers a page of a node.
