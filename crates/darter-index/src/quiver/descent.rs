@@ -24,7 +24,7 @@ use crate::checker::note;
 use crate::radix::leaf;
 use crate::radix::search::Search;
 use crate::{IndexError, Result};
-use darter_fabric::{Batch, GlobalAddr, ReadId};
+use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
 
 /// The part of a page that is read after its head.
@@ -60,7 +60,8 @@ enum Stage {
     /// For readers who know the page's map: a record alone.
     Record {
         rank: usize,
-        read: Option<ReadId>,
+        /// With the page's first words if it is foreseen by a copy.
+        reads: Option<(ReadId, Option<ReadId>)>,
     },
     /// … and its leaf, with the page's first words.
     Leaf {
@@ -163,7 +164,7 @@ impl<'k> Descent<'k> {
         remembered: Option<u64>,
     ) {
         self.stage = match (rank, self.purpose) {
-            (Some(rank), Purpose::Read) if is_likely => Stage::Record { rank, read: None },
+            (Some(rank), Purpose::Read) if is_likely => Stage::Record { rank, reads: None },
             _ => Stage::Head {
                 page: hint.page,
                 words: hint.shape.head_words(),
@@ -447,12 +448,23 @@ impl<'k> Descent<'k> {
     }
 
     /// A reader's look at one record, by what is known of the page.
-    fn absorb_record(&mut self, shared: &Shared, rank: usize, words: &[u64]) -> Option<End> {
+    fn absorb_record(
+        &mut self,
+        shared: &Shared,
+        rank: usize,
+        words: &[u64],
+        head: Option<&[u64]>,
+    ) -> Option<End> {
         let Some(Lead { hint, remembered }) = &self.lead else {
             self.restart(shared);
             return None;
         };
         let (page, shape) = (hint.page, hint.shape);
+        let is_proved = head.is_none_or(|head| hint.is_proved_by(head));
+        if !is_proved && !mutant!("quiver-map-copy-not-proved") {
+            self.enter_without_copy(shared, page);
+            return None;
+        }
         let word = Word(words[0]);
         let addr = hint.page.addr.plus(hint.shape.record_at(rank) as u64 * 8);
         let is_own = standing(addr, words).is_some_and(|leaf| leaf.key == self.key.bytes());
@@ -476,12 +488,11 @@ impl<'k> Descent<'k> {
             }
             _ => {}
         }
-        if remembered.is_some() {
-            self.seen = Some((rank, words.into()));
-            self.enter_page(page, shape.head_words());
-        } else {
-            self.enter_without_copy(shared, page);
+        if mutant!("quiver-absence-by-a-remembered-map") {
+            return Some(End::Value(None));
         }
+        self.seen = Some((rank, words.into()));
+        self.enter_page(page, shape.head_words());
         None
     }
 
@@ -544,10 +555,13 @@ impl Search<Shared> for Descent<'_> {
                     probe.record_leaf = Some(batch.read(addr, leaf::class_words(class)));
                 }
             }
-            Stage::Record { rank, read } => {
-                if let Some(Lead { hint, .. }) = &self.lead {
+            Stage::Record { rank, reads } => {
+                if let Some(Lead { hint, remembered }) = &self.lead {
                     let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
-                    *read = Some(batch.read(at, hint.shape.record_words));
+                    let record = batch.read(at, hint.shape.record_words);
+                    // What the process remembers proves itself; a copy in a node may be of another page.
+                    let is_copy = remembered.is_none();
+                    *reads = Some((record, is_copy.then(|| batch.read(hint.page.addr, page::FIXED_WORDS))));
                 }
             }
             Stage::Leaf { leaf, reads, .. } => {
@@ -578,8 +592,9 @@ impl Search<Shared> for Descent<'_> {
                 let Some(read) = probe.record_leaf else { return Ok(Some(self.elsewhere(probe))) };
                 self.absorb_record_leaf(probe, done.words(read))
             }
-            Stage::Record { rank, read: Some(read) } => {
-                Ok(self.absorb_record(shared, rank, done.words(read)))
+            Stage::Record { rank, reads: Some((record, head)) } => {
+                let head = head.map(|head| done.words(head));
+                Ok(self.absorb_record(shared, rank, done.words(record), head))
             }
             Stage::Leaf { record, leaf, reads: Some((value, head)) } => {
                 self.absorb_leaf(shared, (&record, leaf), done.words(value), done.words(head))
