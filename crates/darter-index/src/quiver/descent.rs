@@ -12,7 +12,7 @@ use super::holes::QuiverHole;
 use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
 use super::node::{self, Content, Slot};
-use super::page::{self, Head, PageRef, standing};
+use super::page::{self, Head, PageRef, Shape, standing};
 use super::shared::Shared;
 use super::situations;
 use super::via::{SlotAt, Via};
@@ -21,7 +21,7 @@ use crate::checker::note;
 use crate::radix::leaf;
 use crate::radix::search::Search;
 use crate::{IndexError, Result};
-use darter_fabric::{Batch, GlobalAddr, ReadId};
+use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -37,12 +37,24 @@ pub(super) enum Spot {
         word: Word,
         /// Whether the record's key stands in it.
         stands: bool,
+        /// None at a TOMB, and at a LEAF that is to be overwritten.
         value: Option<Image>,
     },
     /// The key is in the delta.
     Delta { addr: GlobalAddr, word: Word, value: Image },
     /// The key is absent. An insert goes to this delta slot; none is left if there is none.
     Absent { vacancy: Option<(GlobalAddr, Word)> },
+}
+
+impl Spot {
+    /// Whether the key has a value.
+    pub(super) fn is_there(&self) -> bool {
+        match self {
+            Self::Record { word, .. } => word.state() != State::Tomb,
+            Self::Delta { .. } => true,
+            Self::Absent { .. } => false,
+        }
+    }
 }
 
 /// Where a key's page was found.
@@ -77,6 +89,8 @@ pub(super) enum Purpose {
     Read,
     /// To change the place found.
     Write,
+    /// To put a value there whatever it was: a record's leaf need not be read.
+    Overwrite,
 }
 
 /// The part of a page that is read after its head.
@@ -198,6 +212,22 @@ impl<'k> Descent<'k> {
         self.hint = Some((identity, page));
     }
 
+    /// The record that a remembered page has foreseen, and the page's shape.
+    pub(super) fn foreseen(&self) -> Option<(GlobalAddr, Shape)> {
+        match (&self.stage, &self.hint) {
+            (Stage::Head { foreseen: Some((rank, _)), .. }, Some((_, hint))) => {
+                Some((hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8), hint.shape))
+            }
+            _ => None,
+        }
+    }
+
+    /// The key that stands in that record, which `done` has read.
+    pub(super) fn foreseen_key<'w>(&self, done: &'w Batch) -> Option<&'w [u8]> {
+        let Stage::Head { foreseen: Some((_, Some(read))), page, .. } = &self.stage else { return None };
+        standing(page.addr, done.words(*read)).map(|leaf| leaf.key)
+    }
+
     /// What was remembered is no more: begins at the root.
     fn restart(&mut self, shared: &Shared) {
         if let Some((identity, page)) = self.hint.take() {
@@ -250,7 +280,7 @@ impl<'k> Descent<'k> {
             };
             return Ok(Some(End::Diverged { via, child: self.node }));
         }
-        if node::is_sealed(words) && self.purpose == Purpose::Write {
+        if node::is_sealed(words) && self.purpose != Purpose::Read {
             return Ok(Some(End::Sealed { node: self.node }));
         }
         shared.learn(identity, self.node, words[node::GUARD_AT], self.epoch);
@@ -384,6 +414,10 @@ impl<'k> Descent<'k> {
                 Ok(Some(self.at_record(probe, addr, word, Some(value))))
             }
             (Some(true), State::Tomb) => Ok(Some(self.at_record(probe, addr, word, None))),
+            // Whosever leaf it is: the key is there.
+            (Some(true), State::Leaf { .. }) if self.purpose == Purpose::Overwrite => {
+                Ok(Some(self.at_record(probe, addr, word, None)))
+            }
             (None, State::Tomb) if word.is_erased_by(self.print) => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
             }
@@ -405,7 +439,7 @@ impl<'k> Descent<'k> {
             return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
         }
         // A leaf with another key than the record's: the value still stands in the record.
-        if standing(addr, record).is_some() {
+        if standing(addr, record).is_some() && !mutant!("quiver-record-lost-under-another-keys-leaf") {
             let value = record[1..].into();
             return Ok(Some(self.at_record(probe, addr, word, Some(value))));
         }
@@ -470,7 +504,8 @@ impl<'k> Descent<'k> {
             self.restart(shared);
             return Ok(None);
         }
-        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes();
+        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes()
+            || mutant!("quiver-search-believes-any-leaf");
         Ok(Some(End::Value(Some(if is_own { words.into() } else { record[1..].into() }))))
     }
 }

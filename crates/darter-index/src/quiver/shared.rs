@@ -1,6 +1,7 @@
 //! What the clients of a process share of the index, and where its root words are.
 
 use super::cache::{Cache, NodeHint};
+use super::hit_rate::HitRate;
 use super::holes::Holes;
 use super::node::{self, NodeAt};
 use super::page::{DELTA_MAX, RECORDS_MAX};
@@ -67,6 +68,8 @@ pub(super) struct Shared {
     pub(super) root: ArcSwap<(NodeHint, u64)>,
     pub(super) geometry: Geometry,
     pub(super) cache: Cache,
+    /// How often puts that may be blind find their record INLINE.
+    pub(super) inline_rate: HitRate,
     pub(super) holes: Holes,
 }
 
