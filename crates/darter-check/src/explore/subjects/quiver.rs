@@ -75,6 +75,7 @@ impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
         all.push(parts());
         all.push(ranges());
         all.push(hollow());
+        all.push(vacated());
         all.push(twins());
         all.push(twins().churning());
         all.push(rivals());
@@ -165,6 +166,15 @@ fn ranges() -> Scenario {
 fn hollow() -> Scenario {
     const OPS: &[Op] = &[Op::Delete(0), Op::Delete(1), Op::Delete(0), Op::Delete(1), Op::Put(2)];
     scenario::split().doing("hollow", OPS)
+}
+
+/// A node of which all keys are removed, and one is put again.
+fn vacated() -> Scenario {
+    const OPS: &[Op] =
+        &[Op::Delete(0), Op::Delete(1), Op::Delete(2), Op::Delete(0), Op::Delete(1), Op::Put(2), Op::Get(0)];
+    let key = |end: u8| [&b"node-"[..], &[end]].concat();
+    let hot = Scenario::new("node", [key(0x11), key(0x25), key(0x32)], &[0, 1, 2]);
+    hot.with_filler([b"\x11"]).with_former([0x15, 0x21, 0x35, 0x41].map(key)).doing("vacate", OPS)
 }
 
 /// Two keys of equal hashes, chosen by the pool's secret: the first is in a page's only record, where a blind CAS for the second
