@@ -26,9 +26,9 @@ pub use ordered::{
     CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
     OrderedIndex, PutOutcome, ScanRange, Swept, check_key,
 };
-#[doc(hidden)]
-#[cfg(feature = "checker")]
-pub use quiver::quiver_situations;
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]
 pub use quiver::{QuiverHole, QuiverHoles};
+#[doc(hidden)]
+#[cfg(feature = "checker")]
+pub use quiver::{quiver_situations, quiver_twins};

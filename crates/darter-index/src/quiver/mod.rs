@@ -4,6 +4,7 @@
 //! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L10), which the
 //! comments here refer to.
 
+mod blind;
 mod build;
 mod bulk;
 mod cache;
@@ -14,6 +15,7 @@ mod descent;
 mod diverge;
 mod finish;
 mod hint;
+mod hit_rate;
 mod holes;
 mod map;
 mod map_copy;
@@ -48,6 +50,7 @@ use cache::Cache;
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
 use hint::NodeHint;
+use hit_rate::HitRate;
 use nibble::{EDGES, LAST, NibbleKey};
 use node::{Content, NODE_BYTES, Slot};
 use shared::{Geometry, KIND, RootWords, Shared};
@@ -111,6 +114,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             root: ArcSwap::from_pointee((root, client.epoch())),
             geometry: Geometry::from_word(geometry),
             cache: Cache::new(options.cache_bytes),
+            inline_rate: HitRate::new(),
             holes: options.holes,
         };
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
@@ -195,4 +199,13 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
     fn cache_used_bytes(&self) -> u64 {
         self.shared.cache.bytes()
     }
+}
+
+/// Two keys that the words of a page's own records cannot tell apart in a pool with this secret.
+///
+/// # Panics
+/// If there are none among a million.
+#[cfg(feature = "checker")]
+pub fn quiver_twins(secret: [u64; 4]) -> [Vec<u8>; 2] {
+    word::twins(secret)
 }

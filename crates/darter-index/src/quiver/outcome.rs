@@ -3,7 +3,7 @@
 use super::node::NodeAt;
 use super::page::Head;
 use super::via::Via;
-use super::word::Word;
+use super::word::{State, Word};
 use darter_fabric::GlobalAddr;
 use smallvec::SmallVec;
 
@@ -19,12 +19,24 @@ pub(super) enum Spot {
         word: Word,
         /// Whether the record's key stands in it.
         stands: bool,
+        /// None at a TOMB, and at a LEAF that is to be overwritten.
         value: Option<Image>,
     },
     /// The key is in the delta.
     Delta { addr: GlobalAddr, word: Word, value: Image },
     /// The key is absent. An insert goes to this delta slot; none is left if there is none.
     Absent { vacancy: Option<(GlobalAddr, Word)> },
+}
+
+impl Spot {
+    /// Whether the key has a value.
+    pub(super) fn is_there(&self) -> bool {
+        match self {
+            Self::Record { word, .. } => word.state() != State::Tomb,
+            Self::Delta { .. } => true,
+            Self::Absent { .. } => false,
+        }
+    }
 }
 
 /// Where a key's page was found.
@@ -59,4 +71,6 @@ pub(super) enum Purpose {
     Read,
     /// To change the place found.
     Write,
+    /// To put a value there whatever it was: a record's leaf need not be read.
+    Overwrite,
 }

@@ -1,8 +1,11 @@
-//! Races in the replacement of a page, driven by hand.
+//! Races in the replacement of a page, and beside a blind CAS, driven by hand.
 
+use super::word::twins;
 use super::{Quiver, QuiverOptions};
-use crate::fixtures::{LEASE_MS, ROUNDS, Unscheduled, advance, alone, process_on, verify, writes};
-use crate::{Condition, OrderedIndex, ScanRange};
+use crate::fixtures::{
+    LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, finish, process_on, verify, writes,
+};
+use crate::{Condition, OrderedIndex, PutOutcome, ScanRange};
 use darter_fabric::block_on;
 use darter_fabric::sim::{Executor, Sim};
 use darter_pool::{Client, Pool};
@@ -77,4 +80,94 @@ fn readers_read_no_leaf_of_a_linked_part_by_the_page() {
         let stats = quiver.stats(client).await.unwrap();
         assert_eq!(stats.keys as usize, rows.len());
     });
+}
+
+/// An update of an absent key hits the record of another, of equal hash, and puts INLINE back, while a
+/// search for that other key is on its way to the leaf that was there.
+#[test]
+fn the_leaf_of_an_undone_cas_stays_while_others_may_read_it() {
+    for writes_done in 0.. {
+        if search_beside_an_undone_cas(writes_done) {
+            return;
+        }
+    }
+}
+
+/// Returns whether the update had ended after so many writes, which is where the search begins.
+fn search_beside_an_undone_cas(writes_done: usize) -> bool {
+    let options = QuiverOptions { cache_bytes: 1 << 16, ..OPTIONS() };
+    let mut has_ended = false;
+    each_pair_of_stops(|stops| {
+        let sim = Sim::new(1, 8 << 20);
+        let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, options, &[]);
+        let _at_the_end = Unscheduled(sim.clone());
+        let [one, other] = twins(pool.secret());
+        let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
+        block_on(quiver.put(&mut quick, &one, b"true", Condition::Always)).unwrap();
+        assert!(block_on(quiver.get(&mut quick, &one)).unwrap().is_some(), "and remembers the page");
+        let mut executor = Executor::new(&sim);
+        let hitting = executor.spawn(0, async {
+            let outcome = quiver.put(&mut quick, &other, b"false", Condition::Present).await.unwrap();
+            assert_eq!(outcome, PutOutcome::Refused);
+        });
+        has_ended = advance(&mut executor, hitting, writes_done, writes);
+        let reading = executor.spawn(0, async {
+            assert_eq!(quiver.get(&mut slow, &one).await.unwrap().as_deref(), Some(&b"true"[..]));
+        });
+        let is_over = [
+            advance(&mut executor, reading, stops[0], |_| true),
+            advance(&mut executor, hitting, stops[1], |_| true),
+        ];
+        finish(&mut executor, reading);
+        finish(&mut executor, hitting);
+        verify(&pool, &quiver, &[&one]);
+        is_over
+    });
+    has_ended
+}
+
+/// A process remembers a page whose memory has become another page's, with the same record. It
+/// updates the record's key at each moment of the replacement that writes that page.
+#[test]
+fn a_blind_cas_changes_no_page_of_another_life() {
+    let options = QuiverOptions { cache_bytes: 1 << 16, ..OPTIONS() };
+    for writes_done in 0.. {
+        let sim = Sim::new(1, 8 << 20);
+        let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, options, &[]);
+        let late_pool = block_on(Pool::open(sim.process(1))).unwrap();
+        let _at_the_end = Unscheduled(sim.clone());
+        let (mut client, mut late) = (pool.client().unwrap(), late_pool.client().unwrap());
+        let other = block_on(Quiver::open(&mut late, options)).unwrap();
+        // Keys that come and go fill the delta with what they have left.
+        let passing = async |client: &mut Client<Sim>, keys: &[&[u8]]| {
+            for key in keys {
+                quiver.put(client, key, b"", Condition::Always).await.unwrap();
+                quiver.delete(client, key).await.unwrap();
+            }
+        };
+        block_on(async {
+            quiver.put(&mut client, b"a", b"false", Condition::Always).await.unwrap();
+            assert!(other.get(&mut late, b"a").await.unwrap().is_some(), "and remembers the page");
+            passing(&mut client, &[b"b", b"c", b"d"]).await;
+            for _ in 0..ROUNDS {
+                pool.maintain(&mut client).await.unwrap();
+                late_pool.maintain(&mut late).await.unwrap();
+            }
+            passing(&mut client, &[b"e"]).await;
+        });
+        let mut executor = Executor::new(&sim);
+        let replacing = executor.spawn(0, passing(&mut client, &[b"f"]));
+        let is_over = advance(&mut executor, replacing, writes_done, writes);
+        alone(&pool, async {
+            other.put(&mut late, b"a", b"true", Condition::Always).await.unwrap();
+            let value = quiver.get(&mut pool.client().unwrap(), b"a").await.unwrap();
+            assert_eq!(value.as_deref(), Some(&b"true"[..]), "after {writes_done} writes");
+        });
+        finish(&mut executor, replacing);
+        let report = alone(&pool, async { quiver.check(&mut pool.client().unwrap()).await.unwrap() });
+        assert_eq!(report.violations, Vec::<String>::new());
+        if is_over {
+            return;
+        }
+    }
 }

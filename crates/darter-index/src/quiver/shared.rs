@@ -2,6 +2,7 @@
 
 use super::cache::{Cache, KnownNode};
 use super::hint::NodeHint;
+use super::hit_rate::HitRate;
 use super::holes::Holes;
 use super::node::{self, NodeAt};
 use super::page::{DELTA_MAX, RECORDS_MAX};
@@ -68,6 +69,8 @@ pub(super) struct Shared {
     pub(super) root: ArcSwap<(NodeHint, u64)>,
     pub(super) geometry: Geometry,
     pub(super) cache: Cache,
+    /// How often puts that may be blind find their record INLINE.
+    pub(super) inline_rate: HitRate,
     pub(super) holes: Holes,
 }
 

@@ -34,6 +34,12 @@ crate::situations! {
     OUT_OF_BOUNDS = "OutOfBounds";
     /// An insert took the slot that its key had left.
     TOMB_REUSED = "TombReused";
+    /// A blind CAS won the record of its own key.
+    BLIND_WON = "BlindWon";
+    /// A blind CAS won another key's record, and INLINE was put back.
+    BLIND_UNDONE = "BlindUndone";
+    /// The same, but another client had changed the word or sealed it.
+    BLIND_LEFT = "BlindLeft";
     /// A remembered page was refused.
     PAGE_HINT_STALE = "PageHintStale";
     /// A remembered node was refused.

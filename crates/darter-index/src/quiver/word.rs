@@ -181,6 +181,25 @@ impl Word {
     }
 }
 
+/// Two keys that the words of a page's own records cannot tell apart in a pool with this secret, for
+/// checks of the blind CAS.
+///
+/// # Panics
+/// If there are none among a million.
+#[cfg(any(test, feature = "checker"))]
+pub(super) fn twins(secret: [u64; 4]) -> [Vec<u8>; 2] {
+    let keys = HashKeys::new(secret);
+    let mut seen = std::collections::HashMap::new();
+    for number in 0..1_000_000_u32 {
+        let key = [&b"twin"[..], &number.to_be_bytes()].concat();
+        let hash = Print::new(keys, &key).of_record();
+        if let Some(other) = seen.insert(hash, key.clone()) {
+            return [other, key];
+        }
+    }
+    panic!("no two of a million keys have the same hash of 28 bits");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! Insert, update, conditional put, modify and delete: one CAS each, on the word of the key's home.
 
 use super::Quiver;
+use super::blind::Overwrite;
 use super::descent::{End, Found, Spot};
 use super::holes::QuiverHole;
 use super::nibble::EdgeRange;
@@ -40,8 +41,8 @@ impl<F: Fabric> Quiver<F> {
     ) -> Result<PutOutcome> {
         let mut draft = Draft::new(client, key, value)?;
         let mut operation = Operation::begin(&self.shared, client, condition.op_kind()).await?;
-        for _ in 0..TURNS_MAX {
-            match operation.put_turn(&mut draft, value, condition).await {
+        for turn in 0..TURNS_MAX {
+            match operation.put_turn(&mut draft, value, condition, turn == 0).await {
                 Ok(Turn::Done(outcome)) => {
                     draft.discard(&mut operation.client);
                     return Ok(outcome);
@@ -139,13 +140,25 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         value: &[u8],
         condition: Condition<'_>,
+        is_first: bool,
     ) -> Result<Turn> {
-        let end = self.look(draft.key).await?;
+        let end = match condition {
+            Condition::Always | Condition::Present => match self.overwrite(draft, is_first).await? {
+                Overwrite::Found(end) => end,
+                Overwrite::Done => return Ok(Turn::Done(PutOutcome::Replaced)),
+                Overwrite::Again => return Ok(Turn::Again),
+            },
+            _ => self.look(draft.key).await?,
+        };
         if let End::Sealed { .. } = end {
             self.help_above(draft.key).await?;
             return Ok(Turn::Again);
         }
-        if !condition.holds_for(value_at(&end)?) {
+        let holds = match condition {
+            Condition::Present => matches!(&end, End::Page(found) if found.spot.is_there()),
+            _ => condition.holds_for(value_at(&end)?),
+        };
+        if !holds {
             return Ok(Turn::Done(PutOutcome::Refused));
         }
         self.place(draft, value, end).await
@@ -187,11 +200,11 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     async fn place_in_page(&mut self, draft: &mut Draft<'_>, found: Found) -> Result<Turn> {
-        let (addr, word, was_there) = match &found.spot {
-            Spot::Record { addr, word, value, .. } => (*addr, *word, value.is_some()),
-            Spot::Delta { addr, word, .. } => (*addr, *word, true),
+        let was_there = found.spot.is_there();
+        let (addr, word) = match &found.spot {
+            Spot::Record { addr, word, .. } | Spot::Delta { addr, word, .. } => (*addr, *word),
             Spot::Absent { vacancy } => match self.taken_anyway(&found).or(*vacancy) {
-                Some((addr, word)) => (addr, word, false),
+                Some(place) => place,
                 None => return self.make_room(draft.key, found).await,
             },
         };
@@ -202,8 +215,8 @@ impl<F: Fabric> Operation<'_, F> {
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let new = Word::leaf(print, draft.class, leaf);
         let mut batch = self.client.batch();
-        batch.write(leaf, &draft.words);
-        if leaf.node() != addr.node() {
+        draft.post(&mut batch);
+        if leaf.node() != addr.node() && !batch.is_empty() {
             self.client.send(&mut batch).await?;
         }
         let cas = batch.cas(addr, word.0, new.0);

@@ -8,7 +8,7 @@
 use super::leaf;
 use crate::Result;
 use crate::ordered::check_key;
-use darter_fabric::{Fabric, GlobalAddr, mutant};
+use darter_fabric::{Batch, Fabric, GlobalAddr, mutant};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
@@ -83,6 +83,8 @@ pub struct Draft<'a> {
     /// The leaf's words, to be written before it is linked.
     pub words: Vec<u64>,
     leaf: Option<GlobalAddr>,
+    /// Whether [`Draft::post`] has added its words to a batch.
+    is_posted: bool,
     drafts: Drafts,
 }
 
@@ -95,7 +97,7 @@ impl<'a> Draft<'a> {
         check_key(key)?;
         let class = leaf::class_within(client.pool().object_bytes_max(), key.len(), value.len())?;
         let words = leaf::image(key, value);
-        Ok(Self { key, class, words, leaf: None, drafts: Drafts::new() })
+        Ok(Self { key, class, words, leaf: None, is_posted: false, drafts: Drafts::new() })
     }
 
     /// The leaf's address: on the memory node of the slot that will point to it, if there is room.
@@ -107,13 +109,28 @@ impl<'a> Draft<'a> {
             return Ok(addr);
         }
         let addr = self.drafts.alloc(client, node, class_bytes(self.class), AllocKind::Leaf).await?;
-        self.leaf = Some(addr);
+        (self.leaf, self.is_posted) = (Some(addr), false);
         Ok(addr)
+    }
+
+    /// Adds the WRITE of a leaf that was placed, unless an earlier batch had it. Words that change
+    /// between tries are to be written another way.
+    pub fn post(&mut self, batch: &mut Batch) {
+        if let Some(addr) = self.leaf.filter(|_| !self.is_posted) {
+            batch.write(addr, &self.words);
+            self.is_posted = true;
+        }
     }
 
     /// The leaf was published.
     pub fn linked(&mut self) {
         self.drafts.keep();
+    }
+
+    /// The leaf was published where it is no pair's: another try takes another leaf.
+    pub fn lost(&mut self) {
+        self.drafts.keep();
+        self.leaf = None;
     }
 
     /// Gives back what was not linked.

@@ -7,3 +7,4 @@ mod dart;
 mod ground;
 mod modelled;
 mod quiver;
+mod quiver_counts;

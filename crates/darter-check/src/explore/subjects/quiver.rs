@@ -2,14 +2,15 @@
 //! empty them.
 
 use super::super::fault::Fault;
+use super::super::fixture::open_new;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Hole, Holes, Promises, Subject};
-use darter_fabric::Sim;
+use darter_fabric::{Sim, block_on};
 use darter_index::checker::Situation;
 use darter_index::{
     Condition, Decision, IndexError, OrderedIndex, PutOutcome, Quiver, QuiverHole, QuiverHoles,
-    QuiverOptions, quiver_situations,
+    QuiverOptions, quiver_situations, quiver_twins,
 };
 use darter_pool::{AllocKind, Client};
 
@@ -74,12 +75,30 @@ impl<const REMEMBERS: bool> Subject for OfQuiver<REMEMBERS> {
         all.push(parts());
         all.push(ranges());
         all.push(hollow());
+        all.push(vacated());
+        all.push(twins());
+        all.push(twins().churning());
+        all.push(rivals());
+        all.push(strays());
         all.push(head().churning());
         all.push(parts().churning());
         all.push(scenario::plain().churning());
         all.push(scenario::pair().churning());
         all.push(scenario::split().churning());
         all
+    }
+
+    fn refine(scenario: &mut Scenario, nodes: u8) {
+        if scenario.name.ends_with("twins") {
+            let opened = block_on(open_new::<Self>(nodes));
+            let (pool, ..) = opened.unwrap_or_else(|error| panic!("no pool: {error}"));
+            let [one, other] = quiver_twins(pool.secret());
+            if let Some(filler) = scenario.filler.first_mut() {
+                (*filler, scenario.hot[0]) = (one, other);
+            } else {
+                (scenario.hot[0], scenario.hot[1]) = (one, other);
+            }
+        }
     }
 
     fn situations() -> Vec<Situation> {
@@ -147,4 +166,41 @@ fn ranges() -> Scenario {
 fn hollow() -> Scenario {
     const OPS: &[Op] = &[Op::Delete(0), Op::Delete(1), Op::Delete(0), Op::Delete(1), Op::Put(2)];
     scenario::split().doing("hollow", OPS)
+}
+
+/// A node of which all keys are removed, and one is put again.
+fn vacated() -> Scenario {
+    const OPS: &[Op] =
+        &[Op::Delete(0), Op::Delete(1), Op::Delete(2), Op::Delete(0), Op::Delete(1), Op::Put(2), Op::Get(0)];
+    let key = |end: u8| [&b"node-"[..], &[end]].concat();
+    let hot = Scenario::new("node", [key(0x11), key(0x25), key(0x32)], &[0, 1, 2]);
+    hot.with_filler([b"\x11"]).with_former([0x15, 0x21, 0x35, 0x41].map(key)).doing("vacate", OPS)
+}
+
+/// Two keys of equal hashes, chosen by the pool's secret: the first is in a page's only record, where a blind CAS for the second
+/// hits it.
+fn twins() -> Scenario {
+    Scenario::new("twins", [&b"one"[..], b"other", b"twin"], &[0])
+}
+
+/// Writers of both, beside readers of the first.
+fn rivals() -> Scenario {
+    const OPS: &[Op] = &[
+        Op::Put(1),
+        Op::Put(1),
+        Op::Put(0),
+        Op::Update(0),
+        Op::Get(0),
+        Op::Delete(0),
+        Op::Delete(1),
+        Op::Scan(false),
+    ];
+    twins().doing("rivals", OPS)
+}
+
+/// The first of the two stays, in a page whose delta is full: a put of another key replaces the page.
+fn strays() -> Scenario {
+    const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::Put(1), Op::Put(2), Op::Delete(0), Op::Scan(false)];
+    let filler = [&b"one"[..], b"u", b"v"];
+    Scenario::new("twins", [&b"other"[..], b"w", b"x"], &[]).with_filler(filler).doing("stray", OPS)
 }

@@ -7,6 +7,8 @@
 //! every page and node was linked at some moment of the operation, so its words count as they
 //! stand, sealed or not (L5).
 
+mod machine;
+
 use super::cache::{Hit, KnownNode};
 use super::hint::{NodeHint, PageHint};
 use super::holes::QuiverHole;
@@ -15,14 +17,13 @@ use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
 use super::node::{self, Content, Slot};
 pub(super) use super::outcome::{End, Found, Image, Purpose, Spot};
-use super::page::{self, Head, PageRef, standing};
+use super::page::{self, Head, PageRef, Shape, standing};
 use super::shared::Shared;
 use super::situations;
 use super::via::{SlotAt, Via};
 use super::word::{Print, State, Word};
 use crate::checker::note;
 use crate::radix::leaf;
-use crate::radix::search::Search;
 use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr, ReadId, mutant};
 use smallvec::SmallVec;
@@ -192,6 +193,22 @@ impl<'k> Descent<'k> {
         self.lead.as_ref().is_some_and(|lead| lead.remembered.is_some())
     }
 
+    /// The record that a remembered page has foreseen, and the page's shape.
+    pub(super) fn foreseen(&self) -> Option<(GlobalAddr, Shape)> {
+        match (&self.stage, &self.lead) {
+            (Stage::Head { foreseen: Some((rank, _)), .. }, Some(Lead { hint, remembered: Some(_) })) => {
+                Some((hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8), hint.shape))
+            }
+            _ => None,
+        }
+    }
+
+    /// The key that stands in that record, which `done` has read.
+    pub(super) fn foreseen_key<'w>(&self, done: &'w Batch) -> Option<&'w [u8]> {
+        let Stage::Head { foreseen: Some((_, Some(read))), page, .. } = &self.stage else { return None };
+        standing(page.addr, done.words(*read)).map(|leaf| leaf.key)
+    }
+
     /// What was remembered is no more: begins at the root.
     fn restart(&mut self, shared: &Shared) {
         if let Some(Lead { hint, remembered: Some(identity) }) = self.lead.take() {
@@ -245,7 +262,7 @@ impl<'k> Descent<'k> {
             };
             return Ok(Some(End::Diverged { via, child: self.node }));
         }
-        if node::is_sealed(words) && self.purpose == Purpose::Write {
+        if node::is_sealed(words) && self.purpose != Purpose::Read {
             return Ok(Some(End::Sealed { node: self.node }));
         }
         let above = self.known.zip(self.incoming.map(|via| via.edges.lo));
@@ -403,6 +420,10 @@ impl<'k> Descent<'k> {
                 Ok(Some(self.at_record(probe, addr, word, Some(value))))
             }
             (Some(true), State::Tomb) => Ok(Some(self.at_record(probe, addr, word, None))),
+            // Whosever leaf it is: the key is there.
+            (Some(true), State::Leaf { .. }) if self.purpose == Purpose::Overwrite => {
+                Ok(Some(self.at_record(probe, addr, word, None)))
+            }
             (None, State::Tomb) if word.is_erased_by(self.print) => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
             }
@@ -424,7 +445,7 @@ impl<'k> Descent<'k> {
             return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
         }
         // A leaf with another key than the record's: the value still stands in the record.
-        if standing(addr, record).is_some() {
+        if standing(addr, record).is_some() && !mutant!("quiver-record-lost-under-another-keys-leaf") {
             let value = record[1..].into();
             return Ok(Some(self.at_record(probe, addr, word, Some(value))));
         }
@@ -512,7 +533,8 @@ impl<'k> Descent<'k> {
             }
             return Ok(None);
         }
-        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes();
+        let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes()
+            || mutant!("quiver-search-believes-any-leaf");
         Ok(Some(End::Value(Some(if is_own { words.into() } else { record[1..].into() }))))
     }
 }
@@ -523,86 +545,4 @@ fn vacancy(head: &Head, print: Print) -> Option<(GlobalAddr, Word)> {
     let own = head.delta.iter().position(is_own);
     let at = own.or_else(|| head.delta.iter().position(|word| word.state() == State::Empty))?;
     Some((head.delta_addr(at), head.delta[at]))
-}
-
-impl Search<Shared> for Descent<'_> {
-    type End = End;
-
-    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
-        match &mut self.stage {
-            Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
-            Stage::Node { read, .. } => *read = Some(batch.read(self.node.addr, node::NODE_WORDS)),
-            Stage::Head { page, words, read, foreseen } => {
-                *read = Some(batch.read(page.addr, *words));
-                if let (Some((rank, record)), Some(Lead { hint, .. })) = (foreseen, &self.lead) {
-                    let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
-                    *record = Some(batch.read(at, hint.shape.record_words));
-                }
-            }
-            Stage::Probe(probe) => {
-                if let Some((rank, read)) = &mut probe.record_read {
-                    *read = Some(batch.read(probe.head.record_addr(*rank), probe.head.shape.record_words));
-                }
-                for (at, read) in &mut probe.leaves {
-                    if let Some((addr, class, _)) = probe.head.delta[*at].leaf_object() {
-                        *read = Some(batch.read(addr, leaf::class_words(class)));
-                    }
-                }
-            }
-            Stage::RecordLeaf(probe) => {
-                let word = probe.record.as_ref().map_or(Word::EMPTY, |(_, record)| Word(record[0]));
-                if let Some((addr, class, _)) = word.leaf_object() {
-                    probe.record_leaf = Some(batch.read(addr, leaf::class_words(class)));
-                }
-            }
-            Stage::Record { rank, reads } => {
-                if let Some(Lead { hint, remembered }) = &self.lead {
-                    let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
-                    let record = batch.read(at, hint.shape.record_words);
-                    // What the process remembers proves itself; a copy in a node may be of another page.
-                    let is_copy = remembered.is_none();
-                    *reads = Some((record, is_copy.then(|| batch.read(hint.page.addr, page::FIXED_WORDS))));
-                }
-            }
-            Stage::Leaf { leaf, reads, .. } => {
-                if let Some(Lead { hint, .. }) = &self.lead {
-                    let value = batch.read(leaf.addr, leaf::class_words(leaf.class));
-                    *reads = Some((value, batch.read(hint.page.addr, page::FIXED_WORDS)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
-        let stage = std::mem::replace(&mut self.stage, Stage::RootWord(None));
-        match stage {
-            Stage::RootWord(Some(read)) => self.absorb_root_word(shared, done.words(read)[0]),
-            Stage::Node { read: Some(read), hint } => self.absorb_node(shared, done.words(read), hint),
-            Stage::Head { page, read: Some(read), foreseen, .. } => {
-                let Some(head) = self.absorb_head(shared, page, done.words(read))? else { return Ok(None) };
-                let is_as_known = self.lead.as_ref().is_some_and(|lead| lead.hint.shape == head.shape);
-                let foreseen = foreseen.filter(|_| is_as_known);
-                self.seen = self.seen.take().filter(|_| is_as_known);
-                let foreseen = foreseen.and_then(|(rank, read)| Some((rank, done.words(read?).into())));
-                self.probe(head, foreseen)
-            }
-            Stage::Probe(probe) => self.absorb_probe(probe, done),
-            Stage::RecordLeaf(probe) => {
-                let Some(read) = probe.record_leaf else { return Ok(Some(self.elsewhere(probe))) };
-                self.absorb_record_leaf(probe, done.words(read))
-            }
-            Stage::Record { rank, reads: Some((record, head)) } => {
-                let head = head.map(|head| done.words(head));
-                Ok(self.absorb_record(shared, rank, done.words(record), head))
-            }
-            Stage::Leaf { record, leaf, reads: Some((value, head)) } => {
-                self.absorb_leaf(shared, (&record, leaf), done.words(value), done.words(head))
-            }
-            _ => {
-                self.restart(shared);
-                Ok(None)
-            }
-        }
-    }
 }

@@ -1,0 +1,128 @@
+//! The blind CAS of a put whose condition does not ask what the value is: on the record that a
+//! remembered map has foreseen, in the batch that reads it (`docs/quiver.md`, "A CAS before the
+//! look").
+
+use super::descent::{Descent, End, Found, Purpose, Spot};
+use super::operation::Operation;
+use super::page::{self, Shape};
+use super::situations;
+use super::word::{State, Word};
+use crate::Result;
+use crate::checker::note;
+use crate::radix::drafts::Draft;
+use crate::radix::search::Search;
+use darter_fabric::{Fabric, GlobalAddr, mutant};
+
+/// What such a put has come to before it knows its place.
+#[allow(clippy::large_enum_variant)] // as `End`
+pub(super) enum Overwrite {
+    /// The place is known, and not changed.
+    Found(End),
+    /// The value is replaced.
+    Done,
+    /// Another key's record was hit, and left.
+    Again,
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Finds the place of a key whose value is to be replaced. If it `may_be_blind`, the CAS comes
+    /// before the look where that is likely to win.
+    pub(super) async fn overwrite(&mut self, draft: &mut Draft<'_>, may_be_blind: bool) -> Result<Overwrite> {
+        let mut descent = Descent::new(self.shared, draft.key, Purpose::Overwrite, self.client.epoch());
+        let rate = &self.shared.inline_rate;
+        let record = descent.foreseen().filter(|_| may_be_blind && rate.is_worthwhile());
+        let overwrite = match record {
+            Some(record) => self.cas_before_look(draft, &mut descent, record).await?,
+            None => Overwrite::Found(self.run(&mut descent).await?),
+        };
+        if may_be_blind {
+            rate.note(match &overwrite {
+                Overwrite::Found(end) => is_inline(end),
+                Overwrite::Done => true,
+                Overwrite::Again => false,
+            });
+        }
+        Ok(overwrite)
+    }
+
+    /// Posts the CAS with the READs of the record and its page's head. If it loses, these go on as
+    /// they would have without it.
+    async fn cas_before_look(
+        &mut self,
+        draft: &mut Draft<'_>,
+        descent: &mut Descent<'_>,
+        (addr, shape): (GlobalAddr, Shape),
+    ) -> Result<Overwrite> {
+        let leaf = draft.place(&mut self.client, addr.node()).await?;
+        let mut inline = Word::inline(shape.born, descent.print);
+        if mutant!("quiver-blind-cas-in-any-life") {
+            let [word] = self.client.read_words(addr).await?;
+            inline = Word::inline(page::born(word), descent.print);
+        }
+        let own = Word::leaf(shape.leaf_print(draft.key, descent.print), draft.class, leaf);
+        let mut batch = self.client.batch();
+        draft.post(&mut batch);
+        if leaf.node() != addr.node() {
+            self.client.send(&mut batch).await?;
+        }
+        descent.post(self.shared, &mut batch)?;
+        let cas = batch.cas(addr, inline.0, own.0);
+        let done = self.client.submit(batch).await?;
+        if !done.swapped(cas) {
+            let end = descent.absorb(self.shared, &done)?;
+            self.client.recycle(done);
+            return Ok(Overwrite::Found(match end {
+                Some(end) => end,
+                None => self.run(descent).await?,
+            }));
+        }
+        // INLINE shows that the remembered life lasts, so what the batch has read there is of it.
+        let is_own =
+            descent.foreseen_key(&done) == Some(draft.key) || mutant!("quiver-blind-cas-of-any-record");
+        self.client.recycle(done);
+        if is_own {
+            draft.linked();
+            note(situations::BLIND_WON);
+            return Ok(Overwrite::Done);
+        }
+        self.undo(draft, addr, [own, inline]).await?;
+        Ok(Overwrite::Again)
+    }
+
+    /// Puts INLINE back in another key's record. If that fails, the leaf is of whoever replaced the
+    /// word or unlinks the page.
+    async fn undo(
+        &mut self,
+        draft: &mut Draft<'_>,
+        addr: GlobalAddr,
+        [own, inline]: [Word; 2],
+    ) -> Result<()> {
+        if mutant!("quiver-undo-without-a-cas") {
+            self.client.post(|batch| batch.write(addr, &[inline.0])).await?;
+            draft.lost();
+            self.retire_leaf_of(own);
+            return Ok(());
+        }
+        let is_undone = self.client.cas(addr, own.0, inline.0).await?.swapped;
+        if is_undone && mutant!("quiver-undone-leaf-given-back-at-once") {
+            draft.discard(&mut self.client);
+            draft.lost();
+            return Ok(());
+        }
+        if is_undone || !mutant!("quiver-leaf-linked-again-after-a-lost-undo") {
+            draft.lost();
+        }
+        // Others may be reading it.
+        if is_undone || mutant!("quiver-leaf-retired-after-a-lost-undo") {
+            self.retire_leaf_of(own);
+        }
+        note(if is_undone { situations::BLIND_UNDONE } else { situations::BLIND_LEFT });
+        Ok(())
+    }
+}
+
+/// Whether the way has ended at a record that a blind CAS would have won.
+fn is_inline(end: &End) -> bool {
+    matches!(end, End::Page(Found { spot: Spot::Record { word, .. }, .. })
+        if word.state() == State::Inline && !word.is_sealed())
+}

@@ -1,0 +1,93 @@
+//! What a descent reads in each round trip, and where that goes.
+
+use super::{Descent, End, Lead, Stage};
+use crate::Result;
+use crate::quiver::node;
+use crate::quiver::page;
+use crate::quiver::shared::Shared;
+use crate::quiver::word::Word;
+use crate::radix::leaf;
+use crate::radix::search::Search;
+use darter_fabric::Batch;
+
+impl Search<Shared> for Descent<'_> {
+    type End = End;
+
+    fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
+        match &mut self.stage {
+            Stage::RootWord(read) => *read = Some(batch.read(shared.words.root, 1)),
+            Stage::Node { read, .. } => *read = Some(batch.read(self.node.addr, node::NODE_WORDS)),
+            Stage::Head { page, words, read, foreseen } => {
+                *read = Some(batch.read(page.addr, *words));
+                if let (Some((rank, record)), Some(Lead { hint, .. })) = (foreseen, &self.lead) {
+                    let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
+                    *record = Some(batch.read(at, hint.shape.record_words));
+                }
+            }
+            Stage::Probe(probe) => {
+                if let Some((rank, read)) = &mut probe.record_read {
+                    *read = Some(batch.read(probe.head.record_addr(*rank), probe.head.shape.record_words));
+                }
+                for (at, read) in &mut probe.leaves {
+                    if let Some((addr, class, _)) = probe.head.delta[*at].leaf_object() {
+                        *read = Some(batch.read(addr, leaf::class_words(class)));
+                    }
+                }
+            }
+            Stage::RecordLeaf(probe) => {
+                let word = probe.record.as_ref().map_or(Word::EMPTY, |(_, record)| Word(record[0]));
+                if let Some((addr, class, _)) = word.leaf_object() {
+                    probe.record_leaf = Some(batch.read(addr, leaf::class_words(class)));
+                }
+            }
+            Stage::Record { rank, reads } => {
+                if let Some(Lead { hint, remembered }) = &self.lead {
+                    let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
+                    let record = batch.read(at, hint.shape.record_words);
+                    // What the process remembers proves itself; a copy in a node may be of another page.
+                    let is_copy = remembered.is_none();
+                    *reads = Some((record, is_copy.then(|| batch.read(hint.page.addr, page::FIXED_WORDS))));
+                }
+            }
+            Stage::Leaf { leaf, reads, .. } => {
+                if let Some(Lead { hint, .. }) = &self.lead {
+                    let value = batch.read(leaf.addr, leaf::class_words(leaf.class));
+                    *reads = Some((value, batch.read(hint.page.addr, page::FIXED_WORDS)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+        let stage = std::mem::replace(&mut self.stage, Stage::RootWord(None));
+        match stage {
+            Stage::RootWord(Some(read)) => self.absorb_root_word(shared, done.words(read)[0]),
+            Stage::Node { read: Some(read), hint } => self.absorb_node(shared, done.words(read), hint),
+            Stage::Head { page, read: Some(read), foreseen, .. } => {
+                let Some(head) = self.absorb_head(shared, page, done.words(read))? else { return Ok(None) };
+                let is_as_known = self.lead.as_ref().is_some_and(|lead| lead.hint.shape == head.shape);
+                let foreseen = foreseen.filter(|_| is_as_known);
+                self.seen = self.seen.take().filter(|_| is_as_known);
+                let foreseen = foreseen.and_then(|(rank, read)| Some((rank, done.words(read?).into())));
+                self.probe(head, foreseen)
+            }
+            Stage::Probe(probe) => self.absorb_probe(probe, done),
+            Stage::RecordLeaf(probe) => {
+                let Some(read) = probe.record_leaf else { return Ok(Some(self.elsewhere(probe))) };
+                self.absorb_record_leaf(probe, done.words(read))
+            }
+            Stage::Record { rank, reads: Some((record, head)) } => {
+                let head = head.map(|head| done.words(head));
+                Ok(self.absorb_record(shared, rank, done.words(record), head))
+            }
+            Stage::Leaf { record, leaf, reads: Some((value, head)) } => {
+                self.absorb_leaf(shared, (&record, leaf), done.words(value), done.words(head))
+            }
+            _ => {
+                self.restart(shared);
+                Ok(None)
+            }
+        }
+    }
+}

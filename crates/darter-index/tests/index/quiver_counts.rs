@@ -1,0 +1,85 @@
+//! Round trips of Quiver's puts, counted: what a remembered map saves, and what a CAS in vain does
+//! not cost.
+
+use darter_fabric::{Counting, Endpoint, Local, OpCounters, block_on};
+use darter_index::{Condition, OrderedIndex, PutOutcome, Quiver, QuiverOptions};
+use darter_pool::{Client, Pool, PoolOptions};
+
+type Counted = Counting<Local>;
+
+const KEYS: u64 = 2_000;
+
+/// The 64-bit keys of a sequence that jumps about.
+fn key(number: u64) -> [u8; 8] {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1).to_be_bytes()
+}
+
+/// A client of an index with the even keys, which has read them all.
+fn client_of_loaded() -> (Quiver<Counted>, Client<Counted>) {
+    let fabric = Counting::new(Local::memory(64 << 20, 1).unwrap());
+    let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
+    let pool = block_on(Pool::create(fabric, &options)).unwrap();
+    let mut client = pool.client().unwrap();
+    let options = QuiverOptions { cache_bytes: 16 << 20, ..QuiverOptions::default() };
+    let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
+    let mut pairs: Vec<_> = (0..KEYS).map(|at| (key(at * 2).to_vec(), vec![7; 64])).collect();
+    pairs.sort();
+    assert_eq!(block_on(quiver.bulk_load(&mut client, pairs.into_iter())).unwrap(), KEYS);
+    for at in 0..KEYS {
+        assert!(block_on(quiver.get(&mut client, &key(at * 2))).unwrap().is_some());
+    }
+    (quiver, client)
+}
+
+/// What puts of these keys cost.
+fn puts(
+    (quiver, client): &mut (Quiver<Counted>, Client<Counted>),
+    numbers: impl Iterator<Item = u64>,
+    condition: Condition<'_>,
+    outcome: PutOutcome,
+) -> OpCounters {
+    let counted = |client: &Client<Counted>| client.endpoint().counters().unwrap()[condition.op_kind()];
+    let before = counted(client);
+    for number in numbers {
+        let put = block_on(quiver.put(client, &key(number), &[9; 64], condition)).unwrap();
+        assert_eq!(put, outcome, "key {number}");
+    }
+    let mut after = counted(client);
+    after -= before;
+    after
+}
+
+/// Beside the round trips of the puts there are a few of the allocator's.
+#[track_caller]
+fn assert_about(counted: u64, expected: u64) {
+    assert!((expected..expected + KEYS / 50).contains(&counted), "{counted} in place of {expected}");
+}
+
+#[test]
+fn an_update_takes_a_round_trip_in_a_new_page_and_two_in_one_that_was_changed() {
+    for condition in [Condition::Always, Condition::Present] {
+        let mut loaded = client_of_loaded();
+        let mut update = |keys: u64| {
+            puts(&mut loaded, (0..keys).map(|at| at * 2), condition, PutOutcome::Replaced).round_trips
+        };
+        assert_about(update(KEYS / 2), KEYS / 2);
+        // Records that were changed, then as many that were not: by then a CAS before the look is not
+        // tried, until some puts have shown that it would win.
+        assert_about(update(KEYS / 2), KEYS);
+        assert_about(update(KEYS), KEYS + KEYS / 2);
+    }
+}
+
+/// Puts of keys that nobody knows to be new cost what inserts cost, but for a few CASes.
+#[test]
+fn an_upsert_of_a_new_key_costs_what_an_insert_costs() {
+    let new = |condition| {
+        let numbers = (0..KEYS).map(|at| at * 2 + 1);
+        puts(&mut client_of_loaded(), numbers, condition, PutOutcome::Inserted)
+    };
+    let (insert, upsert) = (new(Condition::Absent), new(Condition::Always));
+    assert_eq!(upsert.round_trips, insert.round_trips);
+    let vain = upsert.verbs - insert.verbs;
+    assert!(vain < 64, "{vain} verbs in vain");
+    assert!(upsert.write_bytes - insert.write_bytes <= vain * 16);
+}
