@@ -4,6 +4,8 @@
 //! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L10), which the
 //! comments here refer to.
 
+#[cfg(test)]
+mod astray;
 mod blind;
 mod build;
 mod bulk;
