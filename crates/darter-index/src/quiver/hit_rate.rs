@@ -1,7 +1,7 @@
 //! How often something turns out as hoped, lately.
 //!
-//! A put may post its CAS before it has seen the record (`blind.rs`). Where most keys are new, or most
-//! records were changed before, that CAS is in vain, so clients stop posting it; each put shows
+//! A put may post its CAS before it has seen the record (`blind.rs`). Where most keys are new, or
+//! most records were changed before, that CAS is in vain, so clients stop posting it; each put shows
 //! whether it would have won, posted or not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
