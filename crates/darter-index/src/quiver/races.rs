@@ -82,8 +82,8 @@ fn readers_read_no_leaf_of_a_linked_part_by_the_page() {
     });
 }
 
-/// An update of an absent key hits the record of another, of equal hash, and puts INLINE back, while a
-/// search for that other key is on its way to the leaf that was there.
+/// An update of an absent key hits the record of another, of equal hash, and puts INLINE back, while
+/// a search for that other key is on its way to the leaf that was there.
 #[test]
 fn the_leaf_of_an_undone_cas_stays_while_others_may_read_it() {
     for writes_done in 0.. {

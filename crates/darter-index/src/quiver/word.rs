@@ -181,8 +181,8 @@ impl Word {
     }
 }
 
-/// Two keys that the words of a page's own records cannot tell apart in a pool with this secret, for
-/// checks of the blind CAS.
+/// Two keys that the words of a page's own records cannot tell apart in a pool with this secret,
+/// for checks of the blind CAS.
 ///
 /// # Panics
 /// If there are none among a million.
