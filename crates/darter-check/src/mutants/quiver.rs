@@ -103,4 +103,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A scan takes a record's leaf for its key's, whosever it is.",
         FoundBy::Focused { index: "quiver", scenarios: &["rivals-twins"], schedules: 4_000 },
     ),
+    Mutant::new(
+        "Quiver",
+        "quiver-absence-by-a-remembered-map",
+        "A search whose remembered map leads to another key's record says that the key is absent.",
+        FoundBy::Explorer("quiver", 100),
+    ),
 ];

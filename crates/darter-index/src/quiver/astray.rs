@@ -7,7 +7,7 @@ use super::{Quiver, QuiverOptions, node};
 use crate::fixtures::{alone, process_on, verify};
 use crate::{Condition, OrderedIndex, ScanRange};
 use darter_fabric::sim::Sim;
-use darter_fabric::{Fabric, block_on};
+
 use std::collections::BTreeMap;
 
 const OPTIONS: fn() -> QuiverOptions =

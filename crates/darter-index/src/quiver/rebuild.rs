@@ -78,7 +78,7 @@ impl<F: Fabric> Operation<'_, F> {
         let lives = words[0] == hit.identity
             && node::proves(words[node::GUARD_AT], hit.node.born)
             && !node::is_sealed(&words);
-        if !lives && !mutant!("quiver-remembered-node-not-proved") {
+        if !lives {
             return Ok(None);
         }
         let (lo, slot) = node::responsible(node.addr, &node::slots(&words), edge(key, node.depth))?;
