@@ -4,7 +4,6 @@
 use crate::browser::Browser;
 use crate::door::{Client, Door};
 use crate::watching::{ask, busy, get, hex, json, until};
-use darter::Store;
 use darter_gateway::GatewayOptions;
 use serde_json::Value;
 use std::time::Duration;
@@ -170,7 +169,7 @@ fn the_map_shows_who_holds_each_block() {
 fn harmless_notes_are_no_alarm() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("file:{}?size=64M", folder.path().join("pool").display());
-    let store = Store::open(&url).unwrap();
+    let store = crate::door::store(&url);
     let notes = store.notes();
     let door = Door::of(store, GatewayOptions::default());
     let all = json(&get(&door, "/status.json"));

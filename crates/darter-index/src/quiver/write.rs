@@ -1,4 +1,6 @@
 //! Insert, update, conditional put, modify and delete: one CAS each, on the word of the key's home.
+//!
+//! What is done rarely is boxed: its futures would be most of those that every write is.
 
 use super::Quiver;
 use super::descent::{End, Found, Spot};
@@ -98,7 +100,7 @@ impl<F: Fabric> Quiver<F> {
         for _ in 0..TURNS_MAX {
             let end = operation.look(key).await?;
             if let End::Sealed { .. } = end {
-                operation.help_above(key).await?;
+                Box::pin(operation.help_above(key)).await?;
                 operation.client.retried();
                 continue;
             }
@@ -142,7 +144,7 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Turn> {
         let end = self.look(draft.key).await?;
         if let End::Sealed { .. } = end {
-            self.help_above(draft.key).await?;
+            Box::pin(self.help_above(draft.key)).await?;
             return Ok(Turn::Again);
         }
         if !condition.holds_for(value_at(&end)?) {
@@ -176,7 +178,7 @@ impl<F: Fabric> Operation<'_, F> {
                 let is_won = found == at.slot.0;
                 Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
             }
-            End::Diverged { via, child } => self.part_path(draft.key, value, via, child).await,
+            End::Diverged { via, child } => Box::pin(self.part_path(draft.key, value, via, child)).await,
             End::Sealed { .. } | End::Value(_) => Ok(Turn::Again),
         }
     }
@@ -239,8 +241,8 @@ impl<F: Fabric> Operation<'_, F> {
             note(situations::HELPED);
         }
         match found.from {
-            Some(from) => self.rebuild(from, found.head.page).await?,
-            None => self.rebuild_remembered(key).await?,
+            Some(from) => Box::pin(self.rebuild(from, found.head.page)).await?,
+            None => Box::pin(self.rebuild_remembered(key)).await?,
         }
         Ok(Turn::Again)
     }
@@ -284,7 +286,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.retire_leaf_of(word);
         if left.is_some_and(|head| head.is_thin(head.live_about())) {
             // The key is gone whatever becomes of the tidying: another delete does it.
-            match self.tidy(key).await {
+            match Box::pin(self.tidy(key)).await {
                 Err(error) if !error.is_out_of_space() => return Err(error),
                 _ => {}
             }
