@@ -430,7 +430,7 @@ impl Client<'_> {
         };
         let (from, to) = (bound(key), bound(other));
         let range = ScanRange { from, to, reverse: self.dice.one_in(2) };
-        if !self.keys.iter().any(|key| contains(&range, key)) {
+        if !self.keys.iter().any(|key| range.contains(key)) {
             // Nothing to be judged by.
             return self.get(session, key);
         }
@@ -504,32 +504,18 @@ pub(super) fn scan_reads(
     let mut found = vec![None; keys.len()];
     for (key, value) in pairs {
         let rank = keys.rank(key).ok_or_else(|| format!("key `{}`, which nobody stored", text(key)))?;
-        if !contains(range, key) {
+        if !range.contains(key) {
             return Err(format!("key `{}` is outside of the range", text(key)));
         }
         found[rank as usize] = Some(value_number(value));
     }
     let last = pairs.last().filter(|_| pairs.len() == limit).map(|(key, _)| key);
-    let covered = |key: &[u8]| contains(range, key) && last.is_none_or(|last| !in_order(last, key));
+    let covered = |key: &[u8]| range.contains(key) && last.is_none_or(|last| !in_order(last, key));
     Ok((0..)
         .zip(keys.iter())
         .filter(|(_, key)| covered(key))
         .map(|(rank, _)| (rank, found[rank as usize]))
         .collect())
-}
-
-fn contains(range: &ScanRange, key: &[u8]) -> bool {
-    let above = match &range.from {
-        Bound::Included(from) => key >= &from[..],
-        Bound::Excluded(from) => key > &from[..],
-        Bound::Unbounded => true,
-    };
-    let below = match &range.to {
-        Bound::Included(to) => key <= &to[..],
-        Bound::Excluded(to) => key < &to[..],
-        Bound::Unbounded => true,
-    };
-    above && below
 }
 
 /// The last lines of what a process complained about, for a report.

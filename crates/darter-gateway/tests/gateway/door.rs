@@ -27,10 +27,14 @@ pub fn store(url: &str) -> Store {
     options().open(url).unwrap()
 }
 
+/// Returns the index of the tests' new pools.
+pub fn index() -> IndexKind {
+    std::env::var("DARTER_TEST_INDEX").map_or(IndexKind::Dart, |name| name.parse().unwrap())
+}
+
 /// Returns how the tests open stores.
 pub fn options() -> StoreOptions {
-    let named = std::env::var("DARTER_TEST_INDEX").ok();
-    Store::options().index(named.map_or(IndexKind::Dart, |name| name.parse().unwrap()))
+    Store::options().index(index())
 }
 
 impl Door {
