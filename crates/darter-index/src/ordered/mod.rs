@@ -320,7 +320,9 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<usize>> + Send {
         async move {
             let pairs = self.scan(client, range, limit).await?;
-            pairs.iter().for_each(|(key, value)| visit(key, value));
+            for (key, value) in &pairs {
+                visit(key, value);
+            }
             Ok(pairs.len())
         }
     }
