@@ -7,6 +7,7 @@ source scripts/beside-redis.bash
 
 keys=${KEYS:-100000}
 requests=${REQUESTS:-300000}
+index=${INDEX:-dart}
 port=${PORT:-7800}
 
 needs redis-server redis-benchmark redis-cli
@@ -46,7 +47,7 @@ stop() {
 }
 redis() { start "$1" "$2" redis-server --port "$2" --bind 127.0.0.1 --save '' --appendonly no; }
 # gateway CORE PORT POOL [OPTION...]
-gateway() { start "$1" "$2" "$darter" serve --resp "127.0.0.1:$2" --pool "${@:3}"; }
+gateway() { start "$1" "$2" "$darter" serve --resp "127.0.0.1:$2" --index "$index" --pool "${@:3}"; }
 
 # rate CORE PORT PIPELINE COMMAND...: requests a second of 50 clients.
 rate() {
@@ -60,6 +61,7 @@ over() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
 thousands() { awk -v a="$1" 'BEGIN { printf "%.1f", a / 1e3 }'; }
 resident() { awk '$1 == "Rss:" { print $2 }' "/proc/$1/smaps_rollup"; }
 
+echo "index $index"
 echo "50 clients, $keys keys, values of 64 bytes, thousand requests a second: medians of five turns each, and their ratio"
 echo
 median() { sort -n | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
@@ -160,7 +162,7 @@ for number in 1 2 3; do
     urls+=("${url#tcp://}")
 done 2>/dev/null
 all="tcp://$(IFS=,; echo "${urls[*]}")"
-"$darter" pool create --pool "$all" >/dev/null
+"$darter" pool create --index "$index" --pool "$all" >/dev/null
 requests=$((requests / 5))
 gateway 0 $((port + 4)) "$all" --http $((port + 6))
 over_tcp=$pid

@@ -1,4 +1,4 @@
-//! Darter's own store as a target of the driver.
+//! Darter's own store, over DART, as a target of the driver.
 //!
 //! No upkeep thread and no automatic adjustment: upkeep is called inline by the driver, so that
 //! what is counted depends on the operations alone.
@@ -6,7 +6,7 @@
 use crate::BenchError;
 use crate::compare::SECRET;
 use crate::target::{SortedPairs, Target, TargetSession};
-use darter::{AsyncSession, Counters, PoolUrl, ScanRange, Store};
+use darter::{AsyncSession, Counters, IndexKind, PoolUrl, ScanRange, Store};
 use darter_fabric::TcpOptions;
 use std::ops::Bound;
 
@@ -28,7 +28,7 @@ impl StoreTarget {
     ) -> Result<Self, BenchError> {
         let options =
             Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret(SECRET);
-        let options = options.tcp(tcp.clone()).create(create);
+        let options = options.tcp(tcp.clone()).create(create).index(IndexKind::Dart);
         Ok(Self { store: options.open_url(pool)?, name })
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::Failure;
 use crate::notation::Notation;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use darter::IndexKind;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -25,4 +27,18 @@ impl Notation {
         self.read(argument.as_bytes())
             .map_err(|why| Failure::usage(format_args!("`{}`: {why}", argument.to_string_lossy())))
     }
+}
+
+/// Which index a pool is to be opened with.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct IndexArgs {
+    /// Open a pool with this index only, and give it to a new one; by default the one that the pool
+    /// holds, and `dart` in a new one
+    #[arg(long, value_name = "NAME", value_parser = index_names())]
+    pub(crate) index: Option<IndexKind>,
+}
+
+/// Reads the name of an index that a store can work on.
+fn index_names() -> impl TypedValueParser<Value = IndexKind> {
+    PossibleValuesParser::new(IndexKind::ALL.map(IndexKind::name)).try_map(|name| name.parse::<IndexKind>())
 }

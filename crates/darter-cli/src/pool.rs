@@ -1,6 +1,7 @@
 //! The pool that a command works on, and the commands about pools themselves.
 
 use crate::Answer;
+use crate::arguments::IndexArgs;
 use crate::credentials::ClientArgs;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
@@ -19,18 +20,24 @@ pub(crate) struct PoolArgs {
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
     #[command(flatten)]
+    index: IndexArgs,
+    #[command(flatten)]
     credentials: ClientArgs,
 }
 
 impl PoolArgs {
     /// A pool, named and opened as by the options of that name.
-    pub(crate) fn new(pool: PoolUrl, credentials: ClientArgs) -> Self {
-        Self { pool, credentials }
+    pub(crate) fn new(pool: PoolUrl, index: IndexArgs, credentials: ClientArgs) -> Self {
+        Self { pool, index, credentials }
     }
 
     fn options(&self) -> Result<StoreOptions, Failure> {
         usable(&self.pool)?;
-        self.credentials.store_options(&self.pool)
+        let options = self.credentials.store_options(&self.pool)?;
+        Ok(match self.index.index {
+            Some(kind) => options.index(kind),
+            None => options,
+        })
     }
 
     /// Opens a pool that must be there.
@@ -131,7 +138,7 @@ pub(crate) enum PoolCommand {
 #[command(after_help = "\
 Examples:
   darter pool create --pool tcp://10.0.0.1:7000,10.0.0.2:7000 --token-file token
-  darter pool create --pool 'file:/data/fruit.pool?size=8G&nodes=2'")]
+  darter pool create --pool 'file:/data/fruit.pool?size=8G&nodes=2' --index quiver")]
 pub(crate) struct CreateCommand {
     #[command(flatten)]
     pool: PoolArgs,
@@ -192,7 +199,8 @@ impl CreateCommand {
         }
         let store = self.pool.options()?.create(true).open_url(url)?;
         let mut out = std::io::stdout().lock();
-        writeln!(out, "created {url}: {}", counted(store.pool().nodes().into(), "memory node"))?;
+        let nodes = counted(store.pool().nodes().into(), "memory node");
+        writeln!(out, "created {url}: {nodes}, index {}", store.index().kind())?;
         Ok(Answer::Done)
     }
 }
@@ -210,6 +218,7 @@ impl StatusCommand {
             return Ok(Answer::Done);
         }
         writeln!(out, "pool          {}, id {:#x}", self.pool.pool, store.pool().id())?;
+        writeln!(out, "index         {}", store.index().kind())?;
         writeln!(out, "epoch         {}", usage.epoch)?;
         print_pool(&mut out, &usage)?;
         Ok(Answer::Done)

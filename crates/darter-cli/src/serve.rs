@@ -1,6 +1,7 @@
 //! `serve`: a gateway, through which Redis's clients use a pool, until SIGTERM or Ctrl-C.
 
 use crate::Answer;
+use crate::arguments::IndexArgs;
 use crate::credentials::{GatewayArgs, GatewayPoolArgs};
 use crate::failure::Failure;
 use crate::logging::LogArgs;
@@ -24,6 +25,8 @@ pub(crate) struct ServeCommand {
     /// `file:PATH?size=SIZE` to create it, or `mem:SIZE`, which ends with the gateway
     #[arg(long, value_name = "URL", env = "DARTER_POOL")]
     pool: PoolUrl,
+    #[command(flatten)]
+    index: IndexArgs,
     #[command(flatten)]
     pool_credentials: GatewayPoolArgs,
     #[command(flatten)]
@@ -108,7 +111,8 @@ impl ServeCommand {
         }
         let stop = asked_to_stop(self.until_stdin_closes)?;
         allow_open_files(self.limits.connections);
-        let store = PoolArgs::new(self.pool.clone(), self.pool_credentials.of_a_client()).open_or_create()?;
+        let credentials = self.pool_credentials.of_a_client();
+        let store = PoolArgs::new(self.pool.clone(), self.index, credentials).open_or_create()?;
         let gateway = Gateway::bind(self.resp, store, options).map_err(Failure::failed)?;
         // Serves until the gateway has ended.
         let status = self.http.map(|address| gateway.serve_status(address));

@@ -57,6 +57,7 @@ impl StatsArgs {
 
 fn as_json(stats: &Stats, notes: &[String]) -> Value {
     json!({
+        "name": stats.name,
         "index": json::index(&stats.index),
         "pool": json::pool(&stats.pool),
         "cache_used_bytes": stats.cache_used_bytes,
@@ -73,11 +74,14 @@ fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
         index.levels.iter().enumerate().map(|(depth, leaves)| depth as f64 * *leaves as f64).sum::<f64>()
             / index.keys as f64
     };
+    writeln!(out, "index         {}", stats.name)?;
     writeln!(out, "keys          {}", index.keys)?;
     writeln!(out, "keys, values  {}", bytes_text(index.kv_bytes))?;
-    writeln!(out, "index         {}", bytes_text(index.index_bytes))?;
+    writeln!(out, "inner nodes   {}", bytes_text(index.index_bytes))?;
     writeln!(out, "depth         {depth_mean:.2} inner nodes on average, {} at most", index.depth_max)?;
-    writeln!(out, "prefix list   {:?}", stats.prefix_list)?;
+    if index.est.is_some() {
+        writeln!(out, "prefix list   {:?}", stats.prefix_list)?;
+    }
     writeln!(out, "client cache  {}", bytes_text(stats.cache_used_bytes))?;
     if !index.nodes.is_empty() {
         let rows = index.nodes.iter().map(|node| {

@@ -7,6 +7,7 @@
 //! others go on.
 
 use crate::Answer;
+use crate::arguments::IndexArgs;
 use crate::credentials::{TokenArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use crate::logging::{Format, LogArgs};
@@ -54,6 +55,8 @@ pub(crate) struct UpCommand {
     /// must be on tmpfs or hugetlbfs
     #[arg(long, value_name = "DEVICE[:PORT[:GID]]")]
     rdma: Option<DeviceName>,
+    #[command(flatten)]
+    index: IndexArgs,
     #[command(flatten)]
     token: TokenArgs,
     #[command(flatten)]
@@ -152,6 +155,10 @@ impl UpCommand {
         let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
         let options = Store::options().tcp(TcpOptions { token, ..TcpOptions::default() });
         let options = if is_there { options.must_exist(true) } else { options.create(true) };
+        let options = match self.index.index {
+            Some(kind) => options.index(kind),
+            None => options,
+        };
         let store = options.open_url(&pool)?;
         complain(format_args!(
             "note: {} a pool of {}, {} each, {}",

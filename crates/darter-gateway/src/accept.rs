@@ -19,6 +19,10 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// The pause after the system refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
+/// Stack of a serving thread: a build without optimization keeps the futures of all commands apart in
+/// one frame.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Serves until a stop is requested.
 pub(super) fn run(
     listener: TcpListener,
@@ -32,6 +36,7 @@ pub(super) fn run(
             let (sender, receiver) = mpsc::unbounded_channel();
             let shared = Arc::clone(shared);
             let thread = std::thread::Builder::new().name(format!("darter-gateway-{number}"));
+            let thread = thread.stack_size(STACK_BYTES);
             let work = move || thread::serve(shared, receiver, number);
             threads.push(thread.spawn_scoped(scope, work).map_err(system("start a thread"))?);
             workers.push(sender);

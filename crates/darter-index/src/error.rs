@@ -28,14 +28,12 @@ pub enum IndexError {
         /// The largest value for this key in this pool.
         max: usize,
     },
-    /// The pool holds no index of this kind.
-    #[error(
-        "the pool holds no {expected} index (its root names kind {found}); create one, or open another pool"
-    )]
+    /// The pool holds no index of this kind, or one of another format.
+    #[error("the pool holds {}, not {expected} as this program knows it; {}", held(*found), instead(*found))]
     NoIndex {
-        /// The kind asked for.
+        /// The index asked for.
         expected: &'static str,
-        /// The kind word found.
+        /// The word in the pool's root that names the index it holds; 0 for none.
         found: u64,
     },
     /// Bytes in the pool contradict the index's format.
@@ -103,6 +101,29 @@ pub enum IndexError {
     Fabric(#[from] FabricError),
 }
 
+/// What a pool's kind word says that the pool holds: a name in capitals, then the format's version.
+fn held(kind: u64) -> String {
+    let bytes = kind.to_le_bytes();
+    let letters = bytes.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    let version = bytes[letters..].iter().find(|&&byte| byte != 0).copied();
+    match (letters, version.unwrap_or(0)) {
+        _ if kind == 0 => "no index".to_owned(),
+        (0, _) => format!("an index of the unknown kind {kind:#x}"),
+        (_, version) => {
+            let name = bytes[..letters].iter().map(|byte| char::from(byte.to_ascii_lowercase()));
+            let name: String = name.collect();
+            // The word has room for four letters of its name.
+            let name = if name == "quiv" { "quiver" } else { &name };
+            format!("the index {name}, format {version}")
+        }
+    }
+}
+
+/// What to do about a pool with that kind word.
+fn instead(kind: u64) -> &'static str {
+    if kind == 0 { "create one, or open another pool" } else { "open the pool as that, or another pool" }
+}
+
 impl IndexError {
     /// The error of an operation that found `what` at `addr`.
     pub const fn corrupt(addr: GlobalAddr, what: &'static str) -> Self {
@@ -123,5 +144,25 @@ impl IndexError {
     /// though its reply was lost.
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_that_a_pool_holds_is_named() {
+        let text = |kind: u64| IndexError::NoIndex { expected: "art", found: kind }.to_string();
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        assert!(text(0).contains("holds no index, not art"), "{}", text(0));
+        for (kind, named) in [
+            (word(b"QUIV\x02\0\0\0"), "the index quiver, format 2"),
+            (word(b"DART\x05\0\0\0"), "the index dart, format 5"),
+            (word(b"SHERMAN\x02"), "the index sherman, format 2"),
+            (77, "unknown kind 0x4d"),
+        ] {
+            assert!(text(kind).contains(named), "{}", text(kind));
+        }
     }
 }

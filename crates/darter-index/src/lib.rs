@@ -5,6 +5,7 @@
 //! that radix trees share. The indexes that DART is compared with are in the crate
 //! `darter-baselines`.
 
+mod any;
 #[doc(hidden)]
 pub mod checker;
 mod dart;
@@ -15,16 +16,17 @@ mod ordered;
 mod quiver;
 pub mod radix;
 
+pub use any::{AnyIndex, IndexKind, IndexOptions};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use dart::dart_situations;
-pub use dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples, TreeView};
+pub use dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples};
 #[doc(hidden)]
 pub use dart::{Hole, Holes};
 pub use error::{IndexError, Result};
 pub use ordered::{
     CheckReport, Condition, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
-    OrderedIndex, PutOutcome, ScanRange, Swept, check_key,
+    OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]
@@ -32,3 +34,9 @@ pub use quiver::{QuiverHole, QuiverHoles};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
 pub use quiver::{quiver_situations, quiver_twins};
+
+/// What [`delegate_to_variants`] needs of the pool.
+#[doc(hidden)]
+pub mod pool {
+    pub use darter_pool::{Client, ReachableSet};
+}

@@ -10,7 +10,7 @@ use crate::open_index::OpenIndex;
 use crate::open_store::OpenStore;
 use crate::{Change, Error, KeyRange};
 use darter_fabric::{Counters, Endpoint, Fabric};
-use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, PoolUsage};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -38,22 +38,22 @@ macro_rules! with_room {
 
 /// One task's access to a [`crate::Store`]. Methods take `&mut self`: a session does one operation
 /// at a time.
-pub struct AsyncSession<F: Fabric = crate::DefaultFabric> {
+pub struct AsyncSession<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
     client: Client<F>,
-    open: Arc<OpenIndex<F>>,
-    store: Arc<OpenStore<F>>,
+    open: Arc<OpenIndex<F, I>>,
+    store: Arc<OpenStore<F, I>>,
     /// More clients, for operations on many keys at a time.
     lanes: Lanes<F>,
 }
 
-impl<F: Fabric> AsyncSession<F> {
-    pub(crate) fn open(store: &Arc<OpenStore<F>>) -> Result<Self, Error> {
+impl<F: Fabric, I: OrderedIndex<F>> AsyncSession<F, I> {
+    pub(crate) fn open(store: &Arc<OpenStore<F, I>>) -> Result<Self, Error> {
         let client = store.open.pool.client()?;
         let open = Arc::clone(&store.open);
         Ok(Self { client, open, store: Arc::clone(store), lanes: Lanes::default() })
     }
 
-    pub(crate) fn store(&self) -> &Arc<OpenStore<F>> {
+    pub(crate) fn store(&self) -> &Arc<OpenStore<F, I>> {
         &self.store
     }
 
@@ -367,12 +367,12 @@ impl<F: Fabric> AsyncSession<F> {
     /// Fails if the index has keys, the input is out of order, or as [`AsyncSession::put`]. The
     /// index is then still empty.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
-    pub async fn bulk_load<K, V, I>(&mut self, sorted: I) -> Result<u64, Error>
+    pub async fn bulk_load<K, V, P>(&mut self, sorted: P) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
         V: Into<Vec<u8>>,
-        I: IntoIterator<Item = (K, V)>,
-        I::IntoIter: Send,
+        P: IntoIterator<Item = (K, V)>,
+        P::IntoIter: Send,
     {
         // What is taken from the iterator cannot be taken again, so room is made before.
         if let Some(sweeper) = &self.store.sweeper {
@@ -434,7 +434,7 @@ impl<F: Fabric> AsyncSession<F> {
     }
 }
 
-impl<F: Fabric> std::fmt::Debug for AsyncSession<F> {
+impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for AsyncSession<F, I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AsyncSession").field("counters", &self.counters().total()).finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@
 
 use crate::Error;
 use darter_fabric::{Counters, Endpoint, Fabric};
-use darter_index::{Condition, Dart, OrderedIndex, PutOutcome};
+use darter_index::{Condition, OrderedIndex, PutOutcome};
 use darter_pool::{Client, Pool};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -63,12 +63,18 @@ pub(crate) trait KeyOperation<F: Fabric>: Sync {
 }
 
 /// Puts of pairs.
-pub(crate) struct Puts<'p, F: Fabric, K, V> {
-    pub(crate) index: &'p Dart<F>,
+pub(crate) struct Puts<'p, I, K, V> {
+    pub(crate) index: &'p I,
     pub(crate) pairs: &'p [(K, V)],
 }
 
-impl<F: Fabric, K: AsRef<[u8]> + Sync, V: AsRef<[u8]> + Sync> KeyOperation<F> for Puts<'_, F, K, V> {
+impl<F, I, K, V> KeyOperation<F> for Puts<'_, I, K, V>
+where
+    F: Fabric,
+    I: OrderedIndex<F>,
+    K: AsRef<[u8]> + Sync,
+    V: AsRef<[u8]> + Sync,
+{
     type Output = PutOutcome;
 
     async fn operate(&self, client: &mut Client<F>, i: usize) -> Result<PutOutcome, Error> {
@@ -78,12 +84,12 @@ impl<F: Fabric, K: AsRef<[u8]> + Sync, V: AsRef<[u8]> + Sync> KeyOperation<F> fo
 }
 
 /// Removals of keys.
-pub(crate) struct Deletes<'k, F: Fabric> {
-    pub(crate) index: &'k Dart<F>,
+pub(crate) struct Deletes<'k, I> {
+    pub(crate) index: &'k I,
     pub(crate) keys: &'k [&'k [u8]],
 }
 
-impl<F: Fabric> KeyOperation<F> for Deletes<'_, F> {
+impl<F: Fabric, I: OrderedIndex<F>> KeyOperation<F> for Deletes<'_, I> {
     type Output = bool;
 
     async fn operate(&self, client: &mut Client<F>, i: usize) -> Result<bool, Error> {

@@ -106,6 +106,7 @@ impl Error {
                 | Self::NeverExists { .. }
                 | Self::Modelled { .. }
                 | Self::NotBuiltIn { .. }
+                | Self::Index(IndexError::NoIndex { .. })
         )
     }
 

@@ -14,13 +14,16 @@ use darter_pool::{Client, PoolUsage};
 /// Counts and sizes of a store.
 #[derive(Clone, Debug)]
 pub struct Stats {
+    /// The index's name.
+    pub name: &'static str,
     /// The index's, by a walk of it.
     pub index: IndexStats,
     /// The pool's.
     pub pool: PoolUsage,
     /// Bytes this process caches for the index.
     pub cache_used_bytes: u64,
-    /// Prefix lengths in bytes at which the skip table has entries (DART, section 3.1).
+    /// Prefix lengths in bytes at which the skip table has entries (DART, section 3.1); empty for an
+    /// index without one.
     pub prefix_list: Vec<u8>,
 }
 
@@ -51,16 +54,25 @@ impl Check {
     }
 }
 
-pub(crate) async fn stats<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Stats, Error> {
+pub(crate) async fn stats<F: Fabric, I: OrderedIndex<F>>(
+    open: &OpenIndex<F, I>,
+    client: &mut Client<F>,
+) -> Result<Stats, Error> {
+    let index = open.index.stats(client).await?;
+    let prefix_list = index.est.as_ref().map(|est| est.prefix_list.clone()).unwrap_or_default();
     Ok(Stats {
-        index: open.index.stats(client).await?,
+        name: open.index.name(),
+        index,
         pool: open.pool.usage(client).await?,
         cache_used_bytes: open.index.cache_used_bytes(),
-        prefix_list: open.index.prefix_list(),
+        prefix_list,
     })
 }
 
-pub(crate) async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+pub(crate) async fn check<F: Fabric, I: OrderedIndex<F>>(
+    open: &OpenIndex<F, I>,
+    client: &mut Client<F>,
+) -> Result<Check, Error> {
     open.settle(client).await?;
     let CheckReport { mut violations, mut remarks, reachable, stats, stale_hints: _ } =
         open.index.check(client).await?;
@@ -94,7 +106,10 @@ pub(crate) async fn check<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>
     })
 }
 
-pub(crate) async fn repair<F: Fabric>(open: &OpenIndex<F>, client: &mut Client<F>) -> Result<Check, Error> {
+pub(crate) async fn repair<F: Fabric, I: OrderedIndex<F>>(
+    open: &OpenIndex<F, I>,
+    client: &mut Client<F>,
+) -> Result<Check, Error> {
     let mut before = check(open, client).await?;
     if !before.is_sound() {
         before.remarks.push("nothing was repaired: what the walk did not reach may be alive".to_owned());

@@ -1,9 +1,9 @@
 //! An ordered key-value map whose bytes live in a memory pool, shared by threads and processes.
 //!
-//! A [`Store`] is an open pool with a DART index in it; clone it freely. A [`Session`] is one
-//! thread's access, an [`AsyncSession`] one task's: cheap to make, never shared. No operation of
-//! this index waits for another client, dead or alive. What an operation stored is visible to every
-//! other session, of every process, when it returns.
+//! A [`Store`] is an open pool with its index, DART or Quiver ([`IndexKind`]); clone it freely. A
+//! [`Session`] is one thread's access, an [`AsyncSession`] one task's: cheap to make, never shared.
+//! No operation of these indexes waits for another client, dead or alive. What an operation stored
+//! is visible to every other session, of every process, when it returns.
 //!
 //! ```
 //! use darter::{Error, Store};
@@ -86,7 +86,8 @@ pub use darter_fabric::{
     ByteSize, Counters, Fabric, FabricError, GlobalAddr, OpKind, PoolUrl, Scheme, UrlError, block_on,
 };
 pub use darter_index::{
-    Condition, Dart, DartOptions, IndexError, KEY_BYTES_MAX, KeyValue, OrderedIndex, PutOutcome, ScanRange,
+    AnyIndex, Condition, Dart, DartOptions, IndexError, IndexKind, KEY_BYTES_MAX, KeyValue, OrderedIndex,
+    PutOutcome, Quiver, QuiverOptions, ScanRange,
 };
 pub use darter_pool::{Pool, PoolError};
 

@@ -2,6 +2,7 @@
 
 use crate::{DefaultFabric, Error, Store, StoreOptions, blocking, provision};
 use darter_fabric::{Fabric, PoolUrl, block_on};
+use darter_index::OrderedIndex;
 use darter_pool::Pool;
 
 impl Store {
@@ -53,8 +54,20 @@ impl StoreOptions {
     /// # Errors
     /// Fails as [`StoreOptions::open`] does.
     pub fn open_url(&self, url: &PoolUrl) -> Result<Store, Error> {
-        let pool: Pool<DefaultFabric> = provision::open_or_create(url, self)?;
-        Store::over_pool(pool, self, Some(url.clone()))
+        self.open_url_over(url, self.index)
+    }
+
+    /// [`StoreOptions::open_url`] over any index, with options of its own in place of those here.
+    ///
+    /// # Errors
+    /// Fails as [`StoreOptions::open`] does.
+    pub fn open_url_over<I: OrderedIndex<DefaultFabric>>(
+        &self,
+        url: &PoolUrl,
+        index: I::Options,
+    ) -> Result<Store<DefaultFabric, I>, Error> {
+        let pool: Pool<DefaultFabric> = provision::open_or_create::<I>(url, self, &index)?;
+        Store::over_pool(pool, self, index, Some(url.clone()))
     }
 
     /// Opens the pool that `url` names, which must be there, with its fabric wrapped by `decorate`:
@@ -67,9 +80,23 @@ impl StoreOptions {
         url: &PoolUrl,
         decorate: impl FnOnce(DefaultFabric) -> F,
     ) -> Result<Store<F>, Error> {
+        self.open_decorated_over(url, decorate, self.index)
+    }
+
+    /// [`StoreOptions::open_decorated`] over any index, with options of its own in place of those
+    /// here.
+    ///
+    /// # Errors
+    /// Fails as [`StoreOptions::open_decorated`] does.
+    pub fn open_decorated_over<F: Fabric, I: OrderedIndex<F>>(
+        &self,
+        url: &PoolUrl,
+        decorate: impl FnOnce(DefaultFabric) -> F,
+        index: I::Options,
+    ) -> Result<Store<F, I>, Error> {
         let options = self.clone().must_exist(true);
         let pool = provision::open_existing(url, &options, decorate)?;
-        Store::over_pool(pool, &options, Some(url.clone()))
+        Store::over_pool(pool, &options, index, Some(url.clone()))
     }
 
     /// Makes a new pool over any fabric and opens it: for decorated and other providers.
@@ -77,7 +104,7 @@ impl StoreOptions {
     /// # Errors
     /// Fails if the fabric is too small or fails.
     pub fn create_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
-        Store::over_pool(block_on(Pool::create(fabric, &self.pool))?, self, None)
+        Store::over_pool(block_on(Pool::create(fabric, &self.pool))?, self, self.index, None)
     }
 
     /// Opens the pool that a fabric holds: for decorated and other providers.
@@ -85,6 +112,6 @@ impl StoreOptions {
     /// # Errors
     /// Fails if it holds none, or a damaged one, or fails.
     pub fn open_on<F: Fabric>(&self, fabric: F) -> Result<Store<F>, Error> {
-        Store::over_pool(block_on(Pool::open(fabric))?, self, None)
+        Store::over_pool(block_on(Pool::open(fabric))?, self, self.index, None)
     }
 }

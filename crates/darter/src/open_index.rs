@@ -2,7 +2,7 @@
 
 use crate::Error;
 use darter_fabric::Fabric;
-use darter_index::{Dart, OrderedIndex};
+use darter_index::OrderedIndex;
 use darter_pool::{Client, Pool};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,24 +12,24 @@ use std::sync::{Mutex, PoisonError};
 const SETTLE_ROUNDS: usize = 4;
 
 /// An open pool with its index.
-pub(crate) struct OpenIndex<F: Fabric> {
-    pub(crate) index: Dart<F>,
+pub(crate) struct OpenIndex<F: Fabric, I: OrderedIndex<F>> {
+    pub(crate) index: I,
     pub(crate) pool: Pool<F>,
     /// The error of the last upkeep, if it failed.
     trouble: Mutex<Option<String>>,
 }
 
-impl<F: Fabric> OpenIndex<F> {
-    pub(crate) fn new(index: Dart<F>, pool: Pool<F>) -> Self {
+impl<F: Fabric, I: OrderedIndex<F>> OpenIndex<F, I> {
+    pub(crate) fn new(index: I, pool: Pool<F>) -> Self {
         Self { index, pool, trouble: Mutex::new(None) }
     }
 
     /// Does all upkeep that is due, once.
-    pub(crate) async fn maintain(&self, client: &mut Client<F>, adjust: bool) -> Result<(), Error> {
+    pub(crate) async fn maintain(&self, client: &mut Client<F>, adapt: bool) -> Result<(), Error> {
         self.pool.maintain(client).await?;
         self.index.maintain(client).await?;
-        if adjust && self.index.wants_adjust() {
-            self.index.adjust(client).await?;
+        if adapt {
+            self.index.adapt(client).await?;
         }
         Ok(())
     }

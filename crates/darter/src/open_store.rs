@@ -5,20 +5,21 @@ use crate::open_index::OpenIndex;
 use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use darter_fabric::{Fabric, PoolUrl, block_on};
+use darter_index::OrderedIndex;
 use std::sync::Arc;
 
 /// An open store. Dropped with the last clone and session.
-pub(crate) struct OpenStore<F: Fabric> {
+pub(crate) struct OpenStore<F: Fabric, I: OrderedIndex<F>> {
     /// `None` for a program that does the upkeep itself.
     pub(crate) upkeep: Option<Upkeep>,
     /// `None` for a program that does not want what the dead left to be swept.
-    pub(crate) sweeper: Option<Arc<Sweeper<F>>>,
-    pub(crate) open: Arc<OpenIndex<F>>,
+    pub(crate) sweeper: Option<Arc<Sweeper<F, I>>>,
+    pub(crate) open: Arc<OpenIndex<F, I>>,
     pub(crate) url: Option<PoolUrl>,
     pub(crate) auto_adjust: bool,
 }
 
-impl<F: Fabric> OpenStore<F> {
+impl<F: Fabric, I: OrderedIndex<F>> OpenStore<F, I> {
     /// Sweeps what the dead left, after an operation has found the pool full. Returns whether that
     /// has made room.
     #[cold]
@@ -30,7 +31,7 @@ impl<F: Fabric> OpenStore<F> {
     }
 }
 
-impl<F: Fabric> Drop for OpenStore<F> {
+impl<F: Fabric, I: OrderedIndex<F>> Drop for OpenStore<F, I> {
     /// Ends the threads, then frees what was retired: only the index can scrub what it has
     /// unlinked, so this comes before the pool closes. What cannot be freed, because others hold it
     /// back or the fabric fails, is left to a repair.

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tcp")]
 use darter_fabric::TcpOptions;
-use darter_index::DartOptions;
+use darter_index::{IndexKind, IndexOptions};
 use darter_pool::PoolOptions;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 #[allow(clippy::struct_excessive_bools)] // switches of which any combination means something
 pub struct StoreOptions {
     pub(crate) pool: PoolOptions,
-    pub(crate) index: DartOptions,
+    pub(crate) index: IndexOptions,
     pub(crate) auto_adjust: bool,
     pub(crate) maintenance: bool,
     pub(crate) sweep: bool,
@@ -35,7 +35,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             pool: PoolOptions::default(),
-            index: DartOptions::default(),
+            index: IndexOptions::default(),
             auto_adjust: true,
             maintenance: true,
             sweep: true,
@@ -50,10 +50,18 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
+    /// Opens a pool with this index only, and gives a new pool this one. By default a pool is opened
+    /// with the index that it holds, and a new one gets DART.
+    pub fn index(mut self, kind: IndexKind) -> Self {
+        self.index.kind = Some(kind);
+        self
+    }
+
     /// At most this many bytes of this process serve as the index's cache, the skip table's
     /// directory included.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
-        self.index.cache_bytes = bytes;
+        self.index.dart.cache_bytes = bytes;
+        self.index.quiver.cache_bytes = bytes;
         self
     }
 
@@ -142,7 +150,7 @@ impl StoreOptions {
     #[cfg(feature = "checker")]
     #[doc(hidden)]
     pub fn holes(mut self, holes: darter_index::Holes) -> Self {
-        self.index.holes = holes;
+        self.index.dart.holes = holes;
         self
     }
 }

@@ -11,7 +11,7 @@ use crate::{Error, StoreOptions};
 use darter_fabric::Tcp;
 use darter_fabric::local::FileOptions;
 use darter_fabric::{Counting, Fabric, Local, PoolUrl, Provider, Scheme, block_on};
-use darter_index::{Dart, OrderedIndex};
+use darter_index::OrderedIndex;
 use darter_pool::Pool;
 use std::ffi::OsString;
 use std::fs;
@@ -23,7 +23,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub type DefaultFabric = Counting<Provider>;
 
 /// Opens the pool that `url` names, or makes it if that is needed and allowed.
-pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Pool<DefaultFabric>, Error> {
+pub(crate) fn open_or_create<I: OrderedIndex<DefaultFabric>>(
+    url: &PoolUrl,
+    options: &StoreOptions,
+    index: &I::Options,
+) -> Result<Pool<DefaultFabric>, Error> {
     match url.scheme() {
         Scheme::Memory if options.must_exist => Err(Error::NeverExists { pool: url.to_string() }),
         Scheme::Memory => create_in_memory(url, options),
@@ -40,9 +44,9 @@ pub(crate) fn open_or_create(url: &PoolUrl, options: &StoreOptions) -> Result<Po
                     return Err(Error::Missing { pool: url.to_string(), path: path.clone() });
                 }
                 if state == PathState::Absent {
-                    create_aside(url, path, options)?;
+                    create_aside::<I>(url, path, options, index)?;
                 } else {
-                    create_at(url, path, options)?;
+                    create_at::<I>(url, path, options, index)?;
                 }
             }
             open_over(url, Local::file_open(path)?)
@@ -162,9 +166,14 @@ impl Drop for Aside {
 }
 
 /// Makes a whole pool aside and gives it its name, unless another process was faster.
-fn create_aside(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<(), Error> {
+fn create_aside<I: OrderedIndex<DefaultFabric>>(
+    url: &PoolUrl,
+    path: &Path,
+    options: &StoreOptions,
+    index: &I::Options,
+) -> Result<(), Error> {
     let aside = Aside::beside(path);
-    create_at(url, &aside.0, options)?;
+    create_at::<I>(url, &aside.0, options, index)?;
     let refused = |source| Error::Io { path: path.to_owned(), action: "name the new pool", source };
     match fs::hard_link(&aside.0, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -177,21 +186,30 @@ fn create_aside(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<()
 
 /// Makes a pool in this very file. The provider's lock keeps others out meanwhile, and refuses a
 /// file in use.
-fn create_at(url: &PoolUrl, path: &Path, options: &StoreOptions) -> Result<(), Error> {
+fn create_at<I: OrderedIndex<DefaultFabric>>(
+    url: &PoolUrl,
+    path: &Path,
+    options: &StoreOptions,
+    index: &I::Options,
+) -> Result<(), Error> {
     let how = FileOptions { overwrite: options.overwrite, space: url.space() };
     let fabric = Local::file_create_with(path, url.node_bytes().unwrap_or(0), url.nodes(), how)?;
-    fill(counted(fabric), options).map_err(|error| match error {
+    fill::<I>(counted(fabric), options, index).map_err(|error| match error {
         Error::Pool(source) => Error::Open { pool: url.to_string(), source },
         error => error,
     })
 }
 
 /// Superblocks and the index's root, then a clean end.
-fn fill(fabric: DefaultFabric, options: &StoreOptions) -> Result<(), Error> {
+fn fill<I: OrderedIndex<DefaultFabric>>(
+    fabric: DefaultFabric,
+    options: &StoreOptions,
+    index: &I::Options,
+) -> Result<(), Error> {
     block_on(async {
         let pool = Pool::create(fabric, &options.pool).await?;
         let mut client = pool.client()?;
-        let index = Dart::open_or_create(&mut client, options.index).await?;
+        let index = I::open_or_create(&mut client, index.clone()).await?;
         drop((client, index));
         Ok(pool.close().await?)
     })

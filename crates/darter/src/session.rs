@@ -11,21 +11,21 @@
 use crate::open_store::OpenStore;
 use crate::{AsyncSession, Change, Error, KeyRange};
 use darter_fabric::{Counters, Fabric, block_on};
-use darter_index::{Condition, KeyValue, PutOutcome, ScanRange};
+use darter_index::{AnyIndex, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use send_wrapper::SendWrapper;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 /// One thread's access to a [`crate::Store`]. It may move between threads, but is not shared by
 /// several: open one for each.
-pub struct Session<F: Fabric = crate::DefaultFabric> {
+pub struct Session<F: Fabric = crate::DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
     /// Those that no call uses now.
-    idle: RefCell<Vec<Box<AsyncSession<F>>>>,
-    store: Arc<OpenStore<F>>,
+    idle: RefCell<Vec<Box<AsyncSession<F, I>>>>,
+    store: Arc<OpenStore<F, I>>,
 }
 
-impl<F: Fabric> Session<F> {
-    pub(crate) fn new(inner: AsyncSession<F>) -> Self {
+impl<F: Fabric, I: OrderedIndex<F>> Session<F, I> {
+    pub(crate) fn new(inner: AsyncSession<F, I>) -> Self {
         let store = Arc::clone(inner.store());
         Self { idle: RefCell::new(vec![Box::new(inner)]), store }
     }
@@ -34,7 +34,7 @@ impl<F: Fabric> Session<F> {
     #[inline]
     pub(crate) fn run<R>(
         &self,
-        operation: impl FnOnce(&mut AsyncSession<F>) -> Result<R, Error>,
+        operation: impl FnOnce(&mut AsyncSession<F, I>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let idle = self.idle.borrow_mut().pop();
         let mut session = match idle {
@@ -47,7 +47,7 @@ impl<F: Fabric> Session<F> {
     }
 
     #[cold]
-    fn open_another(&self) -> Result<Box<AsyncSession<F>>, Error> {
+    fn open_another(&self) -> Result<Box<AsyncSession<F, I>>, Error> {
         Ok(Box::new(AsyncSession::open(&self.store)?))
     }
 
@@ -324,12 +324,12 @@ impl<F: Fabric> Session<F> {
     /// # Errors
     /// Fails if the index has keys, the input is out of order, or as [`Session::put`]. The index is
     /// then still empty.
-    pub fn bulk_load<K, V, I>(&self, sorted: I) -> Result<u64, Error>
+    pub fn bulk_load<K, V, P>(&self, sorted: P) -> Result<u64, Error>
     where
         K: Into<Vec<u8>>,
         V: Into<Vec<u8>>,
-        I: IntoIterator<Item = (K, V)>,
-        I::IntoIter: Send,
+        P: IntoIterator<Item = (K, V)>,
+        P::IntoIter: Send,
     {
         self.run(|session| block_on(session.bulk_load(sorted)))
     }
@@ -349,7 +349,7 @@ impl<F: Fabric> Session<F> {
     }
 }
 
-impl<F: Fabric> std::fmt::Debug for Session<F> {
+impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for Session<F, I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("counters", &self.counters().total()).finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ use crate::sweeper::Sweeper;
 use crate::upkeep::Upkeep;
 use crate::{AsyncSession, DefaultFabric, Error, Session, StoreOptions};
 use darter_fabric::{Fabric, PoolUrl, block_on};
-use darter_index::{AdjustReport, Census, Dart, IndexStats, OrderedIndex, TreeView};
+use darter_index::{AdjustReport, AnyIndex, Census, IndexStats, OrderedIndex, TreeView};
 use darter_pool::{Pool, PoolUsage};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,35 +17,36 @@ use std::time::Duration;
 /// When its last clone and session are dropped, the upkeep thread ends and the pool is closed
 /// cleanly, which can take up to a second when other processes hold garbage back. A process that
 /// ends without that, by any signal, does no harm: others notice its death and go on.
-pub struct Store<F: Fabric = DefaultFabric> {
-    inner: Arc<OpenStore<F>>,
+pub struct Store<F: Fabric = DefaultFabric, I: OrderedIndex<F> = AnyIndex<F>> {
+    inner: Arc<OpenStore<F, I>>,
 }
 
-impl<F: Fabric> Clone for Store<F> {
+impl<F: Fabric, I: OrderedIndex<F>> Clone for Store<F, I> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
 }
 
-impl<F: Fabric> std::fmt::Debug for Store<F> {
+impl<F: Fabric, I: OrderedIndex<F>> std::fmt::Debug for Store<F, I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let url = self.inner.url.as_ref().map(ToString::to_string);
         f.debug_struct("Store").field("url", &url).finish_non_exhaustive()
     }
 }
 
-impl<F: Fabric> Store<F> {
+impl<F: Fabric, I: OrderedIndex<F>> Store<F, I> {
     pub(crate) fn over_pool(
         pool: Pool<F>,
         options: &StoreOptions,
+        index: I::Options,
         url: Option<PoolUrl>,
     ) -> Result<Self, Error> {
         let mut client = pool.client()?;
         let index = block_on(async {
             if options.must_exist {
-                Dart::open(&mut client, options.index).await
+                I::open(&mut client, index).await
             } else {
-                Dart::open_or_create(&mut client, options.index).await
+                I::open_or_create(&mut client, index).await
             }
         })?;
         drop(client);
@@ -64,7 +65,7 @@ impl<F: Fabric> Store<F> {
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
-    pub fn session(&self) -> Result<Session<F>, Error> {
+    pub fn session(&self) -> Result<Session<F, I>, Error> {
         self.async_session().map(Session::new)
     }
 
@@ -72,27 +73,8 @@ impl<F: Fabric> Store<F> {
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
-    pub fn async_session(&self) -> Result<AsyncSession<F>, Error> {
+    pub fn async_session(&self) -> Result<AsyncSession<F, I>, Error> {
         AsyncSession::open(&self.inner)
-    }
-
-    /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
-    ///
-    /// # Errors
-    /// Fails if the pool is full or fails; the old list then stands.
-    pub fn adjust(&self) -> Result<AdjustReport, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.index().adjust(&mut client))?)
-    }
-
-    /// Returns the top of the tree below `prefix`: at most `levels` levels, at most `width`
-    /// children of a node.
-    ///
-    /// # Errors
-    /// Fails if the pool is damaged or fails.
-    pub fn tree(&self, prefix: &[u8], levels: usize, width: usize) -> Result<TreeView, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.index().tree(&mut client, prefix, levels, width))?)
     }
 
     /// Counts and sizes, by a walk of the whole index.
@@ -102,16 +84,6 @@ impl<F: Fabric> Store<F> {
     pub fn stats(&self) -> Result<Stats, Error> {
         let mut client = self.pool().client()?;
         block_on(inspect::stats(self.open_index(), &mut client))
-    }
-
-    /// Counts one more part of the index, a few thousand inner nodes; returns the sums after the
-    /// last part. So a large index can be counted again and again beside everything else.
-    ///
-    /// # Errors
-    /// Fails as [`Store::stats`] does; the same part is then counted again.
-    pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
-        let mut client = self.pool().client()?;
-        Ok(block_on(self.index().count_some(&mut client, census))?)
     }
 
     /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
@@ -203,21 +175,52 @@ impl<F: Fabric> Store<F> {
     }
 
     /// Returns the index itself, for calls with a client of one's own.
-    pub fn index(&self) -> &Dart<F> {
+    pub fn index(&self) -> &I {
         &self.inner.open.index
     }
 
-    pub(crate) fn open_index(&self) -> &OpenIndex<F> {
+    pub(crate) fn open_index(&self) -> &OpenIndex<F, I> {
         &self.inner.open
     }
 
-    pub(crate) fn sweeper(&self) -> Option<&Arc<Sweeper<F>>> {
+    pub(crate) fn sweeper(&self) -> Option<&Arc<Sweeper<F, I>>> {
         self.inner.sweeper.as_ref()
     }
 
     /// Returns the pool itself.
     pub fn pool(&self) -> &Pool<F> {
         &self.inner.open.pool
+    }
+}
+
+impl<F: Fabric> Store<F> {
+    /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1), now.
+    ///
+    /// # Errors
+    /// Fails if the pool is full or fails; the old list then stands.
+    pub fn adjust(&self) -> Result<AdjustReport, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.index().adjust(&mut client))?)
+    }
+
+    /// Returns the top of the tree below `prefix`: at most `levels` levels, at most `width`
+    /// children of a node.
+    ///
+    /// # Errors
+    /// Fails if the pool is damaged or fails.
+    pub fn tree(&self, prefix: &[u8], levels: usize, width: usize) -> Result<TreeView, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.index().tree(&mut client, prefix, levels, width))?)
+    }
+
+    /// Counts one more part of the index, a few thousand inner nodes; returns the sums after the
+    /// last part. So a large index can be counted again and again beside everything else.
+    ///
+    /// # Errors
+    /// Fails as [`Store::stats`] does; the same part is then counted again.
+    pub fn count_some(&self, census: &mut Census) -> Result<Option<IndexStats>, Error> {
+        let mut client = self.pool().client()?;
+        Ok(block_on(self.index().count_some(&mut client, census))?)
     }
 }
 

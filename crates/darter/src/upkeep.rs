@@ -6,6 +6,7 @@ use crate::Error;
 use crate::open_index::OpenIndex;
 use crate::sweeper::Sweeper;
 use darter_fabric::{Fabric, block_on};
+use darter_index::OrderedIndex;
 use darter_pool::Client;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -48,10 +49,10 @@ impl Upkeep {
     ///
     /// # Errors
     /// Fails if the pool does or the system has no thread.
-    pub(crate) fn start<F: Fabric>(
-        open: Arc<OpenIndex<F>>,
+    pub(crate) fn start<F: Fabric, I: OrderedIndex<F>>(
+        open: Arc<OpenIndex<F, I>>,
         adjust: bool,
-        sweeper: Option<Arc<Sweeper<F>>>,
+        sweeper: Option<Arc<Sweeper<F, I>>>,
     ) -> Result<Self, Error> {
         let stop = Arc::new(Stop::default());
         let client = open.pool.client()?;
@@ -74,10 +75,10 @@ impl Drop for Upkeep {
     }
 }
 
-fn keep_up<F: Fabric>(
-    open: &OpenIndex<F>,
+fn keep_up<F: Fabric, I: OrderedIndex<F>>(
+    open: &OpenIndex<F, I>,
     mut client: Client<F>,
-    sweeper: Option<&Arc<Sweeper<F>>>,
+    sweeper: Option<&Arc<Sweeper<F, I>>>,
     stop: &Stop,
     adjust: bool,
 ) {

@@ -65,14 +65,27 @@ impl<F: Fabric> Art<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Removes a key. Returns whether it was there.
-    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    pub(super) async fn delete_key(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
         check_key(key)?;
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Delete).await?;
         for _ in 0..TURNS_MAX {
             let (descent, end, done) = operation.descend(key, Purpose::Write).await?;
+            let is_refused = match end {
+                End::Leaf { at, read, is_key: true } => {
+                    let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
+                    !condition.holds_for(Some(leaf.value))
+                }
+                _ => false,
+            };
             operation.client.recycle(done);
             match end {
+                _ if is_refused => return Ok(false),
                 End::Leaf { at, is_key: true, .. } => {
                     if let Some(is_thin) = operation.clear_slot(&descent, at).await? {
                         if is_thin {

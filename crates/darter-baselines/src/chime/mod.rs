@@ -124,8 +124,13 @@ impl<F: Fabric> OrderedIndex<F> for Chime<F> {
         self.put_in_table(client, key, value, condition).await
     }
 
-    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
-        self.delete_from_table(client, key).await
+    async fn delete_when(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
+        self.delete_from_table(client, key, condition).await
     }
 
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {

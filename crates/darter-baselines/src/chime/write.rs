@@ -110,7 +110,12 @@ impl<F: Fabric> Chime<F> {
         outcome
     }
 
-    pub(super) async fn delete_from_table(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+    pub(super) async fn delete_from_table(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
         self.tree.check_sizes(key, None)?;
         let shared = &*self.tree.shared;
         let mut operation: Operation<'_, F> = Operation::pin(shared, client, OpKind::Delete).await?;
@@ -120,7 +125,9 @@ impl<F: Fabric> Chime<F> {
         let found = async {
             let matches = leaf.matches(&words, NEIGHBOURHOOD);
             let addr = leaf.place.0.addr();
-            let Some(present) = operation.find_among(addr, matches, key, false).await? else {
+            let reads_value = matches!(condition, Condition::Equals(_));
+            let present = operation.find_among(addr, matches, key, reads_value).await?;
+            let Some(present) = present.filter(|present| present.meets(condition)) else {
                 return Ok(None);
             };
             leaf.table.clear(present.slot);
@@ -211,11 +218,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
         };
         let matches = leaf.matches(&words, slots);
         let present = self.find_among(leaf.place.0.addr(), matches, key, reads_value).await?;
-        let holds = match (condition, &present) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
-            (Condition::Equals(wanted), Some(Present { value: Some(value), .. })) => value == wanted,
-            _ => false,
-        };
+        let holds = present.as_ref().map_or(!condition.wants_key(), |present| present.meets(condition));
         if !holds {
             return Ok(Put::Done(PutOutcome::Refused));
         }

@@ -32,6 +32,17 @@ pub(crate) struct Present {
     pub(crate) value: Option<Vec<u8>>,
 }
 
+impl Present {
+    /// Whether a condition holds for the key. The value was fetched if the condition is of it.
+    pub(crate) fn meets(&self, condition: Condition<'_>) -> bool {
+        match condition {
+            Condition::Always | Condition::Present => true,
+            Condition::Absent => false,
+            Condition::Equals(wanted) => self.value.as_deref() == Some(wanted),
+        }
+    }
+}
+
 /// What becomes of one entry.
 enum Edit<'e> {
     Insert(&'e Entry),
@@ -75,7 +86,12 @@ impl<F: Fabric> Sherman<F> {
         outcome
     }
 
-    pub(crate) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+    pub(crate) async fn delete_key(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
         self.check_sizes(key, None)?;
         let format = &self.shared.format;
         let mut operation = Operation::pin(&*self.shared, client, OpKind::Delete).await?;
@@ -83,7 +99,9 @@ impl<F: Fabric> Sherman<F> {
         let first = operation.client.batch();
         let (mut locked, page) = operation.lock_leaf(key, (link, first)).await?;
         let found = async {
-            let Some(present) = operation.find_locked(&page, key, false).await? else {
+            let reads_value = matches!(condition, Condition::Equals(_));
+            let present = operation.find_locked(&page, key, reads_value).await?;
+            let Some(present) = present.filter(|present| present.meets(condition)) else {
                 return Ok(None);
             };
             operation.write_entry(&mut locked, &page, present.slot, Edit::Clear).await?;
@@ -168,11 +186,7 @@ impl<F: Fabric> Operation<'_, F> {
         let format = &self.shared.format;
         let reads_value = matches!(condition, Condition::Equals(_));
         let present = self.find_locked(page, key, reads_value).await?;
-        let holds = match (condition, &present) {
-            (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
-            (Condition::Equals(wanted), Some(Present { value: Some(value), .. })) => value == wanted,
-            _ => false,
-        };
+        let holds = present.as_ref().map_or(!condition.wants_key(), |present| present.meets(condition));
         if !holds {
             return Ok(Put::Done(PutOutcome::Refused));
         }

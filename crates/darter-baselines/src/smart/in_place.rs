@@ -322,23 +322,42 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Kills a key's leaf, then clears its slot.
+    /// What keeps a locked leaf from being killed under a condition, if anything does. A value that
+    /// its writer did not end to write is marked as lost.
+    async fn refusal(&mut self, locked: &Locked, condition: Condition<'_>) -> Result<Option<Deletion>> {
+        let addr = locked.leaf.addr;
+        Ok(match (self.shared.format.parse(addr, &locked.words)?, condition) {
+            (Read::Dead, _) => Some(Deletion::Again),
+            (Read::Moved(..), _) if !mutant!("smart-moved-leaf-killed") => Some(Deletion::Again),
+            (_, Condition::Absent) => Some(Deletion::Refused),
+            (Read::Pair(pair), Condition::Equals(wanted)) => match pair.value {
+                Some(value) => (value != wanted).then_some(Deletion::Refused),
+                None => return Err(IndexError::LostInWrite { addr }),
+            },
+            (Read::Torn, Condition::Equals(_)) => {
+                self.mark_if_lost(locked).await?;
+                Some(Deletion::Again)
+            }
+            _ => None,
+        })
+    }
+
+    /// Kills a key's leaf when the condition holds, then clears its slot. The lock is taken over
+    /// from `over`, as [`Operation::lock_leaf`] says.
     pub(super) async fn kill_leaf(
         &mut self,
         descent: &Descent<'_>,
         leaf: LeafAt,
-        over: u64,
+        (condition, over): (Condition<'_>, u64),
     ) -> Result<Deletion> {
         let locked = match self.lock_leaf(leaf, over).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Deletion::Busy(holder)),
         };
-        let found = self.shared.format.parse(leaf.addr, &locked.words)?;
-        if matches!(found, Read::Dead)
-            || matches!(found, Read::Moved(..)) && !mutant!("smart-moved-leaf-killed")
-        {
+        let refusal = self.refusal(&locked, condition).await;
+        if !matches!(refusal, Ok(None)) {
             self.unlock(locked).await?;
-            return Ok(Deletion::Again);
+            return refusal.map(|refusal| refusal.unwrap_or(Deletion::Again));
         }
         let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
         let mut batch = self.client.batch();

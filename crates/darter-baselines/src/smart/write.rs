@@ -117,13 +117,19 @@ impl<F: Fabric> Smart<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Removes a key. Returns whether it was there.
-    pub(super) async fn delete_key(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
+    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    pub(super) async fn delete_key(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
         check_key(key)?;
         let mut over = 0;
         for _ in 0..TURNS_MAX {
             let mut operation = self.begin(client, OpKind::Delete).await?;
-            match operation.delete_turn(key, std::mem::take(&mut over)).await? {
+            match operation.delete_turn(key, condition, std::mem::take(&mut over)).await? {
+                Deletion::Refused => return Ok(false),
                 Deletion::Gone { was_here, left } => {
                     // A delete that was cut short may have left the node to the next.
                     if left <= 1 {
@@ -354,17 +360,25 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    async fn delete_turn(&mut self, key: &[u8], over: u64) -> Result<Deletion> {
+    async fn delete_turn(&mut self, key: &[u8], condition: Condition<'_>, over: u64) -> Result<Deletion> {
         let mut descent = Descent::new(key, Purpose::Write);
         let (end, done) = self.run(&mut descent).await?;
+        let is_refused = match end {
+            End::Leaf { leaf, read, is_key: true } if !self.shared.format.in_place => {
+                matches!(self.shared.format.parse(leaf.addr, done.words(read))?,
+                    leaf::Read::Pair(pair) if !condition.holds_for(pair.value))
+            }
+            _ => false,
+        };
         self.client.recycle(done);
         match end {
+            _ if is_refused => Ok(Deletion::Refused),
             End::Leaf { leaf, is_key: true, .. } if leaf.addr != leaf.at.slot.addr() => {
                 self.link_moved(&descent, leaf).await?;
                 Ok(Deletion::Again)
             }
             End::Leaf { leaf, is_key: true, .. } if self.shared.format.in_place => {
-                self.kill_leaf(&descent, leaf, over).await
+                self.kill_leaf(&descent, leaf, (condition, over)).await
             }
             End::Leaf { leaf, is_key: true, .. } => {
                 let tomb = Slot::tomb(edge_of(key, descent.depth));
@@ -450,6 +464,8 @@ pub(super) enum Deletion {
     },
     /// It was there, and its slot is left to be cleared.
     Killed,
+    /// The condition did not hold.
+    Refused,
     Again,
     Busy(u64),
 }

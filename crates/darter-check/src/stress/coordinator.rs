@@ -12,7 +12,7 @@ use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
 use crate::dice::Dice;
 use crate::second;
-use darter::{PoolUrl, Store, StoreOptions};
+use darter::{PoolUrl, StoreOptions};
 use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
@@ -55,11 +55,13 @@ pub fn run(
     let mut cluster = None;
     let pool = match &config.environment {
         Environment::Pool(site) => prepare_pool(site)?,
-        Environment::Cluster(nodes) => {
+        Environment::Cluster(nodes, index) => {
             let started = cluster.insert(Cluster::start(nodes, config.processes, launch.node)?);
             let url = started.pool()?;
-            drop(for_a_new_pool(Store::options()).create(true).open_url(&url)?);
-            Site::plain(url)
+            let site = Site::plain(url, *index);
+            let options = for_a_new_pool(site.options.clone()).create(true);
+            drop(Site { options, ..site.clone() }.make()?);
+            site
         }
     };
     let logs = log_directory(&pool.url)?;
@@ -137,7 +139,7 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     }
     let mut rates = vec![config.kills_per_second, config.pauses_per_second, config.repairs_per_second];
     rates.push(config.thread_stops_per_second);
-    if let Environment::Cluster(cluster) = &config.environment {
+    if let Environment::Cluster(cluster, _) = &config.environment {
         between("memory nodes", cluster.nodes.into(), NODES_MAX.into())?;
         rates.extend([cluster.kills_per_second, cluster.pauses_per_second, cluster.cuts_per_second]);
         if cluster.cuts_per_second > 0.0 && !cluster.apart {
@@ -168,8 +170,9 @@ fn for_a_new_pool(options: StoreOptions) -> StoreOptions {
 }
 
 /// Makes or opens the pool, which must have no keys, and answers its name without a size.
-fn prepare_pool(Site { url, options }: &Site) -> Result<Site, StressError> {
-    let store = for_a_new_pool(options.clone()).open_url(url)?;
+fn prepare_pool(site: &Site) -> Result<Site, StressError> {
+    let url = &site.url;
+    let store = Site { options: for_a_new_pool(site.options.clone()), ..site.clone() }.make()?;
     if let Some(pair) = store.session()?.scan(..).limit(1).next() {
         let (key, _) = pair?;
         return Err(StressError::Usage(format!(
@@ -179,7 +182,7 @@ fn prepare_pool(Site { url, options }: &Site) -> Result<Site, StressError> {
         )));
     }
     let url = url.path().map_or_else(|| url.clone(), PoolUrl::file);
-    Ok(Site { url, options: options.clone() })
+    Ok(Site { url, ..site.clone() })
 }
 
 /// A directory for the logs, beside the pool if possible: where there is room for one there is for the other.
@@ -346,7 +349,7 @@ impl Run<'_> {
             (Blow::Pause, self.config.pauses_per_second),
             (Blow::StopThread, self.config.thread_stops_per_second),
         ];
-        if let Environment::Cluster(cluster) = &self.config.environment {
+        if let Environment::Cluster(cluster, _) = &self.config.environment {
             blows.extend([
                 (Blow::KillNode, cluster.kills_per_second),
                 (Blow::PauseNode, cluster.pauses_per_second),

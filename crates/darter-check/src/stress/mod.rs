@@ -41,17 +41,20 @@ pub mod log;
 pub mod log_reader;
 mod network;
 mod repairer;
+mod subject;
 pub mod tally;
 pub mod thread_stop;
 pub mod worker;
 
 pub use error::StressError;
 pub use fleet::LaunchWorker;
+pub use subject::{Subject, SubjectKind, SubjectOptions, SubjectStore};
 
 use crate::second;
 use cluster::{ClusterConfig, LaunchNode};
 use collect::Collected;
-use darter::{PoolUrl, Store, StoreOptions};
+use darter::{DefaultFabric, PoolUrl, Store, StoreOptions};
+use darter_fabric::Fabric;
 use darter_fabric::decorate::Jitter;
 use darter_index::Hole;
 use judge::{KeyFailure, PoolJudgement};
@@ -68,26 +71,44 @@ pub struct Site {
     pub url: PoolUrl,
     /// Credentials, and all else.
     pub options: StoreOptions,
+    /// The index it holds.
+    pub index: SubjectOptions,
 }
 
 impl Site {
     /// A pool that needs nothing special.
-    pub fn plain(url: PoolUrl) -> Self {
-        Self { url, options: Store::options() }
+    pub fn plain(url: PoolUrl, kind: SubjectKind) -> Self {
+        Self { url, options: Store::options(), index: SubjectOptions { kind, ..SubjectOptions::default() } }
     }
 
     /// The same pool, opened by processes that leave what the dead left to repairs.
     #[must_use]
     pub fn without_sweeps(&self) -> Self {
-        Self { url: self.url.clone(), options: self.options.clone().sweep(false) }
+        Self { url: self.url.clone(), options: self.options.clone().sweep(false), index: self.index }
     }
 
     /// Opens the pool, which must be there.
     ///
     /// # Errors
     /// As [`StoreOptions::open_url`].
-    pub fn open(&self) -> Result<Store, darter::Error> {
-        self.options.clone().must_exist(true).open_url(&self.url)
+    pub fn open(&self) -> Result<SubjectStore, darter::Error> {
+        self.options.clone().must_exist(true).open_url_over(&self.url, self.index)
+    }
+
+    /// Opens the pool, which must be there, with its fabric wrapped by `decorate`.
+    ///
+    /// # Errors
+    /// As [`StoreOptions::open_decorated`].
+    pub fn open_decorated<F: Fabric>(
+        &self,
+        decorate: impl FnOnce(DefaultFabric) -> F,
+    ) -> Result<SubjectStore<F>, darter::Error> {
+        self.options.open_decorated_over(&self.url, decorate, self.index)
+    }
+
+    /// Opens the pool, or makes it.
+    pub(crate) fn make(&self) -> Result<SubjectStore, darter::Error> {
+        self.options.open_url_over(&self.url, self.index)
     }
 }
 
@@ -96,8 +117,8 @@ impl Site {
 pub enum Environment {
     /// A pool without keys: a file, absent or not, or memory nodes.
     Pool(Box<Site>),
-    /// Memory nodes of the run's own.
-    Cluster(ClusterConfig),
+    /// Memory nodes of the run's own, with this index.
+    Cluster(ClusterConfig, SubjectKind),
 }
 
 /// How to start the processes of a run.

@@ -9,10 +9,10 @@ use super::keys::{KeySet, LARGE_VALUE, UNKNOWN_VALUE, value_bytes, value_number}
 use super::log::{Call, Entry, LogWriter, Refusal};
 use super::tally::Tally;
 use super::thread_stop::{self, SPARED};
-use super::{Site, StressError};
+use super::{Site, StressError, Subject, SubjectStore};
 use crate::dice::{Dice, mix};
 use crate::history::Outcome;
-use darter::{Error, PutOutcome, ScanRange, Session, Store};
+use darter::{Error, PutOutcome, ScanRange, Session};
 use darter_fabric::decorate::{Aging, Delay, Delaying, Jitter};
 use darter_fabric::{Fabric, counted};
 use darter_index::{Hole, Holes};
@@ -164,9 +164,8 @@ fn live(
 ) -> Result<(), StressError> {
     let mut site = config.pool.clone();
     if let Some(hole) = config.hole {
-        site.options = site.options.holes(Holes::default().with(hole));
+        site.index.holes = Holes::default().with(hole);
     }
-    let Site { url, options } = &site;
     let mut opened = 0;
     while !stop.load(Ordering::Relaxed) {
         opened += 1;
@@ -175,7 +174,7 @@ fn live(
             let seed = mix(config.jitter.seed ^ u64::from(config.life) << 32 ^ opened);
             let delay = Delay { jitter: Jitter { seed, ..config.jitter }, ..Delay::default() };
             let decorated = || {
-                options.open_decorated(url, |fabric| {
+                site.open_decorated(|fabric| {
                     let delaying = Delaying::new(Aging::new(fabric, LARGE_WORDS_MIN), delay);
                     tally.follow(delaying.tally(), delaying.inner().tally());
                     delaying
@@ -193,9 +192,9 @@ fn live(
 
 /// Opens the pool, trying again for a while; `None` when told to stop meanwhile.
 fn open<F: Fabric>(
-    attempt: impl Fn() -> Result<Store<F>, Error>,
+    attempt: impl Fn() -> Result<SubjectStore<F>, Error>,
     stop: &AtomicBool,
-) -> Result<Option<Store<F>>, StressError> {
+) -> Result<Option<SubjectStore<F>>, StressError> {
     let begin = Instant::now();
     loop {
         match attempt() {
@@ -209,7 +208,7 @@ fn open<F: Fabric>(
 
 /// Lets every client work in a thread of its own, until told to stop or one of them has lost the pool.
 fn work<F: Fabric>(
-    store: &Store<F>,
+    store: &SubjectStore<F>,
     clients: &mut [Client<'_>],
     stop: &AtomicBool,
 ) -> Result<(), StressError> {
@@ -259,7 +258,7 @@ struct Client<'k> {
 
 impl Client<'_> {
     /// One operation.
-    fn step<F: Fabric>(&mut self, session: &mut Session<F>) -> Result<Step, StressError> {
+    fn step<F: Fabric>(&mut self, session: &mut Session<F, Subject<F>>) -> Result<Step, StressError> {
         let phase = now_ns() / PHASE_NS;
         let key = self.choose_key(phase);
         match self.choose_call(phase) {
@@ -315,7 +314,11 @@ impl Client<'_> {
         large | u64::from(self.id) << COUNTER_BITS | u64::from(self.written)
     }
 
-    fn get<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
+    fn get<F: Fabric>(
+        &mut self,
+        session: &mut Session<F, Subject<F>>,
+        key: u32,
+    ) -> Result<Step, StressError> {
         self.log.begin(Call::Get, key, 0, 0)?;
         match session.get(self.keys.key(key)) {
             Ok(found) => {
@@ -330,7 +333,7 @@ impl Client<'_> {
 
     fn write<F: Fabric>(
         &mut self,
-        session: &mut Session<F>,
+        session: &mut Session<F, Subject<F>>,
         call: Call,
         key: u32,
     ) -> Result<Step, StressError> {
@@ -379,7 +382,7 @@ impl Client<'_> {
 
     fn multi_get<F: Fabric>(
         &mut self,
-        session: &mut Session<F>,
+        session: &mut Session<F, Subject<F>>,
         key: u32,
         phase: u64,
     ) -> Result<Step, StressError> {
@@ -412,7 +415,11 @@ impl Client<'_> {
     }
 
     /// A scan that begins or ends at `key`, of any kind there is.
-    fn scan<F: Fabric>(&mut self, session: &mut Session<F>, key: u32) -> Result<Step, StressError> {
+    fn scan<F: Fabric>(
+        &mut self,
+        session: &mut Session<F, Subject<F>>,
+        key: u32,
+    ) -> Result<Step, StressError> {
         let count = self.keys.len() as u64;
         let length = if self.dice.one_in(8) { count } else { self.dice.below(12) };
         let other = (u64::from(key) + length).min(count - 1) as u32;
@@ -423,7 +430,7 @@ impl Client<'_> {
         };
         let (from, to) = (bound(key), bound(other));
         let range = ScanRange { from, to, reverse: self.dice.one_in(2) };
-        if !self.keys.iter().any(|key| contains(&range, key)) {
+        if !self.keys.iter().any(|key| range.contains(key)) {
             // Nothing to be judged by.
             return self.get(session, key);
         }
@@ -497,32 +504,18 @@ pub(super) fn scan_reads(
     let mut found = vec![None; keys.len()];
     for (key, value) in pairs {
         let rank = keys.rank(key).ok_or_else(|| format!("key `{}`, which nobody stored", text(key)))?;
-        if !contains(range, key) {
+        if !range.contains(key) {
             return Err(format!("key `{}` is outside of the range", text(key)));
         }
         found[rank as usize] = Some(value_number(value));
     }
     let last = pairs.last().filter(|_| pairs.len() == limit).map(|(key, _)| key);
-    let covered = |key: &[u8]| contains(range, key) && last.is_none_or(|last| !in_order(last, key));
+    let covered = |key: &[u8]| range.contains(key) && last.is_none_or(|last| !in_order(last, key));
     Ok((0..)
         .zip(keys.iter())
         .filter(|(_, key)| covered(key))
         .map(|(rank, _)| (rank, found[rank as usize]))
         .collect())
-}
-
-fn contains(range: &ScanRange, key: &[u8]) -> bool {
-    let above = match &range.from {
-        Bound::Included(from) => key >= &from[..],
-        Bound::Excluded(from) => key > &from[..],
-        Bound::Unbounded => true,
-    };
-    let below = match &range.to {
-        Bound::Included(to) => key <= &to[..],
-        Bound::Excluded(to) => key < &to[..],
-        Bound::Unbounded => true,
-    };
-    above && below
 }
 
 /// The last lines of what a process complained about, for a report.
@@ -536,6 +529,7 @@ pub(super) fn last_words(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stress::SubjectKind;
 
     fn pairs(keys: &KeySet, ranks: &[u32]) -> Vec<(Vec<u8>, Vec<u8>)> {
         ranks.iter().map(|&rank| (keys.key(rank).to_vec(), value_bytes(rank.into()))).collect()
@@ -575,7 +569,7 @@ mod tests {
     #[test]
     fn values_of_different_writers_differ() {
         let config = |life| WorkerConfig {
-            pool: Site::plain("file:p".parse().unwrap()),
+            pool: Site::plain("file:p".parse().unwrap(), SubjectKind::Dart),
             logs: PathBuf::new(),
             life,
             slot: 0,

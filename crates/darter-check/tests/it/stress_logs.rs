@@ -2,13 +2,13 @@
 
 use darter::{PoolUrl, Store};
 use darter_check::history::{Action, Outcome};
-use darter_check::stress::Site;
 use darter_check::stress::collect::Collected;
 use darter_check::stress::judge::{judge, judge_again};
 use darter_check::stress::keys::{KeySet, UNKNOWN_VALUE};
 use darter_check::stress::log::{Call, Entry, LogError, LogWriter, RECORD_BYTES, Record, Refusal};
 use darter_check::stress::log_reader;
 use darter_check::stress::worker::{WorkerConfig, serve};
+use darter_check::stress::{Site, SubjectKind};
 use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
 use std::fs;
@@ -132,7 +132,7 @@ fn a_falsified_outcome_is_a_violation() {
     let pool = PoolUrl::file(directory.path().join("pool"));
     drop(Store::options().block_bytes(256 << 10).open_url(&pool.clone().sized(64 << 20, 1)).unwrap());
     let configs = [1, 2].map(|life| WorkerConfig {
-        pool: Site::plain(pool.clone()),
+        pool: Site::plain(pool.clone(), SubjectKind::Dart),
         logs: directory.path().to_owned(),
         life,
         slot: 0,

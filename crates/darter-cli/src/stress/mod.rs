@@ -8,12 +8,13 @@ use crate::credentials::{ClientArgs, without_credentials};
 use crate::failure::{Failure, complain};
 use crate::pool::usable;
 use crate::signals::Interrupt;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use darter::{ByteSize, PoolUrl};
 use darter_check::Hole;
 use darter_check::stress::cluster::{self, ClusterConfig, NodeConfig};
 use darter_check::stress::{
-    Environment, Launch, Progress, Site, StressConfig, StressError, Verdict, coordinator, worker,
-    worker::WorkerConfig,
+    Environment, Launch, Progress, Site, StressConfig, StressError, SubjectKind, SubjectOptions, Verdict,
+    coordinator, worker, worker::WorkerConfig,
 };
 use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
@@ -47,6 +48,9 @@ pub(crate) struct StressCommand {
     credentials: ClientArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
+    /// The index that is put under stress
+    #[arg(long, value_name = "NAME", default_value = "dart", value_parser = index_names())]
+    index: SubjectKind,
     /// Worker processes at a time
     #[arg(long, value_name = "N", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(coordinator::PROCESSES_MAX)))]
@@ -132,18 +136,26 @@ impl StressCommand {
     fn environment(&self) -> Result<Environment, Failure> {
         let ClusterArgs { node_size, apart, node_kills, node_pauses, cuts } = self.cluster;
         match (self.memnodes, &self.pool) {
-            (Some(nodes), _) => Ok(Environment::Cluster(ClusterConfig {
-                nodes,
-                node_bytes: node_size.0,
-                apart,
-                kills_per_second: node_kills,
-                pauses_per_second: node_pauses,
-                cuts_per_second: cuts,
-            })),
-            (None, Some(pool)) => Ok(Environment::Pool(Box::new(site(pool, &self.credentials)?))),
+            (Some(nodes), _) => {
+                let nodes = ClusterConfig {
+                    nodes,
+                    node_bytes: node_size.0,
+                    apart,
+                    kills_per_second: node_kills,
+                    pauses_per_second: node_pauses,
+                    cuts_per_second: cuts,
+                };
+                Ok(Environment::Cluster(nodes, self.index))
+            }
+            (None, Some(pool)) => Ok(Environment::Pool(Box::new(site(pool, self.index, &self.credentials)?))),
             (None, None) => Err(Failure::usage("name a pool, or ask for memory nodes by --memnodes")),
         }
     }
+}
+
+/// Reads the name of an index that can be under stress.
+fn index_names() -> impl TypedValueParser<Value = SubjectKind> {
+    PossibleValuesParser::new(SubjectKind::ALL.map(SubjectKind::name)).try_map(|name| name.parse())
 }
 
 /// A number of seconds, with a fraction if need be.
@@ -273,9 +285,10 @@ impl StressCommand {
 }
 
 /// A pool and what it takes to open it.
-fn site(url: &PoolUrl, credentials: &ClientArgs) -> Result<Site, Failure> {
+fn site(url: &PoolUrl, kind: SubjectKind, credentials: &ClientArgs) -> Result<Site, Failure> {
     usable(url)?;
-    Ok(Site { url: url.clone(), options: credentials.store_options(url)? })
+    let index = SubjectOptions { kind, ..SubjectOptions::default() };
+    Ok(Site { url: url.clone(), options: credentials.store_options(url)?, index })
 }
 
 /// This program as a worker.
@@ -287,6 +300,7 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
         .arg(WORKER_COMMAND)
         .arg("--pool")
         .arg(config.pool.url.to_string())
+        .args(["--index", config.pool.index.kind.name()])
         .arg("--logs")
         .arg(&config.logs);
     for (name, number) in [
@@ -329,6 +343,9 @@ pub(crate) struct WorkerCommand {
     /// The pool
     #[arg(long)]
     pool: PoolUrl,
+    /// Its index
+    #[arg(long)]
+    index: SubjectKind,
     #[command(flatten)]
     credentials: ClientArgs,
     /// Where the logs go
@@ -369,7 +386,7 @@ pub(crate) struct WorkerCommand {
 impl WorkerCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let config = WorkerConfig {
-            pool: site(&self.pool, &self.credentials)?,
+            pool: site(&self.pool, self.index, &self.credentials)?,
             logs: self.logs.clone(),
             life: self.life,
             slot: self.slot,

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::notation::Notation;
 use crate::pool::PoolArgs;
 use darter::Store;
-use darter::report::TreeView;
+use darter::report::{TreeEdge, TreeView};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -84,9 +84,17 @@ fn shown(prefix: &[u8], notation: Notation) -> String {
     format!("…{}", text.chars().skip(excess).collect::<String>())
 }
 
-/// The byte on an edge: `e`, `\x00`; `end` where the key ends at the node.
-fn edge(byte: Option<u8>, notation: Notation) -> String {
-    byte.map_or_else(|| "end".to_owned(), |byte| notation.write(&[byte]))
+/// What leads to a child: a byte, as in `e` or `\x00`; half bytes, as in `6` or `8-f`; `end` where the
+/// key ends at the node; nothing for a pair of a page.
+fn edge(edge: TreeEdge, notation: Notation) -> String {
+    let digit = |nibble: Option<u8>| nibble.map_or_else(|| "end".to_owned(), |nibble| format!("{nibble:x}"));
+    match edge {
+        TreeEdge::End => digit(None),
+        TreeEdge::Byte(byte) => notation.write(&[byte]),
+        TreeEdge::Nibbles { first, last } if first == last => digit(first),
+        TreeEdge::Nibbles { first, last } => format!("{}-{}", digit(first), digit(last)),
+        TreeEdge::Pair => String::new(),
+    }
 }
 
 /// A node in a few words: its type, or a leaf's value size.
@@ -102,9 +110,9 @@ pub(crate) mod samples {
     //! A small tree for the pictures' tests.
 
     use darter::GlobalAddr;
-    use darter::report::TreeView;
+    use darter::report::{TreeEdge, TreeView};
 
-    fn node(label: &str, prefix: &[u8], children: Vec<(Option<u8>, TreeView)>, more: u64) -> TreeView {
+    fn node(label: &str, prefix: &[u8], children: Vec<(TreeEdge, TreeView)>, more: u64) -> TreeView {
         let addr = GlobalAddr::new(0, 4096);
         TreeView { label: label.to_owned(), prefix: prefix.to_vec(), addr, children, more, value_bytes: None }
     }
@@ -113,9 +121,22 @@ pub(crate) mod samples {
         TreeView { value_bytes: Some(value_bytes), ..node("leaf", key, Vec::new(), 0) }
     }
 
+    /// A root with a page of one record and one leaf.
+    pub(crate) fn paged() -> TreeView {
+        let record = TreeView { label: "record".to_owned(), ..leaf(b"pear", 5) };
+        let pairs = vec![(TreeEdge::Pair, record), (TreeEdge::Pair, leaf(b"plum", 6))];
+        let edge = TreeEdge::Nibbles { first: None, last: Some(15) };
+        node("node", b"", vec![(edge, node("page 2/1", b"pear", pairs, 0))], 0)
+    }
+
     /// A root with a node and a leaf below it.
     pub(crate) fn small() -> TreeView {
-        let below = node("N8", b"a<", vec![(None, leaf(b"a<", 3)), (Some(0), leaf(b"a<\0", 4))], 5);
-        node("N256", b"", vec![(Some(b'a'), below), (Some(b'z'), leaf(b"z", 0))], 0)
+        let below = node(
+            "N8",
+            b"a<",
+            vec![(TreeEdge::End, leaf(b"a<", 3)), (TreeEdge::Byte(0), leaf(b"a<\0", 4))],
+            5,
+        );
+        node("N256", b"", vec![(TreeEdge::Byte(b'a'), below), (TreeEdge::Byte(b'z'), leaf(b"z", 0))], 0)
     }
 }

@@ -158,5 +158,8 @@ mod tests {
         assert!(picture.contains("a&lt;") && !picture.contains("a<\""));
         assert!(picture.contains("… 5 more"));
         assert!(picture.starts_with("<svg"));
+        let picture = draw(&samples::paged(), Notation::Escaped).to_string();
+        assert_eq!(picture.matches("<rect").count(), 1 + 4, "{picture}");
+        assert!(picture.contains("page 2/1") && picture.contains("end-f"));
     }
 }

@@ -28,7 +28,9 @@ fn below(out: &mut impl Write, view: &TreeView, notation: Notation, margin: &mut
     for (at, (byte, child)) in view.children.iter().enumerate() {
         let is_last = at + 1 == view.children.len() && view.more == 0;
         let (branch, next) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        writeln!(out, "{margin}{branch}{}  {}", edge(*byte, notation), line(child, notation))?;
+        let edge = edge(*byte, notation);
+        let gap = if edge.is_empty() { "" } else { "  " };
+        writeln!(out, "{margin}{branch}{edge}{gap}{}", line(child, notation))?;
         margin.push_str(next);
         below(out, child, notation, margin)?;
         margin.truncate(outer);
@@ -55,6 +57,15 @@ N256 \"\"  mn0+0x1000
 │  ├─ \\x00  leaf 4 B \"a<\\x00\"  mn0+0x1000
 │  └─ … 5 more
 └─ z  leaf 0 B \"z\"  mn0+0x1000
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        draw(&mut out, &samples::paged(), Notation::Escaped).unwrap();
+        let expected = "\
+node \"\"  mn0+0x1000
+└─ end-f  page 2/1 \"pear\"  mn0+0x1000
+   ├─ record 5 B \"pear\"  mn0+0x1000
+   └─ leaf 6 B \"plum\"  mn0+0x1000
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

@@ -324,3 +324,35 @@ fn a_modelled_cluster_is_no_place_to_keep_things() {
     assert_eq!(nonsense.status.code(), Some(2));
     assert!(String::from_utf8(nonsense.stderr).unwrap().contains("docs/model.md"));
 }
+
+/// Each command finds out which index a pool holds; a pool of the other is refused by name.
+#[test]
+fn every_command_works_on_quiver() {
+    let scene = Scene::with(&["--index", "quiver"]);
+    let lines: String = (0..3000).map(|n| format!("key{n:05}\tvalue {n}\n")).collect();
+    scene.load("pairs.tsv", &lines, &["--no-header"]).code(0);
+    scene.run(&["get", "key00042"]).code(0).out("value 42\n");
+    scene.run(&["put", "key00042", "other", "--if-equal", "value 42"]).code(0);
+    scene.run(&["put", "key00042", "other", "--if-equal", "value 42"]).code(1).err("another value");
+    scene.run(&["scan", "--prefix", "key0004", "--limit", "1"]).code(0).out("key00040\tvalue 40\n");
+    let stats = scene.run(&["stats"]).code(0).out;
+    for part in ["index         quiver", "keys          3000", "page", "memory node"] {
+        assert!(stats.contains(part), "{part}: {stats}");
+    }
+    assert!(!stats.contains("prefix list"), "{stats}");
+    let tree = scene.run(&["tree", "--levels", "9", "--prefix", "key0004"]).code(0).out;
+    assert!(["node", "page", "record", "key00042"].iter().all(|part| tree.contains(part)), "{tree}");
+    let svg = scene.path("tree.svg");
+    scene.run(&["tree", "--svg", svg.to_str().unwrap()]).code(0);
+    assert!(fs::read_to_string(svg).unwrap().contains("page "));
+    let exported = scene.path("out.tsv");
+    scene.run(&["export", exported.to_str().unwrap()]).code(0);
+    assert_eq!(fs::read_to_string(&exported).unwrap().lines().count(), 3000);
+    scene.command(&["shell"]).write_stdin("get key00001\n").assert().success().stdout("value 1\n");
+    scene.run(&["pool", "status"]).code(0);
+    scene.run(&["del", "--prefix", "key02"]).code(0);
+    scene.run(&["check"]).code(0);
+    scene.run(&["get", "key00001", "--index", "dart"]).code(2).err("holds the index quiver");
+    let dart = Scene::new();
+    dart.run(&["get", "k", "--index", "quiver"]).code(2).err("holds the index dart");
+}

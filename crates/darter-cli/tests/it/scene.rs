@@ -55,8 +55,14 @@ pub(crate) fn finish(program: &mut Command) -> Answer {
 impl Scene {
     /// An empty pool.
     pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// An empty pool, made with these options.
+    pub(crate) fn with(options: &[&str]) -> Self {
         let scene = Self { directory: tempfile::tempdir().unwrap() };
-        scene.run(&["put", "x", "y", "--pool", &format!("{}?size=32M&nodes=2", scene.url())]).code(0);
+        let pool = format!("{}?size=32M&nodes=2", scene.url());
+        scene.run(&[&["put", "x", "y", "--pool", &pool], options].concat()).code(0);
         scene.run(&["del", "x"]).code(0);
         scene
     }

@@ -79,10 +79,10 @@ fn one_is_singular() {
     let path = scene.path("one");
     let url = format!("file:{}?size=16M", path.display());
     let answer = finish(program().args(["pool", "create", "--pool", &url])).code(0);
-    assert!(answer.out.contains(": 1 memory node\n"), "{}", answer.out);
+    assert!(answer.out.contains(": 1 memory node, index dart\n"), "{}", answer.out);
     let two = format!("file:{}?size=16M&nodes=2", scene.path("two").display());
     let answer = finish(program().args(["pool", "create", "--pool", &two])).code(0);
-    assert!(answer.out.contains(": 2 memory nodes\n"), "{}", answer.out);
+    assert!(answer.out.contains(": 2 memory nodes, index dart\n"), "{}", answer.out);
 }
 
 #[test]

@@ -46,6 +46,7 @@ pub(super) fn overview(shared: &GatewayState, seen: &SurveyResult) -> Value {
         "errors": shared.counts.errors().map(|(why, count)| (why.to_owned(), count.into())).collect::<Map<_, _>>(),
         "expired_keys": shared.counts.expired.load(Ordering::Relaxed),
         "fabric": fabric(&sums),
+        "index_name": darter::OrderedIndex::name(shared.store.index()),
         "est": {
             "prefix_list": shared.store.index().prefix_list(),
             "sampled_searches": samples.searches,

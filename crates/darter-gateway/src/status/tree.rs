@@ -1,8 +1,8 @@
 //! A node of the tree with its children, for the tree view, and the record of a key.
 
 use crate::keyspace::Head;
-use darter::report::TreeView;
-use darter::{Error, Store};
+use darter::report::{TreeEdge, TreeView};
+use darter::{Error, IndexKind, Store};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -53,19 +53,43 @@ fn one(view: &TreeView) -> Value {
     })
 }
 
+/// Returns the children of a node, with those of its pages and of the nodes half a byte below it in
+/// their place, and how many more there are.
+fn children_of(view: &TreeView) -> (Vec<(TreeEdge, &TreeView)>, u64) {
+    let (mut children, mut more) = (Vec::new(), view.more);
+    for (edge, child) in &view.children {
+        let is_page = child.children.iter().any(|(edge, _)| *edge == TreeEdge::Pair);
+        let is_half = child.value_bytes.is_none() && child.prefix.len() == view.prefix.len();
+        if (is_page || is_half) && !child.children.is_empty() {
+            children.extend(child.children.iter().map(|(edge, child)| (*edge, child)));
+            more += child.more;
+        } else {
+            children.push((*edge, child));
+        }
+    }
+    (children, more)
+}
+
 /// Returns the node on the path of a prefix with its children, and the record whose key is that
 /// prefix.
 ///
 /// # Errors
 /// If the pool is damaged or fails.
 pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
-    let view = store.tree(prefix, 1, WIDTH)?;
+    // A node of Quiver has pages, or nodes half a byte below it, between itself and what is shown.
+    let levels = if store.index().kind() == IndexKind::Quiver { 2 } else { 1 };
+    let view = store.tree(prefix, levels, WIDTH)?;
+    let (mut children, mut more) = children_of(&view);
     // The bytes that path compression skips are known from the children only, and some may lie
-    // beside the prefix.
+    // beside the prefix. A page may hold keys with the prefix whatever its least key is.
     let agrees = |child: &TreeView| child.prefix.iter().zip(prefix).all(|(a, b)| a == b);
-    let children = view.children.iter().filter(|(_, child)| agrees(child));
+    children.retain(|(edge, child)| agrees(child) || matches!(edge, TreeEdge::Nibbles { .. }));
+    more += children.len().saturating_sub(WIDTH) as u64;
+    children.truncate(WIDTH);
     let children: Vec<Value> = children
-        .map(|(edge, child)| {
+        .into_iter()
+        .map(|(_, child)| {
+            let edge = child.prefix.get(view.prefix.len());
             let mut child = one(child);
             child["edge"] = json!(edge);
             child
@@ -83,7 +107,7 @@ pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
     })?;
     let mut node = one(&view);
     node["children"] = json!(children);
-    node["more"] = json!(view.more);
+    node["more"] = json!(more);
     Ok(json!({ "asked": hex(prefix, PREFIX_BYTES_MAX), "node": node, "record": record }))
 }
 

@@ -51,7 +51,7 @@ fn sorted_set(client: &mut Client, key: &str) -> BTreeMap<Vec<u8>, f64> {
 #[test]
 fn two_gateways_lose_no_increment_of_fields_and_scores() {
     const EACH: usize = 1500;
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
     let (fields, scores) = ([const { AtomicI64::new(0) }; 3], [const { AtomicI64::new(0) }; 3]);
     std::thread::scope(|scope| {
@@ -90,7 +90,7 @@ fn two_gateways_lose_no_increment_of_fields_and_scores() {
 #[test]
 fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
     const EACH: usize = 700;
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
     let is_wrong_type = |reply: &Reply| matches!(reply, Reply::Error(text) if text.starts_with("WRONGTYPE"));
     let met = AtomicUsize::new(0);
@@ -139,7 +139,7 @@ fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
 /// time.
 #[test]
 fn only_a_removal_takes_fields_and_members() {
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
     let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let lost = AtomicUsize::new(0);
@@ -191,7 +191,7 @@ fn only_a_removal_takes_fields_and_members() {
 /// Scores that come back, of one member, by many at once: it keeps its place.
 #[test]
 fn a_member_has_its_place_whoever_moves_it() {
-    let store = Store::open("mem:64M").unwrap();
+    let store = crate::door::store("mem:64M");
     let doors = two_doors(&store);
     let barrier = Barrier::new(3);
     std::thread::scope(|scope| {
@@ -218,7 +218,7 @@ fn a_member_has_its_place_whoever_moves_it() {
 #[test]
 fn what_is_popped_is_popped_once() {
     const EACH: usize = 1000;
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
     let mut popped: Vec<Vec<u8>> = std::thread::scope(|scope| {
         let threads = (0..4).map(|thread| {
@@ -247,7 +247,7 @@ fn what_is_popped_is_popped_once() {
 #[test]
 fn gateway_process() {
     let Ok(url) = std::env::var("DARTER_GATEWAY_POOL") else { return };
-    let door = Door::of(Store::open(&url).unwrap(), GatewayOptions::default());
+    let door = Door::of(crate::door::store(&url), GatewayOptions::default());
     println!("\nlistens at {}", door.address);
     std::thread::sleep(Duration::from_secs(600));
 }
@@ -283,7 +283,7 @@ fn a_gateway_killed_amid_zadds_leaves_ranges_right() {
     const MEMBERS: usize = 20;
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    let options = Store::options().block_bytes(1 << 20);
+    let options = crate::door::options().block_bytes(1 << 20);
     let store = options.open(&format!("{url}?size=128M")).unwrap();
     let door = Door::of(store, GatewayOptions::default());
     let (mut other, mut dice) = (door.client(), Dice::new(3));

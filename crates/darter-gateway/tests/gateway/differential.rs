@@ -463,7 +463,7 @@ fn ranges_have_bounds_limits_and_directions() {
 /// Expired keys are gone for all clients, and their records are removed too, without any request.
 #[test]
 fn what_is_over_goes_by_itself() {
-    let store = darter::Store::open("mem:64M").unwrap();
+    let store = crate::door::store("mem:64M");
     let door = Door::of(store.clone(), darter_gateway::GatewayOptions::default());
     let mut client = door.client();
     for number in 0..500 {

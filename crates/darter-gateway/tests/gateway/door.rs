@@ -1,6 +1,6 @@
 //! Gateways in threads of the test, redis-servers beside them, and a blocking client.
 
-use darter::Store;
+use darter::{IndexKind, Store, StoreOptions};
 use darter_gateway::{Gateway, GatewayOptions};
 use darter_gateway::{HttpPort, Stop};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -22,6 +22,21 @@ pub struct Door {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Opens a store as the tests do: over DART, or the index that `DARTER_TEST_INDEX` names.
+pub fn store(url: &str) -> Store {
+    options().open(url).unwrap()
+}
+
+/// Returns the index of the tests' new pools.
+pub fn index() -> IndexKind {
+    std::env::var("DARTER_TEST_INDEX").map_or(IndexKind::Dart, |name| name.parse().unwrap())
+}
+
+/// Returns how the tests open stores.
+pub fn options() -> StoreOptions {
+    Store::options().index(index())
+}
+
 impl Door {
     /// Starts a gateway over a store.
     pub fn of(store: Store, options: GatewayOptions) -> Self {
@@ -35,7 +50,7 @@ impl Door {
 
     /// Starts a gateway over a pool of its own.
     pub fn new(options: GatewayOptions) -> Self {
-        Self::of(Store::open("mem:128M").unwrap(), options)
+        Self::of(store("mem:128M"), options)
     }
 
     pub fn open() -> Self {

@@ -1,7 +1,6 @@
 //! Many clients at once, and values that are too long.
 
 use crate::door::{Client, Door, Reply, request};
-use darter::Store;
 use darter_gateway::{Gateway, GatewayOptions};
 use std::io::Write;
 use std::net::TcpStream;
@@ -24,7 +23,7 @@ fn longest(client: &mut Client) -> usize {
 fn a_thousand_clients_connect_before_the_first_is_accepted() {
     let system = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let clients = system.trim().parse::<usize>().unwrap().min(1000);
-    let store = Store::open("mem:64M").unwrap();
+    let store = crate::door::store("mem:64M");
     let gateway = Gateway::bind("127.0.0.1:0".parse().unwrap(), store, GatewayOptions::default()).unwrap();
     // Nobody serves it. Beyond the backlog none would get through, however long it tries.
     let address = gateway.address().unwrap();

@@ -47,7 +47,7 @@ fn race(
 
 #[test]
 fn of_clients_that_want_overlapping_keys_one_sets_all_of_its() {
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
     let winners = race(&doors, 150, |client, start, round, thread| {
         start.wait();
@@ -70,7 +70,7 @@ fn of_clients_that_want_overlapping_keys_one_sets_all_of_its() {
 
 #[test]
 fn what_is_set_at_once_is_seen_at_once() {
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn kill_amid(url: &str, dice: &mut Dice, ask: impl Fn(usize) -> Vec<u8>) -> usiz
 fn pool_in_a_file() -> (tempfile::TempDir, String, Door) {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    let store = Store::options().block_bytes(1 << 20).open(&format!("{url}?size=128M")).unwrap();
+    let store = crate::door::options().block_bytes(1 << 20).open(&format!("{url}?size=128M")).unwrap();
     (directory, url, Door::of(store, GatewayOptions::default()))
 }
 
@@ -181,7 +181,7 @@ fn a_gateway_killed_amid_renames_loses_no_hash() {
 #[test]
 fn a_rename_loses_nothing_that_is_added_meanwhile() {
     const RENAMES: usize = 60;
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
     let is_over = AtomicBool::new(false);
     let added = std::thread::scope(|scope| {
@@ -221,7 +221,7 @@ fn a_rename_loses_nothing_that_is_added_meanwhile() {
 
 #[test]
 fn of_clients_that_rename_to_one_key_one_gets_it() {
-    let store = Store::open("mem:128M").unwrap();
+    let store = crate::door::store("mem:128M");
     let winners = race(&two_doors(&store), 100, |client, start, round, thread| {
         let own = format!("{round}:{thread}");
         if thread < 2 {

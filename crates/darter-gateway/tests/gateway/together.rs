@@ -1,13 +1,12 @@
 //! Several gateways of one pool are one store.
 
 use crate::door::{Door, Reply};
-use darter::Store;
 use darter_gateway::GatewayOptions;
 
 #[test]
 fn two_gateways_lose_no_increment() {
     const EACH: i64 = 2000;
-    let store = Store::open("mem:64M").unwrap();
+    let store = crate::door::store("mem:64M");
     let doors: Vec<Door> = (0..2).map(|_| Door::of(store.clone(), GatewayOptions::default())).collect();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -34,7 +33,7 @@ fn two_gateways_lose_no_increment() {
 
 #[test]
 fn what_one_hands_out_is_handed_out_once() {
-    let store = Store::open("mem:64M").unwrap();
+    let store = crate::door::store("mem:64M");
     let doors: Vec<Door> = (0..2).map(|_| Door::of(store.clone(), GatewayOptions::default())).collect();
     let taken: usize = std::thread::scope(|scope| {
         let threads = (0..4).map(|thread| {
@@ -61,7 +60,7 @@ fn what_one_hands_out_is_handed_out_once() {
 /// stay.
 #[test]
 fn a_scan_goes_on_anywhere_and_misses_nothing_that_stays() {
-    let store = Store::open("mem:64M").unwrap();
+    let store = crate::door::store("mem:64M");
     let doors: Vec<Door> = (0..2).map(|_| Door::of(store.clone(), GatewayOptions::default())).collect();
     let (mut first, mut other) = (doors[0].client(), doors[1].client());
     for number in 0..300 {

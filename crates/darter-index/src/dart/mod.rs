@@ -45,11 +45,11 @@ pub use holes::{Hole, Holes};
 #[cfg(feature = "checker")]
 pub use situations::dart_situations;
 pub use stats::Census;
-pub use tree::TreeView;
 
 use crate::radix::{drafts, leaf, prefix_hash, seal};
 use crate::{
-    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
+    CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
+    ScanRange,
 };
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
@@ -215,8 +215,40 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
         self.put_value(client, key, value, condition).await
     }
 
-    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
-        self.delete_if(client, key, |_| true).await
+    async fn get_with<R>(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>> {
+        self.get_with(client, key, f).await
+    }
+
+    async fn delete_when(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
+        self.delete_if(client, key, |value| condition.holds_for(Some(value))).await
+    }
+
+    async fn delete_if(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<bool> {
+        self.delete_if(client, key, is_wanted).await
+    }
+
+    async fn modify(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision> {
+        self.modify(client, key, decide).await
     }
 
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
@@ -225,6 +257,20 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
 
     async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
         self.scan_chunk(client, range, limit).await
+    }
+
+    async fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize> {
+        self.scan_with(client, range, limit, visit).await
+    }
+
+    fn prefetch<'k>(&self, client: &Client<F>, keys: impl Iterator<Item = &'k [u8]>) {
+        self.prefetch(client, keys);
     }
 
     async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>
@@ -236,6 +282,13 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
 
     async fn maintain(&self, client: &mut Client<F>) -> Result<()> {
         self.scrub_graced(client).await
+    }
+
+    async fn adapt(&self, client: &mut Client<F>) -> Result<()> {
+        if self.wants_adjust() {
+            self.adjust(client).await?;
+        }
+        Ok(())
     }
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {

@@ -7,33 +7,15 @@ use super::leaf;
 use super::node::{Content, NodeRef, Slot, children_in_order};
 use super::operation::Operation;
 use crate::radix::limits::{Limits, Standing};
-use crate::{IndexError, Result, ScanRange};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use crate::{IndexError, Result, ScanRange, TreeEdge, TreeView};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
-
-/// A node or leaf with what is shown below it.
-#[derive(Clone, Debug)]
-pub struct TreeView {
-    /// The type: `N16`, `leaf`.
-    pub label: String,
-    /// The key bytes from the root to here, compressed ones included; a leaf's whole key.
-    pub prefix: Vec<u8>,
-    /// Where it lies.
-    pub addr: GlobalAddr,
-    /// Children in key order, with the key byte that leads to each; `None` for the key that ends
-    /// here.
-    pub children: Vec<(Option<u8>, TreeView)>,
-    /// Children not shown.
-    pub more: u64,
-    /// A leaf's value length in bytes.
-    pub value_bytes: Option<u64>,
-}
 
 /// What is still to be shown: a node, its prefix, the levels below it, and how many of its view's
 /// ancestors are open.
 struct Todo {
     slot: Slot,
-    edge: Option<u8>,
+    edge: TreeEdge,
     depth: usize,
     levels: usize,
     parent: usize,
@@ -56,8 +38,8 @@ impl<F: Fabric> Dart<F> {
         let top = operation.covering_node(prefix).await?;
         let slot = Slot::node(0, top.ty, 0, top.addr);
         // Views in the order they were made, each with its parent; assembled bottom-up at the end.
-        let mut views: Vec<(usize, Option<u8>, TreeView)> = Vec::new();
-        let mut todo = vec![Todo { slot, edge: None, depth: top.depth, levels, parent: usize::MAX }];
+        let mut views: Vec<(usize, TreeEdge, TreeView)> = Vec::new();
+        let mut todo = vec![Todo { slot, edge: TreeEdge::End, depth: top.depth, levels, parent: usize::MAX }];
         while let Some(next) = todo.pop() {
             let at = views.len();
             let (view, children) = operation.view_of(&next, prefix, width).await?;
@@ -68,12 +50,13 @@ impl<F: Fabric> Dart<F> {
                         Content::Node { skip, .. } => next.depth + 1 + usize::from(skip),
                         _ => next.depth,
                     };
-                    let edge = slot.edge().and_then(|edge| u8::try_from(edge).ok());
+                    let byte = slot.edge().and_then(|edge| u8::try_from(edge).ok());
+                    let edge = byte.map_or(TreeEdge::End, TreeEdge::Byte);
                     Todo { slot, edge, depth, levels: next.levels - 1, parent: at }
                 }));
             }
         }
-        Ok(assemble(views))
+        Ok(TreeView::assemble(views))
     }
 }
 
@@ -151,24 +134,4 @@ impl<F: Fabric> Operation<'_, F> {
         }
         Ok(node)
     }
-}
-
-/// Hangs each view under its parent; the first is the top.
-fn assemble(mut views: Vec<(usize, Option<u8>, TreeView)>) -> TreeView {
-    while views.len() > 1 {
-        if let Some((parent, edge, view)) = views.pop() {
-            views[parent].2.children.insert(0, (edge, view));
-        }
-    }
-    views.pop().map_or_else(
-        || TreeView {
-            label: String::new(),
-            prefix: Vec::new(),
-            addr: GlobalAddr::NULL,
-            children: Vec::new(),
-            more: 0,
-            value_bytes: None,
-        },
-        |(_, _, view)| view,
-    )
 }

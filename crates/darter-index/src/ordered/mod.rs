@@ -11,9 +11,13 @@
 //! locks do while another client holds one; the lock of a client that can write no more is taken
 //! over.
 
+mod delegate;
+mod modify;
 mod sweep;
+mod tree;
 
 pub use sweep::Swept;
+pub use tree::{TreeEdge, TreeView};
 
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
@@ -166,6 +170,11 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// created.
     type Options: Clone + Default + Send + Sync + 'static;
 
+    /// Returns the index's name; that of the index itself where `Self` stands for one of several.
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
     /// Opens the pool's index of this kind. Fails with [`IndexError::NoIndex`] if it holds none.
     fn open(client: &mut Client<F>, options: Self::Options) -> impl Future<Output = Result<Self>> + Send;
 
@@ -200,8 +209,61 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         condition: Condition<'_>,
     ) -> impl Future<Output = Result<PutOutcome>> + Send;
 
+    /// Returns what `f` makes of a key's value. An index that need not copy the value out first does
+    /// without.
+    fn get_with<R>(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> impl Future<Output = Result<Option<R>>> + Send {
+        async move { Ok(self.get(client, key).await?.map(|value| f(&value))) }
+    }
+
+    /// Removes a key when the condition holds. Returns whether it was there and is gone.
+    fn delete_when(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
     /// Removes a key. Returns whether it was there.
-    fn delete(&self, client: &mut Client<F>, key: &[u8]) -> impl Future<Output = Result<bool>> + Send;
+    fn delete(&self, client: &mut Client<F>, key: &[u8]) -> impl Future<Output = Result<bool>> + Send {
+        self.delete_when(client, key, Condition::Always)
+    }
+
+    /// Removes a key whose value `is_wanted`. Returns whether it did. It may be called several
+    /// times; the value it was called with last is the one that is gone.
+    fn delete_if(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        async move {
+            let decide = |value: Option<&[u8]>, _: &mut Vec<u8>| {
+                if value.is_some_and(&mut is_wanted) { Decision::Remove } else { Decision::Keep }
+            };
+            Ok(self.modify(client, key, decide).await? == Decision::Remove)
+        }
+    }
+
+    /// Puts, changes or removes a key as `decide` says of its value, none when it is absent; for
+    /// [`Decision::Put`] it writes the new value. It may be called several times, with the buffer
+    /// empty each time; the value it was called with last is the one that its decision took the
+    /// place of. Returns that decision.
+    ///
+    /// An index without a way of its own reads the key, and puts or removes it on the condition that
+    /// its value is still that one, until the condition holds.
+    fn modify(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> impl Future<Output = Result<Decision>> + Send {
+        modify::by_conditions(self, client, key, decide)
+    }
 
     /// Returns an error for a key that the index cannot hold, whatever its value.
     ///
@@ -247,6 +309,28 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<KeyValue>>> + Send;
 
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit`; returns how many there
+    /// were. An index that need not copy them first does without.
+    fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> impl Future<Output = Result<usize>> + Send {
+        async move {
+            let pairs = self.scan(client, range, limit).await?;
+            for (key, value) in &pairs {
+                visit(key, value);
+            }
+            Ok(pairs.len())
+        }
+    }
+
+    /// Prefetches what operations on these keys are going to read, where that is in memory of this
+    /// machine.
+    fn prefetch<'k>(&self, _client: &Client<F>, _keys: impl Iterator<Item = &'k [u8]>) {}
+
     /// Fills an empty index from strictly ascending keys. Returns how many there were. Nothing is
     /// visible before the end.
     fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> impl Future<Output = Result<u64>> + Send
@@ -255,6 +339,11 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
 
     /// Upkeep that is due: scrubbing of hints, and the like. Cheap when nothing is.
     fn maintain(&self, client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send;
+
+    /// Adapts what the index keeps to the accesses that it has seen, if that is due.
+    fn adapt(&self, _client: &mut Client<F>) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Walks the whole index, verifies every invariant, and reports what is reachable.
     fn check(&self, client: &mut Client<F>) -> impl Future<Output = Result<CheckReport>> + Send;

@@ -35,6 +35,7 @@ mod scan;
 mod search;
 mod shared;
 mod situations;
+mod tree;
 mod via;
 mod word;
 mod write;
@@ -45,7 +46,8 @@ pub use situations::quiver_situations;
 
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    CheckReport, Condition, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result, ScanRange,
+    CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
+    ScanRange,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;
@@ -163,8 +165,40 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         self.put_value(client, key, value, condition).await
     }
 
-    async fn delete(&self, client: &mut Client<F>, key: &[u8]) -> Result<bool> {
-        self.delete_if(client, key, |_| true).await
+    async fn get_with<R>(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>> {
+        self.get_with(client, key, f).await
+    }
+
+    async fn delete_when(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<bool> {
+        self.delete_if(client, key, |value| condition.holds_for(Some(value))).await
+    }
+
+    async fn delete_if(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        is_wanted: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Result<bool> {
+        self.delete_if(client, key, is_wanted).await
+    }
+
+    async fn modify(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Decision + Send,
+    ) -> Result<Decision> {
+        self.modify(client, key, decide).await
     }
 
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
@@ -173,6 +207,16 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     async fn scan(&self, client: &mut Client<F>, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>> {
         self.scan_chunk(client, range, limit).await
+    }
+
+    async fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize> {
+        self.scan_with(client, range, limit, visit).await
     }
 
     async fn bulk_load<I>(&self, client: &mut Client<F>, sorted: I) -> Result<u64>

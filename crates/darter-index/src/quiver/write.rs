@@ -1,4 +1,6 @@
 //! Insert, update, conditional put, modify and delete: one CAS each, on the word of the key's home.
+//!
+//! What is done rarely is boxed: its futures would be most of those that every write is.
 
 use super::Quiver;
 use super::blind::Overwrite;
@@ -99,7 +101,7 @@ impl<F: Fabric> Quiver<F> {
         for _ in 0..TURNS_MAX {
             let end = operation.look(key).await?;
             if let End::Sealed { .. } = end {
-                operation.help_above(key).await?;
+                Box::pin(operation.help_above(key)).await?;
                 operation.client.retried();
                 continue;
             }
@@ -151,7 +153,7 @@ impl<F: Fabric> Operation<'_, F> {
             _ => self.look(draft.key).await?,
         };
         if let End::Sealed { .. } = end {
-            self.help_above(draft.key).await?;
+            Box::pin(self.help_above(draft.key)).await?;
             return Ok(Turn::Again);
         }
         let holds = match condition {
@@ -189,7 +191,7 @@ impl<F: Fabric> Operation<'_, F> {
                 let is_won = found == at.slot.0;
                 Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
             }
-            End::Diverged { via, child } => self.part_path(draft.key, value, via, child).await,
+            End::Diverged { via, child } => Box::pin(self.part_path(draft.key, value, via, child)).await,
             End::Sealed { .. } | End::Value(_) => Ok(Turn::Again),
         }
     }
@@ -252,8 +254,8 @@ impl<F: Fabric> Operation<'_, F> {
             note(situations::HELPED);
         }
         match found.from {
-            Some(from) => self.rebuild(from, found.head.page).await?,
-            None => self.rebuild_remembered(key, found.head.page).await?,
+            Some(from) => Box::pin(self.rebuild(from, found.head.page)).await?,
+            None => Box::pin(self.rebuild_remembered(key, found.head.page)).await?,
         }
         Ok(Turn::Again)
     }
@@ -297,7 +299,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.retire_leaf_of(word);
         if left.is_some_and(|head| head.is_thin(head.live_about())) {
             // The key is gone whatever becomes of the tidying: another delete does it.
-            match self.tidy(key).await {
+            match Box::pin(self.tidy(key)).await {
                 Err(error) if !error.is_out_of_space() => return Err(error),
                 _ => {}
             }

@@ -4,7 +4,7 @@
 
 use crate::adversary::assert_sound;
 use crate::dice::Dice;
-use darter::{Change, Session, Store};
+use darter::{Change, Session};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ fn counter(session: &Session, key: &[u8]) -> u64 {
 #[test]
 fn threads_lose_no_increment() {
     const EACH: u64 = 3000;
-    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let store = crate::options().open("mem:64M?nodes=2").unwrap();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let store = &store;
@@ -59,7 +59,7 @@ fn threads_lose_no_increment() {
 #[test]
 fn a_conditional_delete_takes_what_it_judged() {
     const EACH: u64 = 3000;
-    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let store = crate::options().open("mem:64M?nodes=2").unwrap();
     let taken = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -93,7 +93,7 @@ fn a_conditional_delete_takes_what_it_judged() {
 #[test]
 fn what_is_modified_is_what_was_judged() {
     const EACH: u64 = 4000;
-    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let store = crate::options().open("mem:64M?nodes=2").unwrap();
     let (raised, taken) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -141,7 +141,7 @@ fn what_is_modified_is_what_was_judged() {
 #[test]
 fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
     const EACH: u64 = 4000;
-    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let store = crate::options().open("mem:64M?nodes=2").unwrap();
     let keys: Vec<Vec<u8>> = (0..24_u8)
         .map(|n| match n % 4 {
             0 => vec![b'x'; usize::from(n)],
@@ -197,7 +197,7 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
 #[test]
 fn scans_keep_their_promise_under_change() {
     const STAYING: u32 = 500;
-    let store = Store::open("mem:64M?nodes=2").unwrap();
+    let store = crate::options().open("mem:64M?nodes=2").unwrap();
     let key = |n: u32, kind: u8| [&n.to_be_bytes()[..], &[kind]].concat();
     let session = store.session().unwrap();
     for n in 0..STAYING {
@@ -251,7 +251,7 @@ fn scans_keep_their_promise_under_change() {
 fn child_process() {
     let Ok(url) = std::env::var("DARTER_CONTENTION_POOL") else { return };
     let seed = std::env::var("DARTER_CONTENTION_SEED").unwrap().parse().unwrap();
-    let session = Store::open(&url).unwrap().session().unwrap();
+    let session = crate::options().open(&url).unwrap().session().unwrap();
     let mut dice = Dice::new(seed);
     for _ in 0..EACH_PROCESS {
         add_one(&session, KEYS[dice.below(KEYS.len() as u64) as usize]);
@@ -281,7 +281,7 @@ fn processes_lose_no_increment() {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let store = Store::open(&url).unwrap();
+    let store = crate::options().open(&url).unwrap();
     let session = store.session().unwrap();
     assert_eq!(KEYS.iter().map(|key| counter(&session, key)).sum::<u64>(), 3 * EACH_PROCESS);
     drop(session);

@@ -8,7 +8,7 @@
 
 use crate::adversary::{Model, assert_sound, brief};
 use crate::dice::Dice;
-use darter::{ScanRange, Session, Store};
+use darter::{ScanRange, Session};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn child_process() {
     let Ok(url) = std::env::var("DARTER_KILLED_POOL") else { return };
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let (child, first) = (number("DARTER_KILLED_CHILD"), number("DARTER_KILLED_STEP"));
-    let session = Store::open(&url).unwrap().session().unwrap();
+    let session = crate::options().open(&url).unwrap().session().unwrap();
     let mut out = std::io::stdout().lock();
     // The test runner has begun a line.
     writeln!(out).unwrap();
@@ -153,7 +153,7 @@ fn acknowledged_writes_outlive_their_writers() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
     // A short lease: the living notice sooner. Whether somebody is dead is never judged by it.
-    let options = Store::options().block_bytes(1 << 20).lease(Duration::from_millis(100));
+    let options = crate::options().block_bytes(1 << 20).lease(Duration::from_millis(100));
     let store = options.open(&format!("{url}?size=192M&nodes=2")).unwrap();
     let session = store.session().unwrap();
     let mut writers: Vec<Writer> = (1..=CHILDREN).map(Writer::new).collect();
@@ -179,7 +179,7 @@ fn acknowledged_writes_outlive_their_writers() {
     // What the dead had comes back, all of it: also what they had deleted in blocks that this
     // process had adopted.
     drop((session, store));
-    let store = Store::open(&url).unwrap();
+    let store = crate::options().open(&url).unwrap();
     let session = store.session().unwrap();
     let check = store.repair().unwrap();
     assert!(check.is_sound(), "{:#?}", check.violations);
@@ -199,7 +199,7 @@ fn acknowledged_writes_outlive_their_writers() {
 fn what_the_dead_left_is_swept_in_the_background() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    let options = Store::options().block_bytes(1 << 20).lease(Duration::from_millis(100)).sweep(true);
+    let options = crate::options().block_bytes(1 << 20).lease(Duration::from_millis(100)).sweep(true);
     let store = options.open(&format!("{url}?size=192M&nodes=2")).unwrap();
     let mut writer = Writer::new(1);
     writer.live_and_die(&url, 1000);
@@ -221,22 +221,22 @@ fn what_the_dead_left_is_swept_in_the_background() {
 fn rounds_of_death(rounds: u64) {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("file:{}", directory.path().join("pool").display());
-    drop(Store::open(&format!("{url}?size=64M")).unwrap());
+    drop(crate::options().open(&format!("{url}?size=64M")).unwrap());
     let mut writer = Writer::new(1);
     for _ in 0..rounds {
         writer.live_and_die(&url, WRITES_OF_A_SHORT_LIFE);
     }
     // What the last of them left is counted as it is given back.
-    let observer = Store::options().sweep(false).open(&url).unwrap();
+    let observer = crate::options().sweep(false).open(&url).unwrap();
     let check = observer.check().unwrap();
     assert!(check.is_sound() && check.leaked_bytes > 0, "{check:#?}");
     drop(observer);
-    let store = Store::options().sweep(false).open(&url).unwrap();
+    let store = crate::options().sweep(false).open(&url).unwrap();
     let repair = store.repair().unwrap();
     assert_eq!((repair.repaired_bytes, repair.leaked_bytes), (check.leaked_bytes, 0));
     drop(store);
     writer.live_and_die(&url, WRITES_OF_A_SHORT_LIFE);
-    let store = Store::open(&url).unwrap();
+    let store = crate::options().open(&url).unwrap();
     let check = store.check().unwrap();
     assert!(check.is_sound(), "{:#?}", check.violations);
     assert_eq!(check.leaked_bytes, 0, "{:?}", check.remarks);

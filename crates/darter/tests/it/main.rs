@@ -15,3 +15,14 @@ mod model;
 mod out_of_space;
 mod session_futures;
 mod sessions;
+
+/// The index of the tests' new pools: DART, or the one that `DARTER_TEST_INDEX` names.
+fn index() -> darter::IndexKind {
+    let named = std::env::var("DARTER_TEST_INDEX").ok();
+    named.map_or(darter::IndexKind::Dart, |name| name.parse().unwrap())
+}
+
+/// How the tests open stores.
+fn options() -> darter::StoreOptions {
+    darter::Store::options().index(index())
+}

@@ -1,7 +1,7 @@
 //! Every operation against a `BTreeMap`, with keys that indexes get wrong.
 
 use crate::adversary::{Model, assert_holds, assert_sound, brief, key, value};
-use darter::{PutOutcome, ScanRange, Session, Store};
+use darter::{IndexKind, PutOutcome, ScanRange, Session, Store};
 use proptest::prelude::*;
 use std::ops::Bound;
 
@@ -169,9 +169,13 @@ fn apply(store: &Store, session: &Session, model: &mut Model, op: Op) {
     }
 }
 
-fn quiet_store(nodes: usize) -> Store {
+fn quiet_store(index: IndexKind, nodes: usize) -> Store {
     let url = format!("mem:{}M?nodes={nodes}", 96 * nodes);
-    Store::options().maintenance(false).open(&url).unwrap()
+    Store::options().index(index).maintenance(false).open(&url).unwrap()
+}
+
+fn index() -> impl Strategy<Value = IndexKind> {
+    prop::sample::select(&IndexKind::ALL)
 }
 
 /// Few cases in a plain run; `PROPTEST_CASES=5000` for a long one.
@@ -189,10 +193,11 @@ proptest! {
 
     #[test]
     fn every_operation_agrees_with_the_model(
+        index in index(),
         nodes in 1_usize..=3,
         ops in prop::collection::vec(op(), 1..400),
     ) {
-        let store = quiet_store(nodes);
+        let store = quiet_store(index, nodes);
         let session = store.session().unwrap();
         let mut model = Model::new();
         for op in ops {
@@ -209,10 +214,11 @@ proptest! {
 
     #[test]
     fn a_bulk_load_is_as_good_as_puts(
+        index in index(),
         model in prop::collection::btree_map(key(), prop::collection::vec(any::<u8>(), 0..20), 0..600),
         ops in prop::collection::vec(op(), 0..60),
     ) {
-        let store = quiet_store(2);
+        let store = quiet_store(index, 2);
         let session = store.session().unwrap();
         prop_assert_eq!(session.bulk_load(model.clone()).unwrap(), model.len() as u64);
         assert_holds(&session, &model);
@@ -231,7 +237,7 @@ proptest! {
 #[test]
 fn a_node_grows_and_shrinks_through_every_type() {
     for prefix in [&b""[..], b"x", &[7; 300]] {
-        let store = quiet_store(1);
+        let store = quiet_store(crate::index(), 1);
         let session = store.session().unwrap();
         let mut model = Model::new();
         let keys = (0..=255_u8).map(|byte| [prefix, &[byte.wrapping_mul(167)]].concat());
@@ -280,7 +286,7 @@ fn a_path_deeper_than_a_chunk_is_counted() {
 
 #[test]
 fn limits_are_refused_and_harm_nothing() {
-    let store = quiet_store(1);
+    let store = quiet_store(crate::index(), 1);
     let session = store.session().unwrap();
     let longest = vec![0xee; darter::KEY_BYTES_MAX];
     let megabyte: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
@@ -300,7 +306,7 @@ fn limits_are_refused_and_harm_nothing() {
 
 #[test]
 fn a_bulk_load_refuses_what_it_must() {
-    let store = quiet_store(1);
+    let store = quiet_store(crate::index(), 1);
     let session = store.session().unwrap();
     for pairs in
         [vec![("b", ""), ("a", "")], vec![("a", ""), ("a", "")], vec![("a", ""), ("b", ""), ("", "")]]

@@ -1,11 +1,11 @@
 //! Too little memory, as a program meets it: an error that says so, and everything stored still
 //! there. Each allocation of each operation is tested where the index is.
 
-use darter::{Error, Store};
+use darter::Error;
 
 #[test]
 fn a_full_store_says_so_and_keeps_what_it_has() {
-    let store = Store::options().maintenance(false).block_bytes(256 << 10).open("mem:4M").unwrap();
+    let store = crate::options().maintenance(false).block_bytes(256 << 10).open("mem:4M").unwrap();
     let session = store.session().unwrap();
     let mut stored = 0_u64;
     let error = loop {
@@ -27,7 +27,7 @@ fn a_full_store_says_so_and_keeps_what_it_has() {
 #[test]
 fn a_pool_too_small_for_anything_is_refused() {
     for url in ["mem:4K", "mem:64K", "mem:128K?nodes=2"] {
-        match Store::open(url).map(drop) {
+        match crate::options().open(url).map(drop) {
             Err(error @ (Error::Open { .. } | Error::Pool(_) | Error::Fabric(_))) => {
                 assert!(error.to_string().len() > 20, "{error}");
             }

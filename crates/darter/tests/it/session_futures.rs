@@ -2,7 +2,7 @@
 //! move between threads, and their cost is counted. Operations cut short at every place are tested
 //! where the index is.
 
-use darter::{Error, OpKind, Store, StoreOptions, block_on};
+use darter::{Error, OpKind, StoreOptions, block_on};
 use darter_fabric::Local;
 use darter_fabric::decorate::{Delay, Delaying};
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 fn quiet() -> StoreOptions {
-    Store::options().maintenance(false).auto_adjust(false)
+    crate::options().maintenance(false).auto_adjust(false)
 }
 
 /// Polls a future so many times, then drops it. Returns its result when it was ready in time.
@@ -55,7 +55,7 @@ fn futures_are_send() {
     fn send<T: Send>(value: T) -> T {
         value
     }
-    let store = Store::open("mem:16M").unwrap();
+    let store = crate::options().open("mem:16M").unwrap();
     let mut session = send(store.async_session().unwrap());
     block_on(async {
         send(session.put("a", "1")).await?;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 fn store() -> Store {
-    Store::open("mem:32M?nodes=2").unwrap()
+    crate::options().open("mem:32M?nodes=2").unwrap()
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_table_of_other_types_is_an_error_and_loses_nothing() {
 #[test]
 fn tasks_have_the_same() {
     let work = async {
-        let store = Store::open_async("mem:32M").await?;
+        let store = crate::options().open_async("mem:32M").await?;
         let mut session = store.async_session()?;
         let mut accounts = session.table(&ACCOUNTS);
         accounts.put_many(&[(1, account(1)), (2, account(2)), (3, account(3))]).await?;
@@ -224,7 +224,10 @@ fn tasks_have_the_same() {
         Ok::<_, Error>(())
     };
     block_on(work).unwrap();
-    assert!(matches!(block_on(Store::open_async("file:/nowhere/at/all")), Err(Error::Missing { .. })));
+    assert!(matches!(
+        block_on(crate::options().open_async("file:/nowhere/at/all")),
+        Err(Error::Missing { .. })
+    ));
 }
 
 /// A scan is a stream, and a fetch whose `next` was dropped is not lost.

@@ -210,8 +210,12 @@ function index(now) {
   const entries = [];
   if (index) entries.push(["deepest leaf below", plural(index.depth_max, "inner node")]);
   if (index && index.est) entries.push(["express skip table", `${count(index.est.entries)} entries in ${bytes(index.est.bytes)}`]);
-  entries.push(["searches that it shortened", est.sampled_searches ? percent(est.express_searches / est.sampled_searches) : "none sampled yet", "hits"]);
-  entries.push(["lengths of its prefixes", est.prefix_list.join(", "), "prefix-list"], ["cached by this gateway", bytes(now.cache_bytes)]);
+  // An index without a skip table has no prefixes of any length in one.
+  if (est.prefix_list.length) {
+    entries.push(["searches that it shortened", est.sampled_searches ? percent(est.express_searches / est.sampled_searches) : "none sampled yet", "hits"]);
+    entries.push(["lengths of its prefixes", est.prefix_list.join(", "), "prefix-list"]);
+  }
+  entries.push(["cached by this gateway", bytes(now.cache_bytes)]);
   at("est").replaceChildren(...entries.flatMap(([name, text, id]) => [element("dt", name), element("dd", text, id ? { id } : {})]));
 }
 

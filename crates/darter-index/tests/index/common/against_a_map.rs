@@ -4,7 +4,7 @@
 
 use super::{Bench, Model, Tested, adversarial_key};
 use darter_fabric::block_on;
-use darter_index::{Condition, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, Decision, OrderedIndex, PutOutcome, ScanRange};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::ops::Bound;
@@ -24,6 +24,8 @@ impl std::fmt::Debug for Key {
 enum Op {
     Put(Key, Vec<u8>, u8),
     Delete(Key),
+    DeleteWhen(Key, u8),
+    Modify(Key, Vec<u8>, u8),
     Get(Key),
     MultiGet(Vec<Key>),
     Scan(Key, Key, u8, usize),
@@ -51,6 +53,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => (key(), value(), 0_u8..6).prop_map(|(k, v, c)| Op::Put(Key(k), v, c)),
         6 => key().prop_map(|k| Op::Delete(Key(k))),
+        2 => (key(), 0_u8..6).prop_map(|(k, c)| Op::DeleteWhen(Key(k), c)),
+        3 => (key(), value(), 0_u8..4).prop_map(|(k, v, c)| Op::Modify(Key(k), v, c)),
         6 => key().prop_map(|k| Op::Get(Key(k))),
         2 => prop::collection::vec(key().prop_map(Key), 0..12).prop_map(Op::MultiGet),
         4 => (key(), key(), any::<u8>(), 0_usize..20).prop_map(|(a, b, m, l)| Op::Scan(Key(a), Key(b), m, l)),
@@ -59,19 +63,24 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn put<T: Tested>(bench: &mut Bench<T>, map: &mut Model, key: &[u8], value: &[u8], choice: u8) {
-    let old = map.get(key).cloned();
-    let wrong = b"surely not this".to_vec();
-    let (condition, holds) = match choice {
+/// A condition on a key with this value, and whether it holds.
+fn condition(old: Option<&Vec<u8>>, choice: u8) -> (Condition<'_>, bool) {
+    const WRONG: &[u8] = b"surely not this";
+    match choice {
         0 => (Condition::Absent, old.is_none()),
         1 => (Condition::Present, old.is_some()),
-        2 => match &old {
+        2 => match old {
             Some(old) => (Condition::Equals(old), true),
             None => (Condition::Equals(b""), false),
         },
-        3 => (Condition::Equals(&wrong), old.as_ref() == Some(&wrong)),
+        3 => (Condition::Equals(WRONG), old.is_some_and(|old| old == WRONG)),
         _ => (Condition::Always, true),
-    };
+    }
+}
+
+fn put<T: Tested>(bench: &mut Bench<T>, map: &mut Model, key: &[u8], value: &[u8], choice: u8) {
+    let old = map.get(key).cloned();
+    let (condition, holds) = condition(old.as_ref(), choice);
     let outcome = block_on(bench.index.put(&mut bench.client, key, value, condition)).unwrap();
     let expected = match (holds, old.is_some()) {
         (false, _) => PutOutcome::Refused,
@@ -81,6 +90,39 @@ fn put<T: Tested>(bench: &mut Bench<T>, map: &mut Model, key: &[u8], value: &[u8
     assert_eq!(outcome, expected);
     if holds {
         map.insert(key.to_vec(), value.to_vec());
+    }
+}
+
+fn delete_when<T: Tested>(bench: &mut Bench<T>, map: &mut Model, key: &[u8], choice: u8) {
+    let old = map.get(key).cloned();
+    let (condition, holds) = condition(old.as_ref(), choice);
+    let (expected, client) = (holds && old.is_some(), &mut bench.client);
+    let removed = if choice.is_multiple_of(2) {
+        block_on(bench.index.delete_when(client, key, condition)).unwrap()
+    } else {
+        block_on(bench.index.delete_if(client, key, |value| condition.holds_for(Some(value)))).unwrap()
+    };
+    assert_eq!(removed, expected, "{condition:?}");
+    if removed {
+        map.remove(key);
+    }
+}
+
+fn modify<T: Tested>(bench: &mut Bench<T>, map: &mut Model, key: &[u8], value: &[u8], choice: u8) {
+    let wanted = [Decision::Keep, Decision::Remove, Decision::Put, Decision::Put][usize::from(choice)];
+    let mut seen = None;
+    let decided = block_on(bench.index.modify(&mut bench.client, key, |old, new| {
+        assert!(new.is_empty());
+        seen = old.map(<[u8]>::to_vec);
+        new.extend_from_slice(value);
+        wanted
+    }));
+    assert_eq!(decided.unwrap(), wanted);
+    assert_eq!(seen.as_ref(), map.get(key));
+    match wanted {
+        Decision::Keep => {}
+        Decision::Remove => drop(map.remove(key)),
+        Decision::Put => drop(map.insert(key.to_vec(), value.to_vec())),
     }
 }
 
@@ -115,6 +157,10 @@ fn scan<T: Tested>(bench: &mut Bench<T>, map: &Model, a: &[u8], b: &[u8], mode: 
     };
     let got = block_on(bench.index.scan(&mut bench.client, &range, limit)).unwrap();
     assert_eq!(got, expected, "{range:?} limit {limit}");
+    let mut visited = Vec::new();
+    let visit = |key: &[u8], value: &[u8]| visited.push((key.to_vec(), value.to_vec()));
+    let count = block_on(bench.index.scan_with(&mut bench.client, &range, limit, visit)).unwrap();
+    assert_eq!((count, visited), (expected.len(), expected));
 }
 
 fn apply<T: Tested>(bench: &mut Bench<T>, map: &mut Model, op: Op) {
@@ -124,8 +170,12 @@ fn apply<T: Tested>(bench: &mut Bench<T>, map: &mut Model, op: Op) {
             let was_there = block_on(bench.index.delete(&mut bench.client, &key)).unwrap();
             assert_eq!(was_there, map.remove(&key).is_some());
         }
+        Op::DeleteWhen(Key(key), choice) => delete_when(bench, map, &key, choice),
+        Op::Modify(Key(key), value, choice) => modify(bench, map, &key, &value, choice),
         Op::Get(Key(key)) => {
             assert_eq!(block_on(bench.index.get(&mut bench.client, &key)).unwrap(), map.get(&key).cloned());
+            let length = block_on(bench.index.get_with(&mut bench.client, &key, <[u8]>::len)).unwrap();
+            assert_eq!(length, map.get(&key).map(Vec::len));
         }
         Op::MultiGet(keys) => {
             let keys: Vec<&[u8]> = keys.iter().map(|key| &key.0[..]).collect();

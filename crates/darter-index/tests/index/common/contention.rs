@@ -5,10 +5,11 @@
 use super::{Bench, TestFabric, Tested, adversarial_key, delayed_memory};
 use darter_fabric::decorate::Delay;
 use darter_fabric::{block_on, run_all};
-use darter_index::{Condition, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, Decision, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const THREADS: u64 = 4;
 
@@ -100,6 +101,30 @@ pub(crate) fn replace_if_equal_counts_exactly<T: Tested>() {
     assert_eq!(u64::from_le_bytes(count[..].try_into().unwrap()), THREADS * rounds);
     let keys = block_on(bench.index.scan(&mut bench.client, &ScanRange::all(), 1000)).unwrap().len();
     bench.assert_sound(keys);
+}
+
+/// Each decision of a modification takes the place of the value that it was made for: a counter that
+/// is taken away at every sixteenth step loses none.
+pub(crate) fn modifications_lose_no_decision<T: Tested>() {
+    let rounds = 4_000 / T::SLOWNESS;
+    let mut bench = Bench::<T>::new(2);
+    let taken = AtomicU64::new(0);
+    on_threads(&bench, |_, index, _, client| {
+        for _ in 0..rounds {
+            let decided = block_on(index.modify(client, b"counter", |old, new| {
+                let count = old.map_or(0, |old| u64::from_le_bytes(old.try_into().unwrap())) + 1;
+                new.extend_from_slice(&count.to_le_bytes());
+                if count == 16 { Decision::Remove } else { Decision::Put }
+            }));
+            if decided.unwrap() == Decision::Remove {
+                taken.fetch_add(16, Ordering::Relaxed);
+            }
+        }
+    });
+    let left = block_on(bench.index.get(&mut bench.client, b"counter")).unwrap();
+    let count = left.as_ref().map_or(0, |left| u64::from_le_bytes(left[..].try_into().unwrap()));
+    assert_eq!(taken.into_inner() + count, THREADS * rounds);
+    bench.assert_sound(usize::from(left.is_some()));
 }
 
 /// Keys of one thread each, among adversarial neighbours of all: what a thread wrote it reads,

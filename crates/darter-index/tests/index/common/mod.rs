@@ -50,6 +50,7 @@ macro_rules! index_tests {
             against_a_map: behaves_like_a_map, bulk_load_equals_inserts, a_large_bulk_load_is_sound,
                 values_of_every_size, deleting_everything_leaks_nothing;
             contention: inserts_and_deletes_of_one_key_balance, replace_if_equal_counts_exactly,
+                modifications_lose_no_decision,
                 own_keys_stay_while_the_tree_changes, tasks_of_one_thread_take_turns, deletes_at_a_time_leave_no_node_behind;
             cut_short: a_check_that_cannot_read_reports_no_damage, fails_at_every_verb, fails_at_every_batch, loses_every_reply, dropped_at_every_await;
             full: full_of_small_values, full_of_middling_values, full_of_large_values, full_at_every_allocation,

@@ -1,0 +1,252 @@
+//! The index that a pool holds, whichever of those that a store can work on: DART or Quiver.
+//!
+//! What the pool's root names decides; a program says which only for a new pool, or to refuse
+//! another. A store is written once, over [`AnyIndex`], and asks here for what not all of them have.
+
+use crate::dart::{AdjustReport, Census, Dart, DartOptions, SearchSamples};
+use crate::ordered::{IndexStats, OrderedIndex, TreeView};
+use crate::quiver::{Quiver, QuiverOptions};
+use crate::{IndexError, Result, delegate_to_variants};
+use darter_fabric::{Fabric, OpKind};
+use darter_pool::Client;
+use std::fmt;
+use std::str::FromStr;
+
+/// The root word that says which index is being made. No index uses it.
+const CLAIM_AT: usize = 7;
+
+/// An index that a store can work on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum IndexKind {
+    /// [`Dart`].
+    #[default]
+    Dart,
+    /// [`Quiver`].
+    Quiver,
+}
+
+impl IndexKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Dart, Self::Quiver];
+
+    /// The name in commands.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dart => "dart",
+            Self::Quiver => "quiver",
+        }
+    }
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for IndexKind {
+    type Err = IndexError;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let named = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        named.ok_or(IndexError::Options("no index of this name: there are `dart` and `quiver`"))
+    }
+}
+
+/// Which index, and how a process uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexOptions {
+    /// The only one to be opened, and the one that a new pool gets; without it any, and DART in a
+    /// new pool.
+    pub kind: Option<IndexKind>,
+    /// How DART is used.
+    pub dart: DartOptions,
+    /// How Quiver is used.
+    pub quiver: QuiverOptions,
+}
+
+/// The index of a pool, whichever it holds.
+#[derive(Debug)]
+pub enum AnyIndex<F: Fabric> {
+    /// The pool holds DART.
+    Dart(Dart<F>),
+    /// The pool holds Quiver.
+    Quiver(Quiver<F>),
+}
+
+impl<F: Fabric> Clone for AnyIndex<F> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Dart(index) => Self::Dart(index.clone()),
+            Self::Quiver(index) => Self::Quiver(index.clone()),
+        }
+    }
+}
+
+impl<F: Fabric> AnyIndex<F> {
+    /// Returns which index this is.
+    pub fn kind(&self) -> IndexKind {
+        match self {
+            Self::Dart(_) => IndexKind::Dart,
+            Self::Quiver(_) => IndexKind::Quiver,
+        }
+    }
+
+    /// Returns DART's searches sampled so far, in this process; without DART none.
+    pub fn samples(&self) -> SearchSamples {
+        match self {
+            Self::Dart(index) => index.samples(),
+            Self::Quiver(_) => SearchSamples::default(),
+        }
+    }
+
+    /// Returns DART's prefix list in force, as last seen; without DART an empty one.
+    pub fn prefix_list(&self) -> Vec<u8> {
+        match self {
+            Self::Dart(index) => index.prefix_list(),
+            Self::Quiver(_) => Vec::new(),
+        }
+    }
+
+    /// Adjusts DART's prefix list to the accesses sampled so far. Without DART nothing happens, and
+    /// the report is empty.
+    ///
+    /// # Errors
+    /// Those of the fabric, and of a full pool; the old list then stands.
+    pub async fn adjust(&self, client: &mut Client<F>) -> Result<AdjustReport> {
+        match self {
+            Self::Dart(index) => index.adjust(client).await,
+            Self::Quiver(_) => Ok(AdjustReport::default()),
+        }
+    }
+
+    /// Returns the tree below `prefix`: the node that covers it, `levels` levels down, at most
+    /// `width` children of each node.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`].
+    pub async fn tree(
+        &self,
+        client: &mut Client<F>,
+        prefix: &[u8],
+        levels: usize,
+        width: usize,
+    ) -> Result<TreeView> {
+        match self {
+            Self::Dart(index) => index.tree(client, prefix, levels, width).await,
+            Self::Quiver(index) => index.tree(client, prefix, levels, width).await,
+        }
+    }
+
+    /// Counts one more part of the index, under a pin of its own. Returns the sums when that was the
+    /// last part, and begins anew. Quiver is counted in one part.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`]; the same part is then counted again.
+    pub async fn count_some(
+        &self,
+        client: &mut Client<F>,
+        census: &mut Census,
+    ) -> Result<Option<IndexStats>> {
+        match self {
+            Self::Dart(index) => index.count_some(client, census).await,
+            Self::Quiver(index) => index.stats(client).await.map(Some),
+        }
+    }
+}
+
+/// Says in a pool without an index which one it gets, unless another client has. Returns which.
+async fn claim<F: Fabric>(client: &mut Client<F>, wanted: IndexKind) -> Result<IndexKind> {
+    let mut client = client.pin(OpKind::Maintain).await?;
+    let word = client.pool().root_word(CLAIM_AT);
+    let place = |kind| IndexKind::ALL.iter().position(|known| *known == kind).map_or(0, |at| at as u64 + 1);
+    let mut batch = client.batch();
+    let cas = batch.cas(word, 0, place(wanted));
+    let done = client.submit(batch).await?;
+    let found = if done.swapped(cas) { place(wanted) } else { done.found(cas) };
+    client.recycle(done);
+    let claimed = IndexKind::ALL.into_iter().find(|kind| place(*kind) == found);
+    claimed.ok_or(IndexError::corrupt(word, "an index of an unknown kind is being made"))
+}
+
+impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
+    /// Of those there can be; [`OrderedIndex::name`] is that of the one the pool holds.
+    const NAME: &'static str = "dart or quiver";
+
+    type Options = IndexOptions;
+
+    async fn open(client: &mut Client<F>, options: IndexOptions) -> Result<Self> {
+        let is_wanted = |kind| options.kind.is_none_or(|wanted| wanted == kind);
+        if is_wanted(IndexKind::Dart) {
+            match Dart::open(client, options.dart).await {
+                Err(IndexError::NoIndex { .. }) if is_wanted(IndexKind::Quiver) => {}
+                opened => return opened.map(Self::Dart),
+            }
+        }
+        match Quiver::open(client, options.quiver).await {
+            Err(IndexError::NoIndex { found, .. }) if is_wanted(IndexKind::Dart) => {
+                Err(IndexError::NoIndex { expected: Self::NAME, found })
+            }
+            opened => opened.map(Self::Quiver),
+        }
+    }
+
+    /// Of several creators all make the same index, the one that the first of them wanted: their
+    /// root words are not to be mixed.
+    async fn create(client: &mut Client<F>, options: IndexOptions) -> Result<Self> {
+        let kind = claim(client, options.kind.unwrap_or_default()).await?;
+        match kind {
+            IndexKind::Dart => drop(Dart::create(client, options.dart).await?),
+            IndexKind::Quiver => drop(Quiver::create(client, options.quiver).await?),
+        }
+        Self::open(client, options).await
+    }
+
+    delegate_to_variants!(F: (Dart, Quiver));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Condition;
+    use darter_fabric::{Local, block_on};
+    use darter_pool::{Pool, PoolOptions};
+
+    fn of(kind: IndexKind) -> IndexOptions {
+        IndexOptions { kind: Some(kind), ..IndexOptions::default() }
+    }
+
+    #[test]
+    fn a_pool_is_opened_with_the_index_that_it_holds() {
+        for kind in IndexKind::ALL {
+            let memory = Local::memory(64 << 20, 1).unwrap();
+            let pool = block_on(Pool::create(memory, &PoolOptions::default())).unwrap();
+            let mut client = pool.client().unwrap();
+            let none = block_on(AnyIndex::open(&mut client, of(kind))).unwrap_err();
+            assert!(matches!(none, IndexError::NoIndex { found: 0, .. }), "{none}");
+            let made = block_on(AnyIndex::open_or_create(&mut client, of(kind))).unwrap();
+            block_on(made.put(&mut client, b"pear", b"green", Condition::Always)).unwrap();
+            let opened = block_on(AnyIndex::open_or_create(&mut client, IndexOptions::default())).unwrap();
+            assert_eq!((opened.kind(), opened.name()), (kind, kind.name()));
+            assert_eq!(block_on(opened.get(&mut client, b"pear")).unwrap().as_deref(), Some(&b"green"[..]));
+            for other in IndexKind::ALL.into_iter().filter(|other| *other != kind) {
+                let refused = block_on(AnyIndex::open_or_create(&mut client, of(other))).unwrap_err();
+                assert!(refused.to_string().contains(&format!("the index {kind}")), "{refused}");
+            }
+        }
+    }
+
+    /// A client that dies after it has said which index it makes leaves that to the next.
+    #[test]
+    fn who_makes_an_index_second_makes_that_of_the_first() {
+        let memory = Local::memory(64 << 20, 1).unwrap();
+        let pool = block_on(Pool::create(memory, &PoolOptions::default())).unwrap();
+        let mut client = pool.client().unwrap();
+        assert_eq!(block_on(claim(&mut client, IndexKind::Quiver)).unwrap(), IndexKind::Quiver);
+        let refused = block_on(AnyIndex::create(&mut client, of(IndexKind::Dart))).unwrap_err();
+        assert!(refused.to_string().contains("the index quiver"), "{refused}");
+        let opened = block_on(AnyIndex::open(&mut client, IndexOptions::default())).unwrap();
+        assert_eq!(opened.kind(), IndexKind::Quiver);
+    }
+}
