@@ -109,4 +109,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A search whose remembered map leads to another key's record says that the key is absent.",
         FoundBy::Explorer("quiver", 100),
     ),
+    Mutant::new(
+        "Quiver",
+        "quiver-map-copy-not-proved",
+        "A search takes what a map's copy leads to for a record, whatever page the copy is of.",
+        FoundBy::Tests("-p darter-index --lib quiver::astray::a_record_spelled_in_a_value_is_no_record"),
+    ),
 ];

@@ -1,13 +1,20 @@
 //! Hints that lead astray: with every remembered map wrong, and every copy of one, answers are right.
 
 use super::hint::PageHint;
-use super::map_copy::{COPIES, COPY_WORDS};
+use super::map_copy::{self, COPIES, COPY_WORDS};
 use super::nibble::NibbleKey;
-use super::{Quiver, QuiverOptions, node};
+use super::node::{self, Content};
+use super::operation::Operation;
+use super::page::{PageRef, Shape};
+use super::word::{Print, Word};
+use super::{Quiver, QuiverOptions};
 use crate::fixtures::{alone, process_on, verify};
+use crate::radix::leaf;
 use crate::{Condition, OrderedIndex, ScanRange};
+use darter_fabric::OpKind;
 use darter_fabric::sim::Sim;
 
+use darter_pool::Client;
 use std::collections::BTreeMap;
 
 const OPTIONS: fn() -> QuiverOptions =
@@ -44,10 +51,10 @@ fn scramble_map(quiver: &Quiver<Sim>, key: &[u8], noise: &mut Noise) -> bool {
 }
 
 /// Puts other words in the place of the copies of maps in the root.
-async fn scramble_copies(quiver: &Quiver<Sim>, client: &mut darter_pool::Client<Sim>, noise: &mut Noise) {
-    let mut client = client.pin(darter_fabric::OpKind::Maintain).await.unwrap();
+async fn scramble_copies(quiver: &Quiver<Sim>, client: &mut Client<Sim>, noise: &mut Noise) {
+    let mut client = client.pin(OpKind::Maintain).await.unwrap();
     let [root] = client.read_words(quiver.shared.words.root).await.unwrap();
-    let node::Content::Node { addr, .. } = node::Slot(root).content() else { unreachable!() };
+    let Content::Node { addr, .. } = node::Slot(root).content() else { unreachable!() };
     let mut words: Vec<u64> = (0..COPIES * COPY_WORDS).map(|_| noise.next()).collect();
     // Some keep their first words, so that they are taken for copies of the pages there are.
     let copies = client.read(node::copy_addr(addr, 0), words.len()).await.unwrap();
@@ -99,4 +106,35 @@ fn wrong_maps_cost_round_trips_and_nothing_else() {
     });
     assert!(scrambled > 1_000, "{scrambled} maps were wrong");
     verify(&pool, &quiver, &[]);
+}
+
+#[test]
+fn a_record_spelled_in_a_value_is_no_record() {
+    let sim = Sim::new(1, 8 << 20);
+    let options = QuiverOptions { cache_bytes: 0, ..OPTIONS() };
+    let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, options, &[]);
+    let mut client = pool.client().unwrap();
+    let (key, absent) = ([0x10; 8], [0x20; 8]);
+    let found = alone(&pool, async {
+        let born = client.pin(OpKind::Get).await.unwrap().epoch() as u32;
+        // The value is a record of the other key; it begins three words behind its own.
+        let print = Print::new(quiver.shared.keys, &absent);
+        let spelled = [&[Word::inline(born, print).0], &leaf::image(&absent, b"spelled!")[..]].concat();
+        let mut value: Vec<u8> = spelled.iter().flat_map(|word| word.to_le_bytes()).collect();
+        value.resize(28 * 8, 0);
+        quiver.put(&mut client, &key, &value, Condition::Always).await.unwrap();
+        let mut operation = Operation::begin(&quiver.shared, &mut client, OpKind::Get).await.unwrap();
+        let (root, _, words) = operation.read_root().await.unwrap();
+        let Content::Page { addr, class, .. } = node::slots(&words)[0].content() else { unreachable!() };
+        let (shape, _) = operation.read_page(PageRef { addr, class }).await.unwrap();
+        assert_eq!((shape.born, shape.records, shape.map_words), (born, 1, 0));
+        // A map of three words, as another page may have had, has records begin there.
+        let map = [0; 3];
+        let other = Shape { records: 6, record_words: 4, map_words: 3, base: 1, width: 31, ..shape };
+        let copy = map_copy::copy(&other, &map).unwrap();
+        operation.client.post(|batch| batch.write(node::copy_addr(root.addr, 0), &copy)).await.unwrap();
+        drop(operation);
+        quiver.get(&mut client, &absent).await.unwrap()
+    });
+    assert_eq!(found, None);
 }
