@@ -74,10 +74,9 @@ fn print(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
         index.levels.iter().enumerate().map(|(depth, leaves)| depth as f64 * *leaves as f64).sum::<f64>()
             / index.keys as f64
     };
-    writeln!(out, "index         {}", stats.name)?;
     writeln!(out, "keys          {}", index.keys)?;
     writeln!(out, "keys, values  {}", bytes_text(index.kv_bytes))?;
-    writeln!(out, "inner nodes   {}", bytes_text(index.index_bytes))?;
+    writeln!(out, "index         {}, {}", stats.name, bytes_text(index.index_bytes))?;
     writeln!(out, "depth         {depth_mean:.2} inner nodes on average, {} at most", index.depth_max)?;
     if index.est.is_some() {
         writeln!(out, "prefix list   {:?}", stats.prefix_list)?;

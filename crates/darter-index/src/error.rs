@@ -160,7 +160,7 @@ mod tests {
             (word(b"QUIV\x02\0\0\0"), "the index quiver, format 2"),
             (word(b"DART\x05\0\0\0"), "the index dart, format 5"),
             (word(b"SHERMAN\x02"), "the index sherman, format 2"),
-            (77, "unknown kind 0x4d"),
+            (7, "unknown kind 0x7"),
         ] {
             assert!(text(kind).contains(named), "{}", text(kind));
         }

@@ -343,14 +343,14 @@ fn every_command_works_on_quiver() {
     let tree = scene.run(&["tree", "--levels", "9", "--prefix", "key0004"]).code(0).out;
     assert!(["node", "page", "record", "key00042"].iter().all(|part| tree.contains(part)), "{tree}");
     let svg = scene.path("tree.svg");
-    scene.run(&["tree", "--svg", svg.to_str().unwrap()]).code(0);
+    scene.run(&["tree", "--levels", "9", "--svg", svg.to_str().unwrap()]).code(0);
     assert!(fs::read_to_string(svg).unwrap().contains("page "));
     let exported = scene.path("out.tsv");
     scene.run(&["export", exported.to_str().unwrap()]).code(0);
-    assert_eq!(fs::read_to_string(&exported).unwrap().lines().count(), 3000);
+    assert_eq!(fs::read_to_string(&exported).unwrap().lines().count(), 1 + 3000);
     scene.command(&["shell"]).write_stdin("get key00001\n").assert().success().stdout("value 1\n");
     scene.run(&["pool", "status"]).code(0);
-    scene.run(&["del", "--prefix", "key02"]).code(0);
+    scene.run(&["del", "--prefix", "key02", "--yes"]).code(0);
     scene.run(&["check"]).code(0);
     scene.run(&["get", "key00001", "--index", "dart"]).code(2).err("holds the index quiver");
     let dart = Scene::new();

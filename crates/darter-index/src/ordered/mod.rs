@@ -471,7 +471,8 @@ pub struct IndexStats {
     pub keys: u64,
     /// Bytes of leaves: keys, values, headers, rounding.
     pub kv_bytes: u64,
-    /// Bytes of everything else: inner nodes and the express skip table.
+    /// Bytes of everything else: inner nodes and the express skip table; of Quiver nodes and pages, with
+    /// the pairs that lie in these.
     pub index_bytes: u64,
     /// Inner nodes by type name, smallest type first: count, bytes, live children.
     pub nodes: Vec<NodeTypeStats>,
