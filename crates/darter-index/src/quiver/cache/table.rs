@@ -33,7 +33,7 @@ impl Table {
 
     /// The slot where the search for a hash begins.
     fn home(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.slots.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.slots.len() as u64) >> 32) as usize
     }
 
     fn next(&self, slot: usize) -> usize {

@@ -76,7 +76,7 @@ proptest! {
         // A key that leaves the nibbles that the edge skips is led to the node alone.
         if skip > 0 {
             let mut other = prefix.clone();
-            other[(depth + 1) / 2] ^= if depth % 2 == 0 { 1 } else { 0x10 };
+            other[depth.div_ceil(2)] ^= if depth % 2 == 0 { 1 } else { 0x10 };
             let hit = found(&cache, keys, &other).unwrap();
             prop_assert_eq!((hit.identity, hit.node), own);
         }
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn no_budget_is_exceeded_and_nothing_found_is_wrong(
         budget in 0_u64..100_000,
-        steps in proptest::collection::vec((0_u8..4, 0_u64..400), 1..800),
+        steps in proptest::collection::vec((0_u8..4, 0_u64..360), 1..800),
     ) {
         let keys = HashKeys::new(SECRET);
         let cache = Cache::new(budget);
@@ -119,7 +119,7 @@ proptest! {
             if let Some(hit) = found(&cache, keys, &key) {
                 let is_root = hit.node == above.1 && hit.identity == above.0;
                 prop_assert!(is_root || (hit.identity, hit.node) == own);
-                prop_assert!(hit.page.is_none_or(|page| page.shape.edges == edges && page.page.addr == hint.page.addr || page.shape.edges == edges));
+                prop_assert!(hit.page.is_none_or(|page| page == hint));
             }
         }
     }

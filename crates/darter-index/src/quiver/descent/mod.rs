@@ -369,9 +369,9 @@ impl<'k> Descent<'k> {
         let hint = PageHint::new(head.page, head.shape, &head.map).with_delta(head.delta.iter().copied());
         match (&self.lead, self.known) {
             (Some(Lead { hint: known, remembered: Some(identity) }), _) => {
-                if self.purpose == Purpose::Read && known.delta != hint.delta {
-                    shared.cache.renew_page(*identity, self.node.addr, &hint, self.epoch);
-                }
+                let is_due = self.purpose == Purpose::Read && known.delta != hint.delta;
+                let renew = || shared.cache.renew_page(*identity, self.node.addr, &hint, self.epoch);
+                is_due.then(renew);
             }
             (_, Some(known)) => shared.cache.learn_page(known, &hint, self.epoch),
             _ => {}
