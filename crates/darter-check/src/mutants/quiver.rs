@@ -115,4 +115,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A search takes what a map's copy leads to for a record, whatever page the copy is of.",
         FoundBy::Tests("-p darter-index --lib quiver::astray::a_record_spelled_in_a_value_is_no_record"),
     ),
+    Mutant::new(
+        "Quiver",
+        "quiver-sweep-fails-in-a-full-pool",
+        "A sweep that has no room to finish what a dead client began frees nothing.",
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::races::a_sweep_passes_over_what_a_full_pool_has_no_room_to_finish",
+        ),
+    ),
 ];

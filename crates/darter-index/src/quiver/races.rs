@@ -6,9 +6,9 @@ use crate::fixtures::{
     LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, finish, process_on, verify, writes,
 };
 use crate::{Condition, OrderedIndex, PutOutcome, ScanRange};
-use darter_fabric::block_on;
 use darter_fabric::sim::{Executor, Sim};
-use darter_pool::{Client, Pool};
+use darter_fabric::{OpKind, block_on};
+use darter_pool::{AllocKind, Client, Pool};
 
 /// Pages so small that the sixth key parts one.
 const OPTIONS: fn() -> QuiverOptions =
@@ -62,6 +62,20 @@ fn after_a_half_done_parting(finish: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim
 fn who_finishes_a_parting_reads_no_leaf_of_a_linked_part() {
     after_a_half_done_parting(&async |quiver, client| put_large(quiver, client, &[0x21]).await);
     after_a_half_done_parting(&async |quiver, client| {
+        quiver.finish_replacements(client).await.unwrap();
+    });
+}
+
+/// A sweep is what makes room: it must not need any.
+#[test]
+fn a_sweep_passes_over_what_a_full_pool_has_no_room_to_finish() {
+    after_a_half_done_parting(&async |quiver, client| {
+        for kind in [AllocKind::Inner, AllocKind::Leaf] {
+            for bytes in (4..=16).rev().map(|bits| 1 << bits) {
+                let mut client = client.pin(OpKind::Maintain).await.unwrap();
+                while client.alloc(0, bytes, kind).await.is_ok() {}
+            }
+        }
         quiver.finish_replacements(client).await.unwrap();
     });
 }
