@@ -126,7 +126,7 @@ impl<F: Fabric> Operation<'_, F> {
         if !walk.report.reach(page.addr, page.bytes(), "page") {
             return Ok(());
         }
-        let words = match self.client.read(page.addr, (page.bytes() / 8) as usize).await {
+        let words = match self.client.read(page.addr, page.words()).await {
             Ok(words) => words,
             Err(error) => return walk.report.unreadable(format!("page at {}", page.addr), error),
         };

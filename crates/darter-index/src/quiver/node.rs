@@ -1,7 +1,7 @@
 //! Nodes: 17 slots, one for each edge, that partition a node's keys among pages and child nodes
 //! (`docs/quiver.md`, "Node").
 
-use super::hint::PageHint;
+use super::hint::{NodeHint, PageHint};
 use super::map_copy::{self, COPIES, COPY_WORDS, Copied};
 use super::nibble::{EDGES, EdgeRange, LAST};
 use crate::radix::seal::SEAL;
@@ -121,6 +121,12 @@ pub(super) struct NodeAt {
     pub(super) addr: GlobalAddr,
     /// Nibbles of its prefix.
     pub(super) depth: usize,
+}
+
+impl From<NodeHint> for NodeAt {
+    fn from(NodeHint { addr, depth, .. }: NodeHint) -> Self {
+        Self { addr, depth }
+    }
 }
 
 /// The guard of a node.

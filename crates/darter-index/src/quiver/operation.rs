@@ -54,10 +54,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
 
     /// All words of a page, and what it is made of.
     pub(super) async fn read_page(&mut self, page: PageRef) -> Result<(Shape, Vec<u64>)> {
-        let mut words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
-        let shape = Shape::of(page, &words)?;
-        words.truncate(shape.words());
-        Ok((shape, words))
+        page.parse(self.client.read(page.addr, page.words()).await?)
     }
 
     /// Seals all words of a node, as far as they are not, and brings `words` up to date.

@@ -50,9 +50,24 @@ impl PageRef {
         class_bytes(self.class)
     }
 
+    /// Its words, those beyond the last record included.
+    pub(super) fn words(self) -> usize {
+        (self.bytes() / 8) as usize
+    }
+
+    /// What it is made of, and the words of that, of all that were read.
+    ///
+    /// # Errors
+    /// As [`Shape::of`].
+    pub(super) fn parse(self, mut words: Vec<u64>) -> Result<(Shape, Vec<u64>)> {
+        let shape = Shape::of(self, &words)?;
+        words.truncate(shape.words());
+        Ok((shape, words))
+    }
+
     /// Words of it that hold the head, most likely.
     pub(super) fn head_words(self, delta: usize) -> usize {
-        (FIXED_WORDS + delta + MAP_WORDS_FORESEEN).min((self.bytes() / 8) as usize)
+        (FIXED_WORDS + delta + MAP_WORDS_FORESEEN).min(self.words())
     }
 }
 

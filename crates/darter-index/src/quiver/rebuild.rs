@@ -43,7 +43,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// or is being replaced.
     pub(super) async fn rebuild_remembered(&mut self, key: &[u8], page: PageRef) -> Result<()> {
         if let Some((via, words)) = self.read_remembered(key, page).await? {
-            return self.rebuild_read(via, page, words).await;
+            return self.rebuild_read(via, page, page.parse(words)?).await;
         }
         let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
         match self.run(&mut descent).await? {
@@ -68,10 +68,10 @@ impl<F: Fabric> Operation<'_, F> {
     async fn read_remembered(&mut self, key: &[u8], page: PageRef) -> Result<Option<(Via, Vec<u64>)>> {
         let mut path = NibbleKey::new(self.shared.keys, key);
         let Some(hit) = self.shared.cache.find(&mut path) else { return Ok(None) };
-        let node = NodeAt { addr: hit.node.addr, depth: hit.node.depth };
+        let node = NodeAt::from(hit.node);
         let mut batch = self.client.batch();
         let node_read = batch.read(node.addr, node::NODE_WORDS);
-        let page_read = batch.read(page.addr, (page.bytes() / 8) as usize);
+        let page_read = batch.read(page.addr, page.words());
         let done = self.client.submit(batch).await?;
         let (words, page_words) = (done.words(node_read).to_vec(), done.words(page_read).to_vec());
         self.client.recycle(done);
@@ -91,14 +91,17 @@ impl<F: Fabric> Operation<'_, F> {
     /// All that follows the page is made before the first seal: a pool that is full leaves the page
     /// as it was. What another client changes in between is made anew.
     pub(super) async fn rebuild(&mut self, via: Via, page: PageRef) -> Result<()> {
-        let words = self.client.read(page.addr, (page.bytes() / 8) as usize).await?;
-        self.rebuild_read(via, page, words).await
+        let read = self.read_page(page).await?;
+        self.rebuild_read(via, page, read).await
     }
 
     /// The same with the page's words.
-    async fn rebuild_read(&mut self, via: Via, page: PageRef, mut words: Vec<u64>) -> Result<()> {
-        let shape = Shape::of(page, &words)?;
-        words.truncate(shape.words());
+    async fn rebuild_read(
+        &mut self,
+        via: Via,
+        page: PageRef,
+        (shape, mut words): (Shape, Vec<u64>),
+    ) -> Result<()> {
         let mut old = self.old_page(via, page, shape, &words).await?;
         let mut made = self.make_all(&old).await?;
         let before = words.clone();

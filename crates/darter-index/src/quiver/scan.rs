@@ -10,7 +10,7 @@
 use super::Quiver;
 use super::cache::KnownNode;
 use super::descent::NodeAt;
-use super::hint::PageHint;
+use super::hint::{NodeHint, PageHint};
 use super::nibble::{
     EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_after, first_below, nibbles,
 };
@@ -121,6 +121,16 @@ struct Step {
     at: Cursor,
 }
 
+/// What the process remembers from a position on.
+struct Ahead {
+    /// The pages next to each other.
+    steps: Vec<Step>,
+    /// The position behind them.
+    next: Option<Cursor>,
+    /// The node remembered for that position, if there is no page.
+    node: Option<NodeHint>,
+}
+
 /// Where a look leads.
 enum Look {
     Pages(Stretch),
@@ -150,12 +160,14 @@ impl<F: Fabric> Quiver<F> {
             if turns > TURNS_MAX {
                 return Err(no_progress(self.shared.words.root));
             }
-            if let Some((next, is_ahead)) = operation.visit_remembered(range, &at, &mut sink).await? {
+            let ahead = operation.remembered(range, &at, sink.left);
+            if !ahead.steps.is_empty() {
+                let (next, is_ahead) = operation.visit_remembered(range, ahead, &mut sink).await?;
                 turns = if is_ahead { 0 } else { turns + 1 };
                 cursor = next;
                 continue;
             }
-            let look = operation.look_at(&at, range.reverse).await?;
+            let look = operation.look_at(&at, range.reverse, ahead.node).await?;
             cursor = match look {
                 Look::On(next) => {
                     turns += 1;
@@ -197,14 +209,18 @@ impl Cursor {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Goes down to the node that a position leads to.
-    async fn look_at(&mut self, cursor: &Cursor, reverse: bool) -> Result<Look> {
+    /// Goes down to the node that a position leads to, from one that is remembered on its way.
+    async fn look_at(
+        &mut self,
+        cursor: &Cursor,
+        reverse: bool,
+        remembered: Option<NodeHint>,
+    ) -> Result<Look> {
         let mut path = NibbleKey::new(self.shared.keys, &cursor.key);
-        let remembered = self.shared.cache.find(&mut path).map(|hit| hit.node);
         let usable = remembered.filter(|hint| !cursor.falls_short_of(hint.depth));
         let mut hint = usable.or_else(|| self.shared.root(self.client.epoch()));
         let mut node = match hint {
-            Some(hint) => NodeAt { addr: hint.addr, depth: hint.depth },
+            Some(hint) => hint.into(),
             None => self.read_root().await?.0,
         };
         let mut above: Option<(usize, u8)> = None;
@@ -313,25 +329,19 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Cursor::past(&stretch.key, stretch.depth, EdgeRange { lo, hi }, range.reverse))
     }
 
-    /// Visits the pages from a position on that the process remembers one after another, as many as
-    /// the pairs still wanted need. Returns where to go on, and whether that is elsewhere; none if it
-    /// remembers no page there.
+    /// Visits pages that the process remembers. Returns where to go on, and whether that is elsewhere.
     async fn visit_remembered<V: FnMut(&[u8], &[u8]) + Send>(
         &mut self,
         range: &ScanRange,
-        from: &Cursor,
+        Ahead { steps, mut next, .. }: Ahead,
         sink: &mut Sink<V>,
-    ) -> Result<Option<(Option<Cursor>, bool)>> {
-        let (ahead, mut next) = self.remembered(range, from, sink.left);
-        if ahead.is_empty() {
-            return Ok(None);
-        }
+    ) -> Result<(Option<Cursor>, bool)> {
         let mut batch = self.client.batch();
         let reads: Vec<_> =
-            ahead.iter().map(|step| batch.read(step.hint.page.addr, step.hint.shape.words())).collect();
+            steps.iter().map(|step| batch.read(step.hint.page.addr, step.hint.shape.words())).collect();
         let done = self.client.submit(batch).await?;
         let (mut rows, mut is_ahead) = (Rows::default(), false);
-        for (step, read) in ahead.into_iter().zip(reads) {
+        for (step, read) in steps.into_iter().zip(reads) {
             let (words, Step { hint, identity, at }) = (done.words(read), step);
             if !hint.is_proved_by(words) && !mutant!("quiver-scan-believes-any-remembered-page") {
                 note(situations::PAGE_HINT_STALE);
@@ -345,16 +355,16 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         rows.read_leaves(&mut self.client).await?;
         rows.hand_on(range, sink);
-        Ok(Some((next, is_ahead)))
+        Ok((next, is_ahead))
     }
 
-    /// The pages from a position on that the process remembers, until they have `wanted` pairs, about;
-    /// and the position behind them.
-    fn remembered(&self, range: &ScanRange, from: &Cursor, wanted: usize) -> (Vec<Step>, Option<Cursor>) {
-        let (mut ahead, mut next, mut pairs) = (Vec::new(), Some(from.clone()), 0);
-        while ahead.len() < PAGES_MAX && pairs < wanted {
+    /// What the process remembers from a position on, until the pages have `wanted` pairs, about.
+    fn remembered(&self, range: &ScanRange, from: &Cursor, wanted: usize) -> Ahead {
+        let (mut steps, mut next, mut node, mut pairs) = (Vec::new(), Some(from.clone()), None, 0);
+        while steps.len() < PAGES_MAX && pairs < wanted {
             let Some(at) = next.take_if(|at| at.is_within(range)) else { break };
             let hit = self.shared.cache.find(&mut NibbleKey::new(self.shared.keys, &at.key));
+            node = hit.as_ref().map(|hit| hit.node);
             let found = hit.and_then(|hit| Some((hit.identity, hit.page?)));
             let usable = found.filter(|(_, hint)| !at.falls_short_of(hint.shape.depth));
             let Some((identity, hint)) = usable else {
@@ -362,12 +372,12 @@ impl<F: Fabric> Operation<'_, F> {
                 break;
             };
             let shape = &hint.shape;
-            let before = if ahead.is_empty() { shape.rank(&hint.map, &at.key).unwrap_or(0) } else { 0 };
-            pairs += if range.reverse && ahead.is_empty() { before + 1 } else { shape.records - before };
+            let before = if steps.is_empty() { shape.rank(&hint.map, &at.key).unwrap_or(0) } else { 0 };
+            pairs += if range.reverse && steps.is_empty() { before + 1 } else { shape.records - before };
             next = Cursor::past(&at.key, shape.depth, shape.edges, range.reverse);
-            ahead.push(Step { hint, identity, at });
+            steps.push(Step { hint, identity, at });
         }
-        (ahead, next)
+        Ahead { steps, next, node }
     }
 
     /// Reads the first pages of a stretch in one round trip, each with the edges that it should be
@@ -384,8 +394,7 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok((rows, None));
         }
         let mut batch = self.client.batch();
-        let reads: Vec<_> =
-            pages.iter().map(|(page, ..)| batch.read(page.addr, (page.bytes() / 8) as usize)).collect();
+        let reads: Vec<_> = pages.iter().map(|(page, ..)| batch.read(page.addr, page.words())).collect();
         let done = self.client.submit(batch).await?;
         let mut torn = None;
         for (&(page, edges), read) in pages.iter().zip(reads) {

@@ -197,9 +197,7 @@ impl Cache {
         let Some(mut shard) = self.shard(identity) else { return };
         let Some(block) = shard.find(identity) else { return };
         let is_stale = |item: block::Item| item.is_page() && item.addr() == stale.page.addr;
-        if shard.items(&block).any(is_stale) {
-            shard.change((identity, block.node), &self.depths, |_, item| !is_stale(item), |_| true);
-        }
+        shard.forget(&block, &self.depths, is_stale);
     }
 
     /// Forgets a node on a key's path that is not what it was.
@@ -216,9 +214,7 @@ impl Cache {
                 continue;
             }
             let is_stale = |item: block::Item| !item.is_page() && item.addr() == stale.addr;
-            if shard.items(&block).any(is_stale) {
-                shard.change((identity, block.node), &self.depths, |_, item| !is_stale(item), |_| true);
-            }
+            shard.forget(&block, &self.depths, is_stale);
         }
     }
 }

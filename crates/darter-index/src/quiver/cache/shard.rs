@@ -53,11 +53,6 @@ impl Shard {
         block.items(&self.log).find(|item| item.edges(&self.log).contains(edge))
     }
 
-    /// The items of a block.
-    pub(super) fn items(&self, block: &Block) -> impl Iterator<Item = Item> + '_ {
-        block.items(&self.log)
-    }
-
     pub(super) fn log(&self) -> &Log {
         &self.log
     }
@@ -81,6 +76,13 @@ impl Shard {
         let log = &self.log;
         self.table.remove(hash(block.identity), block.at, |at| hash(log.pair(at)));
         depths[block.node.depth].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Forgets the items of a block that `is_stale` is true of.
+    pub(super) fn forget(&mut self, block: &Block, depths: &Depths, is_stale: impl Fn(Item) -> bool) {
+        if block.items(&self.log).any(&is_stale) {
+            self.change((block.identity, block.node), depths, |_, item| !is_stale(item), |_| true);
+        }
     }
 
     /// Makes the block of a node anew: of its items those that stay, and what `add` adds. Forgets it

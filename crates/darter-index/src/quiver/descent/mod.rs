@@ -109,7 +109,7 @@ impl<'k> Descent<'k> {
         shared.cache.enter(epoch);
         match shared.cache.find(&mut descent.key) {
             Some(Hit { page: Some(page), identity, node }) => {
-                descent.node = NodeAt { addr: node.addr, depth: node.depth };
+                descent.node = node.into();
                 descent.enter_remembered(page, identity);
             }
             Some(Hit { node, .. }) => descent.enter_node(node),
@@ -222,7 +222,7 @@ impl<'k> Descent<'k> {
     }
 
     fn enter_node(&mut self, hint: NodeHint) {
-        self.node = NodeAt { addr: hint.addr, depth: hint.depth };
+        self.node = hint.into();
         self.stage = Stage::Node { read: None, hint: Some(hint) };
     }
 
@@ -368,11 +368,12 @@ impl<'k> Descent<'k> {
     fn learn_page(&mut self, shared: &Shared, head: &Head) {
         let hint = PageHint::new(head.page, head.shape, &head.map).with_delta(head.delta.iter().copied());
         match (&self.lead, self.known) {
-            (Some(Lead { hint: known, remembered: Some(identity) }), _) => {
-                let is_due = self.purpose == Purpose::Read && known.delta != hint.delta;
-                let renew = || shared.cache.renew_page(*identity, self.node.addr, &hint, self.epoch);
-                is_due.then(renew);
+            (Some(Lead { hint: known, remembered: Some(identity) }), _)
+                if self.purpose == Purpose::Read && known.delta != hint.delta =>
+            {
+                shared.cache.renew_page(*identity, self.node.addr, &hint, self.epoch);
             }
+            (Some(Lead { remembered: Some(_), .. }), _) => {}
             (_, Some(known)) => shared.cache.learn_page(known, &hint, self.epoch),
             _ => {}
         }
