@@ -2,7 +2,7 @@
 //! remembered map has foreseen, in the batch that reads it (`docs/quiver.md`, "A CAS before the
 //! look").
 
-use super::descent::{Descent, End, Found, Purpose, Spot};
+use super::descent::{Descent, End, Purpose, Spot};
 use super::operation::Operation;
 use super::page::{self, Shape};
 use super::situations;
@@ -123,6 +123,6 @@ impl<F: Fabric> Operation<'_, F> {
 
 /// Whether the way has ended at a record that a blind CAS would have won.
 fn is_inline(end: &End) -> bool {
-    matches!(end, End::Page(Found { spot: Spot::Record { word, .. }, .. })
-        if word.state() == State::Inline && !word.is_sealed())
+    let End::Page(found) = end else { return false };
+    matches!(found.spot, Spot::Record { word, .. } if word.state() == State::Inline && !word.is_sealed())
 }

@@ -8,6 +8,14 @@
 
 /// Bits a byte of a key takes.
 const BYTE_BITS: u32 = 9;
+/// Most bits of a position below 64.
+const WINDOW_WIDTH: u32 = 6;
+/// Positions that are looked at together: they take whole bytes.
+const RUN: usize = 8;
+/// Most such runs of a map.
+const PACKED_RUNS: usize = 8;
+/// Words that they take, of the widest positions.
+const PACKED_WORDS: usize = RUN * PACKED_RUNS * WINDOW_WIDTH as usize / 64;
 
 /// Returns a bit of a key.
 fn bit(key: &[u8], position: u32) -> bool {
@@ -101,22 +109,67 @@ pub(super) fn least_base(keys: usize, depth: usize) -> u32 {
 }
 
 /// Returns the rank at which a key is among `count` keys with this map, if it is among them.
+///
+/// A key without the bit at some position is among those before the next position that is no later:
+/// until then, later ones are of no account.
 pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8]) -> usize {
-    let (mut rank, mut at) = (0, 0);
-    while at + 1 < count {
-        let here = position(words, width, at);
-        if bit(key, base + here) {
-            at += 1;
-            rank = at;
-        } else {
-            // All keys up to one that differs earlier have this bit.
-            at += 1;
-            while at + 1 < count && position(words, width, at) > here {
-                at += 1;
-            }
+    let steps = count.saturating_sub(1);
+    let mut walk = Walk { rank: 0, latest: u32::MAX };
+    if width > WINDOW_WIDTH || words.len() > PACKED_WORDS || steps > RUN * PACKED_RUNS {
+        for at in 0..steps {
+            let here = position(words, width, at);
+            walk.step(at, here, bit(key, base + here));
+        }
+        return walk.rank;
+    }
+    let mut packed = [0; PACKED_WORDS + 1];
+    packed[..words.len()].copy_from_slice(words);
+    let (bytes, mask, window) = (bytemuck::bytes_of(&packed), (1 << width) - 1, window(key, base));
+    for first in (0..steps).step_by(RUN) {
+        // A run of positions begins at a byte.
+        let run = bytes[first / RUN * width as usize..].first_chunk();
+        let mut run = run.map_or(0, |run| u64::from_le_bytes(*run));
+        for at in first..steps.min(first + RUN) {
+            let here = run as u32 & mask;
+            walk.step(at, here, window >> here & 1 == 1);
+            run >>= width;
+        }
+        if walk.latest == 0 {
+            break;
         }
     }
-    rank
+    walk.rank
+}
+
+/// The state of a walk over a map.
+struct Walk {
+    /// The rank, as far as is known.
+    rank: usize,
+    /// The latest position that is of account.
+    latest: u32,
+}
+
+impl Walk {
+    /// Passes a position; `is_one` is the key's bit there. Compiles to no branch: what a key has there
+    /// cannot be foretold.
+    #[inline(always)]
+    fn step(&mut self, at: usize, here: u32, is_one: bool) {
+        let counts = here <= self.latest;
+        self.rank = if counts & is_one { at + 1 } else { self.rank };
+        let latest = if is_one { u32::MAX } else { here };
+        self.latest = if counts { latest } else { self.latest };
+    }
+}
+
+/// The bits of a key at the 64 positions from `base` on, the first in the lowest bit.
+fn window(key: &[u8], base: u32) -> u64 {
+    let first = (base / BYTE_BITS) as usize;
+    let bits = (first..first + 8).fold(0_u128, |bits, at| {
+        let byte = key.get(at).map_or(0, |byte| 1 << (BYTE_BITS - 1) | u128::from(*byte));
+        bits << BYTE_BITS | byte
+    });
+    // 72 bits, of which the first are before the base.
+    ((bits << (u128::BITS - 8 * BYTE_BITS + base % BYTE_BITS) >> 64) as u64).reverse_bits()
 }
 
 #[cfg(test)]
@@ -149,6 +202,19 @@ mod tests {
             key in proptest::collection::vec(any::<u8>(), 0..9),
         ) {
             prop_assert!(rank(base.into(), width, &words, count, &key) < count.max(1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_holds_the_bits_of_a_key(
+            key in proptest::collection::vec(any::<u8>(), 0..12),
+            base in 0_u32..120,
+        ) {
+            let window = window(&key, base);
+            for at in 0..64 {
+                prop_assert_eq!(window >> at & 1 == 1, bit(&key, base + at), "{} from {}", at, base);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use super::node::NodeAt;
 use super::page::Head;
 use super::via::Via;
 use super::word::{State, Word};
-use darter_fabric::GlobalAddr;
+use darter_fabric::{GlobalAddr, ReadId};
 use smallvec::SmallVec;
 
 /// Words of a leaf's image.
@@ -50,7 +50,6 @@ pub(super) struct Found {
 
 /// How a descent ends.
 #[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)] // one lives on the stack for an operation; a box would cost an allocation
 pub(super) enum End {
     /// No page is responsible for the key: a slot with NONE.
     Vacant { via: Via },
@@ -59,9 +58,11 @@ pub(super) enum End {
     /// For writers: a node on the way is being replaced.
     Sealed { node: NodeAt },
     /// A page.
-    Page(Found),
-    /// For readers who know the page's map: the value.
+    Page(Box<Found>),
+    /// For readers who know the page's map: a record's leaf, or that there is none.
     Value(Option<Image>),
+    /// For readers who know the page's map: the record that this READ has brought.
+    Standing(ReadId),
 }
 
 /// What the descent is for.

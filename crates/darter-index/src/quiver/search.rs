@@ -1,22 +1,34 @@
 //! Search and multi-get.
 
 use super::Quiver;
-use super::descent::{Descent, End, Found, Image, Purpose, Spot};
+use super::descent::{Descent, End, Image, Purpose, Spot};
 use super::shared::Shared;
 use crate::Result;
 use crate::ordered::check_key;
 use crate::radix::{leaf, search};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
 
 /// The value that a descent has ended at; none if the key is absent.
 pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
     let image: Option<&Image> = match end {
-        End::Value(value) | End::Page(Found { spot: Spot::Record { value, .. }, .. }) => value.as_ref(),
-        End::Page(Found { spot: Spot::Delta { value, .. }, .. }) => Some(value),
+        End::Value(value) => value.as_ref(),
+        End::Page(found) => match &found.spot {
+            Spot::Record { value, .. } => value.as_ref(),
+            Spot::Delta { value, .. } => Some(value),
+            Spot::Absent { .. } => None,
+        },
         _ => None,
     };
-    image.map(|image| Ok(leaf::parse(GlobalAddr::NULL, image)?.value)).transpose()
+    image.map(|image| Ok(leaf::parse_again(GlobalAddr::NULL, image)?.value)).transpose()
+}
+
+/// The value that a reader's descent has ended at, by its last batch; none if the key is absent.
+fn value_in<'w>(end: &'w End, done: &'w Batch) -> Result<Option<&'w [u8]>> {
+    match end {
+        End::Standing(read) => Ok(Some(leaf::parse_again(GlobalAddr::NULL, &done.words(*read)[1..])?.value)),
+        end => value_at(end),
+    }
 }
 
 fn reader<'k>(shared: &Shared, key: &'k [u8], epoch: u64) -> Descent<'k> {
@@ -38,8 +50,9 @@ impl<F: Fabric> Quiver<F> {
         let mut client = client.pin(OpKind::Get).await?;
         let mut descent = reader(&self.shared, key, client.epoch());
         let (end, done) = search::run(&mut client, &*self.shared, &mut descent).await?;
+        let value = value_in(&end, &done)?.map(f);
         client.recycle(done);
-        Ok(value_at(&end)?.map(f))
+        Ok(value)
     }
 
     /// The values of several keys, in their order, in the same round trips.
@@ -55,8 +68,8 @@ impl<F: Fabric> Quiver<F> {
         let mut values = vec![None; keys.len()];
         let epoch = client.epoch();
         let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
-        search::run_all(&mut client, &*self.shared, descents, |number, end, _| {
-            values[number] = value_at(&end)?.map(<[u8]>::to_vec);
+        search::run_all(&mut client, &*self.shared, descents, |number, end, done| {
+            values[number] = value_in(&end, done)?.map(<[u8]>::to_vec);
             Ok(())
         })
         .await?;

@@ -192,7 +192,7 @@ impl<F: Fabric> Operation<'_, F> {
                 Ok(if is_won { Turn::Done(PutOutcome::Inserted) } else { Turn::Again })
             }
             End::Diverged { via, child } => Box::pin(self.part_path(draft.key, value, via, child)).await,
-            End::Sealed { .. } | End::Value(_) => Ok(Turn::Again),
+            End::Sealed { .. } | End::Value(_) | End::Standing(_) => Ok(Turn::Again),
         }
     }
 
@@ -201,7 +201,7 @@ impl<F: Fabric> Operation<'_, F> {
         made.inspect_err(|_| maker.discard(&mut self.client))
     }
 
-    async fn place_in_page(&mut self, draft: &mut Draft<'_>, found: Found) -> Result<Turn> {
+    async fn place_in_page(&mut self, draft: &mut Draft<'_>, found: Box<Found>) -> Result<Turn> {
         let was_there = found.spot.is_there();
         let (addr, word) = match &found.spot {
             Spot::Record { addr, word, .. } | Spot::Delta { addr, word, .. } => (*addr, *word),
@@ -249,7 +249,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// A page has no room, or is being replaced: replaces it.
-    async fn make_room(&mut self, key: &[u8], found: Found) -> Result<Turn> {
+    async fn make_room(&mut self, key: &[u8], found: Box<Found>) -> Result<Turn> {
         if found.head.is_sealed {
             note(situations::HELPED);
         }

@@ -93,12 +93,13 @@ impl Block {
 
     /// Its items.
     pub(super) fn items<'l>(&self, log: &'l Log) -> impl Iterator<Item = Item> + use<'l> {
-        let end = self.at.wrapping_add(self.units as u32);
-        let mut at = self.at.wrapping_add(HEAD_UNITS as u32);
+        let (start, units) = (self.at, log.units(self.at, self.units));
+        let mut at = HEAD_UNITS;
         std::iter::from_fn(move || {
             // One unit at the end is nothing.
-            let item = (end.wrapping_sub(at) >= 2).then(|| Item::read(log, at))?;
-            at = at.wrapping_add(item.units as u32);
+            let [low, high, rest @ ..] = units.get(at..)? else { return None };
+            let item = Item::of(start.wrapping_add(at as u32), [*low, *high], rest.first().copied());
+            at += item.units;
             Some(item)
         })
     }
@@ -123,7 +124,7 @@ impl Draft {
     /// Adds an item of another block, not used so far.
     pub(super) fn copy(&mut self, log: &Log, item: Item) {
         let at = self.units.len();
-        self.units.extend(log.units(item.at, item.units));
+        self.units.extend_from_slice(&log.units(item.at, item.units));
         self.units[at + 1] &= !ITEM_USED;
     }
 
@@ -211,15 +212,19 @@ pub(super) struct Item {
     at: u32,
     units: usize,
     word: u64,
+    /// The third unit; a child's means nothing.
+    shape: u32,
 }
 
 impl Item {
-    fn read(log: &Log, at: u32) -> Self {
-        let mut item = Self { at, units: 2, word: log.pair(at) };
+    /// The item at a position, by its first units.
+    #[inline]
+    fn of(at: u32, [low, high]: [u32; 2], third: Option<u32>) -> Self {
+        let word = u64::from(low) | u64::from(high) << 32;
+        let mut item = Self { at, units: 2, word, shape: third.unwrap_or(0) };
         item.units += if item.is_page() {
-            let shape = log.unit(at.wrapping_add(2));
-            let extra = (shape >> PAGE_BORN_AT & 1) as usize + (shape >> FILTERED_AT & 1) as usize;
-            1 + extra + map_units(item.records(), shape >> WIDTH_AT & 31)
+            let extra = (item.shape >> PAGE_BORN_AT & 1) + (item.shape >> FILTERED_AT & 1);
+            1 + extra as usize + map_units(item.records(), item.width())
         } else {
             (item.word >> CHILD_BORN_AT & 1) as usize + (item.word >> TAGGED_AT & 1) as usize
         };
@@ -227,6 +232,7 @@ impl Item {
     }
 
     /// Whether it is a page.
+    #[inline]
     pub(super) fn is_page(self) -> bool {
         self.word >> PAGE_AT == 1
     }
@@ -247,9 +253,10 @@ impl Item {
     }
 
     /// The edges that the page is responsible for; the edge that the child is under.
-    pub(super) fn edges(self, log: &Log) -> EdgeRange {
+    #[inline]
+    pub(super) fn edges(self) -> EdgeRange {
         let lo = (self.word >> EDGE_AT & 31) as u8;
-        let hi = if self.is_page() { (log.unit(self.at.wrapping_add(2)) >> HI_AT & 31) as u8 } else { lo };
+        let hi = if self.is_page() { (self.shape >> HI_AT & 31) as u8 } else { lo };
         EdgeRange { lo, hi }
     }
 
@@ -257,10 +264,13 @@ impl Item {
         (self.word >> RECORDS_AT & 63) as usize + 1
     }
 
+    fn width(self) -> u32 {
+        self.shape >> WIDTH_AT & 31
+    }
+
     /// The page; that of a node.
     pub(super) fn page(self, log: &Log, node: NodeHint) -> PageHint {
-        let word = log.unit(self.at.wrapping_add(2));
-        let (records, width) = (self.records(), word >> WIDTH_AT & 31);
+        let (word, records, width) = (self.shape, self.records(), self.width());
         let (has_born, has_filter) = (word >> PAGE_BORN_AT & 1, word >> FILTERED_AT & 1);
         let behind = |count: u32| self.at.wrapping_add(3 + count);
         let born = if has_born == 1 { log.unit(behind(0)) } else { node.born };
@@ -271,7 +281,7 @@ impl Item {
             records,
             record_words: (self.word >> RECORD_WORDS_AT & 127) as usize,
             map_words: map::words_of(records, width),
-            edges: self.edges(log),
+            edges: self.edges(),
             depth: node.depth,
             base: (word & BASE_MAX) + map::least_base(records, node.depth),
             width,
@@ -279,8 +289,8 @@ impl Item {
         let class = class_of(shape.words() as u64 * 8).unwrap_or(u8::MAX);
         let units = map_units(records, width);
         let mut words = SmallVec::from_elem(0, shape.map_words);
-        for (at, unit) in log.units(behind(has_born + has_filter), units).enumerate() {
-            words[at / 2] |= u64::from(unit) << (at % 2 * 32);
+        for (at, unit) in log.units(behind(has_born + has_filter), units).iter().enumerate() {
+            words[at / 2] |= u64::from(*unit) << (at % 2 * 32);
         }
         PageHint { page: PageRef { addr: self.addr(), class }, shape, map: words, delta: DeltaFilter(filter) }
     }

@@ -3,6 +3,7 @@
 //!
 //! Memory is counted in *units* of 4 bytes. A position stays that of its unit until the unit goes.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::mem::size_of;
 
@@ -31,11 +32,13 @@ impl Log {
     }
 
     /// The unit at a position, which must be in it.
+    #[inline]
     pub(super) fn unit(&self, at: u32) -> u32 {
         self.units[at.wrapping_sub(self.first) as usize]
     }
 
     /// The two units at a position, the low one first.
+    #[inline]
     pub(super) fn pair(&self, at: u32) -> u64 {
         u64::from(self.unit(at)) | u64::from(self.unit(at.wrapping_add(1))) << 32
     }
@@ -45,9 +48,18 @@ impl Log {
         self.units[at.wrapping_sub(self.first) as usize] |= bits;
     }
 
-    /// The units from a position on.
-    pub(super) fn units(&self, at: u32, count: usize) -> impl Iterator<Item = u32> + '_ {
-        self.units.iter().skip(at.wrapping_sub(self.first) as usize).take(count).copied()
+    /// The units from a position on, which must be in it.
+    pub(super) fn units(&self, at: u32, count: usize) -> Cow<'_, [u32]> {
+        let (front, back) = self.units.as_slices();
+        let start = at.wrapping_sub(self.first) as usize;
+        let end = start + count;
+        if end <= front.len() {
+            Cow::Borrowed(&front[start..end])
+        } else if start >= front.len() {
+            Cow::Borrowed(&back[start - front.len()..end - front.len()])
+        } else {
+            Cow::Owned([&front[start..], &back[..end - front.len()]].concat())
+        }
     }
 
     /// Adds units, which must fit in `most_bytes` with those there are. Returns where they begin.

@@ -109,21 +109,18 @@ impl Cache {
             let Some(block) = shard.find(identity) else { continue };
             let (node, edge) = (block.node, edge(key.bytes(), depth));
             let item = shard.item_for(&block, edge);
-            let hit = match item {
-                Some(item) if item.is_page() => {
-                    Some(Hit { node, identity, page: Some(item.page(shard.log(), node)) })
-                }
-                Some(item) => {
-                    let child = item.child(shard.log(), node);
-                    let is_near = child.depth <= deepest;
-                    let below = is_near.then(|| key.identity(child.depth));
-                    let below = below.filter(|below| item.may_be(shard.log(), *below));
-                    below.map(|identity| Hit { node: child, identity, page: None })
-                }
-                None => None,
-            };
-            shard.touch(&block, item.filter(|_| hit.is_some()));
-            return Some(hit.unwrap_or(Hit { node, identity, page: None }));
+            if let Some(page) = item.filter(|item| item.is_page()) {
+                shard.touch(&block, item);
+                return Some(Hit { node, identity, page: Some(page.page(shard.log(), node)) });
+            }
+            let child = item.and_then(|item| {
+                let child = item.child(shard.log(), node);
+                let below = (child.depth <= deepest).then(|| key.identity(child.depth))?;
+                item.may_be(shard.log(), below).then_some((below, child))
+            });
+            shard.touch(&block, item.filter(|_| child.is_some()));
+            let (identity, node) = child.unwrap_or((identity, node));
+            return Some(Hit { node, identity, page: None });
         }
         None
     }
@@ -145,7 +142,7 @@ impl Cache {
         }
         let Some(((above_identity, above), edge)) = above else {
             if let Some(mut shard) = self.shard(identity) {
-                shard.change(known, &self.depths, |_, _| true, |_| true);
+                shard.change(known, &self.depths, |_| true, |_| true);
             }
             return;
         };
@@ -161,7 +158,7 @@ impl Cache {
         shard.change(
             (above_identity, above),
             &self.depths,
-            |log, item| !item.edges(log).contains(edge),
+            |item| !item.edges().contains(edge),
             |draft| draft.add_child(above, edge, identity, node),
         );
     }
@@ -187,7 +184,7 @@ impl Cache {
         shard.change(
             known,
             &self.depths,
-            |log, item| !item.edges(log).overlaps(edges),
+            |item| !item.edges().overlaps(edges),
             |draft| draft.add_page(node, hint),
         );
     }

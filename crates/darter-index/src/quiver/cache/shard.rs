@@ -43,14 +43,16 @@ impl Shard {
     }
 
     /// Returns what is remembered under an identity.
+    #[inline]
     pub(super) fn find(&self, identity: u64) -> Option<Block> {
         let is_it = |at| self.log.pair(at) == identity;
         self.table.find(hash(identity), is_it).map(|at| Block::read(&self.log, at))
     }
 
     /// Returns the page, or the child, that is responsible for an edge.
+    #[inline]
     pub(super) fn item_for(&self, block: &Block, edge: u8) -> Option<Item> {
-        block.items(&self.log).find(|item| item.edges(&self.log).contains(edge))
+        block.items(&self.log).find(|item| item.edges().contains(edge))
     }
 
     pub(super) fn log(&self) -> &Log {
@@ -81,7 +83,7 @@ impl Shard {
     /// Forgets the items of a block that `is_stale` is true of.
     pub(super) fn forget(&mut self, block: &Block, depths: &Depths, is_stale: impl Fn(Item) -> bool) {
         if block.items(&self.log).any(&is_stale) {
-            self.change((block.identity, block.node), depths, |_, item| !is_stale(item), |_| true);
+            self.change((block.identity, block.node), depths, |item| !is_stale(item), |_| true);
         }
     }
 
@@ -91,7 +93,7 @@ impl Shard {
         &mut self,
         (identity, node): (u64, NodeHint),
         depths: &Depths,
-        stays: impl Fn(&Log, Item) -> bool,
+        stays: impl Fn(Item) -> bool,
         add: impl FnOnce(&mut Draft) -> bool,
     ) {
         let mut draft = Draft::new(identity, node);
@@ -99,7 +101,7 @@ impl Shard {
         if let Some(old) = &old
             && old.node == node
         {
-            for item in old.items(&self.log).filter(|item| stays(&self.log, *item)) {
+            for item in old.items(&self.log).filter(|item| stays(*item)) {
                 draft.copy(&self.log, item);
             }
         }
@@ -154,7 +156,7 @@ impl Shard {
                 self.dead -= block.units;
                 None
             }
-            (false, false) => Some(self.log.units(block.at, block.units).collect()),
+            (false, false) => Some(self.log.units(block.at, block.units).into_owned()),
             (false, true) => self.trim(&block),
         };
         match units {

@@ -79,10 +79,10 @@ impl Search<Shared> for Descent<'_> {
             }
             Stage::Record { rank, reads: Some((record, head)) } => {
                 let head = head.map(|head| done.words(head));
-                Ok(self.absorb_record(shared, rank, done.words(record), head))
+                Ok(self.absorb_record(shared, rank, (record, done.words(record)), head))
             }
-            Stage::Leaf { record, leaf, reads: Some((value, head)) } => {
-                self.absorb_leaf(shared, (&record, leaf), done.words(value), done.words(head))
+            Stage::Leaf { leaf, reads: Some((value, head)) } => {
+                self.absorb_leaf(shared, leaf, done.words(value), done.words(head))
             }
             _ => {
                 self.restart(shared);

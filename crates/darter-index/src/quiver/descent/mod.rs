@@ -42,7 +42,6 @@ struct Probe {
     record_leaf: Option<ReadId>,
 }
 
-#[allow(clippy::large_enum_variant)] // as above
 enum Stage {
     RootWord(Option<ReadId>),
     Node {
@@ -56,8 +55,8 @@ enum Stage {
         read: Option<ReadId>,
         foreseen: Option<(usize, Option<ReadId>)>,
     },
-    Probe(Probe),
-    RecordLeaf(Probe),
+    Probe(Box<Probe>),
+    RecordLeaf(Box<Probe>),
     /// For readers who know the page's map: a record alone.
     Record {
         rank: usize,
@@ -66,7 +65,6 @@ enum Stage {
     },
     /// … and its leaf, with the page's first words.
     Leaf {
-        record: Image,
         leaf: PageRef,
         reads: Option<(ReadId, ReadId)>,
     },
@@ -95,7 +93,7 @@ pub(super) struct Descent<'k> {
     from: Option<Via>,
     lead: Option<Lead>,
     /// The record that a remembered page led to, by its rank.
-    seen: Option<(usize, Image)>,
+    seen: Option<Box<(usize, Image)>>,
     epoch: u64,
     /// A slot that was responsible for the key's edge and said that it is not.
     gap: Option<SlotAt>,
@@ -153,27 +151,22 @@ impl<'k> Descent<'k> {
         let key = self.key.bytes();
         let (rank, print) = (hint.shape.rank(&hint.map, key), hint.shape.leaf_print(key, self.print));
         let is_static = !hint.delta.may_have(print);
-        self.enter_lead(hint, (rank, is_static), Some(identity));
+        self.enter_lead(Lead { hint, remembered: Some(identity) }, rank, is_static);
     }
 
     /// Goes to the record that a page is known to have for the key: without the head if a reader is
     /// likely to be content with it.
-    fn enter_lead(
-        &mut self,
-        hint: PageHint,
-        (rank, is_likely): (Option<usize>, bool),
-        remembered: Option<u64>,
-    ) {
+    fn enter_lead(&mut self, lead: Lead, rank: Option<usize>, is_likely: bool) {
         self.stage = match (rank, self.purpose) {
             (Some(rank), Purpose::Read) if is_likely => Stage::Record { rank, reads: None },
             _ => Stage::Head {
-                page: hint.page,
-                words: hint.shape.head_words(),
+                page: lead.hint.page,
+                words: lead.hint.shape.head_words(),
                 read: None,
                 foreseen: rank.map(|rank| (rank, None)),
             },
         };
-        self.lead = Some(Lead { hint, remembered });
+        self.lead = Some(lead);
     }
 
     /// Goes on with the head of a page of which no more is known than what it may be long.
@@ -290,7 +283,7 @@ impl<'k> Descent<'k> {
                     self.key.bytes(),
                 ) {
                     Some(map_copy::CopiedPage { hint, is_whole, rank }) => {
-                        self.enter_lead(hint, (Some(rank), is_whole), None);
+                        self.enter_lead(Lead { hint, remembered: None }, Some(rank), is_whole);
                     }
                     None => self.enter_page(page, page.head_words(delta)),
                 }
@@ -382,13 +375,13 @@ impl<'k> Descent<'k> {
     /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.
     fn probe(&mut self, head: Head, foreseen: Option<(usize, Image)>) -> Result<Option<End>> {
         let rank = head.shape.rank(&head.map, self.key.bytes());
-        let record = foreseen.or_else(|| self.seen.take()).filter(|(seen, _)| Some(*seen) == rank);
+        let record = foreseen.or_else(|| self.seen.take().map(|seen| *seen)).filter(|(seen, _)| Some(*seen) == rank);
         let record_read = rank.filter(|_| record.is_none()).map(|rank| (rank, None));
         let print = head.shape.leaf_print(self.key.bytes(), self.print);
         let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(print);
         let leaves: SmallVec<_> =
             head.delta.iter().enumerate().filter(may_be).map(|(at, _)| (at, None)).collect();
-        let probe = Probe { head, record, record_read, leaves, in_delta: None, record_leaf: None };
+        let probe = Box::new(Probe { head, record, record_read, leaves, in_delta: None, record_leaf: None });
         if probe.record_read.is_none() && probe.leaves.is_empty() {
             return self.judge(probe);
         }
@@ -396,7 +389,7 @@ impl<'k> Descent<'k> {
         Ok(None)
     }
 
-    fn absorb_probe(&mut self, mut probe: Probe, done: &Batch) -> Result<Option<End>> {
+    fn absorb_probe(&mut self, mut probe: Box<Probe>, done: &Batch) -> Result<Option<End>> {
         if let Some((rank, Some(read))) = probe.record_read.take() {
             probe.record = Some((rank, done.words(read).into()));
         }
@@ -411,7 +404,7 @@ impl<'k> Descent<'k> {
     }
 
     /// Whether the record at the key's rank is the key's.
-    fn judge(&mut self, probe: Probe) -> Result<Option<End>> {
+    fn judge(&mut self, probe: Box<Probe>) -> Result<Option<End>> {
         let Some((rank, record)) = &probe.record else { return Ok(Some(self.elsewhere(probe))) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
@@ -437,7 +430,7 @@ impl<'k> Descent<'k> {
         }
     }
 
-    fn absorb_record_leaf(&mut self, probe: Probe, words: &[u64]) -> Result<Option<End>> {
+    fn absorb_record_leaf(&mut self, probe: Box<Probe>, words: &[u64]) -> Result<Option<End>> {
         let Some((rank, record)) = &probe.record else { return Ok(Some(self.elsewhere(probe))) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
@@ -453,20 +446,20 @@ impl<'k> Descent<'k> {
         Ok(Some(self.elsewhere(probe)))
     }
 
-    fn at_record(&mut self, probe: Probe, addr: GlobalAddr, word: Word, value: Option<Image>) -> End {
+    fn at_record(&mut self, probe: Box<Probe>, addr: GlobalAddr, word: Word, value: Option<Image>) -> End {
         let stands = probe.record.as_ref().is_some_and(|(_, record)| standing(addr, record).is_some());
         let spot = Spot::Record { addr, word, stands, value };
-        End::Page(Found { head: probe.head, spot, from: self.from })
+        End::Page(Box::new(Found { head: probe.head, spot, from: self.from }))
     }
 
     /// The key is not static: it is in the delta, or nowhere.
-    fn elsewhere(&mut self, probe: Probe) -> End {
-        let Probe { head, in_delta, .. } = probe;
+    fn elsewhere(&mut self, probe: Box<Probe>) -> End {
+        let Probe { head, in_delta, .. } = *probe;
         let spot = match in_delta {
             Some((at, value)) => Spot::Delta { addr: head.delta_addr(at), word: head.delta[at], value },
             None => Spot::Absent { vacancy: vacancy(&head, self.print) },
         };
-        End::Page(Found { head, spot, from: self.from })
+        End::Page(Box::new(Found { head, spot, from: self.from }))
     }
 
     /// A reader's look at one record, by what is known of the page.
@@ -474,7 +467,7 @@ impl<'k> Descent<'k> {
         &mut self,
         shared: &Shared,
         rank: usize,
-        words: &[u64],
+        (read, words): (ReadId, &[u64]),
         head: Option<&[u64]>,
     ) -> Option<End> {
         let Some(Lead { hint, remembered }) = &self.lead else {
@@ -501,11 +494,12 @@ impl<'k> Descent<'k> {
                     shared.cache.learn_page(known, hint, self.epoch);
                 }
                 let is_there = word.state() == State::Inline;
-                return Some(End::Value(is_there.then(|| words[1..].into())));
+                return Some(if is_there { End::Standing(read) } else { End::Value(None) });
             }
             State::Leaf { addr, class } if is_own && !word.is_sealed() => {
                 let leaf = PageRef { addr, class };
-                self.stage = Stage::Leaf { record: words.into(), leaf, reads: None };
+                self.seen = Some(Box::new((rank, words.into())));
+                self.stage = Stage::Leaf { leaf, reads: None };
                 return None;
             }
             _ => {}
@@ -513,7 +507,7 @@ impl<'k> Descent<'k> {
         if mutant!("quiver-absence-by-a-remembered-map") {
             return Some(End::Value(None));
         }
-        self.seen = Some((rank, words.into()));
+        self.seen = Some(Box::new((rank, words.into())));
         self.enter_page(page, shape.head_words());
         None
     }
@@ -522,7 +516,7 @@ impl<'k> Descent<'k> {
     fn absorb_leaf(
         &mut self,
         shared: &Shared,
-        (record, leaf): (&Image, PageRef),
+        leaf: PageRef,
         words: &[u64],
         head: &[u64],
     ) -> Result<Option<End>> {
@@ -536,7 +530,8 @@ impl<'k> Descent<'k> {
         }
         let is_own = leaf::parse(leaf.addr, words)?.key == self.key.bytes()
             || mutant!("quiver-search-believes-any-leaf");
-        Ok(Some(End::Value(Some(if is_own { words.into() } else { record[1..].into() }))))
+        let record = self.seen.take().filter(|_| !is_own);
+        Ok(Some(End::Value(Some(record.map_or_else(|| words.into(), |record| record.1[1..].into())))))
     }
 }
 
