@@ -105,6 +105,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "Quiver",
+        "quiver-scan-trusts-the-rank-of-its-bound",
+        "A scan takes the record that the map leads its bound to for the first in its range.",
+        FoundBy::Explorer("quiver", 600),
+    ),
+    Mutant::new(
+        "Quiver",
+        "quiver-scan-goes-on-behind-a-page-read-in-part",
+        "A scan that wants more than the records it has read of a page goes on behind the page.",
+        FoundBy::Tests(
+            "-p darter-index --test index quiver_counts::a_scan_goes_on_behind_the_last_record_that_it_has_read",
+        ),
+    ),
+    Mutant::new(
+        "Quiver",
         "quiver-absence-by-a-remembered-map",
         "A search whose remembered map leads to another key's record says that the key is absent.",
         FoundBy::Explorer("quiver", 100),

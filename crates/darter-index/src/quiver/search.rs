@@ -20,13 +20,13 @@ pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
         },
         _ => None,
     };
-    image.map(|image| Ok(leaf::parse_again(GlobalAddr::NULL, image)?.value)).transpose()
+    image.map(|image| Ok(leaf::parse(GlobalAddr::NULL, image)?.value)).transpose()
 }
 
 /// The value that a reader's descent has ended at, by its last batch; none if the key is absent.
 fn value_in<'w>(end: &'w End, done: &'w Batch) -> Result<Option<&'w [u8]>> {
     match end {
-        End::Standing(read) => Ok(Some(leaf::parse_again(GlobalAddr::NULL, &done.words(*read)[1..])?.value)),
+        End::Standing(read) => Ok(Some(leaf::parse(GlobalAddr::NULL, &done.words(*read)[1..])?.value)),
         end => value_at(end),
     }
 }

@@ -46,6 +46,8 @@ crate::situations! {
     NODE_HINT_STALE = "NodeHintStale";
     /// The copy of a page's map in its node led to no answer.
     MAP_COPY_WRONG = "MapCopyWrong";
+    /// A scan had read too few records of a remembered page.
+    PART_OF_PAGE_TOO_SMALL = "PartOfPageTooSmall";
     /// A search returned what it found in a sealed page.
     READ_SEALED = "ReadSealed";
 }

@@ -1,9 +1,11 @@
-//! Round trips of Quiver's puts, counted: what a remembered map saves, and what a CAS in vain does
-//! not cost.
+//! Round trips of Quiver's puts and scans, counted: what a remembered map saves, and what a CAS in
+//! vain does not cost.
 
-use darter_fabric::{Counting, Endpoint, Local, OpCounters, block_on};
-use darter_index::{Condition, OrderedIndex, PutOutcome, Quiver, QuiverOptions};
+use darter_fabric::{Counting, Endpoint, Local, OpCounters, OpKind, block_on};
+use darter_index::{Condition, OrderedIndex, PutOutcome, Quiver, QuiverOptions, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 type Counted = Counting<Local>;
 
@@ -82,4 +84,68 @@ fn an_upsert_of_a_new_key_costs_what_an_insert_costs() {
     let vain = upsert.verbs - insert.verbs;
     assert!(vain < 64, "{vain} verbs in vain");
     assert!(upsert.write_bytes - insert.write_bytes <= vain * 16);
+}
+
+/// The range from a key on, or up to it.
+fn range_at(bound: u64, reverse: bool) -> ScanRange {
+    let bound = Bound::Included(key(bound).to_vec());
+    let all = ScanRange::all();
+    if reverse { ScanRange { to: bound, reverse, ..all } } else { ScanRange { from: bound, ..all } }
+}
+
+#[test]
+fn a_scan_of_remembered_pages_reads_the_records_it_wants_in_one_round_trip() {
+    let (quiver, mut client) = client_of_loaded();
+    for reverse in [false, true] {
+        for limit in [1, 10, 100] {
+            let counted = |client: &Client<Counted>| client.endpoint().counters().unwrap()[OpKind::Scan];
+            let before = counted(&client);
+            for bound in (0..KEYS).step_by(20) {
+                let range = range_at(bound * 2, reverse);
+                block_on(quiver.scan(&mut client, &range, limit)).unwrap();
+            }
+            let mut spent = counted(&client);
+            spent -= before;
+            // A pair takes 88 bytes in its page, and two pages or three have heads and more pairs than
+            // are wanted.
+            let (scans, most) = (KEYS / 20, limit as u64 * 96 + 1_000 + limit as u64 * 8);
+            assert!(spent.round_trips <= scans + scans / 20, "{} for {limit}", spent.round_trips);
+            assert!(spent.read_bytes / scans < most, "{} bytes for {limit}", spent.read_bytes / scans);
+        }
+    }
+}
+
+/// Records without values, others that are in leaves, and keys in deltas: more has to be read than
+/// was foreseen, and what lies behind the records that were read waits its turn.
+#[test]
+fn a_scan_goes_on_behind_the_last_record_that_it_has_read() {
+    let (quiver, mut client) = client_of_loaded();
+    let mut model: BTreeMap<_, _> = (0..KEYS).map(|at| (key(at * 2).to_vec(), vec![7; 64])).collect();
+    for at in 0..KEYS {
+        let (number, value) = (at * 2, at.to_le_bytes());
+        if at % 5 < 2 {
+            block_on(quiver.delete(&mut client, &key(number))).unwrap();
+            model.remove(&key(number)[..]);
+        } else if at % 7 == 0 {
+            block_on(quiver.put(&mut client, &key(number), &value, Condition::Present)).unwrap();
+            model.insert(key(number).to_vec(), value.to_vec());
+        }
+        if at % 11 == 0 {
+            block_on(quiver.put(&mut client, &key(number + 1), &value, Condition::Absent)).unwrap();
+            model.insert(key(number + 1).to_vec(), value.to_vec());
+        }
+        // Remembers what the page has become.
+        block_on(quiver.get(&mut client, &key(number))).unwrap();
+    }
+    for reverse in [false, true] {
+        for bound in 0..KEYS {
+            let (range, limit) = (range_at(bound, reverse), 1 + bound as usize % 90);
+            let found = block_on(quiver.scan(&mut client, &range, limit)).unwrap();
+            let in_range = model.iter().filter(|(key, _)| range.contains(key));
+            let pairs = in_range.map(|(key, value)| (key.clone(), value.clone()));
+            let expected: Vec<_> =
+                if reverse { pairs.rev().take(limit).collect() } else { pairs.take(limit).collect() };
+            assert_eq!(found, expected, "{limit} from {bound}, reverse: {reverse}");
+        }
+    }
 }

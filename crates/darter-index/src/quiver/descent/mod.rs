@@ -375,7 +375,8 @@ impl<'k> Descent<'k> {
     /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.
     fn probe(&mut self, head: Head, foreseen: Option<(usize, Image)>) -> Result<Option<End>> {
         let rank = head.shape.rank(&head.map, self.key.bytes());
-        let record = foreseen.or_else(|| self.seen.take().map(|seen| *seen)).filter(|(seen, _)| Some(*seen) == rank);
+        let record =
+            foreseen.or_else(|| self.seen.take().map(|seen| *seen)).filter(|(seen, _)| Some(*seen) == rank);
         let record_read = rank.filter(|_| record.is_none()).map(|rank| (rank, None));
         let print = head.shape.leaf_print(self.key.bytes(), self.print);
         let may_be = |(_, word): &(usize, &Word)| word.may_be_leaf_of(print);

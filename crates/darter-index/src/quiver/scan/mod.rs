@@ -1,0 +1,298 @@
+//! Range scan in both directions.
+//!
+//! The walk goes from page to page in key order by a *bound* ([`Cursor`]): the least key not visited
+//! yet, or the least of those visited when it descends. It reads as many pages as the pairs still
+//! wanted are likely to need, in one round trip; their leaves follow in the next. Pages that the
+//! process remembers need no look at their nodes ([`remembered`]). Else a look finds the node that the
+//! bound leads to, and some of its pages.
+
+mod cursor;
+mod remembered;
+mod rows;
+
+use self::cursor::Cursor;
+use self::remembered::PAGES_MAX;
+use self::rows::{Part, Rows};
+use super::Quiver;
+use super::cache::KnownNode;
+use super::descent::NodeAt;
+use super::hint::{NodeHint, PageHint};
+use super::nibble::{EDGES, END, EdgeRange, LAST, NibbleKey, common, edge, first_below, nibbles};
+use super::node::{self, Content, Slot};
+use super::operation::Operation;
+use super::page::{self, PageRef, Shape};
+use crate::radix::sink::{Sink, is_void};
+use crate::radix::{TURNS_MAX, no_progress};
+use crate::{IndexError, KeyValue, Result, ScanRange};
+use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_pool::Client;
+
+/// What a look at a node has found: the pages to be read next, with the edges that each is
+/// responsible for, in the order of the walk.
+struct Stretch {
+    identity: u64,
+    depth: usize,
+    /// The node as the process remembers it.
+    known: Option<KnownNode>,
+    /// A key with the node's prefix.
+    key: Vec<u8>,
+    pages: Vec<(PageRef, EdgeRange)>,
+    /// The edges from the first looked at to the last.
+    edges: EdgeRange,
+}
+
+/// Where a look leads.
+enum Look {
+    Pages(Stretch),
+    /// To another position; none at the end.
+    On(Option<Cursor>),
+}
+
+impl<F: Fabric> Quiver<F> {
+    /// Hands the first `limit` pairs of a range, in its direction, to `visit`. Returns how many
+    /// there were.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
+    pub async fn scan_with(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Scan).await?;
+        self.shared.cache.enter(operation.client.epoch());
+        let mut sink = Sink::new(visit, limit, range.reverse);
+        let mut cursor = if is_void(range) { None } else { Cursor::of(range) };
+        let (mut turns, mut gap, mut is_whole) = (0, None, false);
+        while let Some(at) = cursor.take().filter(|at| sink.left > 0 && at.is_within(range)) {
+            if turns > TURNS_MAX {
+                return Err(no_progress(self.shared.words.root));
+            }
+            let ahead = operation.remembered(range, &at, sink.left, is_whole);
+            if !ahead.is_empty() {
+                let visited = operation.visit_remembered(range, ahead, &mut sink).await?;
+                turns = if visited.is_ahead { 0 } else { turns + 1 };
+                (cursor, is_whole) = (visited.next, visited.is_whole);
+                continue;
+            }
+            let look = operation.look_at(&at, range.reverse, ahead.node).await?;
+            cursor = match look {
+                Look::On(next) => {
+                    turns += 1;
+                    next
+                }
+                Look::Pages(stretch) => {
+                    turns = 0;
+                    operation.visit_pages(range, stretch, &mut sink, &mut gap).await?
+                }
+            };
+        }
+        Ok(limit - sink.left)
+    }
+
+    /// The first `limit` pairs of a range in its direction.
+    pub(super) async fn scan_chunk(
+        &self,
+        client: &mut Client<F>,
+        range: &ScanRange,
+        limit: usize,
+    ) -> Result<Vec<KeyValue>> {
+        let mut pairs = Vec::new();
+        self.scan_with(client, range, limit, |key, value| pairs.push((key.to_vec(), value.to_vec()))).await?;
+        Ok(pairs)
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Goes down to the node that a position leads to, from one that is remembered on its way.
+    async fn look_at(
+        &mut self,
+        cursor: &Cursor,
+        reverse: bool,
+        remembered: Option<NodeHint>,
+    ) -> Result<Look> {
+        let mut path = NibbleKey::new(self.shared.keys, &cursor.key);
+        let usable = remembered.filter(|hint| !cursor.falls_short_of(hint.depth));
+        let mut hint = usable.or_else(|| self.shared.root(self.client.epoch()));
+        let mut node = match hint {
+            Some(hint) => hint.into(),
+            None => self.read_root().await?.0,
+        };
+        let mut above: Option<(usize, u8)> = None;
+        let (mut known, mut gap): (Option<KnownNode>, _) = (None, None);
+        loop {
+            if cursor.falls_short_of(node.depth) {
+                return Ok(Look::On(Some(Cursor::extended(cursor.key.clone()))));
+            }
+            let words = self.read_node(node).await?;
+            let is_own = node.depth <= nibbles(&cursor.key) && words[0] == path.identity(node.depth);
+            let remembered = hint.take();
+            if let Some(stale) = remembered
+                && !(is_own && node::proves(words[node::GUARD_AT], stale.born))
+            {
+                self.shared.cache.forget_node(&mut path, stale);
+                (node, ..) = self.read_root().await?;
+                continue;
+            }
+            if !is_own {
+                let Some((depth, edge)) = above else {
+                    return Err(IndexError::corrupt(node.addr, "root node with another identity"));
+                };
+                return self.around(cursor, reverse, node, (depth, edge)).await;
+            }
+            let way = known.zip(above.map(|(_, edge)| edge));
+            known = self.shared.learn(remembered, way, node, &words, self.client.epoch());
+            let slots = node::slots(&words);
+            let own = edge(&cursor.key, node.depth);
+            let (lo, slot) = node::responsible(node.addr, &slots, own)?;
+            match slot.content() {
+                Content::Node { skip, addr } if lo == own => {
+                    above = Some((node.depth, own));
+                    node = NodeAt { addr, depth: node.depth + 1 + skip };
+                    if node.depth > crate::KEY_BYTES_MAX * 2 {
+                        return Err(node::too_deep(node.addr));
+                    }
+                }
+                // A slot above was read before it was taken; another READ must bring it.
+                Content::Node { .. } | Content::None { .. } if !matches!(slot.content(), Content::None { hi } if hi >= own) => {
+                    if gap.replace((node, lo, slot)) == Some((node, lo, slot)) {
+                        return Err(IndexError::corrupt(node.addr, "edges that no slot is responsible for"));
+                    }
+                }
+                _ => {
+                    let at = (words[0], node.depth);
+                    let stretch = Stretch { known, ..stretch(&cursor.key, at, &slots, lo, reverse) };
+                    return Ok(Look::Pages(stretch));
+                }
+            }
+        }
+    }
+
+    /// The position lies beside the subtree of `child`: goes into it, or past it.
+    async fn around(
+        &mut self,
+        cursor: &Cursor,
+        reverse: bool,
+        child: NodeAt,
+        (depth, edge): (usize, u8),
+    ) -> Result<Look> {
+        let past = || Cursor::past(&cursor.key, depth, EdgeRange::one(edge), reverse);
+        let Some(other) = self.key_below(child).await? else { return Ok(Look::On(past())) };
+        if nibbles(&other) < child.depth || common(&other, &cursor.key) >= child.depth {
+            // Identities and the keys below nodes never change.
+            return Err(IndexError::corrupt(child.addr, "node whose keys do not have its prefix"));
+        }
+        let is_above = other > cursor.key;
+        Ok(Look::On(match (is_above, reverse) {
+            (true, false) => Some(Cursor { key: first_below(&other, child.depth, END), is_open: false }),
+            (false, true) => Cursor::end_of(&other, child.depth),
+            _ => past(),
+        }))
+    }
+
+    /// Reads pages of a stretch and hands on their pairs. Returns where to go on.
+    async fn visit_pages<V: FnMut(&[u8], &[u8]) + Send>(
+        &mut self,
+        range: &ScanRange,
+        stretch: Stretch,
+        sink: &mut Sink<V>,
+        gap: &mut Option<GlobalAddr>,
+    ) -> Result<Option<Cursor>> {
+        let wanted = (sink.left.saturating_mul(3) / (2 * self.shared.geometry.records) + 1).min(PAGES_MAX);
+        let count = stretch.pages.len().min(wanted);
+        let EdgeRange { mut lo, mut hi } = stretch.edges;
+        if let Some((_, next)) = stretch.pages.get(count) {
+            if range.reverse {
+                lo = next.hi + 1;
+            } else {
+                hi = next.lo - 1;
+            }
+        }
+        let pages = &stretch.pages[..count];
+        let mut batch = self.client.batch();
+        let reads: Vec<_> = pages.iter().map(|(page, ..)| batch.read(page.addr, page.words())).collect();
+        let done = if pages.is_empty() { batch } else { self.client.submit(batch).await? };
+        let words = reads.into_iter().map(|read| done.words(read));
+        let (rows, torn) = self.take_pages(&stretch, pages.iter().zip(words))?;
+        let before = std::mem::replace(gap, torn.map(|(page, ..)| page));
+        match torn {
+            // A slot above was read before it was taken: another READ must bring it.
+            Some((page, ..)) if before == Some(page) => {
+                return Err(IndexError::corrupt(page, "edges that no page is responsible for"));
+            }
+            Some((_, shape_hi, _)) if !range.reverse => hi = shape_hi,
+            Some((.., to)) => lo = to + 1,
+            None => {}
+        }
+        rows.hand_on(&mut self.client, range, sink).await?;
+        self.client.recycle(done);
+        Ok(Cursor::past(&stretch.key, stretch.depth, EdgeRange { lo, hi }, range.reverse))
+    }
+
+    /// Takes pages that were read, each with the edges that it should be responsible for, and remembers
+    /// them. Stops at one that is responsible for fewer, and returns it, its last edge and the one it
+    /// should have.
+    fn take_pages<'w>(
+        &self,
+        stretch: &Stretch,
+        pages: impl Iterator<Item = (&'w (PageRef, EdgeRange), &'w [u64])>,
+    ) -> Result<(Rows<'w>, Option<(GlobalAddr, u8, u8)>)> {
+        let mut rows = Rows::default();
+        for (&(page, edges), words) in pages {
+            let shape = Shape::of(page, words)?;
+            rows.take(page, &shape, Part::whole(&shape, words), edges.up_to(shape.edges.hi))?;
+            let is_whole = (words[1], shape.depth, shape.edges) == (stretch.identity, stretch.depth, edges);
+            if let Some(known) = stretch.known
+                && is_whole
+                && page::proves(words[0], shape.born)
+            {
+                let hint = PageHint::new(page, shape, shape.map_in(words)).with_delta(shape.delta_in(words));
+                self.shared.cache.learn_page(known, &hint, self.client.epoch());
+            }
+            if shape.edges.hi < edges.hi {
+                return Ok((rows, Some((page.addr, shape.edges.hi, edges.hi))));
+            }
+        }
+        Ok((rows, None))
+    }
+}
+
+/// The pages from the slot `lo` on in the walk's direction, up to the next child node.
+fn stretch(
+    key: &[u8],
+    (identity, depth): (u64, usize),
+    slots: &[Slot; EDGES],
+    from: u8,
+    reverse: bool,
+) -> Stretch {
+    let mut stretch = Stretch {
+        identity,
+        depth,
+        known: None,
+        key: key.to_vec(),
+        pages: Vec::new(),
+        edges: EdgeRange::one(from),
+    };
+    let mut visit = |lo: u8| {
+        let hi = node::last_edge(slots, lo);
+        match slots[usize::from(lo)].content() {
+            Content::Node { .. } => return false,
+            Content::Empty => return true,
+            Content::Page { class, addr, .. } => {
+                stretch.pages.push((PageRef { addr, class }, EdgeRange { lo, hi }));
+            }
+            Content::None { .. } | Content::Invalid => {}
+        }
+        stretch.edges.lo = stretch.edges.lo.min(lo);
+        stretch.edges.hi = stretch.edges.hi.max(hi);
+        true
+    };
+    if reverse {
+        (0..=from).rev().all(&mut visit);
+    } else {
+        (from..=LAST).all(&mut visit);
+    }
+    stretch
+}

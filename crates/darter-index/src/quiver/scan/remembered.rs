@@ -1,0 +1,215 @@
+//! Pages that the process remembers: a scan reads them without a look at their nodes, and of the
+//! first and the last one only the records that it wants.
+//!
+//! An unsealed guard of the remembered life shows that a page's range was still its own (L2). Which
+//! records lie in the range the map tells, so it is only a guess: the walk reads one record more on
+//! the near side, whose key shows that no wanted one lies before it. Where the guess is wrong, or
+//! that key does not stand in the record, the walk reads the page again, whole.
+
+use super::cursor::Cursor;
+use super::rows::{Part, Rows};
+use crate::checker::note;
+use crate::quiver::hint::{NodeHint, PageHint};
+use crate::quiver::nibble::NibbleKey;
+use crate::quiver::operation::Operation;
+use crate::quiver::page::{FIXED_WORDS, standing};
+use crate::quiver::situations;
+use crate::radix::sink::Sink;
+use crate::{Result, ScanRange};
+use darter_fabric::{Batch, Fabric, ReadId, mutant};
+use std::ops::Range;
+
+/// Most pages that one round trip reads.
+pub(super) const PAGES_MAX: usize = 16;
+/// Records that are less than such a part of a page are read rather than left out.
+const LEFT_OUT: usize = 16;
+/// Of so many records that are wanted, one is read in vain, in case others have no value.
+const SPARE: usize = 16;
+
+/// A remembered page that the walk goes through.
+struct Step {
+    hint: PageHint,
+    /// What its node is remembered under.
+    identity: u64,
+    /// The position that led to it.
+    at: Cursor,
+    /// The records to be read.
+    ranks: Range<usize>,
+}
+
+/// The READs of a step.
+struct Reads {
+    /// The page's first words, if they do not come with the records.
+    head: Option<ReadId>,
+    records: ReadId,
+}
+
+/// What the process remembers from a position on.
+pub(super) struct Ahead {
+    /// The pages next to each other.
+    steps: Vec<Step>,
+    /// The position behind them.
+    next: Option<Cursor>,
+    /// The node remembered for that position, if there is no page.
+    pub(super) node: Option<NodeHint>,
+}
+
+impl Ahead {
+    /// Whether no page is remembered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+/// Where a visit has led.
+pub(super) struct Visited {
+    /// Where to go on; none at the end.
+    pub(super) next: Option<Cursor>,
+    /// Whether that is elsewhere.
+    pub(super) is_ahead: bool,
+    /// Whether the page there must be read whole.
+    pub(super) is_whole: bool,
+}
+
+impl Step {
+    fn is_cut(&self, at_front: bool) -> bool {
+        if at_front { self.ranks.start > 0 } else { self.ranks.end < self.hint.shape.records }
+    }
+
+    fn post(&self, batch: &mut Batch) -> Reads {
+        let PageHint { page, shape, .. } = &self.hint;
+        let head = self.is_cut(true).then(|| batch.read(page.addr, FIXED_WORDS + shape.delta));
+        let first = if head.is_some() { shape.record_at(self.ranks.start) } else { 0 };
+        let words = shape.record_at(self.ranks.end) - first;
+        Reads { head, records: batch.read(page.addr.plus(first as u64 * 8), words) }
+    }
+
+    fn part<'w>(&self, reads: &Reads, done: &'w Batch) -> Part<'w> {
+        let records = done.words(reads.records);
+        match reads.head {
+            Some(head) => Part { head: done.words(head), records },
+            None => Part { head: records, records: &records[self.hint.shape.head_words()..] },
+        }
+    }
+
+    /// Whether nothing that is wanted lies before the records, in the walk's direction.
+    fn has_the_near_ones(&self, part: Part<'_>, reverse: bool) -> bool {
+        !self.is_cut(!reverse)
+            || mutant!("quiver-scan-trusts-the-rank-of-its-bound")
+            || standing(self.hint.page.addr, part.record(&self.hint.shape, reverse))
+                .is_some_and(|leaf| self.at.has_passed(leaf.key, reverse))
+    }
+
+    /// The key of the last record, in the walk's direction, if others follow.
+    fn cut<'w>(&self, part: Part<'w>, reverse: bool) -> Option<Option<&'w [u8]>> {
+        if !self.is_cut(reverse) || mutant!("quiver-scan-goes-on-behind-a-page-read-in-part") {
+            return Some(None);
+        }
+        let last = standing(self.hint.page.addr, part.record(&self.hint.shape, !reverse));
+        last.map(|leaf| Some(leaf.key))
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Visits pages that the process remembers.
+    pub(super) async fn visit_remembered<V: FnMut(&[u8], &[u8]) + Send>(
+        &mut self,
+        range: &ScanRange,
+        Ahead { steps, mut next, .. }: Ahead,
+        sink: &mut Sink<V>,
+    ) -> Result<Visited> {
+        let mut batch = self.client.batch();
+        let reads: Vec<_> = steps.iter().map(|step| step.post(&mut batch)).collect();
+        let done = self.client.submit(batch).await?;
+        let (mut rows, mut is_ahead, mut is_whole) = (Rows::default(), false, false);
+        for (step, reads) in steps.into_iter().zip(reads) {
+            let (hint, part) = (&step.hint, step.part(&reads, &done));
+            if !hint.is_proved_by(part.head) && !mutant!("quiver-scan-believes-any-remembered-page") {
+                note(situations::PAGE_HINT_STALE);
+                self.shared.cache.forget_page(step.identity, hint);
+                next = Some(step.at);
+                break;
+            }
+            let cut = step.cut(part, range.reverse).filter(|_| step.has_the_near_ones(part, range.reverse));
+            let Some(cut) = cut else {
+                note(situations::PART_OF_PAGE_TOO_SMALL);
+                (next, is_whole) = (Some(step.at), true);
+                break;
+            };
+            rows.take(hint.page, &hint.shape, part, hint.shape.edges)?;
+            is_ahead = true;
+            if let Some(key) = cut {
+                rows.end = cut;
+                next = Cursor::behind(key, range.reverse);
+            }
+        }
+        rows.hand_on(&mut self.client, range, sink).await?;
+        self.client.recycle(done);
+        Ok(Visited { next, is_ahead, is_whole })
+    }
+
+    /// What the process remembers from a position on, until the pages have `wanted` pairs, about; of
+    /// the first page no part only if it is to be read whole.
+    pub(super) fn remembered(
+        &self,
+        range: &ScanRange,
+        from: &Cursor,
+        wanted: usize,
+        is_whole: bool,
+    ) -> Ahead {
+        let (mut steps, mut next, mut node, mut pairs) = (Vec::new(), Some(from.clone()), None, 0);
+        while steps.len() < PAGES_MAX && pairs < wanted {
+            let Some(at) = next.take_if(|at| at.is_within(range)) else { break };
+            let hit = self.shared.cache.find(&mut NibbleKey::new(self.shared.keys, &at.key));
+            node = hit.as_ref().map(|hit| hit.node);
+            let found = hit.and_then(|hit| Some((hit.identity, hit.page?)));
+            let usable = found.filter(|(_, hint)| !at.falls_short_of(hint.shape.depth));
+            let Some((identity, hint)) = usable else {
+                next = Some(at);
+                break;
+            };
+            let rank = if steps.is_empty() { hint.shape.rank(&hint.map, &at.key) } else { None };
+            let (most, count) = (wanted - pairs, hint.shape.records);
+            let (ranks, found) = ranks(count, rank, most, range.reverse);
+            let ranks = if is_whole && steps.is_empty() { 0..count } else { ranks };
+            pairs += found;
+            next = Cursor::past(&at.key, hint.shape.depth, hint.shape.edges, range.reverse);
+            steps.push(Step { hint, identity, at, ranks });
+        }
+        Ahead { steps, next, node }
+    }
+}
+
+/// The records of `count` to be read for `wanted` pairs from a rank on, or from the beginning in the
+/// walk's direction, and how many pairs the page has from there on.
+fn ranks(count: usize, rank: Option<usize>, wanted: usize, reverse: bool) -> (Range<usize>, usize) {
+    let wanted = wanted.saturating_add(wanted / SPARE + 1);
+    // Of the ranks as the walk comes to them, one before the first that is wanted.
+    let before = rank.map_or(0, |rank| if reverse { count - 1 - rank } else { rank });
+    let (mut first, mut last) = (before.saturating_sub(1), before.saturating_add(wanted).min(count));
+    if first * LEFT_OUT < count {
+        first = 0;
+    }
+    if (count - last) * LEFT_OUT < count {
+        last = count;
+    }
+    let ranks = if reverse { count - last..count - first } else { first..last };
+    (ranks, count - before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_from_one_before_the_first_to_some_behind_the_last() {
+        assert_eq!(ranks(64, None, 1000, false), (0..64, 64));
+        assert_eq!(ranks(64, None, 16, false), (0..18, 64));
+        assert_eq!(ranks(64, None, 16, true), (46..64, 64));
+        assert_eq!(ranks(64, Some(20), 16, false), (19..38, 44));
+        assert_eq!(ranks(64, Some(24), 16, true), (7..26, 25));
+        assert_eq!(ranks(64, Some(3), 60, false), (0..64, 61));
+        assert_eq!(ranks(64, Some(63), usize::MAX, false), (62..64, 1));
+        assert_eq!(ranks(0, None, 5, true), (0..0, 0));
+    }
+}
