@@ -152,7 +152,7 @@ struct Walk {
 impl Walk {
     /// Passes a position; `is_one` is the key's bit there. Compiles to no branch: what a key has there
     /// cannot be foretold.
-    #[inline(always)]
+    #[inline]
     fn step(&mut self, at: usize, here: u32, is_one: bool) {
         let counts = here <= self.latest;
         self.rank = if counts & is_one { at + 1 } else { self.rank };

@@ -41,6 +41,15 @@ struct Stretch {
     edges: EdgeRange,
 }
 
+/// A page that is responsible for fewer edges than its slot said.
+struct Torn {
+    page: GlobalAddr,
+    /// Its last edge.
+    hi: u8,
+    /// The last edge that it should have.
+    expected: u8,
+}
+
 /// Where a look leads.
 enum Look {
     Pages(Stretch),
@@ -216,14 +225,14 @@ impl<F: Fabric> Operation<'_, F> {
         let done = if pages.is_empty() { batch } else { self.client.submit(batch).await? };
         let words = reads.into_iter().map(|read| done.words(read));
         let (rows, torn) = self.take_pages(&stretch, pages.iter().zip(words))?;
-        let before = std::mem::replace(gap, torn.map(|(page, ..)| page));
+        let before = std::mem::replace(gap, torn.as_ref().map(|torn| torn.page));
         match torn {
             // A slot above was read before it was taken: another READ must bring it.
-            Some((page, ..)) if before == Some(page) => {
+            Some(Torn { page, .. }) if before == Some(page) => {
                 return Err(IndexError::corrupt(page, "edges that no page is responsible for"));
             }
-            Some((_, shape_hi, _)) if !range.reverse => hi = shape_hi,
-            Some((.., to)) => lo = to + 1,
+            Some(torn) if !range.reverse => hi = torn.hi,
+            Some(torn) => lo = torn.expected + 1,
             None => {}
         }
         rows.hand_on(&mut self.client, range, sink).await?;
@@ -232,13 +241,12 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Takes pages that were read, each with the edges that it should be responsible for, and remembers
-    /// them. Stops at one that is responsible for fewer, and returns it, its last edge and the one it
-    /// should have.
+    /// them. Stops at one that is responsible for fewer.
     fn take_pages<'w>(
         &self,
         stretch: &Stretch,
         pages: impl Iterator<Item = (&'w (PageRef, EdgeRange), &'w [u64])>,
-    ) -> Result<(Rows<'w>, Option<(GlobalAddr, u8, u8)>)> {
+    ) -> Result<(Rows<'w>, Option<Torn>)> {
         let mut rows = Rows::default();
         for (&(page, edges), words) in pages {
             let shape = Shape::of(page, words)?;
@@ -252,7 +260,7 @@ impl<F: Fabric> Operation<'_, F> {
                 self.shared.cache.learn_page(known, &hint, self.client.epoch());
             }
             if shape.edges.hi < edges.hi {
-                return Ok((rows, Some((page.addr, shape.edges.hi, edges.hi))));
+                return Ok((rows, Some(Torn { page: page.addr, hi: shape.edges.hi, expected: edges.hi })));
             }
         }
         Ok((rows, None))

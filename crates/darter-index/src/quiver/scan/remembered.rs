@@ -44,6 +44,16 @@ struct Reads {
     records: ReadId,
 }
 
+/// How far the records of a page that were read reach, in the walk's direction.
+enum Reach<'w> {
+    /// To the end of the page.
+    End,
+    /// To this key.
+    Key(&'w [u8]),
+    /// Their keys do not tell.
+    Unknown,
+}
+
 /// What the process remembers from a position on.
 pub(super) struct Ahead {
     /// The pages next to each other.
@@ -100,13 +110,16 @@ impl Step {
                 .is_some_and(|leaf| self.at.has_passed(leaf.key, reverse))
     }
 
-    /// The key of the last record, in the walk's direction, if others follow.
-    fn cut<'w>(&self, part: Part<'w>, reverse: bool) -> Option<Option<&'w [u8]>> {
+    /// How far what was read reaches.
+    fn reach<'w>(&self, part: Part<'w>, reverse: bool) -> Reach<'w> {
+        if !self.has_the_near_ones(part, reverse) {
+            return Reach::Unknown;
+        }
         if !self.is_cut(reverse) || mutant!("quiver-scan-goes-on-behind-a-page-read-in-part") {
-            return Some(None);
+            return Reach::End;
         }
         let last = standing(self.hint.page.addr, part.record(&self.hint.shape, !reverse));
-        last.map(|leaf| Some(leaf.key))
+        last.map_or(Reach::Unknown, |leaf| Reach::Key(leaf.key))
     }
 }
 
@@ -130,18 +143,20 @@ impl<F: Fabric> Operation<'_, F> {
                 next = Some(step.at);
                 break;
             }
-            let cut = step.cut(part, range.reverse).filter(|_| step.has_the_near_ones(part, range.reverse));
-            let Some(cut) = cut else {
-                note(situations::PART_OF_PAGE_TOO_SMALL);
-                (next, is_whole) = (Some(step.at), true);
-                break;
-            };
+            match step.reach(part, range.reverse) {
+                Reach::End => {}
+                Reach::Key(key) => {
+                    rows.end = Some(key);
+                    next = Cursor::behind(key, range.reverse);
+                }
+                Reach::Unknown => {
+                    note(situations::PART_OF_PAGE_TOO_SMALL);
+                    (next, is_whole) = (Some(step.at), true);
+                    break;
+                }
+            }
             rows.take(hint.page, &hint.shape, part, hint.shape.edges)?;
             is_ahead = true;
-            if let Some(key) = cut {
-                rows.end = cut;
-                next = Cursor::behind(key, range.reverse);
-            }
         }
         rows.hand_on(&mut self.client, range, sink).await?;
         self.client.recycle(done);
