@@ -16,6 +16,10 @@ const BYTES_MAX: u64 = 1 << 32;
 const DEAD_UNITS_MIN: usize = 64;
 /// Of so many units one may be dead.
 const DEAD_SHARE: usize = 16;
+/// Of so many offers one is taken when memory is short.
+const OFFERS: u32 = 32;
+/// Memory is short when less than one of so many parts is free.
+const FULL_PARTS: usize = 16;
 
 /// Nodes remembered at each depth.
 pub(super) type Depths = [AtomicU32];
@@ -29,6 +33,8 @@ pub(super) struct Shard {
     dead: usize,
     /// Units that went by at the front since the last page was forgotten there.
     idle: usize,
+    /// Offers since the last one that was taken.
+    declined: u32,
 }
 
 impl Shard {
@@ -121,6 +127,15 @@ impl Shard {
         let log = &self.log;
         self.table.insert(hash(identity), at, |at| hash(log.pair(at)));
         depths[node.depth].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether to take what it would be of little use to remember: always while there is room, then
+    /// one in [`OFFERS`], so that what is used much gets in.
+    pub(super) fn takes_offer(&mut self) -> bool {
+        let room = self.budget.saturating_sub(self.table.bytes_with_another());
+        let is_full = self.log.len() * size_of::<u32>() * FULL_PARTS >= room * (FULL_PARTS - 1);
+        self.declined = if is_full { (self.declined + 1) % OFFERS } else { 0 };
+        self.declined == 0
     }
 
     /// Forgets what was not used until a block of so many units has room. Returns whether it has.

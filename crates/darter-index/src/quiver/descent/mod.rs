@@ -367,7 +367,8 @@ impl<'k> Descent<'k> {
                 shared.cache.renew_page(*identity, self.node.addr, &hint, self.epoch);
             }
             (Some(Lead { remembered: Some(_), .. }), _) => {}
-            (_, Some(known)) => shared.cache.learn_page(known, &hint, self.epoch),
+            (Some(_), Some(known)) => shared.cache.offer_page(known, &hint, self.epoch),
+            (None, Some(known)) => shared.cache.learn_page(known, &hint, self.epoch),
             _ => {}
         }
     }
@@ -492,7 +493,7 @@ impl<'k> Descent<'k> {
         match word.state() {
             State::Inline | State::Tomb if lives && is_own => {
                 if let (None, Some(known)) = (remembered, self.known) {
-                    shared.cache.learn_page(known, hint, self.epoch);
+                    shared.cache.offer_page(known, hint, self.epoch);
                 }
                 let is_there = word.state() == State::Inline;
                 return Some(if is_there { End::Standing(read) } else { End::Value(None) });
