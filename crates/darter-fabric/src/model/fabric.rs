@@ -6,8 +6,8 @@ use super::report::Report;
 use super::world::{Cost, Happening, World};
 use crate::spares::Spares;
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, OpKind, Orphans,
-    Suspect,
+    Batch, CallFault, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity,
+    OpKind, Orphans, Suspect,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
@@ -123,6 +123,7 @@ impl Fabric for Model {
             on_chip_bytes: self.spec.onchip_bytes,
             persistent: false,
             inline_bytes: self.spec.inline_bytes as u32,
+            calls: false,
         }
     }
 
@@ -176,6 +177,10 @@ impl Endpoint for ModelEndpoint {
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
         Submission { endpoint: self, state: ModelBatchState::Unposted(batch) }
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, _: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        Err(CallFault::Unsupported.of(node, procedure))
     }
 
     fn in_flight(&self) -> usize {

@@ -5,8 +5,8 @@ use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
 use super::{Relaxations, Side};
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, ObjectState,
-    Orphans, Suspect,
+    Batch, CallFault, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity,
+    ObjectState, Orphans, Suspect,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -235,6 +235,7 @@ impl Fabric for Sim {
             on_chip_bytes: 0,
             persistent: true,
             inline_bytes: 0,
+            calls: false,
         }
     }
 
@@ -320,6 +321,10 @@ impl Endpoint for SimEndpoint {
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
         Submission { endpoint: self, state: SimBatchState::Unposted(Some(batch)) }
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, _: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        Err(CallFault::Unsupported.of(node, procedure))
     }
 
     fn in_flight(&self) -> usize {

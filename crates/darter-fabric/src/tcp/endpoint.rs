@@ -5,7 +5,7 @@ use super::hub::{Driver, Hub};
 use super::links::Links;
 use crate::executor::{Drive, adopt, is_driving};
 use crate::spares::Spares;
-use crate::{Batch, Endpoint, FabricError, Orphans};
+use crate::{Batch, CallFault, Endpoint, FabricError, Orphans};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -96,6 +96,10 @@ impl Endpoint for TcpEndpoint {
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
         Submission { endpoint: self, state: TcpBatchState::Unposted(batch) }
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, _: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        Err(CallFault::Unsupported.of(node, procedure))
     }
 
     fn in_flight(&self) -> usize {

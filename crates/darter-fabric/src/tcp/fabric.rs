@@ -250,6 +250,7 @@ impl Fabric for Tcp {
             on_chip_bytes: 0,
             persistent: false,
             inline_bytes: 0,
+            calls: false,
         }
     }
 
