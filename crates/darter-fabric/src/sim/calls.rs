@@ -1,0 +1,264 @@
+//! Calls under way in a simulation, and the server processes that run the procedures.
+//!
+//! A call has three moments as a verb has: it is *sent* when the caller's future is polled, its
+//! procedure *begins* as a task of the server process, and its answer *arrives* once that task has
+//! ended. Between two of them, and between any two verbs of the procedure, others may do anything.
+
+use super::endpoint::Sim;
+use super::world::Life;
+use crate::{CallFault, Procedures};
+
+/// A server process registered at a node.
+#[derive(Debug)]
+struct Server {
+    number: u64,
+    node: u8,
+    process: u32,
+    procedures: Procedures,
+}
+
+/// How far a call has come at its server.
+#[derive(Debug)]
+enum Stage {
+    /// Its procedure has not begun.
+    Sent {
+        procedures: Procedures,
+        words: Vec<u64>,
+    },
+    Running,
+    /// Its procedure has ended, or will neither begin nor go on.
+    Over,
+}
+
+/// A call that was sent.
+#[derive(Debug)]
+struct Call {
+    id: u64,
+    /// Who made it: task, process and endpoint.
+    task: u32,
+    process: u32,
+    endpoint: u64,
+    node: u8,
+    procedure: u64,
+    server: u32,
+    stage: Stage,
+    /// What is on its way to the caller.
+    outcome: Option<Result<Vec<u64>, CallFault>>,
+    /// The caller may see the outcome.
+    is_completed: bool,
+    /// The future that waited for it is gone.
+    is_orphan: bool,
+}
+
+/// Who makes a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub task: u32,
+    pub process: u32,
+    pub endpoint: u64,
+}
+
+/// All calls of a simulation that are not over, and its servers.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    servers: Vec<Server>,
+    calls: Vec<Call>,
+    /// Calls ever sent, and servers ever registered.
+    numbered: u64,
+    /// Calls without a task yet, with their servers' processes.
+    arriving: Vec<(u64, u32)>,
+}
+
+impl Calls {
+    /// Registers a process as the server of a node, in the place of the one that was; returns its
+    /// number.
+    pub(super) fn register(&mut self, node: u8, process: u32, procedures: Procedures) -> u64 {
+        self.numbered += 1;
+        self.servers.retain(|server| server.node != node);
+        self.servers.push(Server { number: self.numbered, node, process, procedures });
+        self.numbered
+    }
+
+    /// Takes a server out, if it is still the one of its node.
+    pub(super) fn unregister(&mut self, number: u64) -> Option<Procedures> {
+        let at = self.servers.iter().position(|server| server.number == number)?;
+        Some(self.servers.remove(at).procedures)
+    }
+
+    /// Returns a node's server: its process and its procedures.
+    pub(super) fn server(&self, node: u8) -> Option<(u32, &Procedures)> {
+        let server = self.servers.iter().find(|server| server.node == node)?;
+        Some((server.process, &server.procedures))
+    }
+
+    /// Sends a call to a server; returns its id.
+    pub(super) fn send(
+        &mut self,
+        caller: Caller,
+        node: u8,
+        (server, procedures): (u32, Procedures),
+        (procedure, words): (u64, Vec<u64>),
+    ) -> u64 {
+        self.numbered += 1;
+        let (id, Caller { task, process, endpoint }) = (self.numbered, caller);
+        self.arriving.push((id, server));
+        self.calls.push(Call {
+            id,
+            task,
+            process,
+            endpoint,
+            node,
+            procedure,
+            server,
+            stage: Stage::Sent { procedures, words },
+            outcome: None,
+            is_completed: false,
+            is_orphan: false,
+        });
+        id
+    }
+
+    /// Takes the calls that have no task yet.
+    pub(super) fn take_arriving(&mut self) -> Vec<(u64, u32)> {
+        std::mem::take(&mut self.arriving)
+    }
+
+    fn get(&mut self, id: u64) -> Option<&mut Call> {
+        self.calls.iter_mut().find(|call| call.id == id)
+    }
+
+    /// Begins a call's procedure, unless the call was taken back.
+    fn begin(&mut self, id: u64) -> Option<(Procedures, u64, Vec<u64>)> {
+        let call = self.get(id)?;
+        match std::mem::replace(&mut call.stage, Stage::Running) {
+            Stage::Sent { procedures, words } => Some((procedures, call.procedure, words)),
+            other => {
+                call.stage = other;
+                None
+            }
+        }
+    }
+
+    /// A procedure has ended.
+    fn end(&mut self, id: u64, outcome: Result<Vec<u64>, CallFault>) {
+        if let Some(call) = self.get(id) {
+            call.stage = Stage::Over;
+            call.outcome.get_or_insert(outcome);
+        }
+        self.forget_orphans();
+    }
+
+    /// Returns whether an answer is on its way to a task.
+    pub(super) fn is_answered(&self, task: u32) -> bool {
+        self.calls.iter().any(|call| call.task == task && call.outcome.is_some() && !call.is_orphan)
+    }
+
+    /// The oldest answer that is on its way to a task arrives.
+    pub(super) fn arrive(&mut self, task: u32) {
+        let is_it = |call: &&mut Call| call.task == task && call.outcome.is_some() && !call.is_orphan;
+        if let Some(call) = self.calls.iter_mut().find(is_it) {
+            call.is_completed = true;
+        }
+    }
+
+    /// Takes an outcome that has arrived.
+    pub(super) fn take(&mut self, id: u64) -> Option<Result<Vec<u64>, CallFault>> {
+        let call = self.get(id).filter(|call| call.is_completed)?;
+        let outcome = call.outcome.take();
+        self.calls.retain(|call| call.id != id);
+        outcome
+    }
+
+    /// The future that waited for a call is gone.
+    pub(super) fn orphan(&mut self, id: u64) {
+        if let Some(call) = self.get(id) {
+            call.is_orphan = true;
+        }
+        self.forget_orphans();
+    }
+
+    /// Calls of an endpoint whose futures are gone and whose procedures have not ended.
+    pub(super) fn in_flight(&self, endpoint: u64) -> usize {
+        self.calls.iter().filter(|call| call.is_orphan && call.endpoint == endpoint).count()
+    }
+
+    fn forget_orphans(&mut self) {
+        self.calls.retain(|call| !(call.is_orphan && matches!(call.stage, Stage::Over)));
+    }
+
+    /// A caller died: nobody waits for its calls.
+    pub(super) fn caller_died(&mut self, process: u32) {
+        let its = self.calls.iter_mut().filter(|call| call.process == process);
+        its.for_each(|call| call.is_orphan = true);
+        self.forget_orphans();
+    }
+
+    /// A caller was shut out: calls of it that have not begun never will.
+    pub(super) fn take_back(&mut self, process: u32) {
+        let its = self.calls.iter_mut().filter(|call| call.process == process);
+        for call in its.filter(|call| matches!(call.stage, Stage::Sent { .. })) {
+            call.stage = Stage::Over;
+            call.outcome.get_or_insert(Err(CallFault::ServerGone));
+        }
+        self.forget_orphans();
+    }
+
+    /// A caller was cut off from a node: requests and answers on their way are lost.
+    pub(super) fn cut(&mut self, process: u32, node: u8) {
+        for call in self.calls.iter_mut().filter(|call| call.process == process && call.node == node) {
+            call.outcome = Some(Err(CallFault::ServerGone));
+            if matches!(call.stage, Stage::Sent { .. }) {
+                call.stage = Stage::Over;
+            }
+        }
+        self.forget_orphans();
+    }
+
+    /// A server died or was shut out: its procedures go on no more. Answers that it has sent may
+    /// still arrive.
+    pub(super) fn server_died(&mut self, process: u32) {
+        for call in self.calls.iter_mut().filter(|call| call.server == process) {
+            call.stage = Stage::Over;
+            call.outcome.get_or_insert(Err(CallFault::ServerGone));
+        }
+        self.forget_orphans();
+    }
+}
+
+/// A server process at a node. Dropped, the node runs no more procedures for new calls.
+#[derive(Debug)]
+#[must_use = "the node has the procedures as long as this lives"]
+pub struct SimServer {
+    sim: Sim,
+    number: u64,
+}
+
+impl Sim {
+    /// Makes this process the server of a node, in the place of the one that was. Each call of a
+    /// procedure is a task of this process: it can be killed and paused like any other, and another
+    /// process can take its place.
+    pub fn serve(&self, node: u8, procedures: Procedures) -> SimServer {
+        let number = self.world().calls.register(node, self.number(), procedures);
+        SimServer { sim: self.clone(), number }
+    }
+
+    /// The task of a call at its server.
+    pub(super) async fn run_call(self, id: u64) {
+        let Some((procedures, procedure, words)) = self.world().calls.begin(id) else { return };
+        let outcome = procedures.run(procedure, words).await;
+        self.world().calls.end(id, outcome);
+    }
+}
+
+impl Drop for SimServer {
+    fn drop(&mut self) {
+        let procedures = self.sim.world().calls.unregister(self.number);
+        // What they hold may be of this simulation, and is dropped without its lock.
+        drop(procedures);
+    }
+}
+
+/// Returns whether a server that lives so takes calls.
+pub(super) fn takes_calls(life: Life) -> bool {
+    matches!(life, Life::Live | Life::Paused)
+}
