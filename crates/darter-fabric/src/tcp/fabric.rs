@@ -250,7 +250,8 @@ impl Fabric for Tcp {
             on_chip_bytes: 0,
             persistent: false,
             inline_bytes: 0,
-            calls: false,
+            // Beside a device, the processor's atomics would not be atomic to those of clients.
+            calls: is_by_processor,
         }
     }
 
