@@ -225,7 +225,11 @@ impl ProcedureError {
     /// Returns an error. Its message is cut to [`MESSAGE_BYTES_MAX`] bytes.
     pub fn new(code: u64, message: impl Into<String>) -> Self {
         let mut message: String = message.into();
-        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        let mut end = message.len().min(MESSAGE_BYTES_MAX);
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
         Self { code, message }
     }
 }

@@ -178,6 +178,18 @@ fn a_dead_server_is_unreachable_until_another_takes_its_place() {
 }
 
 #[test]
+fn a_server_of_before_a_restore_ends_nothing() {
+    let (sim, before) = node();
+    sim.restore(&sim.snapshot());
+    let mut endpoint = sim.endpoint().unwrap();
+    let error = block_on(endpoint.call(0, ADD, vec![])).unwrap_err();
+    assert!(matches!(error, FabricError::Call(error) if error.fault == CallFault::NoServer));
+    let _server = serve(&sim, SERVER);
+    drop(before);
+    assert_eq!(block_on(endpoint.call(0, ADD, vec![])).unwrap(), [1]);
+}
+
+#[test]
 fn a_paused_server_answers_late_or_is_shut_out() {
     let (sim, _server) = node();
     let server = sim.process(SERVER);

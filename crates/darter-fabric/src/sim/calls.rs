@@ -50,6 +50,12 @@ struct Call {
     is_orphan: bool,
 }
 
+impl Call {
+    fn has_not_begun(&self) -> bool {
+        matches!(self.stage, Stage::Sent { .. })
+    }
+}
+
 /// Who makes a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
@@ -62,27 +68,53 @@ pub(super) struct Caller {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     servers: Vec<Server>,
-    calls: Vec<Call>,
+    sent: Vec<Call>,
     /// Calls ever sent, and servers ever registered.
     numbered: u64,
     /// Calls without a task yet, with their servers' processes.
     arriving: Vec<(u64, u32)>,
+    /// What is held no more. What procedures hold may use the simulation when it is dropped, which
+    /// is therefore done without its lock.
+    given_up: Vec<Procedures>,
 }
 
 impl Calls {
+    /// Takes everything out. Numbers go on, so that what is left of before names nothing later.
+    pub(super) fn take_all(&mut self) -> Self {
+        let numbered = self.numbered;
+        std::mem::replace(self, Self { numbered, ..Self::default() })
+    }
+
     /// Registers a process as the server of a node, in the place of the one that was; returns its
     /// number.
     pub(super) fn register(&mut self, node: u8, process: u32, procedures: Procedures) -> u64 {
         self.numbered += 1;
-        self.servers.retain(|server| server.node != node);
+        let others = self.servers.extract_if(.., |server| server.node == node);
+        self.given_up.extend(others.map(|server| server.procedures));
         self.servers.push(Server { number: self.numbered, node, process, procedures });
         self.numbered
     }
 
     /// Takes a server out, if it is still the one of its node.
-    pub(super) fn unregister(&mut self, number: u64) -> Option<Procedures> {
-        let at = self.servers.iter().position(|server| server.number == number)?;
-        Some(self.servers.remove(at).procedures)
+    fn unregister(&mut self, number: u64) {
+        let its = self.servers.extract_if(.., |server| server.number == number);
+        self.given_up.extend(its.map(|server| server.procedures));
+    }
+
+    /// Takes what is held no more, to be dropped without the lock.
+    pub(super) fn take_given_up(&mut self) -> Vec<Procedures> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Nothing happens at the server any more for the calls that `is_it` says.
+    fn end_stages(&mut self, is_it: impl Fn(&Call) -> bool) {
+        for call in self.sent.iter_mut().filter(|call| is_it(call)) {
+            if let Stage::Sent { procedures, .. } = std::mem::replace(&mut call.stage, Stage::Over) {
+                self.given_up.push(procedures);
+            }
+            call.outcome.get_or_insert(Err(CallFault::ServerGone));
+        }
+        self.forget_orphans();
     }
 
     /// Returns a node's server: its process and its procedures.
@@ -102,7 +134,7 @@ impl Calls {
         self.numbered += 1;
         let (id, Caller { task, process, endpoint }) = (self.numbered, caller);
         self.arriving.push((id, server));
-        self.calls.push(Call {
+        self.sent.push(Call {
             id,
             task,
             process,
@@ -124,7 +156,7 @@ impl Calls {
     }
 
     fn get(&mut self, id: u64) -> Option<&mut Call> {
-        self.calls.iter_mut().find(|call| call.id == id)
+        self.sent.iter_mut().find(|call| call.id == id)
     }
 
     /// Begins a call's procedure, unless the call was taken back.
@@ -150,13 +182,13 @@ impl Calls {
 
     /// Returns whether an answer is on its way to a task.
     pub(super) fn is_answered(&self, task: u32) -> bool {
-        self.calls.iter().any(|call| call.task == task && call.outcome.is_some() && !call.is_orphan)
+        self.sent.iter().any(|call| call.task == task && call.outcome.is_some() && !call.is_orphan)
     }
 
     /// The oldest answer that is on its way to a task arrives.
     pub(super) fn arrive(&mut self, task: u32) {
         let is_it = |call: &&mut Call| call.task == task && call.outcome.is_some() && !call.is_orphan;
-        if let Some(call) = self.calls.iter_mut().find(is_it) {
+        if let Some(call) = self.sent.iter_mut().find(is_it) {
             call.is_completed = true;
         }
     }
@@ -165,7 +197,7 @@ impl Calls {
     pub(super) fn take(&mut self, id: u64) -> Option<Result<Vec<u64>, CallFault>> {
         let call = self.get(id).filter(|call| call.is_completed)?;
         let outcome = call.outcome.take();
-        self.calls.retain(|call| call.id != id);
+        self.sent.retain(|call| call.id != id);
         outcome
     }
 
@@ -179,49 +211,38 @@ impl Calls {
 
     /// Calls of an endpoint whose futures are gone and whose procedures have not ended.
     pub(super) fn in_flight(&self, endpoint: u64) -> usize {
-        self.calls.iter().filter(|call| call.is_orphan && call.endpoint == endpoint).count()
+        self.sent.iter().filter(|call| call.is_orphan && call.endpoint == endpoint).count()
     }
 
     fn forget_orphans(&mut self) {
-        self.calls.retain(|call| !(call.is_orphan && matches!(call.stage, Stage::Over)));
+        self.sent.retain(|call| !(call.is_orphan && matches!(call.stage, Stage::Over)));
     }
 
     /// A caller died: nobody waits for its calls.
     pub(super) fn caller_died(&mut self, process: u32) {
-        let its = self.calls.iter_mut().filter(|call| call.process == process);
+        let its = self.sent.iter_mut().filter(|call| call.process == process);
         its.for_each(|call| call.is_orphan = true);
         self.forget_orphans();
     }
 
     /// A caller was shut out: calls of it that have not begun never will.
     pub(super) fn take_back(&mut self, process: u32) {
-        let its = self.calls.iter_mut().filter(|call| call.process == process);
-        for call in its.filter(|call| matches!(call.stage, Stage::Sent { .. })) {
-            call.stage = Stage::Over;
-            call.outcome.get_or_insert(Err(CallFault::ServerGone));
-        }
-        self.forget_orphans();
+        self.end_stages(|call| call.process == process && call.has_not_begun());
     }
 
     /// A caller was cut off from a node: requests and answers on their way are lost.
     pub(super) fn cut(&mut self, process: u32, node: u8) {
-        for call in self.calls.iter_mut().filter(|call| call.process == process && call.node == node) {
+        let is_it = |call: &Call| call.process == process && call.node == node;
+        for call in self.sent.iter_mut().filter(|call| is_it(call)) {
             call.outcome = Some(Err(CallFault::ServerGone));
-            if matches!(call.stage, Stage::Sent { .. }) {
-                call.stage = Stage::Over;
-            }
         }
-        self.forget_orphans();
+        self.end_stages(|call| is_it(call) && call.has_not_begun());
     }
 
     /// A server died or was shut out: its procedures go on no more. Answers that it has sent may
     /// still arrive.
     pub(super) fn server_died(&mut self, process: u32) {
-        for call in self.calls.iter_mut().filter(|call| call.server == process) {
-            call.stage = Stage::Over;
-            call.outcome.get_or_insert(Err(CallFault::ServerGone));
-        }
-        self.forget_orphans();
+        self.end_stages(|call| call.server == process);
     }
 }
 
@@ -239,7 +260,14 @@ impl Sim {
     /// process can take its place.
     pub fn serve(&self, node: u8, procedures: Procedures) -> SimServer {
         let number = self.world().calls.register(node, self.number(), procedures);
+        self.drop_given_up();
         SimServer { sim: self.clone(), number }
+    }
+
+    /// Drops what no server and no call holds any more.
+    pub(super) fn drop_given_up(&self) {
+        let given_up = self.world().calls.take_given_up();
+        drop(given_up);
     }
 
     /// The task of a call at its server.
@@ -252,9 +280,8 @@ impl Sim {
 
 impl Drop for SimServer {
     fn drop(&mut self) {
-        let procedures = self.sim.world().calls.unregister(self.number);
-        // What they hold may be of this simulation, and is dropped without its lock.
-        drop(procedures);
+        self.sim.world().calls.unregister(self.number);
+        self.sim.drop_given_up();
     }
 }
 

@@ -241,6 +241,7 @@ impl<'f> Executor<'f> {
         for (call, server) in arriving {
             self.spawn(server, self.sim.clone().run_call(call));
         }
+        self.sim.drop_given_up();
     }
 
     /// Returns the process of a task: a client's, or a server's that runs a procedure.

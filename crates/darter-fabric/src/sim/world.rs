@@ -205,7 +205,7 @@ impl World {
         }
         self.base = snapshot.id;
         self.posted.clear();
-        let calls = std::mem::take(&mut self.calls);
+        let calls = self.calls.take_all();
         self.processes.clear();
         self.identities.clear();
         self.cuts.clear();

@@ -140,7 +140,7 @@ fn a_panic_is_told_and_the_worker_goes_on() {
             told.send(block_on(endpoint.call(0, procedure, words))).unwrap();
         }
     });
-    let mut next = || outcomes.recv_timeout(LONG).expect("the call is answered");
+    let next = || outcomes.recv_timeout(LONG).expect("the call is answered");
     for _ in 0..2 {
         let CallFault::Failed(error) = fault(next()) else { panic!() };
         assert_eq!(error.code, ProcedureError::PANIC);
