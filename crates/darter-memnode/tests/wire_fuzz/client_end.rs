@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// A refusal's text together with the text around it.
 const ERROR_BYTES_MAX: usize = 2 * wire::TEXT_BYTES_MAX + 512;
 /// The requests that a client makes, see [`ask`]; the corpus has replies to them.
-const REQUESTS: usize = 4;
+pub const REQUESTS: usize = 4;
 
 /// What the fake node sends on the connections to come.
 #[derive(Default)]
