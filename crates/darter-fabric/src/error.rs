@@ -3,7 +3,7 @@
 //! Every variant carries one word at most, so that `Result<Batch, FabricError>` comes back from a
 //! verb in two registers: this type lies on the path of each round trip, errors hardly ever do.
 
-use crate::{ByteSize, CallError, GlobalAddr};
+use crate::{ByteSize, CallError, CallFault, GlobalAddr};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -108,6 +108,14 @@ impl FabricError {
     #[cold]
     pub fn out_of_bounds(addr: GlobalAddr, bytes: u64, region_bytes: u64) -> Self {
         Self::OutOfBounds(Box::new(OutOfBounds { addr, bytes, region_bytes }))
+    }
+}
+
+impl CallFault {
+    /// Returns the error of a call that ended so.
+    #[cold]
+    pub fn of(self, node: u8, procedure: u64) -> FabricError {
+        FabricError::Call(Box::new(CallError { node, procedure, fault: self }))
     }
 }
 

@@ -47,6 +47,7 @@ compile_error!("darter needs Linux: its open-file-description locks are the proo
 mod addr;
 mod batch;
 mod call;
+mod call_fault;
 mod counted;
 mod counters;
 pub mod decorate;
@@ -75,8 +76,8 @@ mod words;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
-pub use call::{ANSWER_WORDS_MAX, Answer, CALL_WORDS_MAX, MESSAGE_BYTES_MAX, verify_request};
-pub use call::{CallError, CallFault, ProcedureError, Procedures};
+pub use call::{ANSWER_WORDS_MAX, Answer, CALL_WORDS_MAX, Procedures, verify_request};
+pub use call_fault::{CallError, CallFault, MESSAGE_BYTES_MAX, ProcedureError};
 pub use counted::{counted, inflected};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};

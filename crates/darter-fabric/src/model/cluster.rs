@@ -6,7 +6,7 @@
 //! its waker was woken, by another task or by itself: then it costs the thread `wake-ns`, so that
 //! no spin can stop the clock.
 
-use super::calls::Request;
+use super::call_flight::Request;
 use super::fabric::Model;
 use super::nic::{PS, Ps};
 use super::report::Report;

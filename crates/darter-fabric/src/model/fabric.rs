@@ -1,6 +1,6 @@
 //! The fabric and its endpoints, as the processes of a modelled cluster see them.
 
-use super::calls::{CallResult, Request};
+use super::call_flight::{CallResult, Request};
 use super::nic::PS;
 use super::parameters::ModelSpec;
 use super::report::Report;

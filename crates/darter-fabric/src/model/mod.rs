@@ -44,6 +44,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod call_flight;
 mod calls;
 mod cluster;
 mod fabric;

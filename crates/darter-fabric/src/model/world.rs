@@ -1,7 +1,7 @@
 //! What all parts of a model share: memory, NICs, verbs on their way, the events to come, and the
 //! clock.
 
-use super::calls::CallFlight;
+use super::call_flight::CallFlight;
 use super::memory::Memory;
 use super::nic::{Nic, PS, Prices, Ps, Server};
 use super::parameters::ModelSpec;

@@ -4,8 +4,6 @@
 //! procedure *begins* as a task of the server process, and its answer *arrives* once that task has
 //! ended. Between two of them, and between any two verbs of the procedure, others may do anything.
 
-use super::endpoint::Sim;
-use super::world::Life;
 use crate::{CallFault, Procedures};
 
 /// A server process registered at a node.
@@ -96,7 +94,7 @@ impl Calls {
     }
 
     /// Takes a server out, if it is still the one of its node.
-    fn unregister(&mut self, number: u64) {
+    pub(super) fn unregister(&mut self, number: u64) {
         let its = self.servers.extract_if(.., |server| server.number == number);
         self.given_up.extend(its.map(|server| server.procedures));
     }
@@ -160,7 +158,7 @@ impl Calls {
     }
 
     /// Begins a call's procedure, unless the call was taken back.
-    fn begin(&mut self, id: u64) -> Option<(Procedures, u64, Vec<u64>)> {
+    pub(super) fn begin(&mut self, id: u64) -> Option<(Procedures, u64, Vec<u64>)> {
         let call = self.get(id)?;
         match std::mem::replace(&mut call.stage, Stage::Running) {
             Stage::Sent { procedures, words } => Some((procedures, call.procedure, words)),
@@ -172,7 +170,7 @@ impl Calls {
     }
 
     /// A procedure has ended.
-    fn end(&mut self, id: u64, outcome: Result<Vec<u64>, CallFault>) {
+    pub(super) fn end(&mut self, id: u64, outcome: Result<Vec<u64>, CallFault>) {
         if let Some(call) = self.get(id) {
             call.stage = Stage::Over;
             call.outcome.get_or_insert(outcome);
@@ -244,48 +242,4 @@ impl Calls {
     pub(super) fn server_died(&mut self, process: u32) {
         self.end_stages(|call| call.server == process);
     }
-}
-
-/// A server process at a node. Dropped, the node runs no more procedures for new calls.
-#[derive(Debug)]
-#[must_use = "the node has the procedures as long as this lives"]
-pub struct SimServer {
-    sim: Sim,
-    number: u64,
-}
-
-impl Sim {
-    /// Makes this process the server of a node, in the place of the one that was. Each call of a
-    /// procedure is a task of this process: it can be killed and paused like any other, and another
-    /// process can take its place.
-    pub fn serve(&self, node: u8, procedures: Procedures) -> SimServer {
-        let number = self.world().calls.register(node, self.number(), procedures);
-        self.drop_given_up();
-        SimServer { sim: self.clone(), number }
-    }
-
-    /// Drops what no server and no call holds any more.
-    pub(super) fn drop_given_up(&self) {
-        let given_up = self.world().calls.take_given_up();
-        drop(given_up);
-    }
-
-    /// The task of a call at its server.
-    pub(super) async fn run_call(self, id: u64) {
-        let Some((procedures, procedure, words)) = self.world().calls.begin(id) else { return };
-        let outcome = procedures.run(procedure, words).await;
-        self.world().calls.end(id, outcome);
-    }
-}
-
-impl Drop for SimServer {
-    fn drop(&mut self) {
-        self.sim.world().calls.unregister(self.number);
-        self.sim.drop_given_up();
-    }
-}
-
-/// Returns whether a server that lives so takes calls.
-pub(super) fn takes_calls(life: Life) -> bool {
-    matches!(life, Life::Live | Life::Paused)
 }

@@ -1,7 +1,7 @@
 //! The fabric and its endpoints as simulated processes see them, and the strings the simulation
 //! pulls.
 
-use super::calls::{Caller, takes_calls};
+use super::calls::Caller;
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
 use super::{Relaxations, Side};
@@ -324,7 +324,7 @@ impl SimEndpoint {
         let Some((server, procedures)) = world.calls.server(node) else {
             return Err(CallFault::NoServer.of(node, procedure));
         };
-        if !takes_calls(world.life(server)) || world.is_cut(process, node) {
+        if !world.life(server).takes_calls() || world.is_cut(process, node) {
             return Err(FabricError::Unreachable { node });
         }
         Ok((server, procedures.clone()))

@@ -28,13 +28,14 @@ mod endpoint;
 mod executor;
 mod memory;
 mod relaxations;
+mod server;
 mod world;
 
-pub use calls::SimServer;
 pub use endpoint::{Sim, SimEndpoint};
 pub use executor::{Access, Event, EventKind, Executor, TaskId};
 pub use memory::{Misuse, Snapshot};
 pub use relaxations::{Relaxations, Side};
+pub use server::SimServer;
 pub use world::SimCounts;
 
 /// The order in which the words of a long verb execute.

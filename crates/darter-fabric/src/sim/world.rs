@@ -1,7 +1,7 @@
 //! What all parts of a simulation share: the memory, the verbs under way, the processes and their
 //! identities.
 
-use super::calls::{Calls, takes_calls};
+use super::calls::Calls;
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
@@ -112,6 +112,13 @@ pub(super) enum Life {
     /// Killed; its verbs may land until it is fenced.
     Dead,
     Fenced,
+}
+
+impl Life {
+    /// Returns whether a server that lives so takes calls.
+    pub(super) fn takes_calls(self) -> bool {
+        matches!(self, Self::Live | Self::Paused)
+    }
 }
 
 /// The pin of an endpoint's client.
@@ -281,7 +288,7 @@ impl World {
             self.processes.resize(at + 1, Life::Live);
         }
         self.processes[at] = life;
-        if !takes_calls(life) {
+        if !life.takes_calls() {
             self.calls.server_died(process);
         }
     }
