@@ -1,8 +1,8 @@
 //! What operations cost, counted exactly: round trips, verbs, bytes, retries, apart by kind of
 //! operation.
 //!
-//! A call ([`Endpoint::call`](crate::Endpoint::call)) is a round trip without verbs; calls and their
-//! bytes are counted apart as well.
+//! A call ([`Endpoint::call`](crate::Endpoint::call)) is a round trip without verbs; calls and
+//! their bytes are counted apart as well.
 //!
 //! READ counts its payload as read; WRITE its payload as written; CAS 8 bytes read and 16 written;
 //! FAA 8 and 8.

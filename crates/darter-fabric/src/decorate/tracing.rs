@@ -74,8 +74,8 @@ impl Trace {
         self.with(|ring| ring.verbs.drain(..).collect())
     }
 
-    /// Round trips since the fabric was wrapped, also those the record has forgotten. Calls are among
-    /// them, and leave no verb in the record.
+    /// Round trips since the fabric was wrapped, also those the record has forgotten. Calls are
+    /// among them, and leave no verb in the record.
     pub fn round_trips(&self) -> u64 {
         self.with(|ring| ring.round_trips)
     }

@@ -54,8 +54,8 @@ impl Model {
         Self { compute_node: number as u32, ..self.clone() }
     }
 
-    /// Returns the same cluster with procedures at a node, which endpoints of the returned handle and
-    /// its clones can call. They run on the node's cores, and take effect at one instant each.
+    /// Returns the same cluster with procedures at a node, which endpoints of the returned handle
+    /// and its clones can call. They run on the node's cores, and take effect at one instant each.
     ///
     /// # Errors
     /// [`FabricError::OutOfBounds`] if there is no such node.

@@ -15,7 +15,8 @@
 //!   are posted and cost nothing: so a pool is made, filled and checked.
 //! - [`Report`] lists how busy each resource was.
 //!
-//! A node can have procedures ([`Model::with_procedures`]): a call takes one of its cores for a time.
+//! A node can have procedures ([`Model::with_procedures`]): a call takes one of its cores for a
+//! time.
 //!
 //! READs and WRITEs of several words take effect at one instant: they do not tear here. Compute
 //! nodes do not fail. Those things are what [`crate::sim`] is for.

@@ -1,5 +1,5 @@
-//! Tasks, and what may happen next. A call is one more task, of its server's process. The executor offers events and performs the one that the
-//! scheduler chose.
+//! Tasks, and what may happen next. A call is one more task, of its server's process. The executor
+//! offers events and performs the one that the scheduler chose.
 
 use super::world::Life;
 use super::{Sim, WordOrder};
@@ -27,7 +27,8 @@ pub struct Event {
 pub enum EventKind {
     /// The task begins, or goes on after waiting for the clock, or for another task that woke it.
     Run,
-    /// The task's batch completes, or the answer to its call arrives, and the task goes on until it posts the next.
+    /// The task's batch completes, or the answer to its call arrives, and the task goes on until it
+    /// posts the next.
     Complete,
     /// A verb executes at its node, whole or in part.
     Execute {

@@ -1,5 +1,5 @@
-//! Calls on a connection: how one is sent, and what its reply comes to. Its frame is like any other;
-//! its reply comes whenever the procedure has ended.
+//! Calls on a connection: how one is sent, and what its reply comes to. Its frame is like any
+//! other; its reply comes whenever the procedure has ended.
 
 use super::batches::{Pending, Ticket};
 use super::connection::Connection;

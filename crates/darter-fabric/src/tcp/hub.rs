@@ -107,8 +107,8 @@ impl Hub {
         self.with(|state| state.posts())
     }
 
-    /// Puts the frames of a batch or a call on their connections, to leave at the next turn, and the waker to be
-    /// called when they are answered.
+    /// Puts the frames of a batch or a call on their connections, to leave at the next turn, and
+    /// the waker to be called when they are answered.
     pub(super) fn post(self: &Arc<Self>, session: &Session, what: Request, waker: &Waker) -> Ticket {
         let mut absent = Vec::new();
         let mut wakers = Vec::new();

@@ -22,10 +22,9 @@
 //!
 //! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
 //! order they were sent; the id detects a peer that lost its place. Only the reply to a call comes
-//! when its procedure has ended, behind replies to later requests: the id tells which call it is of.
-//! Every length is checked before
-//! anything is kept or done: a frame that is malformed, too long or out of bounds gets a refusal
-//! and touches no memory.
+//! when its procedure has ended, behind replies to later requests: the id says which call it is
+//! of. Every length is checked before anything is kept or done: a frame that is malformed, too long
+//! or out of bounds gets a refusal and touches no memory.
 
 use super::proof::{Nonce, Proof};
 use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind, mutant};
