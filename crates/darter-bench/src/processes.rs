@@ -53,15 +53,12 @@ struct Answer {
     not_found: u64,
     /// Nanoseconds, and how many operations took them.
     latency: Vec<(u64, u64)>,
-    /// By kind: operations, round trips, verbs, bytes read, bytes written, retries.
-    counters: Option<Vec<[u64; 6]>>,
+    /// By kind: [`OpCounters::to_array`].
+    counters: Option<Vec<[u64; OpCounters::COUNT]>>,
 }
 
 impl Answer {
     fn of(outcome: &Outcome) -> Self {
-        let row = |kind: &OpCounters| {
-            [kind.ops, kind.round_trips, kind.verbs, kind.read_bytes, kind.write_bytes, kind.retries]
-        };
         Self {
             ops: outcome.ops,
             seconds: outcome.seconds,
@@ -71,7 +68,9 @@ impl Answer {
                 .iter_recorded()
                 .map(|step| (step.value_iterated_to(), step.count_at_value()))
                 .collect(),
-            counters: outcome.counters.map(|counters| counters.kinds.iter().map(row).collect()),
+            counters: outcome
+                .counters
+                .map(|counters| counters.kinds.iter().map(|kind| kind.to_array()).collect()),
         }
     }
 
@@ -83,8 +82,7 @@ impl Answer {
         outcome.counters = self.counters.map(|rows| {
             let mut counters = Counters::default();
             for (kind, row) in counters.kinds.iter_mut().zip(rows) {
-                let [ops, round_trips, verbs, read_bytes, write_bytes, retries] = row;
-                *kind = OpCounters { ops, round_trips, verbs, read_bytes, write_bytes, retries };
+                *kind = OpCounters::from_array(row);
             }
             counters
         });

@@ -350,6 +350,7 @@ mod tests {
             read_bytes: 5000,
             write_bytes: 0,
             retries: 1,
+            ..OpCounters::default()
         };
         counters[OpKind::Update].ops = 50;
         counters[OpKind::Update].round_trips = 200;

@@ -1,6 +1,9 @@
 //! What operations cost, counted exactly: round trips, verbs, bytes, retries, apart by kind of
 //! operation.
 //!
+//! A call ([`Endpoint::call`](crate::Endpoint::call)) is a round trip without verbs; calls and
+//! their bytes are counted apart as well.
+//!
 //! READ counts its payload as read; WRITE its payload as written; CAS 8 bytes read and 16 written;
 //! FAA 8 and 8.
 
@@ -12,7 +15,7 @@ use std::ops::{Add, AddAssign, Index, IndexMut, Sub, SubAssign};
 pub struct OpCounters {
     /// Operations begun.
     pub ops: u64,
-    /// Batches posted.
+    /// Batches posted and calls made.
     pub round_trips: u64,
     /// Verbs in those batches.
     pub verbs: u64,
@@ -22,9 +25,41 @@ pub struct OpCounters {
     pub write_bytes: u64,
     /// Lost races after which the operation went on.
     pub retries: u64,
+    /// Calls made, with or without an answer; they are among the round trips.
+    pub calls: u64,
+    /// Bytes of words that calls have sent.
+    pub call_bytes: u64,
+    /// Bytes of words that calls were answered with.
+    pub answer_bytes: u64,
 }
 
 impl OpCounters {
+    /// How many counts there are.
+    pub const COUNT: usize = 9;
+
+    /// Returns the counts in the order of the fields.
+    pub fn to_array(self) -> [u64; Self::COUNT] {
+        let Self {
+            ops,
+            round_trips,
+            verbs,
+            read_bytes,
+            write_bytes,
+            retries,
+            calls,
+            call_bytes,
+            answer_bytes,
+        } = self;
+        [ops, round_trips, verbs, read_bytes, write_bytes, retries, calls, call_bytes, answer_bytes]
+    }
+
+    /// Returns the counts that [`OpCounters::to_array`] has put in an array.
+    pub fn from_array(counts: [u64; Self::COUNT]) -> Self {
+        let [ops, round_trips, verbs, read_bytes, write_bytes, retries, calls, call_bytes, answer_bytes] =
+            counts;
+        Self { ops, round_trips, verbs, read_bytes, write_bytes, retries, calls, call_bytes, answer_bytes }
+    }
+
     /// Round trips per operation; 0 when there was none.
     pub fn round_trips_per_op(&self) -> f64 {
         if self.ops == 0 { 0.0 } else { self.round_trips as f64 / self.ops as f64 }
@@ -33,24 +68,16 @@ impl OpCounters {
 
 impl AddAssign for OpCounters {
     fn add_assign(&mut self, other: Self) {
-        self.ops += other.ops;
-        self.round_trips += other.round_trips;
-        self.verbs += other.verbs;
-        self.read_bytes += other.read_bytes;
-        self.write_bytes += other.write_bytes;
-        self.retries += other.retries;
+        let (mine, theirs) = (self.to_array(), other.to_array());
+        *self = Self::from_array(std::array::from_fn(|at| mine[at] + theirs[at]));
     }
 }
 
 impl SubAssign for OpCounters {
     /// The counts since `other` was taken. A count that went backwards becomes 0.
     fn sub_assign(&mut self, other: Self) {
-        self.ops = self.ops.saturating_sub(other.ops);
-        self.round_trips = self.round_trips.saturating_sub(other.round_trips);
-        self.verbs = self.verbs.saturating_sub(other.verbs);
-        self.read_bytes = self.read_bytes.saturating_sub(other.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_sub(other.write_bytes);
-        self.retries = self.retries.saturating_sub(other.retries);
+        let (mine, theirs) = (self.to_array(), other.to_array());
+        *self = Self::from_array(std::array::from_fn(|at| mine[at].saturating_sub(theirs[at])));
     }
 }
 
@@ -149,8 +176,14 @@ mod tests {
     #[test]
     fn differences_and_sums_are_by_field() {
         let mut before = Counters::default();
-        before[OpKind::Get] =
-            OpCounters { ops: 1, round_trips: 2, verbs: 3, read_bytes: 4, write_bytes: 5, retries: 6 };
+        before[OpKind::Get] = OpCounters {
+            ops: 1,
+            round_trips: 2,
+            verbs: 3,
+            calls: 4,
+            answer_bytes: 5,
+            ..OpCounters::default()
+        };
         let mut after = before + before;
         after[OpKind::Scan].ops = 10;
         assert_eq!((after - before)[OpKind::Get], before[OpKind::Get]);
@@ -158,6 +191,6 @@ mod tests {
         assert_eq!((before - after)[OpKind::Get], OpCounters::default());
         assert!((before[OpKind::Get].round_trips_per_op() - 2.0).abs() < f64::EPSILON);
         assert!(OpCounters::default().round_trips_per_op().abs() < f64::EPSILON);
-        assert_eq!([before, before].into_iter().sum::<Counters>()[OpKind::Get].retries, 12);
+        assert_eq!([before, before].into_iter().sum::<Counters>()[OpKind::Get].answer_bytes, 10);
     }
 }

@@ -11,6 +11,8 @@
 //!   else: it may read the word and write it later, a CAS that fails what it found, and a WRITE
 //!   between the two is lost. So no word is changed by CAS and by WRITE at a time, and none by a
 //!   memory node's own processor beside its device.
+//! - A **call** ([`Endpoint::call`]) is the one thing that a memory node's processor does for a
+//!   client; a provider need not have it ([`Capabilities::calls`]).
 //! - Dropping the future of `submit` is safe: verbs already posted may still land, later ones never
 //!   do.
 
@@ -37,6 +39,8 @@ pub struct Capabilities {
     pub persistent: bool,
     /// Payload bytes that travel inside the request.
     pub inline_bytes: u32,
+    /// Procedures can be called, where a node has any ([`Endpoint::call`]).
+    pub calls: bool,
 }
 
 /// The outcome of an attempt to fence a client (design section 3): afterwards its verbs can land no
@@ -230,6 +234,22 @@ pub trait Endpoint: Send + 'static {
 
     /// Posts the batch and waits for all of it: one round trip.
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send;
+
+    /// Has memory node `node` run one of its procedures on these words, and waits for its answer:
+    /// one round trip, which is counted apart from those of batches.
+    ///
+    /// Verbs of others take effect while the procedure runs, before and behind any of its own. If
+    /// the future is dropped, a procedure that has been called runs all the same.
+    ///
+    /// # Errors
+    /// [`FabricError::Call`] when the call was refused, the procedure failed, or its server ended;
+    /// [`FabricError::Unreachable`] when nothing was sent; [`FabricError::Fenced`].
+    fn call(
+        &mut self,
+        node: u8,
+        procedure: u64,
+        words: Vec<u64>,
+    ) -> impl Future<Output = Result<Vec<u64>, FabricError>> + Send;
 
     /// Prefetches what a READ or WRITE of so many words is going to touch, if the memory is this
     /// machine's, so that its cache misses overlap with other work. Posts no verb; does nothing

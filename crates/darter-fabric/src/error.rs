@@ -3,7 +3,7 @@
 //! Every variant carries one word at most, so that `Result<Batch, FabricError>` comes back from a
 //! verb in two registers: this type lies on the path of each round trip, errors hardly ever do.
 
-use crate::{ByteSize, GlobalAddr};
+use crate::{ByteSize, CallError, CallFault, GlobalAddr};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,9 @@ pub enum FabricError {
     /// Others have declared this process dead and shut it out.
     #[error("this process was silent beyond its lease and has been shut out; open the pool again")]
     Fenced,
+    /// A procedure at a memory node was called, and brought no answer.
+    #[error(transparent)]
+    Call(Box<CallError>),
     /// A decorator had a failure injected here.
     #[error("injected failure at verb {verb}")]
     Injected {
@@ -105,6 +108,14 @@ impl FabricError {
     #[cold]
     pub fn out_of_bounds(addr: GlobalAddr, bytes: u64, region_bytes: u64) -> Self {
         Self::OutOfBounds(Box::new(OutOfBounds { addr, bytes, region_bytes }))
+    }
+}
+
+impl CallFault {
+    /// Returns the error of a call that ended so.
+    #[cold]
+    pub fn of(self, node: u8, procedure: u64) -> FabricError {
+        FabricError::Call(Box::new(CallError { node, procedure, fault: self }))
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! - [`Endpoint`], [`Fabric`]: the contract.
 //! - [`Batch`]: verbs posted together and awaited together, one round trip.
+//! - [`Procedures`]: code that runs at a memory node, for what verbs cannot do.
 //! - [`local`]: the provider for this process's memory and for shared files.
 //! - `tcp`: the provider for memory nodes across a network (feature `tcp`, with TLS: `tls`);
 //!   `wire`: what both ends share.
@@ -45,6 +46,8 @@ compile_error!("darter needs Linux: its open-file-description locks are the proo
 
 mod addr;
 mod batch;
+mod call;
+mod call_fault;
 mod counted;
 mod counters;
 pub mod decorate;
@@ -73,6 +76,8 @@ mod words;
 
 pub use addr::{GlobalAddr, NODES_MAX, OFFSET_BITS, OFFSET_LIMIT};
 pub use batch::{Batch, CasId, FaaId, ReadId, Verb, VerbKind};
+pub use call::{ANSWER_WORDS_MAX, Answer, CALL_WORDS_MAX, Procedures, verify_request};
+pub use call_fault::{CallError, CallFault, MESSAGE_BYTES_MAX, ProcedureError};
 pub use counted::{counted, inflected};
 pub use counters::{Counters, OpCounters};
 pub use decorate::{Counting, Delaying, Failing, Tracing};

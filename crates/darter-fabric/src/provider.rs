@@ -150,6 +150,10 @@ impl Endpoint for ProviderEndpoint {
         each!(self, inner => inner.submit(batch).await)
     }
 
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        each!(self, inner => inner.call(node, procedure, words).await)
+    }
+
     #[inline]
     fn prefetch(&self, addr: GlobalAddr, words: usize) {
         each!(self, inner => inner.prefetch(addr, words));

@@ -45,7 +45,7 @@ pub(super) struct ThreadCounts {
     /// By command: ns in total, commands rejected, commands failed.
     details: Vec<[Counter; 3]>,
     /// The costs of pool operations, by kind of operation.
-    fabric: [[Counter; 6]; OpKind::COUNT],
+    fabric: [[Counter; OpCounters::COUNT]; OpKind::COUNT],
     /// Sessions opened.
     pub(super) sessions: Counter,
     /// When the thread last did its accounting, in ms since the gateway started.
@@ -87,10 +87,7 @@ impl ThreadCounts {
     /// Adds the costs of pool operations.
     pub(super) fn spent(&self, more: &Counters) {
         for (counters, kind) in self.fabric.iter().zip(&more.kinds) {
-            let OpCounters { ops, round_trips, verbs, read_bytes, write_bytes, retries } = *kind;
-            for (tally, more) in
-                counters.iter().zip([ops, round_trips, verbs, read_bytes, write_bytes, retries])
-            {
+            for (tally, more) in counters.iter().zip(kind.to_array()) {
                 tally.add(more);
             }
         }
@@ -148,9 +145,7 @@ impl Sums {
                 *sum += latency.snapshot();
             }
             for (sum, counters) in sums.fabric.kinds.iter_mut().zip(&thread.fabric) {
-                let [ops, round_trips, verbs, read_bytes, write_bytes, retries] =
-                    counters.each_ref().map(Counter::get);
-                *sum += OpCounters { ops, round_trips, verbs, read_bytes, write_bytes, retries };
+                *sum += OpCounters::from_array(counters.each_ref().map(Counter::get));
             }
             for (sum, [nanos, rejected, failed]) in sums.details.iter_mut().zip(&thread.details) {
                 sum.nanos += nanos.get();
@@ -290,8 +285,14 @@ mod tests {
             thread.did(get, Ending::Failed, Duration::from_micros(1));
             thread.did(get, Ending::Rejected, Duration::from_micros(1));
             let mut spent = Counters::default();
-            spent[OpKind::Get] =
-                OpCounters { ops: 1, round_trips: 3, verbs: 4, read_bytes: 256, write_bytes: 8, retries: 0 };
+            spent[OpKind::Get] = OpCounters {
+                ops: 1,
+                round_trips: 3,
+                verbs: 4,
+                read_bytes: 256,
+                write_bytes: 8,
+                ..Default::default()
+            };
             thread.spent(&spent);
         }
         let sums = Sums::of(&threads);

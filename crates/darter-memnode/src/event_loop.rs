@@ -5,6 +5,7 @@ use crate::error::{MemNodeError, system};
 use crate::metrics::DroppedFor;
 use crate::peer::{Peer, Progress};
 use crate::service::{LogLine, Service};
+use crate::workers::Outcome;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::mutant;
 use darter_telemetry::Stop;
@@ -16,8 +17,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// The listener's key; connections have keys above it.
+/// The listener's key; connections have keys above it, and below [`BELL`].
 const LISTENER: u64 = 0;
+/// The key of the bell that workers ring.
+const BELL: u64 = u64::MAX;
 /// Maximum number of sockets served in one iteration.
 const EVENTS_MAX: usize = 256;
 /// Maximum number of connections accepted in one iteration.
@@ -66,6 +69,7 @@ impl<'s> EventLoop<'s> {
         };
         turns.service.metrics.fenced_sessions.set(turns.service.sessions.fenced() as u64);
         turns.watch(&listener, LISTENER).map_err(system("wait for connections"))?;
+        turns.watch(turns.service.workers.bell(), BELL).map_err(system("wait for its workers"))?;
         Ok(Self { listener: Some(listener), ..turns })
     }
 
@@ -104,6 +108,7 @@ impl<'s> EventLoop<'s> {
             for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept(),
+                    BELL => self.finish_calls(endpoint),
                     key => self.serve(key, endpoint),
                 }
             }
@@ -151,7 +156,7 @@ impl<'s> EventLoop<'s> {
             if self.peers.len() - self.service.greeted >= UNGREETED_MAX {
                 self.drop_oldest_ungreeted();
             }
-            let Ok(peer) = Peer::new(stream, address, &self.service) else { continue };
+            let Ok(peer) = Peer::new(stream, address, self.next_key, &self.service) else { continue };
             if self.watch(peer.socket(), self.next_key).is_ok() {
                 self.peers.insert(self.next_key, peer);
                 self.ungreeted.push_back(self.next_key);
@@ -192,6 +197,17 @@ impl<'s> EventLoop<'s> {
         }
         if self.holds_too_much() {
             self.shed();
+        }
+    }
+
+    /// Sends the outcomes of calls to those who still wait for them.
+    fn finish_calls(&mut self, endpoint: &mut LocalEndpoint) {
+        for Outcome { peer: key, id, result } in self.service.workers.outcomes() {
+            if let Some(peer) = self.peers.get_mut(&key) {
+                self.service.metrics.calls.add(1);
+                peer.finish_call(id, result);
+                self.serve(key, endpoint);
+            }
         }
     }
 

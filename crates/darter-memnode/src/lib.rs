@@ -7,6 +7,9 @@
 //! anything. It stops reading from a client that does not read its replies, drops it if that lasts,
 //! and limits the memory of all connections together.
 //!
+//! Clients can call procedures ([`MemNodeOptions::procedures`]). Threads of their own run them
+//! (`workers.rs`), and the serving thread sends the answers as they come.
+//!
 //! With an RDMA device ([`MemNodeOptions::device`]) clients' verbs go through queue pairs
 //! (`queues.rs`), and the thread serves the other requests only.
 //!
@@ -24,6 +27,7 @@ mod queues;
 mod region;
 mod service;
 mod sessions;
+mod workers;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};
 pub use error::MemNodeError;
@@ -44,6 +48,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
 use tracing::info;
+use workers::Workers;
 
 /// A memory node that is listening.
 #[derive(Debug)]
@@ -53,6 +58,7 @@ pub struct MemNode {
     boot_id: u64,
     sessions: Sessions,
     queues: Queues,
+    workers: Workers,
     options: MemNodeOptions,
     metrics: Arc<MemNodeMetrics>,
 }
@@ -75,12 +81,15 @@ impl MemNode {
         let export = options.device.as_ref().map(|device| Export::new(device, &memory)).transpose()?;
         let sessions = Sessions::new(ledger, &remembered);
         let metrics = Arc::new(MemNodeMetrics::new(memory.node_bytes(0)));
+        let count = if export.is_some() { 0 } else { options.workers };
+        let workers = Workers::start(count, options.procedures.clone(), options.calls_waiting_max)?;
         Ok(Self {
             listener,
             memory,
             boot_id: remembered.boot_id,
             sessions,
             queues: Queues::new(export),
+            workers,
             options,
             metrics,
         })
@@ -118,6 +127,7 @@ impl MemNode {
             boot_id: self.boot_id,
             sessions: self.sessions,
             queues: self.queues,
+            workers: self.workers,
             metrics: &self.metrics,
             log: LogLimiter::new(Instant::now()),
             greeted: 0,

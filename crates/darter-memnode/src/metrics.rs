@@ -99,6 +99,8 @@ pub struct MemNodeMetrics {
     pub(crate) fenced_sessions: Counter,
     pub(crate) queue_pairs: Counter,
     pub(crate) frames: Counter,
+    /// Calls whose procedures have ended, and whose clients were there to be told.
+    pub(crate) calls: Counter,
     pub(crate) verbs: [Counter; VERB_KINDS.len()],
     pub(crate) batch_verbs: Histogram,
     /// Nanoseconds from finding sockets ready to having served all of them.
@@ -145,6 +147,8 @@ pub struct MemNodeCounts {
     pub frames: u64,
     /// Verbs executed.
     pub verbs: u64,
+    /// Calls answered.
+    pub calls: u64,
 }
 
 impl MemNodeMetrics {
@@ -160,6 +164,7 @@ impl MemNodeMetrics {
             fenced_sessions: Counter::default(),
             queue_pairs: Counter::default(),
             frames: Counter::default(),
+            calls: Counter::default(),
             verbs: Default::default(),
             batch_verbs: Histogram::new(&BATCH_BOUNDS),
             turn_nanos: Histogram::new(&NANOS_BOUNDS),
@@ -218,6 +223,7 @@ impl MemNodeMetrics {
             dropped: sum(&self.dropped),
             frames: self.frames.get(),
             verbs: sum(&self.verbs),
+            calls: self.calls.get(),
         }
     }
 }

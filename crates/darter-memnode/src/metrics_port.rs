@@ -75,6 +75,7 @@ impl Collector for MemNodeMetrics {
         let queue_pairs = self.queue_pairs.get();
         page.gauge("queue_pairs", "Connections whose verbs go through the RDMA device", None, queue_pairs)?;
         page.counter("frames", "Requests taken, batches among them", None, self.frames.get())?;
+        page.counter("calls", "Calls whose outcome was sent", None, self.calls.get())?;
         let verbs = labelled("kind", VERB_KINDS.map(|(_, name)| name), &self.verbs);
         page.counters("verbs", "Verbs executed", None, verbs)?;
         page.histogram(

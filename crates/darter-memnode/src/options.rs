@@ -1,5 +1,6 @@
 //! The options of a memory node.
 
+use darter_fabric::Procedures;
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::wire::{self, NodeTls};
 use std::time::Duration;
@@ -17,6 +18,12 @@ pub struct MemNodeOptions {
     /// atomic to each other. Nothing encrypts what RDMA carries, whatever `tls` says. `None`: TCP
     /// only.
     pub device: Option<DeviceName>,
+    /// The procedures that clients can call.
+    pub procedures: Procedures,
+    /// Threads that run procedures. Without one, and with `device`, calls are refused.
+    pub workers: usize,
+    /// Maximum number of calls that wait for a worker; beyond it a call is refused.
+    pub calls_waiting_max: usize,
     /// Maximum number of connections.
     pub connections_max: usize,
     /// Maximum number of connections that wait to be accepted; the system may allow fewer
@@ -44,6 +51,9 @@ impl Default for MemNodeOptions {
             token: Vec::new(),
             tls: None,
             device: None,
+            procedures: Procedures::new(),
+            workers: 0,
+            calls_waiting_max: 1024,
             connections_max: 1024,
             backlog: 1024,
             frame_bytes_max: wire::FRAME_BYTES_MAX,

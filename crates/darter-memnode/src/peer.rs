@@ -5,6 +5,7 @@ use crate::metrics::{DroppedFor, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::QueueId;
 use crate::service::Service;
+use crate::workers::Call;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::Channel;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
@@ -12,7 +13,7 @@ use darter_fabric::wire::{
     self, Challenge, Control, Hello, Opening, Pairing, Refusal, ReplyHead, RequestHead, RequestKind, Welcome,
 };
 use darter_fabric::wire::{Inbox, Outbox};
-use darter_fabric::{Fabric, FabricError, mutant};
+use darter_fabric::{CallFault, Fabric, FabricError, mutant};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -38,6 +39,10 @@ pub(crate) struct Peer {
     session: u64,
     /// The queue pair that its verbs go through, if it asked for one.
     queue: Option<QueueId>,
+    /// Its key in the event loop.
+    key: u64,
+    /// Calls of it that have no outcome yet.
+    calls: usize,
     /// The transcript that the client's proof must cover, once it was challenged.
     transcript: Option<Transcript>,
     is_greeted: bool,
@@ -60,7 +65,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(stream: TcpStream, address: SocketAddr, service: &Service<'_>) -> io::Result<Self> {
+    pub(crate) fn new(
+        stream: TcpStream,
+        address: SocketAddr,
+        key: u64,
+        service: &Service<'_>,
+    ) -> io::Result<Self> {
         Ok(Self {
             channel: Channel::accepted(stream, service.options.tls.as_ref())?,
             address,
@@ -68,6 +78,8 @@ impl Peer {
             output: Outbox::default(),
             session: 0,
             queue: None,
+            key,
+            calls: 0,
             transcript: None,
             is_greeted: false,
             is_closing: false,
@@ -194,7 +206,8 @@ impl Peer {
                     // A request or a handshake that has begun may be completed.
                     let is_amid =
                         !self.input.arrived().is_empty() && !mutant!("node-drain-ends-amid-a-request");
-                    let is_done = self.is_greeted && !is_amid;
+                    let owes_answers = self.calls > 0 && !mutant!("node-drain-forgets-calls");
+                    let is_done = self.is_greeted && !is_amid && !owes_answers;
                     self.is_closing = service.is_draining && is_done;
                     break;
                 }
@@ -208,7 +221,8 @@ impl Peer {
         }
         // More frames may be waiting, which the next turn finds out. When the node drains, a client
         // with nothing in progress gets its end without a message.
-        self.has_frames |= service.is_draining && self.is_greeted && self.input.arrived().is_empty();
+        let owes_nothing = self.is_greeted && self.calls == 0;
+        self.has_frames |= service.is_draining && owes_nothing && self.input.arrived().is_empty();
         // What was read may have been TLS records that need a response.
         let is_sent = self.send(service).is_ok();
         if is_sent && !(self.is_closing && self.output.waiting() == 0) {
@@ -386,6 +400,10 @@ impl Peer {
                 self.run_batch(&head, payload, service, endpoint);
                 return Some(end);
             }
+            RequestKind::Call => {
+                self.call(&head, payload, service);
+                return Some(end);
+            }
             RequestKind::Pair => {
                 self.pair(&head, payload, service);
                 return Some(end);
@@ -403,7 +421,7 @@ impl Peer {
             return None;
         };
         let done = match kind {
-            RequestKind::Batch | RequestKind::Pair => Ok(Refusal::Malformed),
+            RequestKind::Batch | RequestKind::Pair | RequestKind::Call => Ok(Refusal::Malformed),
             RequestKind::Claim => service.sessions.claim(about.number, self.session),
             RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
             RequestKind::Release => {
@@ -414,7 +432,7 @@ impl Peer {
                 service.region.persist().map(|()| Refusal::None).map_err(MemNodeError::from)
             }
         };
-        service.end_fenced_queues();
+        service.end_fenced();
         match done {
             Ok(refusal) => self.refuse(&head, refusal, ""),
             Err(error) => self.refuse(&head, Refusal::Failed, &error.to_string()),
@@ -436,9 +454,39 @@ impl Peer {
         match service.pair(self.session, &theirs) {
             Ok((queue, ours)) => {
                 self.queue = Some(queue);
-                self.reply(head, Refusal::None, wire::as_bytes(&ours));
+                self.reply(head.id, Refusal::None, wire::as_bytes(&ours));
             }
             Err((refusal, text)) => self.refuse(head, refusal, &text),
+        }
+    }
+
+    /// Hands a call to the workers, or refuses it.
+    fn call(&mut self, head: &RequestHead, payload: &[u8], service: &mut Service<'_>) {
+        let Some((procedure, words)) = wire::take_call(payload) else {
+            self.refuse(head, Refusal::Malformed, "a call that is not whole words");
+            self.drop_for(DroppedFor::Malformed);
+            return;
+        };
+        let (peer, id, session) = (self.key, head.id, self.session);
+        match service.workers.submit(Call { peer, id, session, procedure, words }) {
+            Ok(()) => self.calls += 1,
+            Err(fault) => self.answer(id, Err(fault)),
+        }
+    }
+
+    /// Replies to a call that has an outcome.
+    pub(crate) fn finish_call(&mut self, id: u64, result: Result<Vec<u64>, CallFault>) {
+        self.calls -= 1;
+        self.answer(id, result);
+    }
+
+    fn answer(&mut self, id: u64, result: Result<Vec<u64>, CallFault>) {
+        match result {
+            Ok(words) => self.reply(id, Refusal::None, bytemuck::cast_slice(&words)),
+            Err(fault) => {
+                let (refusal, payload) = wire::put_fault(&fault);
+                self.reply(id, refusal, &payload);
+            }
         }
     }
 
@@ -486,18 +534,13 @@ impl Peer {
 
     /// Replies without words: with a refusal and its text, or with success.
     fn refuse(&mut self, head: &RequestHead, refusal: Refusal, text: &str) {
-        self.reply(head, refusal, &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)]);
+        self.reply(head.id, refusal, &text.as_bytes()[..text.len().min(wire::TEXT_BYTES_MAX)]);
     }
 
     /// Replies with a payload that is not verbs' results.
-    fn reply(&mut self, head: &RequestHead, refusal: Refusal, payload: &[u8]) {
-        let reply = ReplyHead {
-            refusal: refusal as u8,
-            reserved: 0,
-            verbs: 0,
-            bytes: payload.len() as u32,
-            id: head.id,
-        };
+    fn reply(&mut self, id: u64, refusal: Refusal, payload: &[u8]) {
+        let reply =
+            ReplyHead { refusal: refusal as u8, reserved: 0, verbs: 0, bytes: payload.len() as u32, id };
         self.output.bytes.extend_from_slice(wire::as_bytes(&reply));
         self.output.bytes.extend_from_slice(payload);
     }

@@ -67,6 +67,11 @@ impl Region {
         Ok(Self { memory, ledger: Some(ledger), remembered })
     }
 
+    /// Returns the region as its own process sees it, for procedures to run on.
+    pub fn fabric(&self) -> &Local {
+        &self.memory
+    }
+
     /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.memory.node_bytes(0)

@@ -4,6 +4,7 @@ use crate::metrics::{DroppedFor, MemNodeMetrics, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::{QueueId, Queues};
 use crate::sessions::Sessions;
+use crate::workers::Workers;
 use darter_fabric::Local;
 use darter_fabric::wire::{Pairing, Refusal};
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
@@ -44,6 +45,7 @@ pub(crate) struct Service<'s> {
     pub(crate) boot_id: u64,
     pub(crate) sessions: Sessions,
     pub(crate) queues: Queues,
+    pub(crate) workers: Workers,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
     /// Open connections that have completed the handshake.
@@ -73,9 +75,10 @@ impl Service<'_> {
         self.metrics.queue_pairs.set(self.queues.len() as u64);
     }
 
-    /// Ends the queue pairs of fenced sessions.
-    pub(crate) fn end_fenced_queues(&mut self) {
-        let Self { queues, sessions, .. } = self;
+    /// Ends the queue pairs of fenced sessions, and takes back their calls that have not begun.
+    pub(crate) fn end_fenced(&mut self) {
+        let Self { queues, sessions, workers, .. } = self;
+        workers.forget_fenced(|session| sessions.is_fenced(session));
         queues.end_fenced(|session| sessions.is_fenced(session));
         self.metrics.queue_pairs.set(self.queues.len() as u64);
     }

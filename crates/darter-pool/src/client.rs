@@ -116,6 +116,17 @@ impl<F: Fabric> Client<F> {
         self.link.submit(batch).await
     }
 
+    /// Calls a procedure of a memory node: one round trip, and no verb.
+    ///
+    /// # Errors
+    /// The fabric's; [`FabricError::Call`] says what became of the call.
+    pub async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        if self.yields {
+            yield_once().await;
+        }
+        self.link.call(node, procedure, words).await
+    }
+
     /// Whether this client's futures are pending once before each batch, also where every batch is
     /// done at once: whoever polls them can then pace a long walk, or end it.
     pub fn set_yielding(&mut self, yes: bool) {

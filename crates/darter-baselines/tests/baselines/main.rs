@@ -9,6 +9,7 @@ mod common;
 mod ground;
 
 mod art;
+mod calls;
 mod chime;
 mod ladder;
 mod sherman;

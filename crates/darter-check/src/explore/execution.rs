@@ -60,7 +60,7 @@ impl Execution<'_> {
             }
             executor.events(&mut events);
             let runs = |event: &Event| !matches!(event.kind, EventKind::Execute { .. });
-            if executor.all_ended() && !events.iter().any(runs) && !self.has_living_verbs(&events) {
+            if executor.all_ended() && !events.iter().any(runs) && !self.has_living_verbs(executor, &events) {
                 return Ok(());
             }
             self.hold_back(&mut events);
@@ -99,17 +99,20 @@ impl Execution<'_> {
                 recorder.tick();
                 if let EventKind::Execute { access, .. } = event.kind {
                     let whole = !access.is_long || words >= access.words;
-                    let process = self.plan.process_of(event.task as usize) as usize;
-                    self.outcome.verbs[process] += u64::from(whole);
-                    recorder.verbs[event.task as usize] += u64::from(whole);
-                    if self.scheduler.is_eager() {
-                        recorder.begin_now(event.task);
+                    // A task that is no client's is a server's, and runs a procedure.
+                    let process = executor.process_of(event.task) as usize;
+                    count_at(&mut self.outcome.verbs, process, u64::from(whole));
+                    if let Some(verbs) = recorder.verbs.get_mut(event.task as usize) {
+                        *verbs += u64::from(whole);
+                        if self.scheduler.is_eager() {
+                            recorder.begin_now(event.task);
+                        }
                     }
                 }
             }
             executor.perform(event, words, order);
             self.outcome.steps += 1;
-            self.outcome.events[event.task as usize] += 1;
+            count_at(&mut self.outcome.events, event.task as usize, 1);
             self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
             if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.fixture.sim.misuse()) {
                 return Err(Violation::new("misuse", misuse.to_string()));
@@ -139,9 +142,9 @@ impl Execution<'_> {
         }
     }
 
-    fn has_living_verbs(&self, events: &[Event]) -> bool {
+    fn has_living_verbs(&self, executor: &Executor<'_>, events: &[Event]) -> bool {
         events.iter().any(|event| {
-            let process = self.plan.process_of(event.task as usize);
+            let process = executor.process_of(event.task);
             !self.outcome.struck.iter().any(|fault| matches!(fault, Fault::Kill(who, _) if *who == process))
         })
     }
@@ -195,6 +198,14 @@ impl Execution<'_> {
             }
         }
     }
+}
+
+/// Adds to a count of a list, which grows with the processes and tasks of servers.
+fn count_at(counts: &mut Vec<u64>, at: usize, more: u64) {
+    if counts.len() <= at {
+        counts.resize(at + 1, 0);
+    }
+    counts[at] += more;
 }
 
 /// Ends a process as a crash would, wherever its tasks are.

@@ -149,4 +149,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "For want of memory the connection that holds least is dropped.",
         FoundBy::Tests("-p darter-memnode --test memnode who_holds_most_is_dropped_and_nobody_else"),
     ),
+    Mutant::new(
+        "memory node",
+        "node-call-in-the-nodes-turn",
+        "A call runs in the node's turn, and whatever comes behind it waits.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_procedure_that_waits_holds_up_neither_verbs_nor_other_calls",
+        ),
+    ),
+    Mutant::new(
+        "memory node",
+        "node-worker-ends-with-a-panic",
+        "A worker ends with the procedure that panicked, and nobody is told.",
+        FoundBy::Tests("-p darter-memnode --test memnode a_panic_is_told_and_the_worker_goes_on"),
+    ),
+    Mutant::new(
+        "memory node",
+        "node-calls-wait-without-bound",
+        "As many calls wait for a worker as come.",
+        FoundBy::Tests("-p darter-memnode --test memnode more_calls_than_may_wait_are_refused"),
+    ),
+    Mutant::new(
+        "memory node",
+        "node-fenced-sessions-call-runs",
+        "A call that waits for a worker runs although its session was fenced meanwhile.",
+        FoundBy::Tests("-p darter-memnode --test memnode a_call_that_waits_ends_with_its_session"),
+    ),
+    Mutant::new(
+        "memory node",
+        "node-drain-forgets-calls",
+        "A node that drains hangs up on who waits for a procedure.",
+        FoundBy::Tests("-p darter-memnode --test memnode a_node_that_stops_answers_its_calls_first"),
+    ),
 ];

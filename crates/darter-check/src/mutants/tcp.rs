@@ -171,4 +171,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "A reply with more words than its verbs wanted is taken.",
         FoundBy::Tests("-p darter-fabric --lib answers_fit_or_are_refused"),
     ),
+    Mutant::new(
+        "tcp",
+        "tcp-answer-to-the-oldest-call",
+        "The answer to a call is taken for that of the call that has waited longest.",
+        FoundBy::Tests(
+            "-p darter-memnode --test memnode a_procedure_that_waits_holds_up_neither_verbs_nor_other_calls",
+        ),
+    ),
+    Mutant::new(
+        "tcp",
+        "tcp-lost-call-told-as-unsent",
+        "A call that was under way when its connection ended is told as never sent.",
+        FoundBy::Tests("-p darter-memnode --test memnode a_call_ends_with_its_connection"),
+    ),
+    Mutant::new(
+        "tcp",
+        "tcp-calls-wait-for-a-silent-node",
+        "A client whose calls alone are under way asks a silent node for no sign.",
+        FoundBy::Tests("-p darter-memnode --test memnode a_call_to_a_node_that_falls_silent_ends"),
+    ),
 ];

@@ -139,6 +139,15 @@ impl<E: Endpoint> Endpoint for AgingEndpoint<E> {
         self.inner.submit(batch)
     }
 
+    fn call(
+        &mut self,
+        node: u8,
+        procedure: u64,
+        words: Vec<u64>,
+    ) -> impl Future<Output = Result<Vec<u64>, FabricError>> + Send {
+        self.inner.call(node, procedure, words)
+    }
+
     #[inline]
     fn begin(&mut self, kind: OpKind) {
         self.inner.begin(kind);

@@ -57,6 +57,16 @@ impl<E: Endpoint> Endpoint for CountingEndpoint<E> {
         self.inner.submit(batch)
     }
 
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        let counters = &mut self.counters[self.kind];
+        counters.round_trips += 1;
+        counters.calls += 1;
+        counters.call_bytes += words.len() as u64 * 8;
+        let answer = self.inner.call(node, procedure, words).await?;
+        self.counters[self.kind].answer_bytes += answer.len() as u64 * 8;
+        Ok(answer)
+    }
+
     #[inline]
     fn begin(&mut self, kind: OpKind) {
         self.kind = kind;

@@ -26,6 +26,16 @@ pub struct Delay {
     pub jitter: Jitter,
 }
 
+impl Delay {
+    /// Waits as long as it says before something is posted.
+    async fn before(self) {
+        pending(self.pending_before).await;
+        if !self.sleep.is_zero() {
+            std::thread::sleep(self.sleep);
+        }
+    }
+}
+
 /// A fabric whose round trips are delayed.
 #[derive(Clone, Debug)]
 pub struct Delaying<F> {
@@ -87,10 +97,7 @@ impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
     forward_endpoint!();
 
     async fn submit(&mut self, batch: Batch) -> Result<Batch, FabricError> {
-        pending(self.delay.pending_before).await;
-        if !self.delay.sleep.is_zero() {
-            std::thread::sleep(self.delay.sleep);
-        }
+        self.delay.before().await;
         let outcome = match self.jitter.draw() {
             None => self.inner.submit(batch).await,
             Some((Moment::Before, time)) => {
@@ -107,6 +114,22 @@ impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
         let batch = outcome?;
         pending(self.delay.pending_after).await;
         Ok(batch)
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        self.delay.before().await;
+        let delay = self.jitter.draw();
+        // A request travels whole: there is nothing to delay within it.
+        if let Some((Moment::Before | Moment::Within, time)) = delay {
+            self.jitter.delay(time);
+        }
+        let outcome = self.inner.call(node, procedure, words).await;
+        if let Some((Moment::After, time)) = delay {
+            self.jitter.delay(time);
+        }
+        let answer = outcome?;
+        pending(self.delay.pending_after).await;
+        Ok(answer)
     }
 
     #[inline]

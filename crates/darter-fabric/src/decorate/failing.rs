@@ -9,7 +9,7 @@ use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where to fail. Verbs and batches are counted from 0 over all endpoints, from the moment the plan
-/// is set.
+/// is set. A call counts as a batch of one verb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailPoint {
     /// Nowhere: only count.
@@ -169,6 +169,18 @@ impl<E: Endpoint> Endpoint for FailingEndpoint<E> {
                 let verbs = batch.len() as u64;
                 self.inner.submit(batch).await?;
                 Err(FabricError::Injected { verb: before + verbs })
+            }
+        }
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        let (verdict, before) = self.plan.with(|state| state.judge(1));
+        match verdict {
+            Verdict::Pass => self.inner.call(node, procedure, words).await,
+            Verdict::Cut(_) => Err(FabricError::Injected { verb: before }),
+            Verdict::LoseReply => {
+                self.inner.call(node, procedure, words).await?;
+                Err(FabricError::Injected { verb: before + 1 })
             }
         }
     }

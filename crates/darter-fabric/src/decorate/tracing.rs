@@ -4,6 +4,7 @@ use super::{forward_endpoint, forward_fabric};
 use crate::{Batch, Counters, Endpoint, Fabric, FabricError, GlobalAddr, OpKind, VerbKind};
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One verb of the record, as it was posted.
@@ -73,7 +74,8 @@ impl Trace {
         self.with(|ring| ring.verbs.drain(..).collect())
     }
 
-    /// Round trips since the fabric was wrapped, also those the record has forgotten.
+    /// Round trips since the fabric was wrapped, also those the record has forgotten. Calls are
+    /// among them, and leave no verb in the record.
     pub fn round_trips(&self) -> u64 {
         self.with(|ring| ring.round_trips)
     }
@@ -194,6 +196,16 @@ impl<E: Endpoint> Endpoint for TracingEndpoint<E> {
         let mut batch = self.inner.submit(batch).await?;
         self.trace.with(|ring| ring.complete(first, &mut batch));
         Ok(batch)
+    }
+
+    fn call(
+        &mut self,
+        node: u8,
+        procedure: u64,
+        words: Vec<u64>,
+    ) -> impl Future<Output = Result<Vec<u64>, FabricError>> + Send {
+        self.trace.with(|ring| ring.round_trips += 1);
+        self.inner.call(node, procedure, words)
     }
 
     fn begin(&mut self, kind: OpKind) {

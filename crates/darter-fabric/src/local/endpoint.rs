@@ -14,6 +14,7 @@
 
 use super::LocalPool;
 use super::mapping::Mapping;
+use crate::call::NodeProcedures;
 use crate::spares::Spares;
 use crate::{Batch, Endpoint, FabricError, GlobalAddr, Verb, VerbKind};
 use std::sync::Arc;
@@ -191,11 +192,12 @@ impl Drop for Order {
 pub struct LocalEndpoint {
     pub(super) pool: Arc<LocalPool>,
     spares: Spares,
+    procedures: NodeProcedures,
 }
 
 impl LocalEndpoint {
-    pub(super) fn new(pool: Arc<LocalPool>) -> Self {
-        Self { pool, spares: Spares::default() }
+    pub(super) fn new(pool: Arc<LocalPool>, procedures: NodeProcedures) -> Self {
+        Self { pool, spares: Spares::default(), procedures }
     }
 }
 
@@ -226,5 +228,13 @@ impl Endpoint for LocalEndpoint {
     async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
         self.pool.regions.execute(&mut batch)?;
         Ok(batch)
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        if usize::from(node) >= self.pool.regions.nodes() {
+            return Err(FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0));
+        }
+        let procedures = self.procedures.of(node).map_err(|fault| fault.of(node, procedure))?;
+        procedures.run(procedure, words).await.map_err(|fault| fault.of(node, procedure))
     }
 }

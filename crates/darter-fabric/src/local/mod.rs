@@ -32,7 +32,8 @@ mod snapshot;
 pub use endpoint::LocalEndpoint;
 pub use file::{FileOptions, Space};
 
-use crate::{Capabilities, Fabric, FabricError, FenceOutcome, Identity, Suspect};
+use crate::call::NodeProcedures;
+use crate::{Capabilities, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Procedures, Suspect};
 use crate::{NODES_MAX, OFFSET_LIMIT, SUPERBLOCK_BYTES};
 use endpoint::Regions;
 use file::PoolFile;
@@ -48,6 +49,8 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Debug)]
 pub struct Local {
     pool: Arc<LocalPool>,
+    /// What can be called through this handle and its clones.
+    procedures: NodeProcedures,
 }
 
 /// What clones and endpoints share. The memory lives until the last of them is dropped.
@@ -161,7 +164,22 @@ impl Local {
     }
 
     fn over(mapping: Mapping, bytes_per_node: u64, nodes: usize, source: Source) -> Self {
-        Self { pool: Arc::new(LocalPool { regions: Regions::new(mapping, bytes_per_node, nodes), source }) }
+        let regions = Regions::new(mapping, bytes_per_node, nodes);
+        Self { pool: Arc::new(LocalPool { regions, source }), procedures: NodeProcedures::default() }
+    }
+
+    /// Returns the same pool with procedures at a node, which endpoints of the returned handle and
+    /// its clones can call: they run in the calling task.
+    ///
+    /// # Errors
+    /// [`FabricError::OutOfBounds`] if there is no such node.
+    pub fn with_procedures(&self, node: u8, procedures: Procedures) -> Result<Self, FabricError> {
+        if usize::from(node) >= self.nodes() {
+            return Err(FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0));
+        }
+        let mut served = self.clone();
+        served.procedures.set(node, procedures);
+        Ok(served)
     }
 
     /// Returns the file the pool lives in; `None` for memory.
@@ -220,7 +238,7 @@ impl Fabric for Local {
     type Endpoint = LocalEndpoint;
 
     fn endpoint(&self) -> Result<LocalEndpoint, FabricError> {
-        Ok(LocalEndpoint::new(Arc::clone(&self.pool)))
+        Ok(LocalEndpoint::new(Arc::clone(&self.pool), self.procedures.clone()))
     }
 
     #[inline]
@@ -241,6 +259,7 @@ impl Fabric for Local {
             on_chip_bytes: 0,
             persistent: matches!(self.pool.source, Source::File(_)),
             inline_bytes: u32::MAX,
+            calls: true,
         }
     }
 

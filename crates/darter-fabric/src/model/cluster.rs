@@ -6,8 +6,8 @@
 //! its waker was woken, by another task or by itself: then it costs the thread `wake-ns`, so that
 //! no spin can stop the clock.
 
+use super::call_flight::Request;
 use super::fabric::Model;
-
 use super::nic::{PS, Ps};
 use super::report::Report;
 use super::spec::Seat;
@@ -179,6 +179,14 @@ impl<'f> Cluster<'f> {
                 Happening::Arrive { flight, verb } => world.arrive(flight, verb),
                 Happening::Execute { flight, verb } => world.execute(flight, verb),
                 Happening::Return { flight, verb } => world.answer(flight, verb),
+                Happening::CallArrive { call } => world.call_arrives(call),
+                Happening::CallReturn { call } => world.call_returns(call),
+                Happening::CallRun { call } => {
+                    let request = world.take_request(call);
+                    drop(world);
+                    let Some(outcome) = request.map(Request::run) else { continue };
+                    model.world().call_ran(call, outcome);
+                }
                 Happening::Run { task, cost } => {
                     let number = task.wrapping_sub(self.first) as usize;
                     let Some(Task { thread, future: Some(_), .. }) = self.tasks.get(number) else { continue };

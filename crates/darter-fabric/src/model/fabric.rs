@@ -1,13 +1,15 @@
 //! The fabric and its endpoints, as the processes of a modelled cluster see them.
 
+use super::call_flight::{CallResult, Request};
 use super::nic::PS;
 use super::parameters::ModelSpec;
 use super::report::Report;
 use super::world::{Cost, Happening, World};
+use crate::call::NodeProcedures;
 use crate::spares::Spares;
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, OpKind, Orphans,
-    Suspect,
+    Batch, CALL_WORDS_MAX, CallFault, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr,
+    Identity, OpKind, Orphans, Procedures, Suspect, verify_request,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::future::Future;
@@ -25,6 +27,8 @@ pub struct Model {
     spec: Arc<ModelSpec>,
     world: Arc<Mutex<World>>,
     compute_node: u32,
+    /// What can be called through this handle and its clones.
+    procedures: NodeProcedures,
 }
 
 impl Model {
@@ -35,7 +39,12 @@ impl Model {
     pub fn new(spec: &ModelSpec) -> Result<Self, FabricError> {
         spec.verify().map_err(|error| FabricError::geometry(error.to_string()))?;
         let world = Arc::new(Mutex::new(World::new(spec)));
-        Ok(Self { spec: Arc::new(spec.clone()), world, compute_node: 0 })
+        Ok(Self {
+            spec: Arc::new(spec.clone()),
+            world,
+            compute_node: 0,
+            procedures: NodeProcedures::default(),
+        })
     }
 
     /// Returns the same cluster as another compute node's process sees it. There must be that many.
@@ -43,6 +52,25 @@ impl Model {
     pub fn compute_node(&self, number: usize) -> Self {
         assert!((number as u64) < self.spec.compute_nodes, "there is no compute node {number}");
         Self { compute_node: number as u32, ..self.clone() }
+    }
+
+    /// Returns the same cluster with procedures at a node, which endpoints of the returned handle
+    /// and its clones can call. They run on the node's cores, and take effect at one instant each.
+    ///
+    /// # Errors
+    /// [`FabricError::OutOfBounds`] if there is no such node.
+    pub fn with_procedures(&self, node: u8, procedures: Procedures) -> Result<Self, FabricError> {
+        self.admit_node(node)?;
+        let mut served = self.clone();
+        served.procedures.set(node, procedures);
+        Ok(served)
+    }
+
+    fn admit_node(&self, node: u8) -> Result<(), FabricError> {
+        if usize::from(node) < self.nodes() {
+            return Ok(());
+        }
+        Err(FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0))
     }
 
     /// Returns the cluster's parameters.
@@ -123,6 +151,7 @@ impl Fabric for Model {
             on_chip_bytes: self.spec.onchip_bytes,
             persistent: false,
             inline_bytes: self.spec.inline_bytes as u32,
+            calls: true,
         }
     }
 
@@ -178,6 +207,21 @@ impl Endpoint for ModelEndpoint {
         Submission { endpoint: self, state: ModelBatchState::Unposted(batch) }
     }
 
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        self.model.admit_node(node)?;
+        let refused = |fault: CallFault| fault.of(node, procedure);
+        let procedures = self.model.procedures.of(node).map_err(refused)?;
+        verify_request(words.len(), CALL_WORDS_MAX).map_err(refused)?;
+        let request = Request { procedures, procedure, words };
+        let running = self.model.world().running;
+        let Some((task, _)) = running else {
+            return request.run().map_err(refused);
+        };
+        let call = self.model.world().post_call(task, self.model.compute_node, node, request);
+        let mut waiting = WaitingCall { endpoint: self, call: Some(call) };
+        std::future::poll_fn(|_| waiting.poll()).await.map_err(refused)
+    }
+
     fn in_flight(&self) -> usize {
         self.orphans.load(Ordering::Relaxed)
     }
@@ -213,6 +257,32 @@ impl Endpoint for ModelEndpoint {
         let mut world = self.model.world();
         let op = world.prices.op;
         world.work(op);
+    }
+}
+
+/// A call that its future waits for. Dropped before the answer has come, it leaves the procedure to
+/// run.
+struct WaitingCall<'e> {
+    endpoint: &'e ModelEndpoint,
+    /// `None` once its outcome was taken.
+    call: Option<u32>,
+}
+
+impl WaitingCall<'_> {
+    fn poll(&mut self) -> Poll<CallResult> {
+        let Some(outcome) = self.call.and_then(|call| self.endpoint.model.world().take_call(call)) else {
+            return Poll::Pending;
+        };
+        self.call = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        if let Some(call) = self.call {
+            self.endpoint.model.world().orphan_call(call, &self.endpoint.orphans);
+        }
     }
 }
 

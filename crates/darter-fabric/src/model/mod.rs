@@ -15,6 +15,9 @@
 //!   are posted and cost nothing: so a pool is made, filled and checked.
 //! - [`Report`] lists how busy each resource was.
 //!
+//! A node can have procedures ([`Model::with_procedures`]): a call takes one of its cores for a
+//! time.
+//!
 //! READs and WRITEs of several words take effect at one instant: they do not tear here. Compute
 //! nodes do not fail. Those things are what [`crate::sim`] is for.
 //!
@@ -42,6 +45,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod call_flight;
+mod calls;
 mod cluster;
 mod fabric;
 mod memory;
@@ -57,6 +62,8 @@ pub use parameters::{ModelSpec, PARAMETERS, Parameter, Preset, Unit};
 pub use report::{Bottleneck, MachineUse, Report, Resource};
 pub use spec::{Seat, Setting, SpecError};
 
+#[cfg(test)]
+mod call_tests;
 #[cfg(test)]
 mod papers;
 #[cfg(test)]

@@ -22,6 +22,11 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// When all work promised so far would be done.
+    pub(super) fn free_at(&self) -> Ps {
+        self.free_at
+    }
+
     /// Queues work of `service` that is known `now` and ready at `ready`; returns when it begins
     /// and when it is done.
     #[inline]
@@ -69,6 +74,7 @@ pub(super) struct Prices {
     pub poll: Ps,
     pub wake: Ps,
     pub op: Ps,
+    pub call: Ps,
     /// A byte on the wire, in 65,536ths of a picosecond.
     byte: u64,
     header: u64,
@@ -94,6 +100,7 @@ impl Prices {
             poll: spec.poll_ns * PS,
             wake: spec.wake_ns * PS,
             op: spec.op_ns * PS,
+            call: spec.call_ns * PS,
             byte: ((8 * PS * 1_000_000_000) << 16) / spec.nic_bits_per_s,
             header: spec.header_bytes,
             mtu: spec.mtu_bytes,

@@ -273,6 +273,16 @@ parameters! {
         dart 300 "assumed: a few hundred instructions and some cache misses";
         smart 300 "assumed: a few hundred instructions and some cache misses";
         sherman 300 "assumed: a few hundred instructions and some cache misses";
+    memory_cores "mn-cores" Count 1..=1_024,
+        "Cores of a memory node that run procedures for its callers, each one at a time.";
+        dart 24 "assumed: as in the testbed of XStore (OSDI 2020), \"The server has two 12-core CPUs\" (figure 2)";
+        smart 24 "assumed: as in the testbed of XStore (OSDI 2020), \"The server has two 12-core CPUs\" (figure 2)";
+        sherman 24 "assumed: as in the testbed of XStore (OSDI 2020), \"The server has two 12-core CPUs\" (figure 2)";
+    call_ns "call-ns" Nanoseconds 0..=1_000_000_000,
+        "How long a call takes one of them.";
+        dart 1_000 "assumed: \"around 24M reqs/s\" of a server-centric store on 24 cores (XStore, OSDI 2020, 3)";
+        smart 1_000 "assumed: \"around 24M reqs/s\" of a server-centric store on 24 cores (XStore, OSDI 2020, 3)";
+        sherman 1_000 "assumed: \"around 24M reqs/s\" of a server-centric store on 24 cores (XStore, OSDI 2020, 3)";
     seed "seed" Count 0..=18_446_744_073_709_551_615,
         "What the jitter is drawn from.";
         dart 1 "any";

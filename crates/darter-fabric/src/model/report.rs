@@ -24,6 +24,8 @@ pub enum Resource {
     Address,
     /// Verbs a second on a NIC's own memory.
     OnChip,
+    /// The cores of a memory node that run procedures.
+    Cores,
 }
 
 impl Resource {
@@ -38,6 +40,7 @@ impl Resource {
             Self::Atomics => "atomics",
             Self::Address => "one address",
             Self::OnChip => "on-chip memory",
+            Self::Cores => "cores",
         }
     }
 }
@@ -47,8 +50,8 @@ impl Resource {
 pub struct MachineUse {
     /// `cn0`, `mn2`, or `cn0+mn0` for one that is both.
     pub name: String,
-    /// How busy each part was, from 0 to 1; the client threads of a machine that has some on
-    /// average, the addresses of a memory node at most.
+    /// How busy each part was, from 0 to 1; the client threads of a machine that has some and the
+    /// cores of a memory node on average, its addresses at most.
     pub busy: Vec<(Resource, f64)>,
     /// Verbs that its clients posted.
     pub verbs_sent: u64,
@@ -96,6 +99,10 @@ impl Report {
         for (nic, busy) in world.busiest_addresses() {
             hottest[nic] = busy;
         }
+        let mut cores = vec![0; world.nics.len()];
+        for (nic, busy) in world.busy_cores() {
+            cores[nic] = busy;
+        }
         let machine = |number: usize| {
             let nic = &world.nics[number];
             let mut busy = Vec::new();
@@ -112,6 +119,7 @@ impl Report {
                 busy.push((Resource::Atomics, share(nic.atomics.busy)));
                 busy.push((Resource::Address, share(hottest[number])));
                 busy.push((Resource::OnChip, share(nic.chip.busy)));
+                busy.push((Resource::Cores, share(cores[number])));
             }
             let name = match number {
                 number if number < shared => format!("cn{number}+mn{number}"),

@@ -12,7 +12,7 @@ const ROUND: &str = "cn=1,mn=1,threads=1,memory-bytes=1M,rtt-ns=2000,jitter-ns=0
                      verb-ns=30,poll-ns=100,wake-ns=100,op-ns=300";
 
 /// Returns the round cluster with some parameters changed.
-fn model(changes: &str) -> Model {
+pub(super) fn model(changes: &str) -> Model {
     let changed: Vec<&str> =
         changes.split(',').filter_map(|pair| pair.split_once('=')).map(|pair| pair.0).collect();
     let kept =
@@ -21,7 +21,7 @@ fn model(changes: &str) -> Model {
     Model::new(&text.parse().unwrap()).unwrap()
 }
 
-fn at(node: u8, word: u64) -> GlobalAddr {
+pub(super) fn at(node: u8, word: u64) -> GlobalAddr {
     GlobalAddr::new(node, word * 8)
 }
 

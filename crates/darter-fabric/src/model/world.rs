@@ -1,6 +1,7 @@
 //! What all parts of a model share: memory, NICs, verbs on their way, the events to come, and the
 //! clock.
 
+use super::call_flight::CallFlight;
 use super::memory::Memory;
 use super::nic::{Nic, PS, Prices, Ps, Server};
 use super::parameters::ModelSpec;
@@ -19,6 +20,12 @@ pub(super) enum Happening {
     Execute { flight: u32, verb: u32 },
     /// The first bit of its reply reaches the compute node.
     Return { flight: u32, verb: u32 },
+    /// The first bit of a call's request reaches the memory node.
+    CallArrive { call: u32 },
+    /// A core is done with a call: its procedure takes effect.
+    CallRun { call: u32 },
+    /// The first bit of the answer reaches the compute node.
+    CallReturn { call: u32 },
     /// A task's turn has come.
     Run { task: u32, cost: Cost },
 }
@@ -101,9 +108,11 @@ struct OnChip {
 
 /// A memory node.
 #[derive(Debug)]
-struct Node {
+pub(super) struct Node {
     memory: Memory,
-    nic: usize,
+    pub nic: usize,
+    /// Run procedures.
+    pub cores: Vec<Server>,
     on_chip: OnChip,
     /// One server for each address that the NIC tells apart, and the same for its own memory.
     addresses: Vec<Server>,
@@ -119,10 +128,12 @@ pub(super) struct World {
     pub running: Option<(u32, usize)>,
     events: BinaryHeap<Reverse<Event>>,
     events_known: u64,
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
     pub nics: Vec<Nic>,
     flights: Vec<Option<Flight>>,
     spare_flights: Vec<u32>,
+    pub calls: Vec<Option<CallFlight>>,
+    pub spare_calls: Vec<u32>,
     spare_lanes: Vec<Vec<Lane>>,
     pub threads: Vec<Thread>,
     /// Tasks ever spawned.
@@ -146,6 +157,7 @@ impl World {
             memory: Memory::new(spec.memory_bytes),
             nic: if number < shared { number } else { compute + number - shared },
             on_chip: OnChip { left: spec.onchip_bytes, ranges: Vec::new() },
+            cores: vec![Server::default(); spec.memory_cores as usize],
             addresses: vec![Server::default(); spec.atomic_buckets as usize],
             chip_addresses: vec![Server::default(); spec.atomic_buckets as usize],
         };
@@ -159,6 +171,8 @@ impl World {
             nics: vec![Nic::default(); compute + memory - shared],
             flights: Vec::new(),
             spare_flights: Vec::new(),
+            calls: Vec::new(),
+            spare_calls: Vec::new(),
             spare_lanes: Vec::new(),
             threads: vec![Thread::default(); spec.threads as usize],
             tasks: 0,
@@ -209,7 +223,7 @@ impl World {
     }
 
     /// Returns a number below `bound`, or 0 (`SplitMix64`).
-    fn draw(&mut self, bound: u64) -> u64 {
+    pub(super) fn draw(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
         }
@@ -424,7 +438,8 @@ impl World {
     pub(super) fn measure(&mut self) {
         self.measured_since = self.clock;
         let servers = |node: &mut Node| {
-            node.addresses.iter_mut().chain(&mut node.chip_addresses).for_each(|server| server.busy = 0);
+            let addresses = node.addresses.iter_mut().chain(&mut node.chip_addresses);
+            addresses.chain(&mut node.cores).for_each(|server| server.busy = 0);
         };
         self.nodes.iter_mut().for_each(servers);
         for nic in &mut self.nics {

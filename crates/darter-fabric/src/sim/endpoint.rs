@@ -1,12 +1,13 @@
 //! The fabric and its endpoints as simulated processes see them, and the strings the simulation
 //! pulls.
 
+use super::calls::Caller;
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, SimCounts, World, holder_number};
 use super::{Relaxations, Side};
 use crate::{
-    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, ObjectState,
-    Orphans, Suspect,
+    Batch, CALL_WORDS_MAX, CallFault, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr,
+    Identity, ObjectState, Orphans, Procedures, Suspect, verify_request,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -38,6 +39,10 @@ impl Sim {
         self.world().limit(self.process, count);
     }
 
+    pub(super) fn number(&self) -> u32 {
+        self.process
+    }
+
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,7 +64,8 @@ impl Sim {
     /// Brings the words of a snapshot of this simulation back; forgets processes, identities and
     /// verbs under way.
     pub fn restore(&self, snapshot: &Snapshot) {
-        self.world().restore(snapshot);
+        let forgotten = self.world().restore(snapshot);
+        drop(forgotten);
     }
 
     /// Returns what has happened since the last restore.
@@ -152,6 +158,7 @@ impl Sim {
             posted.orphan = true;
         }
         world.posted.retain(|posted| posted.process != self.process || !posted.is_executed());
+        world.calls.caller_died(self.process);
     }
 
     /// Kills this process without an executor: its posted verbs are lost, its proof of life is
@@ -235,6 +242,7 @@ impl Fabric for Sim {
             on_chip_bytes: 0,
             persistent: true,
             inline_bytes: 0,
+            calls: true,
         }
     }
 
@@ -305,6 +313,24 @@ pub struct SimEndpoint {
     pin: Option<u64>,
 }
 
+impl SimEndpoint {
+    /// Returns the process of a node's server and its procedures, if this process can call it now.
+    fn server_of(&self, node: u8, procedure: u64) -> Result<(u32, Procedures), FabricError> {
+        let (world, process) = (self.sim.world(), self.sim.process);
+        world.admit(process)?;
+        if usize::from(node) >= world.reach(process) {
+            return Err(FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0));
+        }
+        let Some((server, procedures)) = world.calls.server(node) else {
+            return Err(CallFault::NoServer.of(node, procedure));
+        };
+        if !world.life(server).takes_calls() || world.is_cut(process, node) {
+            return Err(FabricError::Unreachable { node });
+        }
+        Ok((server, procedures.clone()))
+    }
+}
+
 impl Endpoint for SimEndpoint {
     fn batch(&mut self) -> Batch {
         self.sim.world().spare_batches.pop().unwrap_or_default()
@@ -320,6 +346,31 @@ impl Endpoint for SimEndpoint {
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
         Submission { endpoint: self, state: SimBatchState::Unposted(Some(batch)) }
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        let (server, procedures) = self.server_of(node, procedure)?;
+        let refused = |fault: CallFault| fault.of(node, procedure);
+        verify_request(words.len(), CALL_WORDS_MAX).map_err(refused)?;
+        let sent = {
+            let mut world = self.sim.world();
+            let caller = Caller { task: world.current, process: self.sim.process, endpoint: self.id };
+            let what = (procedure, words);
+            if world.direct {
+                Err((procedures, what))
+            } else {
+                Ok(world.calls.send(caller, node, (server, procedures), what))
+            }
+        };
+        let id = match sent {
+            Ok(id) => id,
+            Err((procedures, (_, words))) => {
+                return procedures.run(procedure, words).await.map_err(refused);
+            }
+        };
+        let waiting = WaitingCall { sim: &self.sim, id };
+        let arrived = || waiting.sim.world().calls.take(id).map_or(Poll::Pending, Poll::Ready);
+        std::future::poll_fn(|_| arrived()).await.map_err(refused)
     }
 
     fn in_flight(&self) -> usize {
@@ -364,6 +415,19 @@ impl Endpoint for SimEndpoint {
 impl Drop for SimEndpoint {
     fn drop(&mut self) {
         self.sim.world().note_pin(self.sim.process, self.id, None);
+    }
+}
+
+/// A call that its future waits for. Dropped before the answer has come, it leaves the procedure
+/// under way.
+struct WaitingCall<'e> {
+    sim: &'e Sim,
+    id: u64,
+}
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        self.sim.world().calls.orphan(self.id);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Tasks, and what may happen next. The executor offers events and performs the one that the
-//! scheduler chose.
+//! Tasks, and what may happen next. A call is one more task, of its server's process. The executor
+//! offers events and performs the one that the scheduler chose.
 
 use super::world::Life;
 use super::{Sim, WordOrder};
@@ -27,7 +27,8 @@ pub struct Event {
 pub enum EventKind {
     /// The task begins, or goes on after waiting for the clock, or for another task that woke it.
     Run,
-    /// The task's batch completes, and the task goes on until it posts the next.
+    /// The task's batch completes, or the answer to its call arrives, and the task goes on until it
+    /// posts the next.
     Complete,
     /// A verb executes at its node, whole or in part.
     Execute {
@@ -154,6 +155,9 @@ impl<'f> Executor<'f> {
             if can_run && task.ready.get() {
                 events.push(Event { task: id, kind: EventKind::Run });
             }
+            if can_run && world.calls.is_answered(id) {
+                events.push(Event { task: id, kind: EventKind::Complete });
+            }
             for posted in world.posted.iter().filter(|posted| posted.task == id) {
                 if can_run && !posted.orphan && posted.is_executed() {
                     events.push(Event { task: id, kind: EventKind::Complete });
@@ -196,9 +200,12 @@ impl<'f> Executor<'f> {
             EventKind::Run => self.poll(event.task),
             EventKind::Complete => {
                 let mut world = self.sim.world();
-                let waiting = |p: &&mut super::world::Posted| p.task == event.task && !p.orphan;
+                let waiting =
+                    |p: &&mut super::world::Posted| p.task == event.task && !p.orphan && p.is_executed();
                 if let Some(posted) = world.posted.iter_mut().find(waiting) {
                     posted.completed = true;
+                } else {
+                    world.calls.arrive(event.task);
                 }
                 drop(world);
                 self.poll(event.task);
@@ -230,6 +237,17 @@ impl<'f> Executor<'f> {
             Poll::Pending if self.sim.world().slept => task.ready.set(true),
             Poll::Pending => {}
         }
+        // The calls that it has made begin as tasks of their servers.
+        let arriving = self.sim.world().calls.take_arriving();
+        for (call, server) in arriving {
+            self.spawn(server, self.sim.clone().run_call(call));
+        }
+        self.sim.drop_given_up();
+    }
+
+    /// Returns the process of a task: a client's, or a server's that runs a procedure.
+    pub fn process_of(&self, task: TaskId) -> u32 {
+        self.tasks[task as usize].process
     }
 
     /// Returns whether a task has come to its end, or died.

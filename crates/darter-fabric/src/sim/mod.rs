@@ -18,19 +18,24 @@
 //!   then fenced for real, and wakes to [`crate::FabricError::Fenced`]), cut off from a node and
 //!   connected again; a future that is dropped leaves its posted verbs under way. A node can lose
 //!   power: only what [`crate::Fabric::persist`] has seen is sure to stay.
+//! - A process can be a node's server ([`Sim::serve`]): each call is a task of that process, which
+//!   dies, pauses and is shut out with it.
 //!
 //! Time is virtual: the simulation moves the clock of leases.
 
+mod calls;
 mod endpoint;
 mod executor;
 mod memory;
 mod relaxations;
+mod server;
 mod world;
 
 pub use endpoint::{Sim, SimEndpoint};
 pub use executor::{Access, Event, EventKind, Executor, TaskId};
 pub use memory::{Misuse, Snapshot};
 pub use relaxations::{Relaxations, Side};
+pub use server::SimServer;
 pub use world::SimCounts;
 
 /// The order in which the words of a long verb execute.
@@ -52,5 +57,7 @@ impl WordOrder {
     }
 }
 
+#[cfg(test)]
+mod call_tests;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What all parts of a simulation share: the memory, the verbs under way, the processes and their
 //! identities.
 
+use super::calls::Calls;
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
 use crate::{Batch, FabricError, FenceOutcome, Suspect, Verb, VerbKind};
@@ -113,6 +114,13 @@ pub(super) enum Life {
     Fenced,
 }
 
+impl Life {
+    /// Returns whether a server that lives so takes calls.
+    pub(super) fn takes_calls(self) -> bool {
+        matches!(self, Self::Live | Self::Paused)
+    }
+}
+
 /// The pin of an endpoint's client.
 #[derive(Clone, Copy, Debug)]
 struct Pin {
@@ -131,6 +139,7 @@ pub(super) struct World {
     /// How many more batches and pauses may do so.
     pub direct_left: u64,
     pub posted: Vec<Posted>,
+    pub calls: Calls,
     next_id: u64,
     next_endpoint: u64,
     pub clock_ms: u64,
@@ -170,6 +179,7 @@ impl World {
             direct: true,
             direct_left: u64::MAX,
             posted: Vec::new(),
+            calls: Calls::default(),
             next_id: 0,
             next_endpoint: 0,
             clock_ms: 0,
@@ -193,13 +203,16 @@ impl World {
         }
     }
 
-    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
+    /// Returns the calls that it forgets: what their procedures hold is to be dropped without the
+    /// lock.
+    pub(super) fn restore(&mut self, snapshot: &Snapshot) -> Calls {
         let all = snapshot.id != self.base;
         for (memory, region) in self.nodes.iter_mut().zip(&snapshot.regions) {
             memory.restore(region, all);
         }
         self.base = snapshot.id;
         self.posted.clear();
+        let calls = self.calls.take_all();
         self.processes.clear();
         self.identities.clear();
         self.cuts.clear();
@@ -213,6 +226,7 @@ impl World {
         self.pins.clear();
         self.misuse = None;
         self.relaxations = Relaxations::default();
+        calls
     }
 
     /// Returns who executes a process's verbs.
@@ -248,8 +262,10 @@ impl World {
     pub(super) fn note_pin(&mut self, process: u32, endpoint: u64, epoch: Option<u64>) {
         let of_endpoint = self.pins.iter_mut().filter(|pin| pin.endpoint == endpoint);
         of_endpoint.for_each(|pin| pin.is_over = true);
-        let posted = &self.posted;
-        let lingers = |endpoint: u64| posted.iter().any(|it| it.orphan && it.endpoint == endpoint);
+        let (posted, calls) = (&self.posted, &self.calls);
+        let lingers = |endpoint: u64| {
+            posted.iter().any(|it| it.orphan && it.endpoint == endpoint) || calls.in_flight(endpoint) > 0
+        };
         self.pins.retain(|pin| !pin.is_over || lingers(pin.endpoint));
         self.pins.extend(epoch.map(|epoch| Pin { process, endpoint, epoch, is_over: false }));
     }
@@ -272,6 +288,9 @@ impl World {
             self.processes.resize(at + 1, Life::Live);
         }
         self.processes[at] = life;
+        if !life.takes_calls() {
+            self.calls.server_died(process);
+        }
     }
 
     /// Returns whether a process may use the fabric at all.
@@ -367,7 +386,8 @@ impl World {
     }
 
     pub(super) fn in_flight(&self, endpoint: u64) -> usize {
-        self.posted.iter().filter(|posted| posted.orphan && posted.endpoint == endpoint).count()
+        let posted = self.posted.iter().filter(|posted| posted.orphan && posted.endpoint == endpoint);
+        posted.count() + self.calls.in_flight(endpoint)
     }
 
     /// Executes up to `words` words of a verb of a lane that may execute next.
@@ -471,6 +491,7 @@ impl World {
             }
         }
         self.posted.retain(|posted| posted.process != process || !posted.orphan);
+        self.calls.take_back(process);
     }
 
     pub(super) fn cut(&mut self, process: u32, node: u8) {
@@ -486,6 +507,7 @@ impl World {
             }
         }
         self.posted.retain(|posted| posted.process != process || !(posted.orphan && posted.is_executed()));
+        self.calls.cut(process, node);
     }
 
     pub(super) fn heal(&mut self, process: u32, node: u8) {

@@ -1,16 +1,26 @@
-//! The batches that are under way on a hub: a slab, whose slots are reused under another
+//! The batches and calls that are under way on a hub: a slab, whose slots are reused under another
 //! generation.
 
 use crate::mutant;
-use crate::{Batch, FabricError};
+use crate::{Batch, CallFault, FabricError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// A batch under way.
+/// A call, beside an empty batch.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub node: u8,
+    pub procedure: u64,
+    /// The request's; once it is answered, the answer's.
+    pub words: Vec<u64>,
+}
+
+/// A batch or a call under way.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub batch: Batch,
+    pub called: Option<Called>,
     /// Frames that have not been answered, and nodes that are still to be connected to.
     pub parts: usize,
     pub error: Option<FabricError>,
@@ -27,12 +37,16 @@ impl Pending {
             matches!(error, FabricError::Unreachable { .. }) && !mutant!("tcp-lost-does-not-outweigh-unsent")
         };
         if self.error.as_ref().is_none_or(outweighs) {
-            self.error = Some(FabricError::Disconnected { node });
+            self.error = Some(match &self.called {
+                Some(_) if mutant!("tcp-lost-call-told-as-unsent") => FabricError::Unreachable { node },
+                Some(called) => CallFault::ServerGone.of(node, called.procedure),
+                None => FabricError::Disconnected { node },
+            });
         }
     }
 
     pub(super) fn new(batch: Batch, waker: &Waker) -> Self {
-        Self { batch, parts: 0, error: None, waker: Some(waker.clone()), orphan: None }
+        Self { batch, called: None, parts: 0, error: None, waker: Some(waker.clone()), orphan: None }
     }
 }
 
@@ -53,7 +67,15 @@ impl Drop for Orphan {
     }
 }
 
-/// Names a batch under way.
+/// What came of a batch or a call.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub batch: Batch,
+    /// The words that a call was answered with.
+    pub answer: Vec<u64>,
+}
+
+/// Names a batch or a call under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticket {
     pub at: usize,
@@ -110,11 +132,12 @@ impl Batches {
         pending.waker.take()
     }
 
-    /// Returns a batch's result, when nothing of it is under way.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Batch, FabricError>> {
+    /// Returns a batch's or a call's result, when nothing of it is under way.
+    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Done, FabricError>> {
         let pending = self.slots[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
         self.free.push(ticket.at);
-        Some(pending.error.map_or(Ok(pending.batch), Err))
+        let answer = pending.called.map_or_else(Vec::new, |called| called.words);
+        Some(pending.error.map_or(Ok(Done { batch: pending.batch, answer }), Err))
     }
 
     /// Sets the waker to call when a batch is done. Returns the one that it replaces, to be dropped

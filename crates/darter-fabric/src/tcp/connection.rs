@@ -6,7 +6,7 @@ use crate::rdma::Lane;
 use crate::wire::{self, Channel, Inbox, Outbox, Refusal, RequestHead};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -25,6 +25,15 @@ pub(super) struct Sent {
     pub end: usize,
 }
 
+/// What a reply is to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Replied {
+    /// The oldest request that is no call.
+    Next(Sent),
+    /// A call.
+    Call(Ticket),
+}
+
 /// A connection in use.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -34,6 +43,8 @@ pub(super) struct Connection {
     pub out: Outbox,
     input: Inbox,
     pub sent: VecDeque<Sent>,
+    /// Calls without an answer yet, by the ids of their requests.
+    pub calls: BTreeMap<u64, Ticket>,
     next_id: u64,
     pub frame_bytes: u32,
     /// What the hub watches the socket for.
@@ -50,6 +61,7 @@ impl Connection {
             out: Outbox::default(),
             input: Inbox::default(),
             sent: VecDeque::new(),
+            calls: BTreeMap::new(),
             next_id: 0,
             frame_bytes: wire::FRAME_BYTES_MAX,
             watched: EventFlags::empty(),
@@ -73,6 +85,14 @@ impl Connection {
         self.next_id
     }
 
+    /// Sends a batch of nothing, to which a node that is there replies at once.
+    pub(super) fn ask_for_a_sign(&mut self) {
+        let at = self.begin_frame();
+        let id = self.end_frame(at, wire::RequestKind::Batch, 0);
+        self.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 0 });
+        self.silent_since = None;
+    }
+
     /// Sends as much as the socket takes; returns whether that was all.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         self.out.send(&mut self.channel)?;
@@ -87,15 +107,15 @@ impl Connection {
     /// Returns the next whole reply, its payload to be taken by [`Connection::payload`].
     ///
     /// # Errors
-    /// Fails if the reply is not to the oldest request. That request stays listed, and is lost with
-    /// the connection.
-    pub(super) fn next_reply(&mut self) -> io::Result<Option<(Sent, Refusal, Range<usize>)>> {
+    /// Fails if the reply is neither to the oldest request nor to a call. The requests stay listed,
+    /// and are lost with the connection.
+    pub(super) fn next_reply(&mut self) -> io::Result<Option<(Replied, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
         let is_next =
             self.sent.front().is_some_and(|sent| sent.id == head.id || mutant!("tcp-reply-of-any-request"));
         let refusal = Refusal::from_code(head.refusal)
-            .filter(|_| is_next && head.bytes <= wire::FRAME_BYTES_MAX)
+            .filter(|_| (is_next || self.calls.contains_key(&head.id)) && head.bytes <= wire::FRAME_BYTES_MAX)
             .ok_or(io::ErrorKind::InvalidData)?;
         let bytes = head.bytes as usize;
         if arrived.len() < wire::HEADER_BYTES + bytes {
@@ -103,7 +123,16 @@ impl Connection {
         }
         self.input.take(wire::HEADER_BYTES);
         let range = self.input.take(bytes);
-        Ok(self.sent.pop_front().map(|sent| (sent, refusal, range)))
+        let call = match self.calls.first_entry() {
+            // The oldest call is the one that has waited longest, not the one that was answered.
+            Some(oldest) if !is_next && mutant!("tcp-answer-to-the-oldest-call") => Some(oldest.remove()),
+            _ => self.calls.remove(&head.id),
+        };
+        let replied = match call {
+            Some(ticket) => Some(Replied::Call(ticket)),
+            None => self.sent.pop_front().map(Replied::Next),
+        };
+        Ok(replied.map(|replied| (replied, refusal, range)))
     }
 
     /// Returns a reply's payload.

@@ -1,11 +1,11 @@
 //! One task's access to the memory nodes, through the hub of the thread that polls the task.
 
-use super::batches::Ticket;
-use super::hub::{Driver, Hub};
+use super::batches::{Called, Done, Ticket};
+use super::hub::{Driver, Hub, Request};
 use super::links::Links;
 use crate::executor::{Drive, adopt, is_driving};
 use crate::spares::Spares;
-use crate::{Batch, Endpoint, FabricError, Orphans};
+use crate::{Batch, CallFault, Endpoint, FabricError, Orphans};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -55,15 +55,15 @@ impl TcpEndpoint {
         Self { links, hub: None, orphans, spares }
     }
 
-    /// Posts a batch on the hub that is right here and now, which `hub` then holds.
+    /// Posts a batch or a call on the hub that is right here and now, which `hub` then holds.
     #[inline]
-    fn post(&mut self, batch: Batch, waker: &Waker) -> Result<Ticket, FabricError> {
+    fn post(&mut self, what: Request, waker: &Waker) -> Result<Ticket, FabricError> {
         let hub = match self.hub.take() {
             Some(hub) if hub.is_mine() || (hub.is_common() && !is_driving()) => hub,
             _ if is_driving() => own_hub(&self.links)?,
             _ => self.links.common_hub()?,
         };
-        Ok(self.hub.insert(hub).post(&self.links.session, batch, waker))
+        Ok(self.hub.insert(hub).post(&self.links.session, what, waker))
     }
 }
 
@@ -95,7 +95,17 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
-        Submission { endpoint: self, state: TcpBatchState::Unposted(batch) }
+        Submission { endpoint: self, state: TcpState::Unposted(Request::Batch(batch)) }.batch()
+    }
+
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        if self.links.session.adapter.is_some() {
+            // The processor's atomics and the device's are not atomic to each other.
+            return Err(CallFault::Unsupported.of(node, procedure));
+        }
+        let called = Called { node, procedure, words };
+        let done = Submission { endpoint: self, state: TcpState::Unposted(Request::Call(called)) }.await?;
+        Ok(done.answer)
     }
 
     fn in_flight(&self) -> usize {
@@ -107,46 +117,54 @@ impl Endpoint for TcpEndpoint {
     }
 }
 
-enum TcpBatchState {
-    Unposted(Batch),
+enum TcpState {
+    Unposted(Request),
     /// On the endpoint's hub.
     Posted(Ticket),
     Done,
 }
 
-/// The future of a batch. Its first poll posts.
+/// The future of a batch or a call. Its first poll posts.
 struct Submission<'e> {
     endpoint: &'e mut TcpEndpoint,
-    state: TcpBatchState,
+    state: TcpState,
+}
+
+impl Submission<'_> {
+    async fn batch(self) -> Result<Batch, FabricError> {
+        Ok(self.await?.batch)
+    }
 }
 
 impl Future for Submission<'_> {
-    type Output = Result<Batch, FabricError>;
+    type Output = Result<Done, FabricError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        match std::mem::replace(&mut this.state, TcpBatchState::Done) {
-            TcpBatchState::Unposted(batch) if batch.is_empty() => Poll::Ready(Ok(batch)),
-            TcpBatchState::Unposted(batch) => {
-                this.state = TcpBatchState::Posted(this.endpoint.post(batch, context.waker())?);
+        match std::mem::replace(&mut this.state, TcpState::Done) {
+            TcpState::Unposted(Request::Batch(batch)) if batch.is_empty() => {
+                Poll::Ready(Ok(Done { batch, answer: Vec::new() }))
+            }
+            TcpState::Unposted(what) => {
+                this.state = TcpState::Posted(this.endpoint.post(what, context.waker())?);
                 Poll::Pending
             }
-            TcpBatchState::Posted(ticket) => {
+            TcpState::Posted(ticket) => {
                 let Some(hub) = &this.endpoint.hub else { return Poll::Pending };
                 let result = hub.poll(ticket, context);
                 if result.is_pending() {
-                    this.state = TcpBatchState::Posted(ticket);
+                    this.state = TcpState::Posted(ticket);
                 }
                 result
             }
-            TcpBatchState::Done => Poll::Pending,
+            TcpState::Done => Poll::Pending,
         }
     }
 }
 
 impl Drop for Submission<'_> {
     fn drop(&mut self) {
-        if let (TcpBatchState::Posted(ticket), Some(hub)) = (&self.state, &self.endpoint.hub) {
+        if let (TcpState::Posted(ticket), Some(hub)) = (&self.state, &self.endpoint.hub) {
             hub.give_up(*ticket, &self.endpoint.orphans.count);
         }
     }

@@ -250,6 +250,8 @@ impl Fabric for Tcp {
             on_chip_bytes: 0,
             persistent: false,
             inline_bytes: 0,
+            // Beside a device, the processor's atomics would not be atomic to those of clients.
+            calls: is_by_processor,
         }
     }
 

@@ -6,7 +6,7 @@
 //! waits for that lock at most as long as a turn takes. No thread sleeps or connects with the lock
 //! held, and wakers are called without it.
 
-use super::batches::Ticket;
+use super::batches::{Called, Done, Ticket};
 use super::connection::Connection;
 use super::handshake::connect;
 use super::hub_state::{HubState, Link};
@@ -36,6 +36,13 @@ pub(super) enum Driver {
     Tasks,
     /// The fabric's thread; tasks are polled elsewhere.
     Reactor,
+}
+
+/// What a task posts.
+#[derive(Debug)]
+pub(super) enum Request {
+    Batch(Batch),
+    Call(Called),
 }
 
 /// Connections and batches of one thread, or of all tasks of other executors.
@@ -100,9 +107,9 @@ impl Hub {
         self.with(|state| state.posts())
     }
 
-    /// Puts a batch's frames on their connections, to leave at the next turn, and the waker to be
-    /// called when they are answered.
-    pub(super) fn post(self: &Arc<Self>, session: &Session, batch: Batch, waker: &Waker) -> Ticket {
+    /// Puts the frames of a batch or a call on their connections, to leave at the next turn, and
+    /// the waker to be called when they are answered.
+    pub(super) fn post(self: &Arc<Self>, session: &Session, what: Request, waker: &Waker) -> Ticket {
         let mut absent = Vec::new();
         let mut wakers = Vec::new();
         let nodes = session.node_count();
@@ -110,7 +117,10 @@ impl Hub {
             if state.links.len() < nodes && !state.is_closed {
                 state.links.resize_with(nodes, || Link::Down);
             }
-            let ticket = state.post(batch, waker, &mut absent);
+            let ticket = match what {
+                Request::Batch(batch) => state.post(batch, waker, &mut absent),
+                Request::Call(called) => state.call(called, waker, &mut absent),
+            };
             if self.driver == Driver::Reactor {
                 // Either it sees this flag before it sleeps, or it is seen to sleep here.
                 self.has_posts.store(true, Ordering::SeqCst);
@@ -131,8 +141,8 @@ impl Hub {
         ticket
     }
 
-    /// Returns a batch's result, or a waker to be called when it is there.
-    pub(super) fn poll(&self, ticket: Ticket, context: &Context<'_>) -> Poll<Result<Batch, FabricError>> {
+    /// Returns the result of a batch or a call, or a waker to be called when it is there.
+    pub(super) fn poll(&self, ticket: Ticket, context: &Context<'_>) -> Poll<Result<Done, FabricError>> {
         if self.driver == Driver::Tasks && !self.is_mine() {
             // Posted by a loop of another thread, which may have ended meanwhile.
             self.turn_once();

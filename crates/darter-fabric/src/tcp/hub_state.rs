@@ -1,8 +1,9 @@
 //! A hub's connections to all memory nodes, and the batches under way on them. Whoever has it locked
 //! sends, receives and connects with it; nothing here waits.
 
-use super::batches::{Batches, Pending, Ticket};
-use super::connection::{Connection, Sent};
+use super::batches::{Batches, Called, Pending, Ticket};
+use super::calls::{post_call, take_reply_to_call};
+use super::connection::{Connection, Replied, Sent};
 use super::session::{AbsentNodes, Session, SilentNodes};
 use crate::executor::Progress;
 use crate::mutant;
@@ -103,28 +104,58 @@ impl HubState {
                 continue;
             }
             seen[word] |= bit;
-            match self.links.get_mut(usize::from(node)) {
-                Some(Link::Up(connection)) => post_to(connection, node, ticket, first, &mut pending),
-                Some(link) => {
-                    if matches!(link, Link::Down) {
-                        self.attempts += 1;
-                        *link = Link::Connecting(self.attempts, Some(Vec::new()));
-                        absent.push((node, self.attempts));
-                    }
-                    match link {
-                        Link::Connecting(_, Some(waiting)) => {
-                            waiting.push(ticket);
-                            pending.parts += 1;
-                        }
-                        _ => drop(pending.error.get_or_insert(FabricError::Unreachable { node })),
-                    }
+            self.route(node, ticket, first, &mut pending, absent);
+        }
+        self.posted(ticket, pending, waker)
+    }
+
+    /// Puts a call on its node's connection; names the node if it has none yet.
+    pub(super) fn call(&mut self, called: Called, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
+        let ticket = self.batches.reserve();
+        let mut pending = Pending::new(Batch::new(), waker);
+        let node = called.node;
+        pending.called = Some(called);
+        if self.fenced.load(Ordering::Relaxed) {
+            pending.error = Some(FabricError::Fenced);
+        } else {
+            self.route(node, ticket, 0, &mut pending, absent);
+        }
+        self.posted(ticket, pending, waker)
+    }
+
+    /// Posts on a node's connection, or has it wait for one.
+    fn route(
+        &mut self,
+        node: u8,
+        ticket: Ticket,
+        first: usize,
+        pending: &mut Pending,
+        absent: &mut Vec<(u8, u64)>,
+    ) {
+        match self.links.get_mut(usize::from(node)) {
+            Some(Link::Up(connection)) => post_to(connection, node, ticket, first, pending),
+            Some(link) => {
+                if matches!(link, Link::Down) {
+                    self.attempts += 1;
+                    *link = Link::Connecting(self.attempts, Some(Vec::new()));
+                    absent.push((node, self.attempts));
                 }
-                None => {
-                    let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
-                    pending.error.get_or_insert(unknown);
+                match link {
+                    Link::Connecting(_, Some(waiting)) => {
+                        waiting.push(ticket);
+                        pending.parts += 1;
+                    }
+                    _ => drop(pending.error.get_or_insert(FabricError::Unreachable { node })),
                 }
             }
+            None => {
+                let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
+                pending.error.get_or_insert(unknown);
+            }
         }
+    }
+
+    fn posted(&mut self, ticket: Ticket, pending: Pending, waker: &Waker) -> Ticket {
         if pending.parts == 0 {
             // Nothing could be posted: the error is to be fetched at once.
             waker.wake_by_ref();
@@ -251,7 +282,7 @@ impl HubState {
                 Link::Down | Link::Connecting(..) => {}
                 Link::Up(connection) => {
                     let is_busy = connection.lane.as_ref().is_some_and(Lane::is_busy);
-                    let owes = !connection.sent.is_empty() || is_busy;
+                    let owes = !connection.sent.is_empty() || !connection.calls.is_empty() || is_busy;
                     let watched = watch(connection, sockets, thorough);
                     if !thorough && (!owes || is_busy) {
                         // A device that owes is asked for completions, not its node's socket.
@@ -282,7 +313,15 @@ impl HubState {
     /// long.
     fn is_out_of_patience(&mut self, node: usize) -> bool {
         let Link::Up(connection) = &mut self.links[node] else { return false };
-        connection.silent_since.get_or_insert_with(Instant::now).elapsed() > self.patience
+        let silence = connection.silent_since.get_or_insert_with(Instant::now).elapsed();
+        if connection.sent.is_empty() && connection.lane.is_none() {
+            // A procedure may take as long as it likes. A node that is there executes a batch.
+            if silence > self.patience / 2 && !mutant!("tcp-calls-wait-for-a-silent-node") {
+                connection.ask_for_a_sign();
+            }
+            return false;
+        }
+        silence > self.patience
     }
 
     /// Hands out the replies that have arrived; returns whether anything has.
@@ -294,7 +333,23 @@ impl HubState {
         if !mutant!("tcp-silence-never-forgiven") {
             connection.silent_since = None;
         }
-        while let Some((sent, refusal, range)) = connection.next_reply()? {
+        while let Some((replied, refusal, range)) = connection.next_reply()? {
+            let sent = match replied {
+                Replied::Next(sent) => sent,
+                Replied::Call(ticket) => {
+                    let Some(pending) = self.batches.get(ticket) else { continue };
+                    let is_whole =
+                        take_reply_to_call(pending, node as u8, refusal, connection.payload(range));
+                    if matches!(pending.error, Some(FabricError::Fenced)) {
+                        self.fenced.store(true, Ordering::Relaxed);
+                    }
+                    self.to_wake.extend(self.batches.part_ended(ticket));
+                    if !is_whole {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                    continue;
+                }
+            };
             let Some(pending) = self.batches.get(sent.batch) else { continue };
             if refusal == Refusal::None {
                 let payload = connection.payload(range);
@@ -326,7 +381,7 @@ impl HubState {
             Link::Up(connection) => connection,
         };
         self.absent.note(node, true);
-        let Connection { lane, sent, .. } = *connection;
+        let Connection { lane, sent, calls, .. } = *connection;
         if let Some((lane, device)) = lane.zip(self.device.as_mut()) {
             device.posts += lane.posts;
             // No verb lands from here on, so that the batches' memory is theirs again.
@@ -336,6 +391,12 @@ impl HubState {
                 }
                 self.to_wake.extend(self.batches.part_ended(ticket));
             }
+        }
+        for ticket in calls.into_values() {
+            if let Some(pending) = self.batches.get(ticket) {
+                pending.lost(node);
+            }
+            self.to_wake.extend(self.batches.part_ended(ticket));
         }
         for sent in sent {
             if let Some(pending) = self.batches.get(sent.batch) {
@@ -385,8 +446,9 @@ impl HubState {
                 let mut connection = Box::new(connection);
                 for &ticket in &waiting {
                     let Some(pending) = self.batches.get(ticket) else { continue };
-                    let verbs = pending.batch.verbs();
-                    if let Some(first) = verbs.iter().position(|verb| verb.addr.node() == node) {
+                    let mut verbs = pending.batch.verbs().iter();
+                    let first = verbs.position(|verb| verb.addr.node() == node);
+                    if let Some(first) = first.or(pending.called.as_ref().map(|_| 0)) {
                         post_to(&mut connection, node, ticket, first, pending);
                     }
                 }
@@ -441,6 +503,9 @@ fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool)
 /// Puts a batch's verbs for one node, the first of which is given, on its connection, in as many
 /// frames as it takes; or on its device, which knows the batch's words.
 fn post_to(connection: &mut Connection, node: u8, ticket: Ticket, first: usize, pending: &mut Pending) {
+    if pending.called.is_some() {
+        return post_call(connection, ticket, pending);
+    }
     if let Some(lane) = &mut connection.lane {
         match lane.post(ticket, &mut pending.batch) {
             Ok(Posted::Pending) => pending.parts += 1,

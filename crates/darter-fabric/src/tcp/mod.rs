@@ -22,6 +22,7 @@
 //! whole.
 
 mod batches;
+mod calls;
 mod connection;
 mod control;
 mod endpoint;

@@ -6,9 +6,10 @@
 //! proof      proof 32
 //! welcome    refusal, text bytes | region bytes | boot id | frame bytes at most, flags | proof 32   then the text
 //!
-//! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, number 8 | flag 8, or a pairing
+//! request    kind 1, 0, verbs 2, payload bytes 4 | id 8          then the payload: verbs, number 8 | flag 8, a pairing, or a call
 //!   verb     kind 1, 0, 0, 0, words 4 | offset 8                 then what a WRITE, CAS or FAA carries
-//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, a text, or a pairing
+//!   call     procedure 8                                         then the request's words
+//! reply      refusal 1, 0, verbs done 2, payload bytes 4 | id 8  then the verbs' results, a text, a pairing, or an answer's words
 //! ```
 //!
 //! Client and node speak in turns: hello, challenge, proof, welcome, then requests and replies. The
@@ -20,9 +21,10 @@
 //! here.
 //!
 //! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
-//! order they were sent; the id detects a peer that lost its place. Every length is checked before
-//! anything is kept or done: a frame that is malformed, too long or out of bounds gets a refusal
-//! and touches no memory.
+//! order they were sent; the id detects a peer that lost its place. Only the reply to a call comes
+//! when its procedure has ended, behind replies to later requests: the id says which call it is
+//! of. Every length is checked before anything is kept or done: a frame that is malformed, too long
+//! or out of bounds gets a refusal and touches no memory.
 
 use super::proof::{Nonce, Proof};
 use crate::{Batch, FabricError, GlobalAddr, Verb, VerbKind, mutant};
@@ -32,7 +34,7 @@ use std::ops::Range;
 /// "DARTERTC", the first word each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
 /// The version spoken here.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Most bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
 /// Most bytes of a refusal's text.
@@ -74,10 +76,20 @@ pub enum Refusal {
     Failed = 10,
     /// A session that the node has not seen since it was started.
     Stranger = 11,
+    /// A call, and the node runs no procedures.
+    NoServer = 12,
+    /// A call of a procedure that the node does not have.
+    Unknown = 13,
+    /// A call with too many words; the payload is their number and the largest.
+    RequestTooLarge = 14,
+    /// A procedure answered with too many words; the payload is their number and the largest.
+    AnswerTooLarge = 15,
+    /// A procedure ended with an error; the payload is its code, then its message.
+    Procedure = 16,
 }
 
 impl Refusal {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 17] = [
         Self::None,
         Self::Version,
         Self::Credentials,
@@ -90,6 +102,11 @@ impl Refusal {
         Self::Taken,
         Self::Failed,
         Self::Stranger,
+        Self::NoServer,
+        Self::Unknown,
+        Self::RequestTooLarge,
+        Self::AnswerTooLarge,
+        Self::Procedure,
     ];
 
     /// Returns the refusal of this code.
@@ -116,12 +133,14 @@ pub enum RequestKind {
     /// Connects a queue pair of the client's RDMA device, which its [`Pairing`] describes, to one of
     /// the node's; the reply's payload is the node's pairing.
     Pair = 6,
+    /// Runs a procedure.
+    Call = 7,
 }
 
 impl RequestKind {
     /// Returns the kind of this code.
     pub fn from_code(code: u8) -> Option<Self> {
-        [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist, Self::Pair]
+        [Self::Batch, Self::Claim, Self::Release, Self::Fence, Self::Persist, Self::Pair, Self::Call]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
@@ -245,7 +264,7 @@ pub struct RequestHead {
     pub id: u64,
 }
 
-/// The payload of every request but a batch and a pairing.
+/// The payload of every request but a batch, a pairing and a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Control {

@@ -6,6 +6,7 @@
 //! buffers and channels too.
 
 mod buffer;
+mod calls;
 mod channel;
 mod format;
 #[cfg(not(feature = "tls"))]
@@ -15,6 +16,7 @@ pub mod proof;
 mod tls;
 
 pub use buffer::{Inbox, Outbox};
+pub use calls::{put_call, put_fault, take_call, take_fault, take_words};
 pub use channel::Channel;
 pub(crate) use format::take_answers;
 pub use format::{

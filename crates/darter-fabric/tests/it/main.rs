@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, also outside the functions marked as tests")]
 
+mod calls;
 mod decorators;
 #[cfg(not(miri))]
 mod files;

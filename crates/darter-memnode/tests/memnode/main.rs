@@ -7,6 +7,7 @@ mod support;
 
 mod absent;
 mod auth;
+mod calls;
 mod examples;
 mod executors;
 mod links;

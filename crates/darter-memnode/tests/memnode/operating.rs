@@ -39,6 +39,7 @@ fn the_numbers_are_those_of_what_was_done() {
         ("refused_connections_total{reason=\"protocol\"}", 1),
         ("sessions", 1),
         ("frames_total", 3),
+        ("calls_total", 0),
         ("verbs_total{kind=\"write\"}", 3),
         ("verbs_total{kind=\"cas\"}", 3),
         ("verbs_total{kind=\"read\"}", 3),

@@ -8,7 +8,9 @@ use crate::support::LONG;
 use crate::support::dice::Dice;
 use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript};
-use darter_fabric::wire::{self, Challenge, HEADER_BYTES, Hello, Refusal, ReplyHead, RequestHead};
+use darter_fabric::wire::{
+    self, Challenge, HEADER_BYTES, Hello, Refusal, ReplyHead, RequestHead, RequestKind,
+};
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, OFFSET_LIMIT, Tcp, TcpOptions, block_on};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// A refusal's text together with the text around it.
 const ERROR_BYTES_MAX: usize = 2 * wire::TEXT_BYTES_MAX + 512;
 /// The requests that a client makes, see [`ask`]; the corpus has replies to them.
-const REQUESTS: usize = 3;
+pub const REQUESTS: usize = 4;
 
 /// What the fake node sends on the connections to come.
 #[derive(Default)]
@@ -154,7 +156,8 @@ impl Way {
     }
 }
 
-/// Makes one of the requests. Returns the bytes that it read: 3 words, 1, 4.
+/// Makes one of the requests. Returns the bytes that it read: 3 words, 1, 4, as many as a call is
+/// answered with.
 fn ask(endpoint: &mut TcpEndpoint, request: usize, way: Way) -> Result<Vec<u8>, FabricError> {
     let at = |offset| GlobalAddr::new(0, offset);
     let mut batch = endpoint.batch();
@@ -171,10 +174,11 @@ fn ask(endpoint: &mut TcpEndpoint, request: usize, way: Way) -> Result<Vec<u8>, 
             let swapped = batch.cas(at(8), 0, 1);
             words.push(way.wait(endpoint.submit(batch))?.found(swapped));
         }
-        _ => {
+        2 => {
             let read = batch.read(at(0), 4);
             words.extend(way.wait(endpoint.submit(batch))?.words(read));
         }
+        _ => words = way.wait(endpoint.call(0, 6, vec![1, 2]))?,
     }
     Ok(bytemuck::cast_slice(&words).to_vec())
 }
@@ -294,7 +298,11 @@ fn well_behaved(before: usize, heard: &[u8], proof: &Proof, dice: &mut Dice) -> 
     }
     let head: RequestHead = wire::head(heard).unwrap();
     let verbs = reading::verbs(&heard[HEADER_BYTES..], head.verbs, usize::MAX).unwrap_or_default();
-    let words = verbs.iter().filter(|verb| verb.kind != reading::WRITE).map(|verb| verb.length).sum();
+    let words = if head.kind == RequestKind::Call as u8 {
+        dice.below(9)
+    } else {
+        verbs.iter().filter(|verb| verb.kind != reading::WRITE).map(|verb| verb.length).sum()
+    };
     let payload: Vec<u64> = (0..words).map(|_| dice.word()).collect();
     let (refusal, bytes) = (Refusal::None as u8, payload.len() as u32 * 8);
     let reply = ReplyHead { refusal, reserved: 0, verbs: head.verbs, bytes, id: head.id };

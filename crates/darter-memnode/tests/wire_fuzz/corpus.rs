@@ -10,6 +10,7 @@
 //! cas OFFSET EXPECTED DESIRED
 //! faa OFFSET ADDEND
 //! claim N, release N, fence N|own [lapsed], persist, pair
+//! call PROCEDURE WORD...
 //!
 //! challenge [REFUSAL]                what a node sends
 //! welcome [REFUSAL] [TEXT]
@@ -119,7 +120,8 @@ impl Conversation {
                 frames.push(Frame::new(&[wire::as_bytes(head), payload]));
                 batch = None;
             }
-            let request = matches!(words[0], "batch" | "claim" | "release" | "fence" | "persist" | "pair");
+            let request =
+                matches!(words[0], "batch" | "claim" | "release" | "fence" | "persist" | "pair" | "call");
             id += u64::from(request);
             if words[0] == "batch" {
                 let said = |name: &str| words.iter().find_map(|word| Some(number(word.strip_prefix(name)?)));
@@ -203,6 +205,12 @@ fn frame(line: &str, words: &[&str], session: u64, id: u64) -> Frame {
             let bytes = size_of::<Pairing>() as u32;
             let head = RequestHead { kind: RequestKind::Pair as u8, reserved: 0, verbs: 0, bytes, id };
             Frame::new(&[wire::as_bytes(&head), wire::as_bytes(&Pairing::default())])
+        }
+        "call" => {
+            let payload: Vec<u64> = words[1..].iter().map(|word| number(word)).collect();
+            let bytes = payload.len() as u32 * 8;
+            let head = RequestHead { kind: RequestKind::Call as u8, reserved: 0, verbs: 0, bytes, id };
+            Frame::new(&[wire::as_bytes(&head), bytemuck::cast_slice(&payload)])
         }
         "fence" => {
             let whom = if words[1] == "own" { session } else { number(words[1]) };

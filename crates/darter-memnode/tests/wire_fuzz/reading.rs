@@ -124,6 +124,16 @@ fn follow(said: &[u8], token: &[u8], nonce: Nonce, most: u32, dues: &mut Vec<Due
             dues.push(Due::Batch { head, refusal, verbs });
             continue;
         }
+        if kind == RequestKind::Call {
+            // These nodes run no procedures.
+            let is_whole = payload.len() >= 8 && payload.len() % 8 == 0;
+            let refusal = if is_whole { &[Refusal::NoServer] } else { &[Refusal::Malformed] };
+            dues.push(Due::Control { head, refusals: refusal });
+            if is_whole {
+                continue;
+            }
+            return Some(());
+        }
         if kind == RequestKind::Pair {
             // These nodes have no device.
             let is_pairing = payload.len() == size_of::<Pairing>();

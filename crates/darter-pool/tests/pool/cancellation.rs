@@ -104,6 +104,10 @@ impl Endpoint for LateEndpoint {
         std::future::pending().await
     }
 
+    async fn call(&mut self, node: u8, procedure: u64, words: Vec<u64>) -> Result<Vec<u64>, FabricError> {
+        self.inner.call(node, procedure, words).await
+    }
+
     fn orphans(&self) -> Option<Arc<dyn Orphans>> {
         Some(Arc::new(Waiting(Arc::clone(&self.queue))))
     }

@@ -1,0 +1,192 @@
+//! The threads that run procedures, so that none holds up the serving thread.
+//!
+//! The serving thread hands a call over ([`Workers::submit`]) and goes on. A worker runs the
+//! procedure to its end, puts the outcome on a list and rings a bell that the event loop watches.
+//! Calls that wait for a worker are bounded, and the outcomes that wait for the serving thread by
+//! them.
+
+use crate::error::{MemNodeError, system};
+use darter_fabric::{CallFault, ProcedureError, Procedures, block_on, mutant};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// A call to be run.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// The key of the connection that it came on.
+    pub(crate) peer: u64,
+    /// The id of its request.
+    pub(crate) id: u64,
+    pub(crate) session: u64,
+    pub(crate) procedure: u64,
+    pub(crate) words: Vec<u64>,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) peer: u64,
+    pub(crate) id: u64,
+    pub(crate) result: Result<Vec<u64>, CallFault>,
+}
+
+/// The threads, and what they share with the serving thread.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    waiting_max: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    procedures: Procedures,
+    state: Mutex<State>,
+    has_calls: Condvar,
+    /// Rung when there are outcomes.
+    bell: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Call>,
+    outcomes: Vec<Outcome>,
+    /// Which threads run a procedure.
+    is_busy: Vec<bool>,
+    is_closed: bool,
+}
+
+impl Shared {
+    /// A panic elsewhere leaves the lists whole, so the poison is ignored.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, call: Call) -> Outcome {
+        let Call { peer, id, procedure, words, .. } = call;
+        let run = || block_on(self.procedures.clone().run(procedure, words));
+        let result = if mutant!("node-worker-ends-with-a-panic") {
+            run()
+        } else {
+            // What a procedure shares with others it must keep whole itself, as across any thread.
+            catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                let message = "the procedure panicked; the node's log says where";
+                Err(CallFault::Failed(ProcedureError::new(ProcedureError::PANIC, message)))
+            })
+        };
+        Outcome { peer, id, result }
+    }
+
+    /// Hands an outcome to the serving thread.
+    fn finish(&self, outcome: Outcome) {
+        self.lock().outcomes.push(outcome);
+        // It can only fail because the bell has rung very often, and then it is rung.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Runs calls until the node stops.
+    fn work(&self, thread: usize) {
+        let mut state = self.lock();
+        while !state.is_closed {
+            let Some(call) = state.waiting.pop_front() else {
+                state = self.has_calls.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            state.is_busy[thread] = true;
+            drop(state);
+            self.finish(self.run(call));
+            state = self.lock();
+            state.is_busy[thread] = false;
+        }
+    }
+}
+
+impl Workers {
+    /// Starts so many threads.
+    ///
+    /// # Errors
+    /// If the system has no thread or no descriptor left.
+    pub(crate) fn start(
+        count: usize,
+        procedures: Procedures,
+        waiting_max: usize,
+    ) -> Result<Self, MemNodeError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| system("make a descriptor for its workers")(error.into()))?;
+        let state = State { is_busy: vec![false; count], ..State::default() };
+        let shared =
+            Arc::new(Shared { procedures, state: Mutex::new(state), has_calls: Condvar::new(), bell });
+        let mut workers = Self { shared, threads: Vec::new(), waiting_max };
+        for thread in 0..count {
+            let shared = Arc::clone(&workers.shared);
+            let name = format!("darter-worker-{thread}");
+            let spawned = std::thread::Builder::new().name(name).spawn(move || shared.work(thread));
+            workers.threads.push(spawned.map_err(system("start a worker"))?);
+        }
+        Ok(workers)
+    }
+
+    /// Returns what becomes readable when there are outcomes.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+
+    /// Has a call run, now or when a worker is free.
+    ///
+    /// # Errors
+    /// [`CallFault::NoServer`] if there are no workers, [`CallFault::Busy`] if too many calls wait.
+    pub(crate) fn submit(&self, call: Call) -> Result<(), CallFault> {
+        if self.threads.is_empty() {
+            return Err(CallFault::NoServer);
+        }
+        if mutant!("node-call-in-the-nodes-turn") {
+            self.shared.finish(self.shared.run(call));
+            return Ok(());
+        }
+        let mut state = self.shared.lock();
+        if state.waiting.len() >= self.waiting_max && !mutant!("node-calls-wait-without-bound") {
+            return Err(CallFault::Busy);
+        }
+        state.waiting.push_back(call);
+        drop(state);
+        self.shared.has_calls.notify_one();
+        Ok(())
+    }
+
+    /// Takes back the waiting calls of sessions that are fenced: none of them begins any more.
+    pub(crate) fn forget_fenced(&self, is_fenced: impl Fn(u64) -> bool) {
+        if !self.threads.is_empty() && !mutant!("node-fenced-sessions-call-runs") {
+            self.shared.lock().waiting.retain(|call| !is_fenced(call.session));
+        }
+    }
+
+    /// Takes the outcomes, and stills the bell.
+    pub(crate) fn outcomes(&self) -> Vec<Outcome> {
+        // First the bell: one that comes later rings again.
+        let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+        std::mem::take(&mut self.shared.lock().outcomes)
+    }
+}
+
+impl Drop for Workers {
+    /// Ends the threads. One that runs a procedure ends with that, and nobody waits for it.
+    fn drop(&mut self) {
+        let is_busy = {
+            let mut state = self.shared.lock();
+            state.is_closed = true;
+            state.waiting.clear();
+            state.is_busy.clone()
+        };
+        self.shared.has_calls.notify_all();
+        for (thread, is_busy) in self.threads.drain(..).zip(is_busy) {
+            if !is_busy {
+                // A worker catches the panics of procedures.
+                let _ = thread.join();
+            }
+        }
+    }
+}
