@@ -4,7 +4,7 @@
 use super::Dart;
 use super::access::Target;
 use super::descent::SlotAt;
-use super::est::PrefixList;
+use crate::radix::prefix_list::PrefixList;
 use super::est::install::{PendingEntry, install, pending_for};
 use super::node::{self, NodeRef, NodeType, Slot};
 use super::operation::Operation;

@@ -18,7 +18,8 @@
 
 use super::est::install::KnownBucket;
 use super::est::table::{Table, hits};
-use super::est::{BUCKET_SLOTS, Entry, PrefixList};
+use super::est::{BUCKET_SLOTS, Entry};
+use crate::radix::prefix_list::PrefixList;
 use super::hints::HintHash;
 use super::holes::Hole;
 use super::leaf::{self, FREQUENCY_ONE};
