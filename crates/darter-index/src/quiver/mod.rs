@@ -35,6 +35,7 @@ mod scan;
 mod search;
 mod shared;
 mod situations;
+mod skip;
 mod tree;
 mod via;
 mod word;
@@ -58,6 +59,7 @@ use hit_rate::HitRate;
 use nibble::{EDGES, LAST, NibbleKey};
 use node::{Content, NODE_BYTES, Slot};
 use shared::{Geometry, KIND, RootWords, Shared};
+use skip::Skip;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -118,6 +120,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             root: ArcSwap::from_pointee((root, client.epoch())),
             geometry: Geometry::from_word(geometry),
             cache: Cache::new(options.cache_bytes),
+            skip: Skip::new(),
             inline_rate: HitRate::new(),
             holes: options.holes,
         };
@@ -228,6 +231,11 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     async fn maintain(&self, _client: &mut Client<F>) -> Result<()> {
         Ok(())
+    }
+
+    /// Builds a skip table if searches read many nodes.
+    async fn adapt(&self, client: &mut Client<F>) -> Result<()> {
+        if self.wants_adjust() { self.adjust_if_there_is_room(client).await } else { Ok(()) }
     }
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {

@@ -39,6 +39,7 @@ impl<F: Fabric> Quiver<F> {
         let mut descent = reader(&self.shared, key, client.epoch());
         let (end, done) = search::run(&mut client, &*self.shared, &mut descent).await?;
         client.recycle(done);
+        self.shared.skip.note_search(descent.nodes_read);
         Ok(value_at(&end)?.map(f))
     }
 
