@@ -45,6 +45,7 @@ pub use holes::{Hole, Holes};
 pub use situations::dart_situations;
 pub use stats::Census;
 
+use crate::radix::prefix_list::PrefixList;
 use crate::radix::{drafts, leaf, prefix_hash, seal};
 use crate::{
     CheckReport, Condition, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome, Result,
@@ -52,7 +53,6 @@ use crate::{
 };
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
-use crate::radix::prefix_list::PrefixList;
 use est::table::{SegmentSize, Table};
 use hints::HintCache;
 use log_reader::LogReader;

@@ -1,7 +1,7 @@
 //! Quiver: pages of records under the nodes of a radix tree, for a client that remembers a few bits
 //! a key and then reads one record.
 //!
-//! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L10), which the
+//! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L11), which the
 //! comments here refer to.
 
 #[cfg(test)]

@@ -95,7 +95,10 @@ fn searches(quiver: &Quiver<Counted>, client: &mut Client<Counted>, keys: &[Vec<
 }
 
 /// An index of these keys, which remembers nothing.
-fn uncached(mut keys: Vec<Vec<u8>>, is_bulk_loaded: bool) -> (Quiver<Counted>, Client<Counted>, Vec<Vec<u8>>) {
+fn uncached(
+    mut keys: Vec<Vec<u8>>,
+    is_bulk_loaded: bool,
+) -> (Quiver<Counted>, Client<Counted>, Vec<Vec<u8>>) {
     let fabric = Counting::new(Local::memory(256 << 20, 2).unwrap());
     let options = PoolOptions { secret: Some([1, 2, 3, 4]), ..PoolOptions::default() };
     let pool = block_on(Pool::create(fabric, &options)).unwrap();

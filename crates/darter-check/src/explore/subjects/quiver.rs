@@ -204,7 +204,7 @@ fn skip() -> Scenario {
     let key = |end: u8| [&b"node-"[..], &[end]].concat();
     let deep = |end: u8| [&b"node-\x31deep-"[..], &[end]].concat();
     let hot = Scenario::new("skip", [key(0x11), deep(0x25), deep(0x32)], &[0, 1, 2]);
-    let filler = (0..4).map(|at| key(at << 4 | 1)).chain([b"\x11".to_vec(), b"node".to_vec()]);
+    let filler = (0..4).map(|at| key(at << 4 | 2)).chain([b"\x11".to_vec(), b"node".to_vec()]);
     hot.with_filler(filler).with_former([0x15, 0x21, 0x35, 0x41].map(deep)).adjusting()
 }
 

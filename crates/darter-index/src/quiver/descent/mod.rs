@@ -264,7 +264,8 @@ impl<'k> Descent<'k> {
     fn enter_root(&mut self, shared: &Shared) {
         self.enter_by_table(shared);
         if matches!(self.stage, Stage::RootWord(_))
-            && let Some(root) = shared.root(self.epoch) {
+            && let Some(root) = shared.root(self.epoch)
+        {
             self.enter_node(root);
         }
     }
@@ -289,8 +290,7 @@ impl<'k> Descent<'k> {
         self.nodes_read += 1;
         let identity = self.key.identity(self.node.depth);
         let is_by_table = self.guide.is_some() && hint.is_some_and(|hint| hint.depth > 0);
-        let is_own =
-            words[0] == identity || is_by_table && mutant!("quiver-skip-identity-not-compared");
+        let is_own = words[0] == identity || is_by_table && mutant!("quiver-skip-identity-not-compared");
         let is_any_life = is_by_table && mutant!("quiver-skip-born-not-compared");
         if let Some(hint) = hint
             && !(is_own && node::proves(words[node::GUARD_AT], hint.born))

@@ -90,7 +90,8 @@ fn check(keys: &HashKeys, first: u64, second: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const KEYS: fn() -> HashKeys = || HashKeys::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
+    const KEYS: fn() -> HashKeys =
+        || HashKeys::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
 
     #[test]
     fn entries_keep_their_parts() {

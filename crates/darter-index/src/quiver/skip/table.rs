@@ -197,7 +197,8 @@ impl Image {
 mod tests {
     use super::*;
 
-    const KEYS: fn() -> HashKeys = || HashKeys::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
+    const KEYS: fn() -> HashKeys =
+        || HashKeys::new([0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 1]);
 
     #[test]
     fn tables_are_what_their_descriptors_say() {

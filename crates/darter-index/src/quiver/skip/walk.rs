@@ -127,7 +127,10 @@ impl<F: Fabric> Operation<'_, F> {
             let Child { at, above, path, key } = child;
             let (identity, guard) = (words[0], words[node::GUARD_AT]);
             let node = NodeHint { addr: at.addr, born: node::born(guard), depth: at.depth };
-            if guard & SEAL != 0 || identity_depth(identity) != at.depth || is_old(node.born, self.client.epoch()) {
+            if guard & SEAL != 0
+                || identity_depth(identity) != at.depth
+                || is_old(node.born, self.client.epoch())
+            {
                 continue;
             }
             let slots = node::slots(words);
