@@ -119,13 +119,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Quiver",
         "quiver-skip-identity-not-compared",
         "A descent believes the node that the skip table leads to, whatever prefix it is of.",
-        FoundBy::Explorer("quiver-uncached", 4_000),
+        FoundBy::Tests("-p darter-index --lib quiver::skip::races::a_node_of_another_prefix_is_not_believed"),
     ),
     Mutant::new(
         "Quiver",
         "quiver-skip-born-not-compared",
         "A descent believes the node that the skip table leads to, whatever life it is of.",
-        FoundBy::Explorer("quiver-uncached", 4_000),
+        FoundBy::Tests("-p darter-index --lib quiver::skip::races::a_node_of_another_life_is_not_believed"),
     ),
     Mutant::new(
         "Quiver",
@@ -137,13 +137,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "Quiver",
         "quiver-skip-view-kept-too-long",
         "A process goes by a skip table that it has not found current in the last epochs.",
-        FoundBy::Explorer("quiver-uncached", 4_000),
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::skip::races::a_late_search_goes_by_no_table_that_is_free",
+        ),
     ),
     Mutant::new(
         "Quiver",
         "quiver-skip-table-freed-at-once",
         "A skip table that was replaced is free at once.",
-        FoundBy::Explorer("quiver-uncached", 4_000),
+        FoundBy::Tests(
+            "-p darter-index --lib quiver::skip::races::a_late_search_goes_by_no_table_that_is_free",
+        ),
     ),
     Mutant::new(
         "Quiver",

@@ -147,7 +147,7 @@ impl<F: Fabric> Dart<F> {
 
     /// The first walk: shapes, frequencies, nodes per length.
     async fn summarize(&self, client: &mut Client<F>) -> Result<Summary> {
-        let mut summary = Summary::new();
+        let mut summary = Summary::default();
         let mut from: Option<Vec<u8>> = None;
         let (mut read_so_far, mut stride) = (0_u64, 1_u64);
         loop {

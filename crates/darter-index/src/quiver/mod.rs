@@ -105,7 +105,8 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
-        let [kind, root, geometry] = client.read_each([words.kind, words.root, words.geometry]).await?;
+        let [kind, root, geometry, table] =
+            client.read_each([words.kind, words.root, words.geometry, words.skip]).await?;
         if kind != KIND {
             return Err(IndexError::NoIndex { expected: Self::NAME, found: kind });
         }
@@ -120,7 +121,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             root: ArcSwap::from_pointee((root, client.epoch())),
             geometry: Geometry::from_word(geometry),
             cache: Cache::new(options.cache_bytes),
-            skip: Skip::new(),
+            skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
             holes: options.holes,
         };

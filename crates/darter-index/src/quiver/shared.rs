@@ -110,10 +110,10 @@ impl Shared {
         Some(known)
     }
 
-    /// Returns the root node if it was seen in this epoch.
+    /// Returns the root node if it was seen in this epoch, and the skip table's word too.
     pub(super) fn root(&self, epoch: u64) -> Option<NodeHint> {
         let root = self.root.load();
-        (root.1 == epoch).then_some(root.0)
+        (root.1 == epoch && self.skip.is_seen(epoch)).then_some(root.0)
     }
 
     fn remember_root(&self, root: NodeHint, epoch: u64) {

@@ -40,12 +40,13 @@ pub struct Summary {
     pub node_bytes: u64,
 }
 
-impl Summary {
-    /// A walk that has met nothing yet.
-    pub fn new() -> Self {
+impl Default for Summary {
+    fn default() -> Self {
         Self { shapes: BTreeMap::new(), entered: vec![0; LENGTH_MAX + 1], nodes: 0, node_bytes: 0 }
     }
+}
 
+impl Summary {
     /// Notes a node that covers the lengths above `above` up to `depth`.
     pub fn note_node(&mut self, above: usize, depth: usize, bytes: u64) {
         self.nodes += 1;
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn summary(shapes: &[(&[usize], f64, f64)], entered: &[(usize, u64)]) -> Summary {
-        let mut summary = Summary::new();
+        let mut summary = Summary::default();
         for &(depths, keys, accesses) in shapes {
             summary.note_keys(path(depths), keys, accesses);
         }

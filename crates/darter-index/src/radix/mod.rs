@@ -10,7 +10,8 @@
 //! | [`drafts`] | objects that a writer has allocated and not yet published |
 //! | [`below`] | the key of any leaf below a node |
 //! | [`build`] | the bulk load, bottom-up, for any node format ([`build::Shape`]) |
-//! | [`prefix_list`], [`choose`], [`sampling`] | the lengths that a skip table covers, their choice, and when it is due |
+//! | [`prefix_list`], [`choose`] | the lengths that a skip table covers, and their choice |
+//! | [`sampling`] | when another choice is due |
 //! | [`search`] | searches as machines without a fabric, one or many in the same round trips |
 //! | [`writes`] | WRITEs sent in large batches, for a bulk load |
 //! | [`path`] | the path of a check's walk, and what leaves must agree with |

@@ -2,6 +2,7 @@
 
 use super::{Descent, End, Lead, Stage};
 use crate::Result;
+use crate::quiver::nibble::nibbles;
 use crate::quiver::node;
 use crate::quiver::page;
 use crate::quiver::shared::Shared;
@@ -81,7 +82,7 @@ impl Search<Shared> for Descent<'_> {
             }
             Stage::Skip => {
                 if let Some(guide) = &mut self.guide {
-                    guide.absorb(&shared.keys, done);
+                    guide.absorb(&shared.keys, nibbles(self.key.bytes()), done);
                 }
                 self.enter_root(shared);
                 Ok(None)

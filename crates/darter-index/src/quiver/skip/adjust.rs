@@ -82,7 +82,7 @@ impl<F: Fabric> Quiver<F> {
         choose: impl FnOnce(&Summary) -> PrefixList + Send,
         is_forced: bool,
     ) -> Result<bool> {
-        let mut summary = Summary::new();
+        let mut summary = Summary::default();
         let mut walk = Walk::new(false);
         let mut count = |met: &super::walk::Met| {
             summary.note_node(met.above, met.node.depth, NODE_BYTES);

@@ -1,5 +1,5 @@
-//! What a descent has to do with the skip table: it looks up the prefixes of its key, tells the node
-//! to begin at, and enters nodes that it has passed and not found there.
+//! What a descent has to do with the skip table: it looks up the prefixes of its key, tells the
+//! node to begin at, and enters nodes that it has passed and not found there.
 //!
 //! A node is entered by a descent that came to it by a slot and found its guard unsealed. So it was
 //! linked, as everything that is remembered (L2). The WRITE goes with the descent's next batch; a
@@ -66,8 +66,8 @@ impl Guide {
         (!guide.lookups.is_empty()).then(|| Box::new(guide))
     }
 
-    /// Notes what a descent pinned at this epoch has read in the root word. Returns a guide that reads
-    /// the descriptor if the process does not know it.
+    /// Notes what a descent pinned at this epoch has read in the root word. Returns a guide that
+    /// reads the descriptor if the process does not know it.
     pub(in crate::quiver) fn for_word(skip: &Skip, word: u64, epoch: u64) -> Option<Box<Self>> {
         if skip.see(word, epoch) || word == 0 {
             return None;
@@ -110,12 +110,12 @@ impl Guide {
         Ok(())
     }
 
-    /// Takes the buckets.
-    pub(in crate::quiver) fn absorb(&mut self, keys: &HashKeys, done: &Batch) {
+    /// Takes the buckets, for a key of so many nibbles. A deeper node is not on its path.
+    pub(in crate::quiver) fn absorb(&mut self, keys: &HashKeys, most: usize, done: &Batch) {
         for lookup in &mut self.lookups {
             let Some(read) = lookup.read.take() else { continue };
             lookup.words.copy_from_slice(done.words(read));
-            self.found.extend(lookup.found(keys));
+            self.found.extend(lookup.found(keys).filter(|node| node.depth <= most));
         }
     }
 

@@ -1,9 +1,9 @@
 //! The skip table: where descents begin that find nothing remembered (`docs/quiver.md`, "Skip
 //! table").
 //!
-//! For each length of a prefix list, in nibbles, the table maps the first so many nibbles of a key to
-//! the first node on the key's path that is as deep or deeper. All of it is hints that bear the life
-//! of what they lead to, so entries are written by plain WRITEs and nothing is ever taken out.
+//! For each length of a prefix list, in nibbles, the table maps the first so many nibbles of a key
+//! to the first node on the key's path that is as deep or deeper. All of it is hints that bear the
+//! life of what they lead to, so entries are written by plain WRITEs and nothing is ever taken out.
 //!
 //! | module | what it holds |
 //! |---|---|

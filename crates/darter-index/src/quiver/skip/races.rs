@@ -1,17 +1,20 @@
 //! The skip table under damage, death and searches that are late, driven by hand.
 
-use super::entry::ENTRY_WORDS;
+use super::entry::{self, BUCKET_ENTRIES, ENTRY_WORDS};
 use super::table::{DESCRIPTOR_WORDS, Table};
 use crate::fixtures::{
     LEASE_MS, ROUNDS, Unscheduled, advance, alone, each_pair_of_stops, finish, pass_graces, process_on,
     verify, writes,
 };
+use crate::quiver::hint::NodeHint;
+use crate::quiver::nibble::{EDGES, LAST, NibbleKey};
+use crate::quiver::node::{self, NODE_BYTES, Slot};
 use crate::quiver::operation::Operation;
 use crate::quiver::{Quiver, QuiverOptions};
 use crate::{Condition, IndexError, OrderedIndex};
 use darter_fabric::sim::{Executor, Sim};
-use darter_fabric::{GlobalAddr, OpKind, block_on};
-use darter_pool::{Client, Pool};
+use darter_fabric::{Batch, GlobalAddr, OpKind, block_on};
+use darter_pool::{AllocKind, Client, Pool};
 use std::collections::BTreeMap;
 
 /// Pages so small that few keys make many nodes, and nothing remembered.
@@ -154,6 +157,66 @@ fn who_dies_while_building_leaves_no_memory() {
             return;
         }
     }
+}
+
+/// Keys that share a long beginning, and a table that leads to their node from a part of it.
+async fn fill_stem(quiver: &Quiver<Sim>, client: &mut Client<Sim>) {
+    for end in 0..20 {
+        quiver.put(client, &[b's', b't', b'e', b'm', end * 8], b"true", Condition::Always).await.unwrap();
+    }
+    assert!(quiver.adjust_to(client, &[3]).await.unwrap());
+}
+
+#[test]
+fn a_node_of_another_prefix_is_not_believed() {
+    let sim = Sim::new(1, 8 << 20);
+    let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, OPTIONS(), &[]);
+    let mut client = pool.client().unwrap();
+    alone(&pool, async {
+        fill_stem(&quiver, &mut client).await;
+        pass_graces(&pool, &quiver, &mut client).await;
+        for absent in [&b"st"[..], b"ste", b"stem", b"sten", b"stale-and-long"] {
+            // The first search may only learn of the table.
+            for _ in 0..3 {
+                assert_eq!(quiver.get(&mut client, absent).await.unwrap(), None, "{absent:?}");
+            }
+        }
+    });
+    verify(&pool, &quiver, &[b"stem\x08"]);
+}
+
+#[test]
+fn a_node_of_another_life_is_not_believed() {
+    let sim = Sim::new(1, 8 << 20);
+    let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, OPTIONS(), &[]);
+    let mut client = pool.client().unwrap();
+    alone(&pool, async {
+        fill_stem(&quiver, &mut client).await;
+        pass_graces(&pool, &quiver, &mut client).await;
+        let key: &[u8] = b"stem\x08";
+        assert!(quiver.get(&mut client, key).await.unwrap().is_some());
+        let keys = quiver.shared.keys;
+        let mut hashed = NibbleKey::new(keys, key);
+        let (identity, hash) = (hashed.identity(8), keys.express_of(hashed.identity(3)));
+        let (_, table) = table_of(&quiver, &mut client).await;
+        // A node of the prefix that has no keys, as one that was never linked, and the born of another.
+        let mut slots = [Slot::EMPTY; EDGES];
+        slots[0] = Slot::none(LAST);
+        let image = node::image(identity, 70_000, 8, &slots, &[]);
+        let (entry, draft) = {
+            let mut pinned = client.pin(OpKind::Maintain).await.unwrap();
+            let draft = pinned.alloc(0, NODE_BYTES, AllocKind::Inner).await.unwrap();
+            let hint = NodeHint { addr: draft, born: 70_001, depth: 8 };
+            (entry::encode(&keys, hash, 3, hint), draft)
+        };
+        let places = vec![entry; BUCKET_ENTRIES].concat();
+        let write = |batch: &mut Batch| {
+            batch.write(draft, &image);
+            batch.write(table.bucket(hash), &places);
+        };
+        client.post(write).await.unwrap();
+        assert!(quiver.get(&mut client, key).await.unwrap().is_some(), "not by the draft");
+    });
 }
 
 /// A search is stopped at each of its moments while another client replaces the table, twice, and

@@ -6,9 +6,9 @@
 //! segment     2^bits buckets of 4 entries
 //! ```
 //!
-//! Nothing of a table changes but its entries: another list or size is another table. Each table has
-//! the version after that of the table that it replaces, so that a word which was read long ago is
-//! not mistaken for another that names the same address.
+//! Nothing of a table changes but its entries: another list or size is another table. Each table
+//! has the version after that of the table that it replaces, so that a word which was read long ago
+//! is not mistaken for another that names the same address.
 
 use super::entry::{self, BUCKET_ENTRIES, BUCKET_WORDS, ENTRY_WORDS, Place};
 use crate::quiver::hint::NodeHint;
@@ -127,7 +127,7 @@ impl Table {
         if words.len() != DESCRIPTOR_WORDS || words[0] != check(keys, words) {
             return Err(corrupt());
         }
-        let size = Size { bits: words[3] as u8 as u32, segments: (words[3] >> 8) as usize };
+        let size = Size { bits: (words[3] & 0xff) as u32, segments: (words[3] >> 8) as usize };
         if size.bits > BITS_MAX || !(1..=SEGMENTS_MAX).contains(&size.segments) {
             return Err(corrupt());
         }

@@ -13,9 +13,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Epochs after which a word that was not read meanwhile could be another's: fewer tables than there
-/// are versions can have come in between.
-const WORD_KEPT: u64 = 1 << 19;
+/// Epochs after which a word that was not read meanwhile could be another's: fewer tables than
+/// there are versions can have come in between.
+const WORD_KEPT: u64 = 1 << 10;
 /// Epochs for which a table is used. What it leads to was born at most 2^31 epochs before it was
 /// entered, so that no life is mistaken for another (L1).
 pub(super) const TABLE_KEPT: u64 = 1 << 30;
@@ -40,10 +40,18 @@ pub(in crate::quiver) struct Skip {
 }
 
 impl Skip {
-    /// Nothing is known yet.
-    pub(in crate::quiver) fn new() -> Self {
+    /// What is known by the root word, which a client pinned at this epoch has read: whether there is
+    /// a table.
+    pub(in crate::quiver) fn new(word: u64, epoch: u64) -> Self {
         let view = View { word: 0, table: None, seen: AtomicU64::new(0) };
-        Self { view: ArcSwap::from_pointee(view), sampling: Sampling::default() }
+        let skip = Self { view: ArcSwap::from_pointee(view), sampling: Sampling::default() };
+        skip.see(word, epoch);
+        skip
+    }
+
+    /// Whether a client pinned at this epoch need not read the root word.
+    pub(in crate::quiver) fn is_seen(&self, epoch: u64) -> bool {
+        self.view(epoch).is_some()
     }
 
     /// What a client pinned at this epoch may go by; none if it has to read the root word.

@@ -1,8 +1,8 @@
 //! A walk of all nodes, for whoever builds a skip table.
 //!
-//! It takes a pin for some nodes at a time. What it keeps from one pin to the next is what a process
-//! remembers of nodes, and is judged as that (L2): a node that was replaced meanwhile is passed over
-//! with all below it, because a table needs no entry.
+//! It takes a pin for some nodes at a time. What it keeps from one pin to the next is what a
+//! process remembers of nodes, and is judged as that (L2): a node that was replaced meanwhile is
+//! passed over with all below it, because a table needs no entry.
 
 use crate::Result;
 use crate::quiver::cache::is_old;
@@ -149,8 +149,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(all)
     }
 
-    /// For each node, with its words, a key below it: most by a READ of a page's first record, all of
-    /// them in one round trip.
+    /// For each node, with its words, a key below it: most by a READ of a page's first record, all
+    /// of them in one round trip.
     async fn keys_of<'w>(
         &mut self,
         nodes: impl Iterator<Item = (NodeAt, &'w Vec<u64>)> + Send,
