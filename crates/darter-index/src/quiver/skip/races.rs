@@ -209,7 +209,7 @@ fn a_node_of_another_life_is_not_believed() {
             let hint = NodeHint { addr: draft, born: 70_001, depth: 8 };
             (entry::encode(&keys, hash, 3, hint), draft)
         };
-        let places = vec![entry; BUCKET_ENTRIES].concat();
+        let places = [entry; BUCKET_ENTRIES].concat();
         let write = |batch: &mut Batch| {
             batch.write(draft, &image);
             batch.write(table.bucket(hash), &places);
